@@ -1,0 +1,194 @@
+//! Source positions and diagnostics: what is wrong, where in the user's own file, and what to do instead.
+//!
+//! A [`Diagnostic`] is a user's mistake. It never stands for a broken invariant of the compiler; those are
+//! panics whose message says "compiler bug".
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// A file that kernels come from, whole, with the path the user knows it by.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub struct SourceFile {
+    /// Path as Python reports it (`co_filename`).
+    pub path: String,
+    /// The text of the function, dedented by nothing: columns are the user's columns.
+    pub text: String,
+    /// The line number in the user's file of the first line of `text` (1-based).
+    pub first_line: u32,
+}
+
+/// Half-open byte range within one [`SourceFile`]'s text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub struct Span {
+    /// Index of the file in the compilation's [`Sources`].
+    pub file: u32,
+    /// First byte.
+    pub start: u32,
+    /// One past the last byte.
+    pub end: u32,
+}
+
+/// All the files of one compilation; [`Span::file`] indexes it.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    files: Vec<Arc<SourceFile>>,
+}
+
+/// A resolved position: 1-based line and column in the user's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    /// 1-based line.
+    pub line: u32,
+    /// 1-based column, in characters.
+    pub column: u32,
+}
+
+impl Sources {
+    /// Adds a file and returns its index; the same file is added once.
+    pub fn add(&mut self, file: Arc<SourceFile>) -> u32 {
+        if let Some(i) = self.files.iter().position(|f| Arc::ptr_eq(f, &file) || **f == *file) {
+            return i as u32;
+        }
+        self.files.push(file);
+        (self.files.len() - 1) as u32
+    }
+
+    /// The file of an index given out by [`Sources::add`].
+    pub fn get(&self, file: u32) -> Option<&Arc<SourceFile>> {
+        self.files.get(file as usize)
+    }
+
+    /// The user's line and column of a span's first character.
+    pub fn position(&self, span: Span) -> Option<Position> {
+        let file = self.get(span.file)?;
+        let start = (span.start as usize).min(file.text.len());
+        let before = &file.text[..start];
+        let line = before.matches('\n').count() as u32 + file.first_line;
+        let column = before.rsplit('\n').next().map_or(0, |l| l.chars().count()) as u32 + 1;
+        Some(Position { line, column })
+    }
+
+    /// `path:line` of a span, for run-time messages.
+    pub fn location(&self, span: Span) -> String {
+        match (self.get(span.file), self.position(span)) {
+            (Some(file), Some(p)) => format!("{}:{}", file.path, p.line),
+            _ => String::from("<unknown>"),
+        }
+    }
+}
+
+/// The class of a user's mistake; the Python package maps each to one exception type.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Code {
+    /// The statement or expression is not part of the language.
+    Syntax,
+    /// An operand, argument or assignment has the wrong type.
+    Type,
+    /// A name is not defined.
+    Name,
+    /// Wrong number of indices, or an index that is known to be outside.
+    Index,
+    /// A value of the right type that is not allowed here.
+    Value,
+    /// Everything else that stops a compilation.
+    Compilation,
+    /// A Python exception raised while compile-time code ran; carried along whole by the outside world.
+    Host,
+}
+
+/// A user's mistake, ready to be shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What class of mistake.
+    pub code: Code,
+    /// One sentence: what is wrong.
+    pub message: String,
+    /// The offending expression, where it is known.
+    pub span: Option<Span>,
+    /// What to write instead.
+    pub hint: Option<String>,
+    /// The call chain that led here, innermost first: (function name, call site).
+    pub trace: Vec<(String, Span)>,
+    /// Handle of a host (Python) exception that caused this, owned by the outside world.
+    pub cause: Option<u32>,
+}
+
+/// The result of anything that can meet a user's mistake.
+pub type Result<T> = std::result::Result<T, Box<Diagnostic>>;
+
+impl Diagnostic {
+    /// A diagnostic at `span`.
+    pub fn new(code: Code, span: Span, message: impl Into<String>) -> Box<Self> {
+        Box::new(Diagnostic {
+            code,
+            message: message.into(),
+            span: Some(span),
+            hint: None,
+            trace: Vec::new(),
+            cause: None,
+        })
+    }
+
+    /// Adds what to do instead.
+    pub fn with_hint(mut self: Box<Self>, hint: impl Into<String>) -> Box<Self> {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The text shown to the user: message, file and line, the line itself with the expression underlined, hint.
+    pub fn render(&self, sources: &Sources) -> String {
+        let mut out = self.message.clone();
+        if let Some(span) = self.span {
+            render_span(&mut out, sources, span, "");
+        }
+        if let Some(hint) = &self.hint {
+            let _ = write!(out, "\n  = help: {hint}");
+        }
+        for (name, site) in &self.trace {
+            let _ = write!(out, "\n  in `{name}`, called from");
+            render_span(&mut out, sources, *site, "  ");
+        }
+        out
+    }
+}
+
+fn render_span(out: &mut String, sources: &Sources, span: Span, indent: &str) {
+    let (Some(file), Some(pos)) = (sources.get(span.file), sources.position(span)) else {
+        return;
+    };
+    let _ = write!(out, "\n{indent}  --> {}:{}:{}", file.path, pos.line, pos.column);
+    let Some(line) = file.text.split('\n').nth((pos.line - file.first_line) as usize) else {
+        return;
+    };
+    let gutter = pos.line.to_string();
+    let width = (span.end.saturating_sub(span.start) as usize)
+        .clamp(1, line.chars().count().saturating_sub(pos.column as usize - 1).max(1));
+    let _ = write!(
+        out,
+        "\n{indent}{gutter} | {line}\n{indent}{} | {}{}",
+        " ".repeat(gutter.len()),
+        " ".repeat(pos.column as usize - 1),
+        "^".repeat(width)
+    );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn underlines_the_expression_in_the_users_line() {
+        let mut sources = Sources::default();
+        let file = sources.add(Arc::new(SourceFile {
+            path: "sim.py".into(),
+            text: "def k():\n    x = a + b\n".into(),
+            first_line: 10,
+        }));
+        let span = Span { file, start: 17, end: 22 };
+        let text = Diagnostic::new(Code::Name, span, "`a` is not defined").with_hint("define it").render(&sources);
+        assert_eq!(
+            text,
+            "`a` is not defined\n  --> sim.py:11:9\n11 |     x = a + b\n   |         ^^^^^\n  = help: define it"
+        );
+    }
+}

@@ -1,0 +1,289 @@
+//! The one trait through which the front end meets the outside: names, attributes, calls and iteration at compile time.
+//!
+//! Objects of the host language are opaque handles. The Python binding implements [`World`] over Python objects; Rust tests
+//! implement it over a table.
+
+use std::sync::Arc;
+
+use octants_diag::{Diagnostic, SourceFile};
+use octants_ir::{ComponentLayout, Scalar, Type};
+
+/// A host object, alive at least as long as the compilation. Two handles of one object are equal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Obj(pub u32);
+
+/// What a host object is to the compiler.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Entity {
+    /// `None`.
+    None,
+    /// `True`, `False`, numpy booleans.
+    Bool(bool),
+    /// Python and numpy integers, and members of `IntEnum`.
+    Int(i128),
+    /// Python and numpy floats. (A numpy scalar's width is not kept.)
+    Float(f64),
+    /// A string.
+    Str(String),
+    /// A tuple (named ones too): its items.
+    Tuple(Vec<Obj>),
+    /// A list: its items.
+    List(Vec<Obj>),
+    /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.
+    Dtype(Scalar),
+    /// `qd.types.vector(3, qd.f32)`, `qd.types.matrix(2, 2, qd.f32)`.
+    TensorType(Type),
+    /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, each an object in its turn.
+    StructType {
+        /// For messages.
+        name: String,
+        /// In order: name and type object (`Dtype`, `TensorType` or `StructType`).
+        members: Vec<(String, Obj)>,
+    },
+    /// A Python-scope `qd.Vector`/`qd.Matrix` object or a numpy array of at most two axes, used as a constant.
+    TensorConst {
+        /// Vector or matrix type.
+        ty: Type,
+        /// Components, row-major: `Int`, `Float` or `Bool` entities.
+        values: Vec<Entity>,
+    },
+    /// A Python-scope `qd.Struct` object used as a constant.
+    StructConst {
+        /// Its type, if it was made by one.
+        ty: Option<Obj>,
+        /// Members in order.
+        members: Vec<(String, Obj)>,
+    },
+    /// A scalar, vector or matrix field.
+    Field(FieldDesc),
+    /// A struct field: member name and member field.
+    StructField(Vec<(String, Obj)>),
+    /// A Python-scope ndarray reached through a template argument, `self`, or a captured name.
+    Ndarray(NdarrayDesc),
+    /// `@qd.func`, or a plain Python function that a kernel calls with run-time values.
+    Func(FuncKind),
+    /// A function bound to an object: (function, self).
+    Method(Obj, Obj),
+    /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python scope.
+    Builtin(String),
+    /// A type that a `dataclasses.dataclass` parameter is annotated with.
+    DataclassType(Vec<(String, Obj)>),
+    /// Anything else: a module, an instance, a class, a dict. Only the outside can look into it.
+    Opaque,
+}
+
+/// How a function is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FuncKind {
+    /// `@qd.func`.
+    Func,
+    /// `@qd.real_func`: arguments and result by value, always a function of its own.
+    Real,
+    /// `@qd.kernel` called from a kernel: an error with its own message.
+    Kernel,
+    /// Not decorated.
+    Plain,
+}
+
+/// A field's type and place.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FieldDesc {
+    /// The user's name of it, or empty.
+    pub name: String,
+    /// Scalar, vector or matrix.
+    pub elem: Type,
+    /// Extents of the axes, in the user's order.
+    pub shape: Vec<u64>,
+    /// First valid index of each axis (zeros, mostly).
+    pub offset: Vec<i64>,
+    /// One per component. `root` is the outside's own id of the memory; the front end renumbers it.
+    pub components: Vec<ComponentLayout>,
+}
+
+/// An ndarray's type.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NdarrayDesc {
+    /// Scalar, vector or matrix.
+    pub elem: Type,
+    /// Number of axes.
+    pub ndim: u32,
+    /// Row-major without gaps.
+    pub contiguous: bool,
+}
+
+/// A function's text and signature.
+#[derive(Debug, Clone)]
+pub struct FuncSource {
+    /// The text, with the `def` (and decorators) in it; nothing but this function.
+    pub file: Arc<SourceFile>,
+    /// `__name__`.
+    pub name: String,
+    /// In order; `self` included.
+    pub params: Vec<FuncParam>,
+    /// The return annotation; `None` where absent or `-> None`.
+    pub returns: Option<Obj>,
+    /// `@qd.func(requires_top_level=True)`.
+    pub requires_top_level: bool,
+}
+
+/// A declared parameter.
+#[derive(Debug, Clone)]
+pub struct FuncParam {
+    /// Its name.
+    pub name: String,
+    /// Its annotation, evaluated.
+    pub annotation: Option<Obj>,
+    /// Its default.
+    pub default: Option<Obj>,
+}
+
+/// A value to hand to the outside.
+#[derive(Debug, Clone, PartialEq)]
+pub enum HostValue {
+    /// `None`.
+    None,
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// A float.
+    Float(f64),
+    /// A string.
+    Str(String),
+    /// A tuple of objects.
+    Tuple(Vec<Obj>),
+    /// A list of objects.
+    List(Vec<Obj>),
+    /// A dict: keys and values.
+    Dict(Vec<(Obj, Obj)>),
+    /// A slice.
+    Slice(Option<Obj>, Option<Obj>, Option<Obj>),
+}
+
+/// Compile-time evaluation failed; `cause` is the outside's handle of its exception.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorldError {
+    /// One line: exception type and text.
+    pub message: String,
+    /// Handle of the exception, kept by the outside.
+    pub cause: Option<u32>,
+}
+
+/// The result of asking the outside.
+pub type WorldResult<T> = Result<T, WorldError>;
+
+/// What the front end asks of the outside.
+pub trait World {
+    /// What an object is. Pure: the same answer each time.
+    fn entity(&self, obj: Obj) -> Entity;
+
+    /// A name used in `func`'s body that it does not define: closure, then globals, then builtins.
+    fn global(&self, func: Obj, name: &str) -> WorldResult<Option<Obj>>;
+
+    /// `getattr(obj, name)`; `None` when there is no such attribute.
+    fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>>;
+
+    /// `obj[key]`.
+    fn subscript(&self, obj: Obj, key: Obj) -> WorldResult<Obj>;
+
+    /// `func(*args, **kwargs)` in Python.
+    fn call(&self, func: Obj, args: &[Obj], kwargs: &[(String, Obj)]) -> WorldResult<Obj>;
+
+    /// A Python binary or comparison operator by its symbol (`"+"`, `"=="`, `"in"`, `"is"`, `"not in"`, `"is not"`, ...).
+    fn binary(&self, op: &str, left: Obj, right: Obj) -> WorldResult<Obj>;
+
+    /// `"-"`, `"+"`, `"~"`, `"not"`.
+    fn unary(&self, op: &str, operand: Obj) -> WorldResult<Obj>;
+
+    /// `bool(obj)`.
+    fn truth(&self, obj: Obj) -> WorldResult<bool>;
+
+    /// `list(obj)`.
+    fn iterate(&self, obj: Obj) -> WorldResult<Vec<Obj>>;
+
+    /// `format(obj, spec)`, or `str(obj)` for an empty spec.
+    fn format(&self, obj: Obj, spec: &str) -> WorldResult<String>;
+
+    /// Makes a host object.
+    fn make(&self, value: HostValue) -> Obj;
+
+    /// Text and signature of a function (`Entity::Func`, or the kernel itself).
+    fn source(&self, func: Obj) -> WorldResult<FuncSource>;
+
+    /// A method of a tensor value (`v.norm()`): the kernel-language function that takes the tensor first, for the methods
+    /// that the compiler does not know itself.
+    fn tensor_method(&self, name: &str) -> Option<Obj>;
+
+    /// Prints at compile time (`qd.static_print`).
+    fn print(&self, line: &str);
+
+    /// A warning about the user's program at a place in it.
+    fn warn(&self, warning: Diagnostic);
+
+    /// For messages: `repr(type(obj))` or a shorter name.
+    fn type_name(&self, obj: Obj) -> String;
+}
+
+/// What one argument of a kernel is for this specialisation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ArgSpec {
+    /// A run-time scalar, vector, matrix or struct by value. For a struct, the struct type object (for methods).
+    Value(Type, Option<Obj>),
+    /// An array whose pointer and shape are launch arguments.
+    Array(NdarrayDesc),
+    /// A compile-time value: `qd.Template`, `self`, a field.
+    Template(Obj),
+    /// A `dataclasses.dataclass` instance: members by name (an object where methods or class attributes are looked up).
+    Dataclass(Obj, Vec<(String, ArgSpec)>),
+}
+
+/// Options that change what the front end makes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Options {
+    /// Type of float literals and of `float`.
+    pub default_fp: Scalar,
+    /// Type of integer literals and of `int`.
+    pub default_ip: Scalar,
+    /// Assertions, overflow and shape checks.
+    pub debug: bool,
+    /// `and`/`or` skip their right side.
+    pub short_circuit: bool,
+    /// Warn when `qd.static` unrolls more than this; 0 never warns.
+    pub unrolling_limit: u32,
+}
+
+/// Where a launch finds an array that the user did not pass as an argument of its own.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Capture {
+    /// The array argument of parameter `index`, following the members of dataclass parameters.
+    Arg {
+        /// Position in the kernel's parameter list.
+        index: u32,
+        /// Members from there.
+        path: Vec<String>,
+    },
+    /// An ndarray object reached at compile time; the binding knows the object and how it was reached.
+    Object {
+        /// The ndarray itself, as seen at compile time.
+        obj: Obj,
+        /// How it was reached, when it was by attributes from a template parameter: (parameter position, attributes).
+        from: Option<(u32, Vec<String>)>,
+    },
+}
+
+/// What the front end makes of a kernel: the IR, and how to fill its arguments.
+#[derive(Debug, Clone)]
+pub struct Lowered {
+    /// The code.
+    pub kernel: octants_ir::Kernel,
+    /// For each of `kernel.buffers`, how a launch finds it; `None` for fields.
+    pub buffers: Vec<Option<Capture>>,
+    /// For each of `kernel.roots`, the outside's id of the memory (`FieldDesc::components[..].root`).
+    pub roots: Vec<u32>,
+    /// For each of `kernel.params`, the parameter position and the members from there.
+    pub params: Vec<(u32, Vec<String>)>,
+    /// The annotation objects of the results, to rebuild Python values: one per result.
+    pub returns: Vec<Obj>,
+    /// Files for run-time messages and diagnostics.
+    pub sources: octants_diag::Sources,
+}

@@ -1,0 +1,212 @@
+//! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
+//! not split into tasks cannot reach a back end.
+
+use std::collections::BTreeSet;
+
+use crate::body::Body;
+use crate::op::{BufferId, FrameSlot, LoopConfig};
+use crate::types::{Scalar, Type};
+
+/// One level of a dense layout along an axis: `extent` cells, `stride` bytes apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Digit {
+    /// Cells at this level.
+    pub extent: u64,
+    /// Bytes from one cell to the next.
+    pub stride: u64,
+}
+
+/// Where a scalar component of a field lies in its root's memory.
+///
+/// The byte offset of index `(i0, i1, ..)` (after subtracting the field's `offset`) is `base` plus, for each axis, the sum
+/// over the axis's digits, outermost first: the index is written in the mixed radix of the digits' extents, and each digit
+/// counts `stride` bytes.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ComponentLayout {
+    /// Which of the kernel's roots.
+    pub root: u32,
+    /// Byte offset of index zero.
+    pub base: u64,
+    /// For each axis its digits, outermost first.
+    pub axes: Vec<Vec<Digit>>,
+}
+
+/// How the elements of a buffer lie in memory.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Layout {
+    /// Own pointer; shape known at launch; row-major, components of an element innermost.
+    Contiguous,
+    /// Own pointer; shape and byte strides of the axes known at launch; components of an element contiguous.
+    Strided,
+    /// A field: part of a root; shape known at compile time.
+    Dense {
+        /// Extent of each axis.
+        shape: Vec<u64>,
+        /// First valid index of each axis.
+        offset: Vec<i64>,
+        /// One per scalar component of an element, row-major.
+        components: Vec<ComponentLayout>,
+    },
+}
+
+/// Memory a kernel reads or writes: an array argument or a field.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Buffer {
+    /// The user's name, for messages.
+    pub name: String,
+    /// Scalar, vector or matrix.
+    pub elem: Type,
+    /// Number of axes.
+    pub ndim: u32,
+    /// Where elements are.
+    pub layout: Layout,
+}
+
+/// A by-value parameter.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Param {
+    /// The user's name.
+    pub name: String,
+    /// Scalar, vector, matrix or struct.
+    pub ty: Type,
+}
+
+/// A function compiled once per specialisation. It sees the kernel's buffers, not its parameters.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Function {
+    /// Name for messages and symbols.
+    pub name: String,
+    /// Parameter types; `Ref` for what is passed by reference.
+    pub params: Vec<Type>,
+    /// `Unit` when it returns nothing.
+    pub ret: Type,
+    /// The code.
+    pub body: Body,
+}
+
+/// A kernel as the front end leaves it.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Kernel {
+    /// The user's name.
+    pub name: String,
+    /// By-value parameters.
+    pub params: Vec<Param>,
+    /// Array arguments and fields.
+    pub buffers: Vec<Buffer>,
+    /// Number of distinct field roots that `Layout::Dense` components name.
+    pub roots: u32,
+    /// Functions called from the body.
+    pub functions: Vec<Function>,
+    /// The code.
+    pub body: Body,
+    /// Type of the result; `Unit` for none. Several results are a struct.
+    pub ret: Type,
+}
+
+impl Default for Type {
+    fn default() -> Self {
+        Type::Unit
+    }
+}
+
+/// A kernel cut into tasks.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Program {
+    /// The user's name of the kernel.
+    pub name: String,
+    /// As in [`Kernel`].
+    pub params: Vec<Param>,
+    /// As in [`Kernel`].
+    pub buffers: Vec<Buffer>,
+    /// As in [`Kernel`].
+    pub roots: u32,
+    /// As in [`Kernel`].
+    pub functions: Vec<Function>,
+    /// As in [`Kernel`].
+    pub ret: Type,
+    /// Types of the slots of memory that tasks of one launch share.
+    pub frame: Vec<Type>,
+    /// In order; each starts when the one before has ended (groups aside).
+    pub tasks: Vec<Task>,
+}
+
+/// How a task runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum TaskKind {
+    /// The body runs once, on one thread.
+    Serial,
+    /// The body's root block is a prologue of instructions without effects that computes bounds, then one parallel `For` as its last
+    /// instruction. A back end may run the prologue on every thread.
+    Parallel(LoopConfig),
+}
+
+/// A unit of launching.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Task {
+    /// Symbol-safe, unique in the program.
+    pub name: String,
+    /// Serial or parallel.
+    pub kind: TaskKind,
+    /// Index of the `stream_parallel` block, if any.
+    pub group: Option<u32>,
+    /// The code.
+    pub body: Body,
+    /// What it and the functions it calls touch.
+    pub access: AccessSet,
+}
+
+/// The memory a task reads and writes.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AccessSet {
+    /// Buffers read.
+    pub reads: BTreeSet<BufferId>,
+    /// Buffers written, atomically or not.
+    pub writes: BTreeSet<BufferId>,
+    /// Frame slots read.
+    pub frame_reads: BTreeSet<FrameSlot>,
+    /// Frame slots written.
+    pub frame_writes: BTreeSet<FrameSlot>,
+}
+
+/// Where each launch argument lies in the block of 8-byte slots that a launch passes by value.
+///
+/// Order: roots (one pointer each), then buffers that are not fields (pointer, then one i64 extent per axis, then for
+/// `Strided` one i64 byte stride per axis), then parameters (one slot per scalar leaf, value in the low bytes).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ArgLayout {
+    /// First slot of each root.
+    pub roots: Vec<u32>,
+    /// First slot of each buffer; `None` for fields.
+    pub buffers: Vec<Option<u32>>,
+    /// First slot of each parameter.
+    pub params: Vec<u32>,
+    /// The scalars of each parameter's leaves.
+    pub param_leaves: Vec<Vec<Scalar>>,
+    /// Number of slots.
+    pub slots: u32,
+}
+
+impl ArgLayout {
+    /// The layout of a kernel's or program's arguments.
+    pub fn new(roots: u32, buffers: &[Buffer], params: &[Param]) -> ArgLayout {
+        let mut layout = ArgLayout { roots: (0..roots).collect(), slots: roots, ..ArgLayout::default() };
+        for b in buffers {
+            let slots = match b.layout {
+                Layout::Dense { .. } => None,
+                Layout::Contiguous => Some(1 + b.ndim),
+                Layout::Strided => Some(1 + 2 * b.ndim),
+            };
+            layout.buffers.push(slots.map(|n| {
+                layout.slots += n;
+                layout.slots - n
+            }));
+        }
+        for p in params {
+            let leaves = p.ty.leaves();
+            layout.params.push(layout.slots);
+            layout.slots += leaves.len() as u32;
+            layout.param_leaves.push(leaves);
+        }
+        layout
+    }
+}

@@ -1,0 +1,44 @@
+//! The intermediate representation: typed, structured, with aggregates kept whole until code generation.
+//!
+//! # Shape
+//!
+//! A [`Kernel`] owns buffers, parameters, functions and a [`Body`]. A body is a tree of blocks; a block is a list of
+//! instructions; `If`, `For` and `Loop` hold blocks. Each instruction yields one value (or none), usable after it in the
+//! same block and in blocks nested below that point. Variables that change are locals, read and written through addresses.
+//!
+//! # Semantics
+//!
+//! - Integers are two's complement and wrap. `u1` holds 0 or 1. Shifts by the width or more yield an unspecified value.
+//! - `Div` on integers rounds towards zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
+//!   zero is undefined; `INT_MIN / -1` wraps.
+//! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
+//! - `Cast` float to integer truncates towards zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
+//! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
+//! - A tensor operand works component by component. `MatMul` sums in index order.
+//! - Locals start as zero at each execution of the body that declares them.
+//! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
+//!   storing the same value leave that value. Atomics are relaxed and device-wide.
+//! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
+//! - `Assert` that fails records its message once, ends the iteration (in a function: returns zero, and the caller ends
+//!   too) and lets other iterations go on. Nothing after it in the iteration is executed.
+//! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
+//!   in that iteration; never on the schedule.
+//!
+//! Reading order: [`types`], [`op`], [`body`], [`kernel`].
+
+#![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
+
+pub mod body;
+pub mod kernel;
+pub mod op;
+pub mod types;
+
+pub use body::{Body, Builder, Inst, Local};
+pub use kernel::{
+    AccessSet, ArgLayout, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, Param, Program, Task, TaskKind,
+};
+pub use op::{
+    AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,
+    Reduction, TextPart, UnaryOp, ValueId, binary_type, fold_identity, unary_type,
+};
+pub use types::{Scalar, StructType, Type};

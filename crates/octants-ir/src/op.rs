@@ -1,0 +1,458 @@
+//! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics.
+
+use crate::Type;
+use crate::types::Scalar;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident, $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// Position in its arena.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+id!(
+    /// An instruction of a body, and the value it yields.
+    ValueId, "%"
+);
+id!(
+    /// A block of a body.
+    BlockId, "^"
+);
+id!(
+    /// A local variable of a body.
+    LocalId, "$"
+);
+id!(
+    /// A buffer of a kernel.
+    BufferId, "@"
+);
+id!(
+    /// A function of a kernel.
+    FuncId, "fn"
+);
+id!(
+    /// A slot of a program's frame.
+    FrameSlot, "frame"
+);
+
+/// A compile-time scalar.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Const {
+    /// Any integer type: the value, sign- or zero-extended. The instruction's type gives the width.
+    Int(i64),
+    /// Any float type.
+    Float(f64),
+}
+
+/// One operand in, one value out; element by element on tensors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum UnaryOp {
+    Neg,
+    /// Bitwise complement (integers).
+    BitNot,
+    /// `u1` only.
+    LogicNot,
+    Abs,
+    /// -1, 0 or 1 in the operand's type.
+    Sgn,
+    Sqrt,
+    Rsqrt,
+    Sin,
+    Cos,
+    Tan,
+    Asin,
+    Acos,
+    Atan,
+    Sinh,
+    Cosh,
+    Tanh,
+    Exp,
+    Exp2,
+    Log,
+    Log2,
+    Floor,
+    Ceil,
+    /// Half away from even: to nearest, ties to even.
+    Round,
+    Trunc,
+    /// Number of set bits; result i32.
+    Popcnt,
+    /// Leading zeros; result i32.
+    Clz,
+    /// 1-based position of the lowest set bit, 0 for 0; result i32.
+    Ffs,
+    /// Result u1.
+    IsNan,
+    /// Result u1.
+    IsInf,
+}
+
+/// Two operands of one type in; element by element on tensors. Comparisons yield `u1` of the same shape.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum BinaryOp {
+    Add,
+    Sub,
+    Mul,
+    /// Float division, or integer division rounded towards zero.
+    Div,
+    /// Rounded towards minus infinity.
+    FloorDiv,
+    /// Python's remainder: the sign of the divisor.
+    Mod,
+    /// C's remainder: the sign of the dividend.
+    Rem,
+    Pow,
+    Atan2,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Shl,
+    /// Arithmetic for signed, logical for unsigned operands.
+    Shr,
+    /// Logical whatever the sign.
+    UShr,
+    Eq,
+    Ne,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+}
+
+impl BinaryOp {
+    /// Yields `u1`.
+    pub fn is_comparison(self) -> bool {
+        matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
+    }
+}
+
+/// Read-modify-write of memory shared by threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum AtomicOp {
+    Add,
+    Sub,
+    Mul,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    /// Stores the operand.
+    Exchange,
+}
+
+/// How the components of a tensor are folded into one scalar.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ReduceOp {
+    Add,
+    Mul,
+    Min,
+    Max,
+    And,
+    Or,
+}
+
+/// One bound pair of a loop; i32 or i64 values, half open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Range {
+    /// First index.
+    pub begin: ValueId,
+    /// One past the last index.
+    pub end: ValueId,
+}
+
+/// What a user asks of a parallel loop (`loop_config` and its position in the kernel).
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct LoopConfig {
+    /// Run the iterations in order on one thread.
+    pub serialize: bool,
+    /// Threads per block on GPUs, iterations per chunk on the CPU.
+    pub block_dim: Option<u32>,
+    /// Most threads the loop may use on the CPU.
+    pub num_threads: Option<u32>,
+    /// The user's name of the loop.
+    pub name: Option<String>,
+    /// Index of the `stream_parallel` block the loop stands in.
+    pub group: Option<u32>,
+}
+
+/// A loop over a box of indices; `dims` outermost first, the last one varies fastest.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForLoop {
+    /// The bounds, read once on entry.
+    pub dims: Vec<Range>,
+    /// The body; `LoopIndex` inside reads the index of an axis of `dims`.
+    pub body: BlockId,
+    /// Set when iterations may run in any order and at once: only at the root of a kernel or a task.
+    pub parallel: Option<LoopConfig>,
+    /// Filled by the pass `privatize_reductions`: where `Reduce { slot }` in the body ends up.
+    pub reductions: Vec<Reduction>,
+}
+
+/// A fold of all iterations into one address.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reduction {
+    /// The fold.
+    pub op: AtomicOp,
+    /// `Ref` to a scalar, computed before the loop.
+    pub target: ValueId,
+}
+
+/// A piece of a printed line or of an assertion's message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TextPart {
+    /// Literal text.
+    Text(String),
+    /// A value, with an optional format specification in Python's or C's style (without `%` or `:`).
+    Value(ValueId, Option<String>),
+}
+
+/// An operation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Op {
+    // Values.
+    /// A constant; the instruction's type is a scalar.
+    Const(Const),
+    /// Parameter of the kernel (in a kernel's or task's body) or of the function (in a function's body).
+    Param(u32),
+    Unary(UnaryOp, ValueId),
+    Binary(BinaryOp, ValueId, ValueId),
+    /// `cond ? a : b`; the condition is `u1` of the same shape, or a scalar `u1`.
+    Select(ValueId, ValueId, ValueId),
+    /// Value conversion to the instruction's type, element by element.
+    Cast(ValueId),
+    /// Same bits, other type of the same width.
+    Bitcast(ValueId),
+    /// Scalar components, row-major.
+    MakeTensor(Vec<ValueId>),
+    /// A scalar copied to every component of the instruction's type.
+    Splat(ValueId),
+    /// Members in order.
+    MakeStruct(Vec<ValueId>),
+    /// Component (row-major position) of a tensor, or member of a struct, known at compile time.
+    Extract(ValueId, u32),
+    /// Component of a tensor at indices known at run time: `[i]` or `[i, j]`.
+    ExtractDyn(ValueId, Vec<ValueId>),
+    /// Matrix times matrix or vector, vector times matrix.
+    MatMul(ValueId, ValueId),
+    Transpose(ValueId),
+    /// Fold of a tensor's components.
+    Fold(ReduceOp, ValueId),
+    /// Extent of a buffer's axis; i32.
+    Shape(BufferId, u32),
+    /// Uniform in [0, 1) for floats, every bit pattern for integers.
+    Random,
+
+    // Addresses: the instruction's type is a `Ref`.
+    LocalAddr(LocalId),
+    /// An element; as many integer indices as the buffer has axes.
+    BufferAddr(BufferId, Vec<ValueId>),
+    /// A slot of the frame: memory of one launch, shared by its tasks (after `offload`).
+    FrameAddr(FrameSlot),
+    /// Component of the tensor at an address: `[i]` or `[i, j]`, constant or not.
+    ElementAddr(ValueId, Vec<ValueId>),
+    /// Member of the struct at an address.
+    MemberAddr(ValueId, u32),
+
+    // Memory.
+    Load(ValueId),
+    Store(ValueId, ValueId),
+    /// address, operand; yields the old value. Element by element on tensors.
+    Atomic(AtomicOp, ValueId, ValueId),
+    /// address, expected, desired; yields the old value.
+    AtomicCas(ValueId, ValueId, ValueId),
+    /// Folds a value into reduction `slot` of the enclosing parallel loop.
+    Reduce(u32, ValueId),
+
+    // Control.
+    If(ValueId, BlockId, BlockId),
+    For(Box<ForLoop>),
+    /// Repeats until a `Break` or `Return`.
+    Loop(BlockId),
+    /// Index of an axis of an enclosing `For`.
+    LoopIndex(ValueId, u32),
+    Break,
+    Continue,
+    /// From a function, or a kernel's result (at the end of the kernel's root).
+    Return(Option<ValueId>),
+    Call(FuncId, Vec<ValueId>),
+
+    // Effects seen by the host.
+    Print(Vec<TextPart>),
+    /// Stops the kernel with the message when the condition is false.
+    Assert(ValueId, Vec<TextPart>),
+}
+
+impl Op {
+    /// Has no effect and reads no memory that may change: safe to drop, to repeat and to move.
+    pub fn is_pure(&self) -> bool {
+        !matches!(
+            self,
+            Op::Load(_)
+                | Op::Store(..)
+                | Op::Atomic(..)
+                | Op::AtomicCas(..)
+                | Op::Reduce(..)
+                | Op::If(..)
+                | Op::For(_)
+                | Op::Loop(_)
+                | Op::LoopIndex(..)
+                | Op::Break
+                | Op::Continue
+                | Op::Return(_)
+                | Op::Call(..)
+                | Op::Print(_)
+                | Op::Assert(..)
+                | Op::Random
+        )
+    }
+
+    /// Ends its block.
+    pub fn is_terminator(&self) -> bool {
+        matches!(self, Op::Break | Op::Continue | Op::Return(_))
+    }
+
+    /// The blocks nested in this operation, in order.
+    pub fn blocks(&self) -> Vec<BlockId> {
+        match self {
+            Op::If(_, a, b) => vec![*a, *b],
+            Op::For(f) => vec![f.body],
+            Op::Loop(b) => vec![*b],
+            _ => Vec::new(),
+        }
+    }
+
+    /// Calls `f` on every value operand, in order.
+    pub fn for_each_operand(&self, mut f: impl FnMut(ValueId)) {
+        self.clone().map_operands(|v| {
+            f(v);
+            v
+        });
+    }
+
+    /// Replaces every value operand by `f` of it.
+    pub fn map_operands(&mut self, mut f: impl FnMut(ValueId) -> ValueId) {
+        let mut on = |v: &mut ValueId| *v = f(*v);
+        match self {
+            Op::Const(_)
+            | Op::Param(_)
+            | Op::Shape(..)
+            | Op::Random
+            | Op::LocalAddr(_)
+            | Op::FrameAddr(_)
+            | Op::Loop(_)
+            | Op::Break
+            | Op::Continue
+            | Op::Return(None) => {}
+            Op::Unary(_, a)
+            | Op::Cast(a)
+            | Op::Bitcast(a)
+            | Op::Splat(a)
+            | Op::Extract(a, _)
+            | Op::Transpose(a)
+            | Op::Fold(_, a)
+            | Op::MemberAddr(a, _)
+            | Op::Load(a)
+            | Op::Reduce(_, a)
+            | Op::If(a, _, _)
+            | Op::LoopIndex(a, _)
+            | Op::Return(Some(a)) => on(a),
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
+                on(a);
+                on(b);
+            }
+            Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => {
+                on(a);
+                on(b);
+                on(c);
+            }
+            Op::MakeTensor(vs) | Op::MakeStruct(vs) | Op::BufferAddr(_, vs) | Op::Call(_, vs) => {
+                vs.iter_mut().for_each(on);
+            }
+            Op::ExtractDyn(a, vs) | Op::ElementAddr(a, vs) => {
+                on(a);
+                vs.iter_mut().for_each(on);
+            }
+            Op::For(l) => {
+                for d in &mut l.dims {
+                    on(&mut d.begin);
+                    on(&mut d.end);
+                }
+                for r in &mut l.reductions {
+                    on(&mut r.target);
+                }
+            }
+            Op::Print(parts) => parts.iter_mut().for_each(|p| {
+                if let TextPart::Value(v, _) = p {
+                    on(v)
+                }
+            }),
+            Op::Assert(c, parts) => {
+                on(c);
+                parts.iter_mut().for_each(|p| {
+                    if let TextPart::Value(v, _) = p {
+                        on(v)
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// The unit of a fold: what an accumulator starts from. `None` for `Exchange`.
+pub fn fold_identity(op: AtomicOp, s: Scalar) -> Option<Const> {
+    let float = s.is_float();
+    let min_int = || match s {
+        s if s.is_unsigned() => 0,
+        s => -1i64 << (s.bits() - 1),
+    };
+    let max_int = || match s {
+        Scalar::U1 => 1,
+        Scalar::U64 => -1,
+        s if s.is_unsigned() => (1i64 << s.bits()) - 1,
+        Scalar::I64 => i64::MAX,
+        s => (1i64 << (s.bits() - 1)) - 1,
+    };
+    Some(match op {
+        AtomicOp::Add | AtomicOp::Sub if float => Const::Float(0.0),
+        AtomicOp::Add | AtomicOp::Sub | AtomicOp::Or | AtomicOp::Xor => Const::Int(0),
+        AtomicOp::Mul if float => Const::Float(1.0),
+        AtomicOp::Mul => Const::Int(1),
+        AtomicOp::Min if float => Const::Float(f64::INFINITY),
+        AtomicOp::Max if float => Const::Float(f64::NEG_INFINITY),
+        AtomicOp::Min => Const::Int(max_int()),
+        AtomicOp::Max => Const::Int(min_int()),
+        AtomicOp::And => Const::Int(-1),
+        AtomicOp::Exchange => return None,
+    })
+}
+
+/// Type of a unary operation's result.
+pub fn unary_type(op: UnaryOp, operand: &Type) -> Type {
+    match op {
+        UnaryOp::IsNan | UnaryOp::IsInf => operand.with_scalar(Scalar::U1),
+        UnaryOp::Popcnt | UnaryOp::Clz | UnaryOp::Ffs => operand.with_scalar(Scalar::I32),
+        _ => operand.clone(),
+    }
+}
+
+/// Type of a binary operation's result, of the (equal) operand type.
+pub fn binary_type(op: BinaryOp, operand: &Type) -> Type {
+    if op.is_comparison() { operand.with_scalar(Scalar::U1) } else { operand.clone() }
+}
