@@ -12,9 +12,14 @@
 //! - `Div` on integers rounds towards zero, `FloorDiv` and `Mod` follow Python, `Rem` follows C. Dividing an integer by
 //!   zero is undefined; `INT_MIN / -1` wraps.
 //! - Floats are IEEE, and under `fast_math` back ends may reassociate, contract, and assume no NaN or infinity.
+//! - `Min` and `Max` of a number and a NaN are the number. `Round` takes ties away from zero. `IsNan` and `IsInf` look at the
+//!   bits, so they hold under `fast_math` too.
 //! - `Cast` float to integer truncates towards zero, to `u1` it tests for non-zero; integer narrowing keeps low bits.
 //! - `Pow` on integers multiplies repeatedly; a negative exponent yields 0, or +-1 for a base of +-1.
+//! - `u1` arithmetic is modulo 2: `true + true` is `false`, as in any other integer type that wraps.
 //! - A tensor operand works component by component. `MatMul` sums in index order.
+//! - The IR has no implicit conversion. The language's is [`Scalar::promote`]: floats win over integers and keep their width,
+//!   the wider of two integers wins, unsigned wins at equal width; so `-1 < 1` is false between `i32` and `u32`.
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide.

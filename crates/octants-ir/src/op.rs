@@ -86,7 +86,7 @@ pub enum UnaryOp {
     Log2,
     Floor,
     Ceil,
-    /// Half away from even: to nearest, ties to even.
+    /// To nearest, ties away from zero.
     Round,
     Trunc,
     /// Number of set bits; result i32.

@@ -1,0 +1,333 @@
+//! Functions of numbers by name: `math(b, o, "sin", &[x])`. Each takes scalars or tensors and works component by component.
+
+use std::sync::Arc;
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{BinaryOp, Builder, Op, Scalar, StructType, Type, UnaryOp, ValueId};
+
+use super::convert::{broadcast, describe, expect_integers, mismatch, promote_pair, to_mask};
+use super::operators::{
+    Comparison, Operator, UnaryOperator, arithmetic, binary, bitwise, compare, float_promotion, shift, unary,
+};
+use crate::world::Options;
+
+/// What a name stands for.
+#[derive(Clone, Copy)]
+enum Function {
+    /// Takes integers too, as `default_fp`.
+    Float(UnaryOp),
+    /// `floor` and its like: an integer is refused, since nothing would happen to it.
+    Rounding(UnaryOp),
+    /// Result u1, whatever the operand.
+    Classify(UnaryOp),
+    /// Integers only; result of the operand's type.
+    Bits(UnaryOp),
+    Unary(UnaryOperator),
+    Abs,
+    Sign,
+    Reciprocal,
+    Frexp,
+    Operator(Operator),
+    Comparison(Comparison),
+    /// Result of the promoted type.
+    Promoted(BinaryOp, &'static str),
+    UnsignedShift,
+    Atan2,
+    /// Any number of operands.
+    Extremum(BinaryOp),
+    LogicalAnd,
+    LogicalOr,
+    Select,
+}
+
+fn function(name: &str) -> Option<Function> {
+    use Function as F;
+    Some(match name {
+        "sin" => F::Float(UnaryOp::Sin),
+        "cos" => F::Float(UnaryOp::Cos),
+        "tan" => F::Float(UnaryOp::Tan),
+        "asin" => F::Float(UnaryOp::Asin),
+        "acos" => F::Float(UnaryOp::Acos),
+        "atan" => F::Float(UnaryOp::Atan),
+        "sinh" => F::Float(UnaryOp::Sinh),
+        "cosh" => F::Float(UnaryOp::Cosh),
+        "tanh" => F::Float(UnaryOp::Tanh),
+        "exp" => F::Float(UnaryOp::Exp),
+        "exp2" => F::Float(UnaryOp::Exp2),
+        "log" => F::Float(UnaryOp::Log),
+        "log2" => F::Float(UnaryOp::Log2),
+        "sqrt" => F::Float(UnaryOp::Sqrt),
+        "rsqrt" => F::Float(UnaryOp::Rsqrt),
+        "floor" => F::Rounding(UnaryOp::Floor),
+        "ceil" => F::Rounding(UnaryOp::Ceil),
+        "round" => F::Rounding(UnaryOp::Round),
+        "trunc" => F::Rounding(UnaryOp::Trunc),
+        "isnan" => F::Classify(UnaryOp::IsNan),
+        "isinf" => F::Classify(UnaryOp::IsInf),
+        "popcnt" => F::Bits(UnaryOp::Popcnt),
+        "clz" => F::Bits(UnaryOp::Clz),
+        "ffs" => F::Bits(UnaryOp::Ffs),
+        "neg" => F::Unary(UnaryOperator::Neg),
+        "pos" => F::Unary(UnaryOperator::Pos),
+        "bit_not" | "invert" => F::Unary(UnaryOperator::Invert),
+        "logical_not" => F::Unary(UnaryOperator::Not),
+        "abs" => F::Abs,
+        "sgn" => F::Sign,
+        "rcp" => F::Reciprocal,
+        "frexp" => F::Frexp,
+        "add" => F::Operator(Operator::Add),
+        "sub" => F::Operator(Operator::Sub),
+        "mul" => F::Operator(Operator::Mul),
+        "truediv" => F::Operator(Operator::Div),
+        "floordiv" => F::Operator(Operator::FloorDiv),
+        "mod" => F::Operator(Operator::Mod),
+        "pow" => F::Operator(Operator::Pow),
+        "bit_shl" => F::Operator(Operator::Shl),
+        "bit_sar" => F::Operator(Operator::Shr),
+        "bit_and" => F::Operator(Operator::BitAnd),
+        "bit_or" => F::Operator(Operator::BitOr),
+        "bit_xor" => F::Operator(Operator::BitXor),
+        "matmul" => F::Operator(Operator::MatMul),
+        "cmp_lt" => F::Comparison(Comparison::Lt),
+        "cmp_le" => F::Comparison(Comparison::Le),
+        "cmp_gt" => F::Comparison(Comparison::Gt),
+        "cmp_ge" => F::Comparison(Comparison::Ge),
+        "cmp_eq" => F::Comparison(Comparison::Eq),
+        "cmp_ne" => F::Comparison(Comparison::Ne),
+        "raw_div" => F::Promoted(BinaryOp::Div, "raw_div"),
+        "raw_mod" => F::Promoted(BinaryOp::Rem, "raw_mod"),
+        "bit_shr" => F::UnsignedShift,
+        "atan2" => F::Atan2,
+        "max" => F::Extremum(BinaryOp::Max),
+        "min" => F::Extremum(BinaryOp::Min),
+        "logical_and" => F::LogicalAnd,
+        "logical_or" => F::LogicalOr,
+        "select" | "ifte" => F::Select,
+        _ => return None,
+    })
+}
+
+impl Function {
+    /// Number of operands; `None` for one or more.
+    fn arity(self) -> Option<usize> {
+        match self {
+            Function::Float(_)
+            | Function::Rounding(_)
+            | Function::Classify(_)
+            | Function::Bits(_)
+            | Function::Unary(_)
+            | Function::Abs
+            | Function::Sign
+            | Function::Reciprocal
+            | Function::Frexp => Some(1),
+            Function::Operator(_)
+            | Function::Comparison(_)
+            | Function::Promoted(..)
+            | Function::UnsignedShift
+            | Function::Atan2
+            | Function::LogicalAnd
+            | Function::LogicalOr => Some(2),
+            Function::Extremum(_) => None,
+            Function::Select => Some(3),
+        }
+    }
+}
+
+/// Applies the function of that name; `None` when there is none. A `dtype` argument, where the language has one, is the
+/// caller's to apply with [`super::cast`].
+pub fn math(b: &mut Builder, o: &Options, name: &str, args: &[ValueId]) -> Option<Result<ValueId>> {
+    function(name).map(|f| apply(b, o, f, name, args))
+}
+
+fn apply(b: &mut Builder, o: &Options, f: Function, name: &str, args: &[ValueId]) -> Result<ValueId> {
+    let expected = f.arity();
+    if args.is_empty() || expected.is_some_and(|n| n != args.len()) {
+        let wanted = match expected {
+            None => "at least one argument".into(),
+            Some(1) => "1 argument".into(),
+            Some(n) => format!("{n} arguments"),
+        };
+        return Err(Diagnostic::new(Code::Type, b.span, format!("`{name}` takes {wanted}, {} given", args.len())));
+    }
+    match f {
+        Function::Float(op) => {
+            let x = as_float(b, o, name, args[0])?;
+            Ok(b.unary(op, x))
+        }
+        Function::Rounding(op) => match b.ty(args[0]).scalar() {
+            Some(s) if s.is_float() => Ok(b.unary(op, args[0])),
+            _ => Err(Diagnostic::new(
+                Code::Type,
+                b.span,
+                format!("'{name}' takes real inputs only, however '{}' is provided", describe(b.ty(args[0]))),
+            )),
+        },
+        Function::Classify(op) => {
+            let x = as_float(b, o, name, args[0])?;
+            Ok(b.unary(op, x))
+        }
+        Function::Bits(op) => {
+            let s = expect_integers(b, name, args[0])?;
+            let count = b.unary(op, args[0]);
+            Ok(b.cast(count, s))
+        }
+        Function::Unary(op) => unary(b, o, op, args[0]),
+        Function::Abs => match number(b, name, args[0])? {
+            s if s.is_unsigned() => Ok(args[0]),
+            _ => Ok(b.unary(UnaryOp::Abs, args[0])),
+        },
+        Function::Sign => {
+            number(b, name, args[0])?;
+            Ok(b.unary(UnaryOp::Sgn, args[0]))
+        }
+        Function::Reciprocal => {
+            let x = as_float(b, o, name, args[0])?;
+            let ty = b.ty(x).clone();
+            let one = b.int(1, ty.scalar().expect("compiler bug: a float without a scalar"));
+            let one = b.splat(one, &ty);
+            Ok(b.binary(BinaryOp::Div, one, x))
+        }
+        Function::Frexp => frexp(b, args[0]),
+        Function::Operator(op) => binary(b, o, op, args[0], args[1]),
+        Function::Comparison(op) => compare(b, o, op, args[0], args[1]),
+        Function::Promoted(op, symbol) => arithmetic(b, op, symbol, args[0], args[1]),
+        Function::UnsignedShift => shift(b, BinaryOp::UShr, "shr", args[0], args[1]),
+        Function::Atan2 => {
+            // There is no half-precision atan2 anywhere.
+            let s = float_promotion(b, o, name, args[0], args[1])?.promote(Scalar::F32);
+            let (y, x) = promote_pair(b, name, args[0], args[1], s)?;
+            Ok(b.binary(BinaryOp::Atan2, y, x))
+        }
+        Function::Extremum(op) => {
+            number(b, name, args[0])?;
+            args[1..].iter().try_fold(args[0], |best, &x| arithmetic(b, op, name, best, x))
+        }
+        Function::LogicalAnd => logical(b, BinaryOp::And, "&&", args[0], args[1]),
+        Function::LogicalOr => logical(b, BinaryOp::Or, "||", args[0], args[1]),
+        Function::Select => select(b, o, args[0], args[1], args[2]),
+    }
+}
+
+fn number(b: &Builder, name: &str, v: ValueId) -> Result<Scalar> {
+    b.ty(v).scalar().ok_or_else(|| {
+        Diagnostic::new(
+            Code::Type,
+            b.span,
+            format!("'{name}' takes numbers and tensors of numbers, however '{}' is provided", describe(b.ty(v))),
+        )
+    })
+}
+
+fn as_float(b: &mut Builder, o: &Options, name: &str, v: ValueId) -> Result<ValueId> {
+    let s = number(b, name, v)?;
+    Ok(if s.is_float() { v } else { b.cast(v, o.default_fp) })
+}
+
+/// Python's `and` and `or` with both sides evaluated: one of the operands, in their promoted type.
+fn logical(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
+    let both_u1 = b.ty(l).scalar() == Some(Scalar::U1) && b.ty(r).scalar() == Some(Scalar::U1);
+    if both_u1 {
+        return bitwise(b, op, symbol, l, r);
+    }
+    let (ls, rs) = match (b.ty(l).scalar(), b.ty(r).scalar()) {
+        (Some(ls), Some(rs)) if ls.is_int() && rs.is_int() => (ls, rs),
+        _ => return Err(mismatch(b, symbol, l, r)),
+    };
+    let (l, r) = promote_pair(b, symbol, l, r, ls.promote(rs))?;
+    let truth = to_mask(b, symbol, l)?;
+    let ty = b.ty(l).clone();
+    let (yes, no) = if op == BinaryOp::And { (r, l) } else { (l, r) };
+    Ok(b.push(Op::Select(truth, yes, no), ty))
+}
+
+/// `qd.select(c, x, y)`: both sides are evaluated; component by component when the condition is a tensor.
+pub fn select(b: &mut Builder, _o: &Options, c: ValueId, x: ValueId, y: ValueId) -> Result<ValueId> {
+    let mask = to_mask(b, "select", c)?;
+    let (Some(xs), Some(ys)) = (b.ty(x).scalar(), b.ty(y).scalar()) else {
+        if b.ty(x) == b.ty(y) && !b.ty(mask).is_tensor() {
+            let ty = b.ty(x).clone();
+            return Ok(b.push(Op::Select(mask, x, y), ty));
+        }
+        return Err(mismatch(b, "select", x, y));
+    };
+    let shapes_error = |b: &Builder| {
+        Diagnostic::new(
+            Code::Type,
+            b.span,
+            format!(
+                "Cannot broadcast tensor to tensor: condition '{}', operands '{}' and '{}'",
+                describe(b.ty(c)),
+                describe(b.ty(x)),
+                describe(b.ty(y))
+            ),
+        )
+        .with_hint("the tensors among them must have one shape")
+    };
+    let s = xs.promote(ys);
+    let (x2, y2) = (b.cast(x, s), b.cast(y, s));
+    let (mut x2, mut y2) = broadcast(b, x2, y2).map_err(|_| shapes_error(b))?;
+    let mask_ty = b.ty(mask).clone();
+    if mask_ty.is_tensor() {
+        if b.ty(x2).is_tensor() && b.ty(x2).shape() != mask_ty.shape() {
+            return Err(shapes_error(b));
+        }
+        if !b.ty(x2).is_tensor() {
+            (x2, y2) = (b.splat(x2, &mask_ty), b.splat(y2, &mask_ty));
+        }
+    }
+    let ty = b.ty(x2).clone();
+    Ok(b.push(Op::Select(mask, x2, y2), ty))
+}
+
+/// `m * 2**e == x` with `0.5 <= |m| < 1`, as a struct of `mantissa` and `exponent`; zeros, infinities and NaN come back as
+/// they are, with exponent 0.
+fn frexp(b: &mut Builder, x: ValueId) -> Result<ValueId> {
+    // Width, mantissa bits, bias of the result's exponent, and the power of two that makes subnormal numbers normal.
+    let (s, bits, mantissa, bias, scale) = match b.ty(x) {
+        Type::Scalar(Scalar::F32) => (Scalar::F32, Scalar::I32, 23i64, 126i64, 25i64),
+        Type::Scalar(Scalar::F64) => (Scalar::F64, Scalar::I64, 52, 1022, 54),
+        ty => {
+            return Err(Diagnostic::new(
+                Code::Type,
+                b.span,
+                format!("'frexp' takes an f32 or f64 scalar, however '{}' is provided", describe(ty)),
+            ));
+        }
+    };
+    let field = (1i64 << (bits.bits() as i64 - 1 - mantissa)) - 1;
+    let exponent_of = |b: &mut Builder, v: ValueId| {
+        let raw = b.push(Op::Bitcast(v), bits.into());
+        let shift = b.int(mantissa, bits);
+        let shifted = b.binary(BinaryOp::Shr, raw, shift);
+        let mask = b.int(field, bits);
+        (raw, b.binary(BinaryOp::And, shifted, mask))
+    };
+    let (_, first) = exponent_of(b, x);
+    let zero = b.int(0, bits);
+    let subnormal = b.binary(BinaryOp::Eq, first, zero);
+    let factor = b.float(2f64.powi(scale as i32), s);
+    let scaled = b.binary(BinaryOp::Mul, x, factor);
+    let normal = b.push(Op::Select(subnormal, scaled, x), s.into());
+    let (raw, exponent) = exponent_of(b, normal);
+
+    let keep = b.int(!(field << mantissa), bits);
+    let digits = b.binary(BinaryOp::And, raw, keep);
+    let half = b.int(bias << mantissa, bits);
+    let digits = b.binary(BinaryOp::Or, digits, half);
+    let digits = b.push(Op::Bitcast(digits), s.into());
+
+    let (plain, shifted) = (b.int(bias, bits), b.int(bias + scale, bits));
+    let offset = b.push(Op::Select(subnormal, shifted, plain), bits.into());
+    let power = b.binary(BinaryOp::Sub, exponent, offset);
+
+    let (all_ones, no_bits) = (b.int(field, bits), b.int(0, bits));
+    let special = b.binary(BinaryOp::Eq, exponent, all_ones);
+    let is_zero = b.binary(BinaryOp::Eq, exponent, no_bits);
+    let special = b.binary(BinaryOp::Or, special, is_zero);
+    let m = b.push(Op::Select(special, x, digits), s.into());
+    let e = b.push(Op::Select(special, zero, power), bits.into());
+    let e = b.cast(e, Scalar::I32);
+    let members = vec![("mantissa".to_string(), s.into()), ("exponent".to_string(), Type::I32)];
+    let ty = Type::Struct(Arc::new(StructType { name: "frexp".into(), members }));
+    Ok(b.push(Op::MakeStruct(vec![m, e]), ty))
+}
