@@ -20,7 +20,7 @@ enum Function {
     Rounding(UnaryOp),
     /// Result u1, whatever the operand.
     Classify(UnaryOp),
-    /// Integers only; result of the operand's type.
+    /// Integers only; result i32.
     Bits(UnaryOp),
     Unary(UnaryOperator),
     Abs,
@@ -167,9 +167,8 @@ fn apply(b: &mut Builder, o: &Options, f: Function, name: &str, args: &[ValueId]
             Ok(b.unary(op, x))
         }
         Function::Bits(op) => {
-            let s = expect_integers(b, name, args[0])?;
-            let count = b.unary(op, args[0]);
-            Ok(b.cast(count, s))
+            expect_integers(b, name, args[0])?;
+            Ok(b.unary(op, args[0]))
         }
         Function::Unary(op) => unary(b, o, op, args[0]),
         Function::Abs => match number(b, name, args[0])? {

@@ -174,7 +174,7 @@ fn functions_by_name() {
         );
     }
     for name in ["popcnt", "clz", "ffs"] {
-        assert_eq!(apply(name, &[f(Scalar::U64)]), Ok(f(Scalar::U64)));
+        assert_eq!(apply(name, &[f(Scalar::U64)]), Ok(Type::I32));
         assert!(apply(name, &[f(Scalar::F32)]).is_err_and(|m| m.contains("takes integral inputs only")));
     }
     assert_eq!(apply("isnan", &[Type::Vector(Scalar::F32, 2)]), Ok(Type::Vector(Scalar::U1, 2)));
