@@ -29,13 +29,15 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`body`], [`kernel`].
+//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`print`] (the text), [`names`].
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 pub mod body;
 pub mod kernel;
+pub mod names;
 pub mod op;
+pub mod print;
 pub mod types;
 
 pub use body::{Body, Builder, Inst, Local};
@@ -46,4 +48,5 @@ pub use op::{
     AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,
     Reduction, TextPart, UnaryOp, ValueId, binary_type, fold_identity, unary_type,
 };
+pub use print::print_inst;
 pub use types::{Scalar, StructType, Type};

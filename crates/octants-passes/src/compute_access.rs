@@ -1,0 +1,116 @@
+//! The memory that code touches: buffers and frame slots, through calls and references passed to functions.
+//!
+//! Assumes that functions do not call themselves. A `Shape` touches nothing. Locals are of no interest to other tasks and left out.
+
+use std::collections::BTreeSet;
+
+use octants_ir::{AccessSet, Body, Function, Op, Program, Type, ValueId};
+
+use crate::trace_address::{Place, trace_address};
+
+/// What a body touches, seen from outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Effects {
+    /// Buffers and frame slots.
+    pub access: AccessSet,
+    /// Reference parameters that it reads through.
+    pub param_reads: BTreeSet<u32>,
+    /// Reference parameters that it writes through.
+    pub param_writes: BTreeSet<u32>,
+    /// It prints, asserts or draws random numbers.
+    pub other: bool,
+}
+
+impl Effects {
+    fn read(&mut self, place: Place) {
+        match place {
+            Place::Buffer(b) => _ = self.access.reads.insert(b),
+            Place::Frame(s) => _ = self.access.frame_reads.insert(s),
+            Place::Param(p) => _ = self.param_reads.insert(p),
+            Place::Local(_) => {}
+        }
+    }
+
+    fn write(&mut self, place: Place) {
+        match place {
+            Place::Buffer(b) => _ = self.access.writes.insert(b),
+            Place::Frame(s) => _ = self.access.frame_writes.insert(s),
+            Place::Param(p) => _ = self.param_writes.insert(p),
+            Place::Local(_) => {}
+        }
+    }
+
+    /// Changes nothing that anyone could see afterwards.
+    pub fn is_silent(&self) -> bool {
+        self.access.writes.is_empty()
+            && self.access.frame_writes.is_empty()
+            && self.param_writes.is_empty()
+            && !self.other
+    }
+}
+
+/// The effects of each function, by `FuncId`.
+pub fn function_effects(functions: &[Function]) -> Vec<Effects> {
+    let mut all = vec![Effects::default(); functions.len()];
+    // A call chain without recursion is at most as long as there are functions, and mostly much shorter.
+    for _ in 0..=functions.len() {
+        let next: Vec<Effects> = functions.iter().map(|f| body_effects(&f.body, &all)).collect();
+        if next == all {
+            break;
+        }
+        all = next;
+    }
+    all
+}
+
+/// The effects of a body, given those of the functions it may call.
+pub fn body_effects(body: &Body, functions: &[Effects]) -> Effects {
+    let mut e = Effects::default();
+    body.visit(body.root, &mut |_, inst| inst_effects(body, &inst.op, functions, &mut e));
+    e
+}
+
+/// Adds the effects of one operation, the blocks in it aside.
+pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects) {
+    let place = |v: ValueId| trace_address(body, v);
+    match op {
+        Op::Load(a) => e.read(place(*a)),
+        Op::Store(a, _) => e.write(place(*a)),
+        Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+            e.read(place(*a));
+            e.write(place(*a));
+        }
+        Op::For(l) => {
+            for r in &l.reductions {
+                e.read(place(r.target));
+                e.write(place(r.target));
+            }
+        }
+        Op::Call(func, args) => {
+            let callee = &functions[func.index()];
+            e.access.reads.extend(&callee.access.reads);
+            e.access.writes.extend(&callee.access.writes);
+            e.other |= callee.other;
+            for (i, arg) in args.iter().enumerate() {
+                if matches!(body.ty(*arg), Type::Ref(_)) {
+                    if callee.param_reads.contains(&(i as u32)) {
+                        e.read(place(*arg));
+                    }
+                    if callee.param_writes.contains(&(i as u32)) {
+                        e.write(place(*arg));
+                    }
+                }
+            }
+        }
+        Op::Print(_) | Op::Assert(..) | Op::Random => e.other = true,
+        _ => {}
+    }
+}
+
+/// Fills in the access set of every task.
+pub fn compute_access(program: &mut Program) {
+    let functions = function_effects(&program.functions);
+    for task in &mut program.tasks {
+        task.access = body_effects(&task.body, &functions).access;
+    }
+}

@@ -1,0 +1,380 @@
+//! Cuts a kernel into tasks.
+//!
+//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A value of
+//! one task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic on
+//! these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in a
+//! parallel task it is private to the iteration. A local used by several tasks becomes a frame slot.
+//!
+//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped loop is
+//! in no group; a later one belongs to the group of the next grouped loop (after the last: to its group), because all
+//! of the kernel's root is made of grouped blocks then. A serial block without a parallel loop is a loop with
+//! `serialize` and a group.
+//!
+//! Access sets are filled in here too, by `compute_access`.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
+
+use octants_ir::{
+    AccessSet, BlockId, Body, Const, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
+};
+
+use crate::compute_access::compute_access;
+use crate::copy_code::Copier;
+
+/// Cuts a kernel into tasks.
+pub fn offload(kernel: Kernel) -> Program {
+    let mut cut = Cut::new(&kernel.body);
+    cut.trace_uses();
+    let frame_locals = cut.place_locals();
+    cut.zero_locals(&frame_locals);
+    let mut tasks = Vec::new();
+    for segment in &cut.segments {
+        if segment.is_empty() {
+            continue;
+        }
+        let (kind, word) = match &segment.parallel {
+            None => (TaskKind::Serial, "serial".to_string()),
+            Some(config) => {
+                (TaskKind::Parallel(config.clone()), config.name.clone().unwrap_or_else(|| "range".to_string()))
+            }
+        };
+        let name = symbol(&format!("{}_{}_{word}", kernel.name, tasks.len()));
+        let body = cut.task_body(segment, &frame_locals);
+        tasks.push(Task { name, kind, group: segment.group, body, access: AccessSet::default() });
+    }
+    let frame = cut.frame;
+    let Kernel { name, params, buffers, roots, functions, ret, body: _ } = kernel;
+    let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks };
+    compute_access(&mut program);
+    program
+}
+
+/// Letters, digits and underscores.
+fn symbol(name: &str) -> String {
+    name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect()
+}
+
+/// A task to be.
+#[derive(Default)]
+struct Segment {
+    statements: Vec<ValueId>,
+    parallel: Option<octants_ir::LoopConfig>,
+    group: Option<u32>,
+    /// Those of `statements` that are needed.
+    live: HashSet<ValueId>,
+    /// Values of other segments that are computed again.
+    copied: BTreeSet<usize>,
+    /// Values of other segments that are read from the frame.
+    imported: BTreeSet<usize>,
+    /// Frame locals that start as zero here.
+    zeroed: Vec<LocalId>,
+}
+
+impl Segment {
+    fn is_empty(&self) -> bool {
+        self.live.is_empty() && self.zeroed.is_empty()
+    }
+}
+
+struct Cut<'a> {
+    source: &'a Body,
+    segments: Vec<Segment>,
+    /// Segment and position of each instruction of the root block.
+    home: HashMap<ValueId, (usize, usize)>,
+    order: &'a [ValueId],
+    frame: Vec<Type>,
+    slots: BTreeMap<ValueId, FrameSlot>,
+    cost: HashMap<ValueId, u32>,
+}
+
+/// Above this many instructions a value is passed in the frame, not computed again.
+const REMATERIALIZE_LIMIT: u32 = 24;
+
+impl<'a> Cut<'a> {
+    fn new(source: &'a Body) -> Self {
+        let order = source.block(source.root);
+        let mut cut = Cut {
+            source,
+            segments: Vec::new(),
+            home: HashMap::new(),
+            order,
+            frame: Vec::new(),
+            slots: BTreeMap::new(),
+            cost: HashMap::new(),
+        };
+        let groups = statement_groups(source, order);
+        for (position, (&v, group)) in order.iter().zip(groups).enumerate() {
+            let parallel = match &source.inst(v).op {
+                Op::For(l) => l.parallel.clone().filter(|c| !c.serialize),
+                _ => None,
+            };
+            let joins =
+                parallel.is_none() && cut.segments.last().is_some_and(|s| s.parallel.is_none() && s.group == group);
+            if !joins {
+                cut.segments.push(Segment { parallel, group, ..Segment::default() });
+            }
+            let segment = cut.segments.len() - 1;
+            cut.segments[segment].statements.push(v);
+            cut.home.insert(v, (segment, position));
+            let cost = cut.cost_of(v);
+            cut.cost.insert(v, cost);
+        }
+        cut
+    }
+
+    /// Instructions that computing `v` again takes; above the limit for what cannot be.
+    fn cost_of(&self, v: ValueId) -> u32 {
+        let inst = self.source.inst(v);
+        let cheap = match &inst.op {
+            Op::Unary(op, _) => is_cheap_unary(*op),
+            Op::Binary(op, ..) => is_cheap_binary(*op),
+            Op::MatMul(..) => false,
+            op => op.is_pure(),
+        };
+        if !cheap {
+            return REMATERIALIZE_LIMIT + 1;
+        }
+        let mut cost = 1u32;
+        inst.op.for_each_operand(|u| cost += self.cost.get(&u).copied().unwrap_or(REMATERIALIZE_LIMIT));
+        cost.min(REMATERIALIZE_LIMIT + 1)
+    }
+
+    /// Marks what each segment needs, from the statements with effects backwards.
+    fn trace_uses(&mut self) {
+        let mut work: Vec<(usize, ValueId)> = Vec::new();
+        for (i, segment) in self.segments.iter().enumerate() {
+            for &v in &segment.statements {
+                let inst = self.source.inst(v);
+                if !inst.op.is_pure() && !matches!(inst.op, Op::Load(_) | Op::Random) {
+                    work.push((i, v));
+                }
+            }
+        }
+        while let Some((segment, v)) = work.pop() {
+            let Some(&(home, position)) = self.home.get(&v) else {
+                continue; // Defined inside a statement that is copied whole.
+            };
+            if home == segment {
+                if self.segments[segment].live.insert(v) {
+                    for_each_use(self.source, v, &mut |u| work.push((segment, u)));
+                }
+            } else if matches!(self.source.ty(v), Type::Ref(_)) || self.cost[&v] <= REMATERIALIZE_LIMIT {
+                if self.segments[segment].copied.insert(position) {
+                    for_each_use(self.source, v, &mut |u| work.push((segment, u)));
+                }
+            } else if self.segments[segment].imported.insert(position) {
+                if !self.slots.contains_key(&v) {
+                    self.slots.insert(v, FrameSlot(self.frame.len() as u32));
+                    self.frame.push(self.source.ty(v).clone());
+                }
+                work.push((home, v));
+            }
+        }
+    }
+
+    /// The locals that several tasks use, with their frame slots.
+    fn place_locals(&mut self) -> HashMap<LocalId, FrameSlot> {
+        let mut users: BTreeMap<LocalId, BTreeSet<usize>> = BTreeMap::new();
+        for (i, segment) in self.segments.iter().enumerate() {
+            let copied = segment.copied.iter().map(|p| self.order[*p]);
+            for v in segment.live.iter().copied().chain(copied) {
+                for_each_local(self.source, v, &mut |l| _ = users.entry(l).or_default().insert(i));
+            }
+        }
+        let mut slots = HashMap::new();
+        for (l, _) in users.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
+            slots.insert(l, FrameSlot(self.frame.len() as u32));
+            self.frame.push(self.source.locals[l.index()].ty.clone());
+        }
+        slots
+    }
+
+    /// Frame memory is not cleared, so a local in it is set to zero unless its first use sets it whole.
+    fn zero_locals(&mut self, frame: &HashMap<LocalId, FrameSlot>) {
+        let mut locals: Vec<LocalId> = frame.keys().copied().collect();
+        locals.sort();
+        for l in locals {
+            let Some((segment, whole)) = self.first_use(l) else { continue };
+            if whole {
+                continue;
+            }
+            if self.segments[segment].parallel.is_none() {
+                self.segments[segment].zeroed.push(l);
+                continue;
+            }
+            let before = (0..segment).rev().find(|i| {
+                let s = &self.segments[*i];
+                s.parallel.is_none() && s.group.is_none() && !s.is_empty()
+            });
+            match before {
+                Some(i) => self.segments[i].zeroed.push(l),
+                None => {
+                    self.segments.insert(0, Segment { zeroed: vec![l], ..Segment::default() });
+                    self.home.values_mut().for_each(|h| h.0 += 1);
+                }
+            }
+        }
+    }
+
+    /// The segment of a local's first use in program order, and whether that is a store of the whole of it.
+    fn first_use(&self, local: LocalId) -> Option<(usize, bool)> {
+        for (i, segment) in self.segments.iter().enumerate() {
+            for &v in segment.statements.iter().filter(|v| segment.live.contains(v)) {
+                let inst = self.source.inst(v);
+                if matches!(inst.ty, Type::Ref(_)) {
+                    continue; // Taking an address is no use yet.
+                }
+                let mut used = false;
+                for_each_use(self.source, v, &mut |u| used |= self.is_part_of(u, local));
+                for_each_local(self.source, v, &mut |l| used |= l == local);
+                if used {
+                    let whole = matches!(inst.op, Op::Store(a, _) if self.source.inst(a).op == Op::LocalAddr(local));
+                    return Some((i, whole));
+                }
+            }
+        }
+        None
+    }
+
+    fn is_part_of(&self, addr: ValueId, local: LocalId) -> bool {
+        match &self.source.inst(addr).op {
+            Op::LocalAddr(l) => *l == local,
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => self.is_part_of(*base, local),
+            _ => false,
+        }
+    }
+
+    fn task_body(&self, segment: &Segment, frame: &HashMap<LocalId, FrameSlot>) -> Body {
+        let mut copier = Copier::new(self.source, frame);
+        let root = copier.body.root;
+        for &l in &segment.zeroed {
+            let zero = push_zero(&mut copier.body, root, &self.source.locals[l.index()].ty);
+            push_frame_store(&mut copier.body, root, frame[&l], zero);
+        }
+        // An address in a private local cannot be computed before the loop: it differs by iteration.
+        let mut inner = Vec::new();
+        for position in segment.copied.union(&segment.imported) {
+            let v = self.order[*position];
+            if segment.imported.contains(position) {
+                let copy = push_frame_load(&mut copier.body, root, self.slots[&v], self.source.ty(v));
+                copier.set_value(v, copy);
+            } else if segment.parallel.is_some() && self.is_private(v, frame) {
+                inner.push(v);
+            } else {
+                copier.inst(v, root);
+            }
+        }
+        for &v in segment.statements.iter().filter(|v| segment.live.contains(v)) {
+            let copy = copier.inst_with(v, root, |copier, block| {
+                for &u in &inner {
+                    copier.inst(u, block);
+                }
+            });
+            if segment.parallel.is_none()
+                && let Op::For(l) = &mut copier.body.inst_mut(copy).op
+            {
+                l.parallel = None;
+            }
+            if let Some(slot) = self.slots.get(&v) {
+                push_frame_store(&mut copier.body, root, *slot, copy);
+            }
+        }
+        copier.body
+    }
+
+    fn is_private(&self, v: ValueId, frame: &HashMap<LocalId, FrameSlot>) -> bool {
+        match &self.source.inst(v).op {
+            Op::LocalAddr(l) => !frame.contains_key(l),
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => self.is_private(*base, frame),
+            _ => false,
+        }
+    }
+}
+
+/// The group of each statement of the root.
+fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
+    let own = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
+        _ => None,
+    };
+    let mut groups: Vec<Option<u32>> = order.iter().map(own).collect();
+    let Some(first) = groups.iter().position(Option::is_some) else { return groups };
+    let last = groups.iter().rposition(Option::is_some).unwrap_or(first);
+    let mut next = groups[last];
+    for g in groups[first..].iter_mut().rev() {
+        next = g.or(next);
+        *g = next;
+    }
+    groups
+}
+
+fn is_cheap_unary(op: octants_ir::UnaryOp) -> bool {
+    use octants_ir::UnaryOp::*;
+    matches!(
+        op,
+        Neg | BitNot | LogicNot | Abs | Sgn | Floor | Ceil | Round | Trunc | Popcnt | Clz | Ffs | IsNan | IsInf
+    )
+}
+
+fn is_cheap_binary(op: octants_ir::BinaryOp) -> bool {
+    !matches!(op, octants_ir::BinaryOp::Pow | octants_ir::BinaryOp::Atan2)
+}
+
+/// Calls `f` on every operand of an instruction and of those in its blocks.
+fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId)) {
+    let op = &body.inst(v).op;
+    op.for_each_operand(&mut *f);
+    for b in op.blocks() {
+        body.visit(b, &mut |_, inst| inst.op.for_each_operand(&mut *f));
+    }
+}
+
+/// Calls `f` on every local whose address an instruction takes, or those in its blocks.
+fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
+    if let Op::LocalAddr(l) = &body.inst(v).op {
+        f(*l);
+    }
+    for b in body.inst(v).op.blocks() {
+        body.visit(b, &mut |_, inst| {
+            if let Op::LocalAddr(l) = &inst.op {
+                f(*l);
+            }
+        });
+    }
+}
+
+fn push(body: &mut Body, block: BlockId, op: Op, ty: Type) -> ValueId {
+    let v = body.add_inst(op, ty, Default::default());
+    body.blocks[block.index()].push(v);
+    v
+}
+
+fn push_frame_addr(body: &mut Body, block: BlockId, slot: FrameSlot, ty: &Type) -> ValueId {
+    push(body, block, Op::FrameAddr(slot), Type::Ref(Box::new(ty.clone())))
+}
+
+fn push_frame_store(body: &mut Body, block: BlockId, slot: FrameSlot, value: ValueId) {
+    let ty = body.ty(value).clone();
+    let addr = push_frame_addr(body, block, slot, &ty);
+    push(body, block, Op::Store(addr, value), Type::Unit);
+}
+
+fn push_frame_load(body: &mut Body, block: BlockId, slot: FrameSlot, ty: &Type) -> ValueId {
+    let addr = push_frame_addr(body, block, slot, ty);
+    push(body, block, Op::Load(addr), ty.clone())
+}
+
+fn push_zero(body: &mut Body, block: BlockId, ty: &Type) -> ValueId {
+    match ty {
+        Type::Struct(s) => {
+            let members = s.members.iter().map(|(_, t)| push_zero(body, block, t)).collect();
+            push(body, block, Op::MakeStruct(members), ty.clone())
+        }
+        _ => {
+            let s = ty.scalar().expect("compiler bug: a local holds a value with a size");
+            let zero = if s.is_float() { Const::Float(0.0) } else { Const::Int(0) };
+            let zero = push(body, block, Op::Const(zero), Type::Scalar(s));
+            if ty.is_tensor() { push(body, block, Op::Splat(zero), ty.clone()) } else { zero }
+        }
+    }
+}
