@@ -23,7 +23,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Tolerance:
-    """How far a result may be from the reference: `allowed` is the share of elements that may be off by more than `atol`.
+    """How far a result may be from the reference: `allowed` is the share of elements off by more than `atol`.
 
     A share above zero is for results that jump (iteration counts, edges in a picture): there a rounding difference in
     the last bit may flip a few elements.
@@ -110,7 +110,7 @@ def heat_map(values: np.ndarray) -> np.ndarray:
 
 def write_pictures(path: Path, pictures: list[np.ndarray]) -> None:
     """Writes an animation (`.gif`) or the last picture (any other suffix that Pillow knows)."""
-    from PIL import Image  # noqa: PLC0415 - a check needs no Pillow
+    from PIL import Image
 
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".gif":
@@ -136,7 +136,7 @@ class Example:
         parser.add_argument("--out", type=Path, default=Path(out), help=f"picture to write (default: {out})")
         parser.add_argument("--check", action="store_true", help="compare a small run against numpy; exit 1 when off")
         parser.add_argument("--spoil", action="store_true", help="with --check: falsify the result, so it must fail")
-        parser.add_argument("--measure", type=Path, metavar="NPZ", help="no pictures: save results and timing there")
+        parser.add_argument("--measure", type=Path, metavar="NPZ", help="save results and timing there, no pictures")
         parser.add_argument("--module", default="octants", help="package to run on: octants or quadrants")
         self.args = parser.parse_args()
         small = self.args.check
@@ -167,16 +167,19 @@ class Example:
         """Runs the example as the command line asks.
 
         `advance(frame)` computes one frame, `picture()` draws it, `state()` returns what is compared with
-        `reference(frames)` to `tolerance`. `work` is the amount of work in a frame and its unit. `report` may print more
-        at the end of a normal run.
+        `reference(frames)` to `tolerance`. `work` is the amount of work in a frame and its unit. `report` may print
+        more at the end of a normal run.
         """
-        if self.args.check:
-            sys.exit(self._check(advance, state, reference(self.frames), tolerance))
         if self.args.measure:
             timing = self._loop(advance, lambda: None, range(self.frames))
-            times = {"_first_call": timing.first_call, "_per_frame": timing.per_frame, "_work": work[0]}
-            np.savez(self.args.measure, **state(), **{k: np.array(v) for k, v in times.items()})
+            saved: dict[str, Any] = {"first_call": timing.first_call, "per_frame": timing.per_frame}
+            saved |= {f"atol:{name}": limit.atol for name, limit in tolerance.items()}
+            saved |= {f"allowed:{name}": limit.allowed for name, limit in tolerance.items()}
+            saved |= {f"result:{name}": values for name, values in state().items()}
+            np.savez(self.args.measure, **saved)
             return
+        if self.args.check:
+            sys.exit(self._check(advance, state, reference(self.frames), tolerance))
         pictures: list[np.ndarray] = []
         timing = self._loop(advance, lambda: pictures.append(picture()), progress(self.frames, self.name))
         write_pictures(self.args.out, pictures)

@@ -1,0 +1,90 @@
+# What a developer types. Each step leaves a stamp and runs again only when something it depends on has changed.
+#
+#   make demo     build, then run the main example (examples/mpm88.py)
+#   make test     Rust tests, Python tests, every example against numpy
+#   make check    formatting, lints, types
+#   make bench    micro-benchmarks: launches, compile time, throughput
+#   make docs     the Rust API's pages, and a check of the guide's links
+#   make wheel    a wheel with LLVM inside, in dist/
+#   make clean    removes everything that was built
+
+SHELL := bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+PYTHON ?= python3
+CARGO ?= cargo
+VENV := .venv
+BIN := $(VENV)/bin
+STAMPS := $(VENV)/.stamps
+TOOLS := maturin numpy pillow pytest pytest-xdist ruff mypy
+
+RUST_SOURCES := Cargo.toml Cargo.lock .cargo/config.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
+PYTHON_DIRS := python examples benches tests/python tools
+
+.PHONY: help setup build demo test test-rust test-python check bench docs wheel clean
+
+help:
+	@sed -n '3,9s/^# *//p' Makefile
+
+# ---------------------------------------------------------------- what everything needs
+setup: $(STAMPS)/tools
+
+$(STAMPS)/system: tools/system-packages
+	@command -v $(CARGO) >/dev/null || { echo "error: Rust is not installed (https://rustup.rs)" >&2; exit 1; }
+	PYTHON=$(PYTHON) tools/system-packages
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "error: Python 3.10 or newer is needed")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@mkdir -p $(STAMPS) && touch $@
+
+$(STAMPS)/tools: $(STAMPS)/system
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TOOLS)
+	@touch $@
+
+# The package is installed in place: Python files need no rebuild, Rust files do.
+$(STAMPS)/build: $(STAMPS)/tools pyproject.toml $(RUST_SOURCES)
+	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
+	@touch $@
+
+build: $(STAMPS)/build
+
+# ---------------------------------------------------------------- running
+demo: $(STAMPS)/build
+	$(BIN)/python examples/mpm88.py --out out/mpm88.gif
+
+test: test-rust test-python
+
+test-rust: $(STAMPS)/system
+	if $(CARGO) nextest --version >/dev/null 2>&1; then \
+	    $(CARGO) nextest run --workspace --no-fail-fast; \
+	else \
+	    $(CARGO) test --workspace --no-fail-fast --quiet; \
+	fi
+
+# -rs prints why each skipped test was skipped.
+test-python: $(STAMPS)/build
+	$(BIN)/python -m pytest tests/python -q -rs -n 2
+
+check: $(STAMPS)/tools
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --quiet -- -D warnings
+	$(BIN)/ruff format --check $(PYTHON_DIRS)
+	$(BIN)/ruff check $(PYTHON_DIRS)
+	$(BIN)/mypy
+
+bench: $(STAMPS)/build
+	$(BIN)/python benches/run.py $(ARGS)
+
+docs: $(STAMPS)/tools
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	$(BIN)/python tools/check_links.py
+	@echo "written: target/doc, start at target/doc/octants_ir/index.html; the guide is docs/index.md"
+
+wheel: $(STAMPS)/tools pyproject.toml
+	$(BIN)/maturin build --release --strip --no-default-features --features static-llvm --out dist
+
+clean:
+	rm -rf target dist out $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	find python examples benches tests -name __pycache__ -prune -exec rm -rf {} +
+	rm -f python/octants/*.so
