@@ -1,1 +1,22 @@
-//! octants-engine.
+//! A session: configuration, compilation and devices behind one value that the Python binding owns.
+//!
+//! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
+//! [`session`] (compile, load, launch), [`error`] (what can go wrong).
+//!
+//! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
+
+pub mod config;
+pub mod environment;
+pub mod error;
+pub mod session;
+mod suggest;
+
+pub use config::{Arch, Config, OptionValue};
+pub use error::{CompileError, Error};
+pub use session::{Executable, Lowering, Memory, Session, Timings};
+pub use suggest::nearest;
+
+pub use octants_artifact as artifact;
+pub use octants_diag as diag;
+pub use octants_frontend as frontend;
+pub use octants_ir as ir;

@@ -1,1 +1,35 @@
-//! octants-python.
+//! The Python extension module `octants._octants`: the only crate that knows Python objects.
+//!
+//! Reading order: [`program`] (init and reset), [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`array`], [`scalar`] (what a call
+//! passes), [`specialization`] (a compiled kernel and how its slots are filled), [`world`], [`classify`], [`source`] (what the
+//! compiler asks of Python), [`result`], [`errors`], [`names`].
+
+mod annotation;
+mod array;
+mod buffer;
+mod errors;
+mod func;
+mod names;
+mod ndarray;
+mod program;
+mod scalar;
+mod source;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    m.add_class::<buffer::Buffer>()?;
+    m.add_class::<ndarray::Ndarray>()?;
+    m.add_class::<func::Func>()?;
+    m.add_function(wrap_pyfunction!(program::init, m)?)?;
+    m.add_function(wrap_pyfunction!(program::reset, m)?)?;
+    m.add_function(wrap_pyfunction!(program::sync, m)?)?;
+    m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
+    m.add_function(wrap_pyfunction!(program::generation, m)?)?;
+    m.add_function(wrap_pyfunction!(program::config, m)?)?;
+    m.add_function(wrap_pyfunction!(program::options, m)?)?;
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    Ok(())
+}

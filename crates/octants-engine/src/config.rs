@@ -1,0 +1,339 @@
+//! Every option of a session, its default, its check, in one table.
+//!
+//! Options that change what is compiled are read by the pipeline in `session.rs`; those of the Python layer (log level,
+//! full tracebacks) are kept here too, so that one place knows all names.
+
+use octants_ir::Scalar;
+
+use crate::error::Error;
+use crate::suggest::nearest;
+
+/// The kinds of machine a session can run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Arch {
+    /// This machine's processor, by code made for it.
+    Cpu,
+    /// The best graphics processor found.
+    Gpu,
+    /// An accelerator of a kind that this build does not drive.
+    Other(&'static str),
+}
+
+/// Names accepted for `arch`.
+pub const ARCHES: &[(&str, Arch)] = &[
+    ("cpu", Arch::Cpu),
+    ("x64", Arch::Cpu),
+    ("arm64", Arch::Cpu),
+    ("gpu", Arch::Gpu),
+    ("cuda", Arch::Other("cuda")),
+    ("amdgpu", Arch::Other("amdgpu")),
+    ("vulkan", Arch::Other("vulkan")),
+    ("metal", Arch::Other("metal")),
+];
+
+impl Arch {
+    /// The name used in messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Arch::Cpu => "cpu",
+            Arch::Gpu => "gpu",
+            Arch::Other(name) => name,
+        }
+    }
+}
+
+/// A value as the user gave it.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub enum OptionValue {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Str(String),
+}
+
+/// All options of a session. Defaults: [`Config::default`]; one line of documentation each: [`OPTIONS`].
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Config {
+    pub arch: Arch,
+    pub default_fp: Scalar,
+    pub default_ip: Scalar,
+    pub debug: bool,
+    pub check_out_of_bound: bool,
+    pub fast_math: bool,
+    pub opt_level: u8,
+    pub cpu_max_num_threads: u32,
+    pub num_compile_threads: u32,
+    pub short_circuit_operators: bool,
+    pub unrolling_limit: u32,
+    pub random_seed: u64,
+    pub enable_fallback: bool,
+    pub raise_on_templated_floats: bool,
+    pub print_ir: bool,
+    pub print_full_traceback: bool,
+    pub log_level: String,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            arch: Arch::Cpu,
+            default_fp: Scalar::F32,
+            default_ip: Scalar::I32,
+            debug: false,
+            check_out_of_bound: false,
+            fast_math: true,
+            opt_level: 3,
+            cpu_max_num_threads: 0,
+            num_compile_threads: 4,
+            short_circuit_operators: true,
+            unrolling_limit: 32,
+            random_seed: 0,
+            enable_fallback: true,
+            raise_on_templated_floats: false,
+            print_ir: false,
+            print_full_traceback: false,
+            log_level: String::from("info"),
+        }
+    }
+}
+
+/// An option's name and what it does.
+#[derive(Debug)]
+pub struct OptionInfo {
+    /// Keyword of `init`.
+    pub name: &'static str,
+    /// One sentence.
+    pub doc: &'static str,
+}
+
+const fn option(name: &'static str, doc: &'static str) -> OptionInfo {
+    OptionInfo { name, doc }
+}
+
+/// Every option that has an effect.
+pub const OPTIONS: &[OptionInfo] = &[
+    option("arch", "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal."),
+    option("default_fp", "Type of float literals and of `float`: f16, f32 or f64."),
+    option("default_ip", "Type of integer literals and of `int`: i32 or i64."),
+    option("debug", "Assertions, bounds and overflow checks in kernels."),
+    option("check_out_of_bound", "Bounds checks alone."),
+    option("fast_math", "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, vector math functions."),
+    option("opt_level", "0 to 3, as a C compiler's -O."),
+    option("cpu_max_num_threads", "Most threads a launch uses; 0 for all processors."),
+    option("num_compile_threads", "Threads that compile the tasks of one kernel."),
+    option("short_circuit_operators", "`and` and `or` evaluate their right side only when needed."),
+    option("unrolling_limit", "Warn when qd.static unrolls more iterations than this; 0 never warns."),
+    option("random_seed", "Seed of random numbers in kernels."),
+    option("enable_fallback", "Use the CPU when the requested arch is not available, instead of raising."),
+    option("raise_on_templated_floats", "Refuse floats as template arguments."),
+    option("print_ir", "Print the intermediate representation of every compiled kernel to standard error."),
+    option("print_full_traceback", "Keep the package's own frames in tracebacks."),
+    option("log_level", "trace, debug, info, warn, error, critical or off."),
+];
+
+/// Options of programs written for Quadrants that have nothing to steer here. They are accepted, and ignored.
+pub const IGNORED: &[&str] = &[
+    "ad_stack_experimental_enabled",
+    "ad_stack_size",
+    "ad_stack_sparse_threshold_bytes",
+    "advanced_optimization",
+    "cache_loop_invariant_global_vars",
+    "cfg_optimization",
+    "cuda_stack_limit",
+    "debug_dump_path",
+    "default_cpu_block_dim",
+    "default_gpu_block_dim",
+    "demote_dense_struct_fors",
+    "detect_read_only",
+    "device_memory_GB",
+    "device_memory_fraction",
+    "external_metal_command_queue",
+    "external_metal_command_queue_is_torch_queue",
+    "flatten_if",
+    "force_scalarize_matrix",
+    "gdb_trigger",
+    "half2_vectorization",
+    "kernel_profiler",
+    "make_block_local",
+    "make_cpu_multithreading_loop",
+    "make_thread_local",
+    "max_block_dim",
+    "move_loop_invariant_outside_if",
+    "offline_cache",
+    "offline_cache_cleaning_factor",
+    "offline_cache_cleaning_policy",
+    "offline_cache_file_path",
+    "offline_cache_max_size_of_files",
+    "print_accessor_ir",
+    "print_ir_dbg_info",
+    "print_kernel_amdgcn",
+    "print_kernel_asm",
+    "print_kernel_llvm_ir",
+    "print_kernel_llvm_ir_optimized",
+    "print_non_pure",
+    "print_preprocessed_ir",
+    "print_struct_llvm_ir",
+    "quant_opt_atomic_demotion",
+    "quant_opt_store_fusion",
+    "real_matrix_scalarize",
+    "require_version",
+    "saturating_grid_dim",
+    "src_ll_cache",
+    "timeline",
+    "vk_api_version",
+];
+
+const LOG_LEVELS: &[&str] = &["trace", "debug", "info", "warn", "warning", "error", "critical", "off"];
+
+impl Config {
+    /// Sets one option after checking its value. `None` keeps the default.
+    pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<(), Error> {
+        if *value == OptionValue::None && OPTIONS.iter().any(|o| o.name == name) {
+            return Ok(());
+        }
+        match name {
+            "arch" => self.arch = parse_arch(value)?,
+            "default_fp" => self.default_fp = parse_scalar(name, value, &[Scalar::F16, Scalar::F32, Scalar::F64])?,
+            "default_ip" => self.default_ip = parse_scalar(name, value, &[Scalar::I32, Scalar::I64])?,
+            "debug" => self.debug = parse_bool(name, value)?,
+            "check_out_of_bound" => self.check_out_of_bound = parse_bool(name, value)?,
+            "fast_math" => self.fast_math = parse_bool(name, value)?,
+            "opt_level" => self.opt_level = parse_int(name, value, 0, 3)? as u8,
+            "cpu_max_num_threads" => self.cpu_max_num_threads = parse_int(name, value, 0, 1 << 16)? as u32,
+            "num_compile_threads" => self.num_compile_threads = parse_int(name, value, 0, 1 << 16)? as u32,
+            "short_circuit_operators" => self.short_circuit_operators = parse_bool(name, value)?,
+            "unrolling_limit" => self.unrolling_limit = parse_int(name, value, 0, u32::MAX.into())? as u32,
+            "random_seed" => self.random_seed = parse_int(name, value, i64::MIN, i64::MAX)? as u64,
+            "enable_fallback" => self.enable_fallback = parse_bool(name, value)?,
+            "raise_on_templated_floats" => self.raise_on_templated_floats = parse_bool(name, value)?,
+            "print_ir" => self.print_ir = parse_bool(name, value)?,
+            "print_full_traceback" => self.print_full_traceback = parse_bool(name, value)?,
+            "log_level" => self.log_level = parse_choice(name, value, LOG_LEVELS)?,
+            _ if IGNORED.contains(&name) => {}
+            _ => {
+                let names = OPTIONS.iter().map(|o| o.name).chain(IGNORED.iter().copied());
+                return Err(Error::UnknownOption { name: name.to_string(), suggestion: nearest(name, names) });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bounds checks are part of `debug`.
+    pub fn bounds_checked(&self) -> bool {
+        self.debug || self.check_out_of_bound
+    }
+
+    /// The option's value, for reading a configuration back.
+    pub fn get(&self, name: &str) -> Option<OptionValue> {
+        Some(match name {
+            "arch" => OptionValue::Str(self.arch.name().to_string()),
+            "default_fp" => OptionValue::Str(self.default_fp.name().to_string()),
+            "default_ip" => OptionValue::Str(self.default_ip.name().to_string()),
+            "debug" => OptionValue::Bool(self.debug),
+            "check_out_of_bound" => OptionValue::Bool(self.check_out_of_bound),
+            "fast_math" => OptionValue::Bool(self.fast_math),
+            "opt_level" => OptionValue::Int(self.opt_level.into()),
+            "cpu_max_num_threads" => OptionValue::Int(self.cpu_max_num_threads.into()),
+            "num_compile_threads" => OptionValue::Int(self.num_compile_threads.into()),
+            "short_circuit_operators" => OptionValue::Bool(self.short_circuit_operators),
+            "unrolling_limit" => OptionValue::Int(self.unrolling_limit.into()),
+            "random_seed" => OptionValue::Int(self.random_seed as i64),
+            "enable_fallback" => OptionValue::Bool(self.enable_fallback),
+            "raise_on_templated_floats" => OptionValue::Bool(self.raise_on_templated_floats),
+            "print_ir" => OptionValue::Bool(self.print_ir),
+            "print_full_traceback" => OptionValue::Bool(self.print_full_traceback),
+            "log_level" => OptionValue::Str(self.log_level.clone()),
+            _ => return None,
+        })
+    }
+}
+
+fn bad<T>(name: &str, reason: String) -> Result<T, Error> {
+    Err(Error::BadOption { name: name.to_string(), reason })
+}
+
+fn parse_bool(name: &str, value: &OptionValue) -> Result<bool, Error> {
+    match value {
+        OptionValue::Bool(b) => Ok(*b),
+        OptionValue::Int(i @ (0 | 1)) => Ok(*i == 1),
+        other => bad(name, format!("expected True or False, got {}", show(other))),
+    }
+}
+
+fn parse_int(name: &str, value: &OptionValue, low: i64, high: i64) -> Result<i64, Error> {
+    match value {
+        OptionValue::Int(i) if (low..=high).contains(i) => Ok(*i),
+        OptionValue::Int(i) => bad(name, format!("{i} is not within {low} and {high}")),
+        other => bad(name, format!("expected an integer, got {}", show(other))),
+    }
+}
+
+fn parse_choice(name: &str, value: &OptionValue, choices: &[&'static str]) -> Result<String, Error> {
+    let text = match value {
+        OptionValue::Str(s) => s.to_lowercase(),
+        // The environment's reader takes "off" for a boolean.
+        OptionValue::Bool(false) if choices.contains(&"off") => String::from("off"),
+        other => return bad(name, format!("expected one of {}, got {}", choices.join(", "), show(other))),
+    };
+    if choices.contains(&text.as_str()) {
+        return Ok(text);
+    }
+    let hint = nearest(&text, choices.iter().copied()).map(|s| format!(" (did you mean `{s}`?)")).unwrap_or_default();
+    bad(name, format!("`{text}` is not one of {}{hint}", choices.join(", ")))
+}
+
+fn parse_scalar(name: &str, value: &OptionValue, allowed: &[Scalar]) -> Result<Scalar, Error> {
+    let names: Vec<&'static str> = allowed.iter().map(|s| s.name()).collect();
+    let text = parse_choice(name, value, &names)?;
+    Ok(Scalar::from_name(&text).expect("compiler bug: the choices are scalar names"))
+}
+
+fn parse_arch(value: &OptionValue) -> Result<Arch, Error> {
+    let names: Vec<&'static str> = ARCHES.iter().map(|(n, _)| *n).collect();
+    let text = parse_choice("arch", value, &names)?;
+    Ok(ARCHES.iter().find(|(n, _)| *n == text).map(|(_, a)| *a).expect("compiler bug: the choices are arch names"))
+}
+
+fn show(value: &OptionValue) -> String {
+    match value {
+        OptionValue::None => String::from("None"),
+        OptionValue::Bool(true) => String::from("True"),
+        OptionValue::Bool(false) => String::from("False"),
+        OptionValue::Int(i) => i.to_string(),
+        OptionValue::Float(x) => x.to_string(),
+        OptionValue::Str(s) => format!("'{s}'"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_option_of_the_table_can_be_read_back_and_set() {
+        let mut config = Config::default();
+        for option in OPTIONS {
+            let value = config.get(option.name).unwrap_or_else(|| panic!("{} cannot be read", option.name));
+            config.set(option.name, &value).unwrap_or_else(|e| panic!("{}: {e}", option.name));
+        }
+        assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn unknown_options_are_refused_with_the_near_miss() {
+        let e = Config::default().set("fastmath", &OptionValue::Bool(true)).expect_err("unknown");
+        assert!(e.to_string().contains("did you mean `fast_math`"), "{e}");
+    }
+
+    #[test]
+    fn values_are_checked() {
+        let mut config = Config::default();
+        assert!(config.set("default_fp", &OptionValue::Str("i32".into())).is_err());
+        assert!(config.set("opt_level", &OptionValue::Int(9)).is_err());
+        assert!(config.set("debug", &OptionValue::Str("maybe".into())).is_err());
+        assert!(config.set("arch", &OptionValue::Str("cdua".into())).expect_err("typo").to_string().contains("cuda"));
+    }
+}

@@ -1,0 +1,63 @@
+//! The only file that reads environment variables: `OCTANTS_<OPTION>` gives the default of an option that the program
+//! does not set itself.
+
+use crate::config::{self, Config, OptionValue};
+use crate::error::Error;
+
+/// Applies every `OCTANTS_<OPTION>` of the environment to `config`.
+pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
+    apply(config, |name| std::env::var(name).ok())
+}
+
+fn apply(config: &mut Config, read: impl Fn(&str) -> Option<String>) -> Result<(), Error> {
+    for option in config::OPTIONS {
+        let variable = format!("OCTANTS_{}", option.name.to_uppercase());
+        let Some(text) = read(&variable) else { continue };
+        if text.is_empty() {
+            continue;
+        }
+        config.set(option.name, &parse(&text)).map_err(|e| match e {
+            Error::BadOption { reason, .. } => Error::BadOption { name: variable, reason },
+            other => other,
+        })?;
+    }
+    Ok(())
+}
+
+/// A variable's text as the value that it reads like.
+fn parse(text: &str) -> OptionValue {
+    match text.to_lowercase().as_str() {
+        "true" | "on" | "yes" => return OptionValue::Bool(true),
+        "false" | "off" | "no" => return OptionValue::Bool(false),
+        _ => {}
+    }
+    if let Ok(i) = text.parse::<i64>() {
+        return OptionValue::Int(i);
+    }
+    match text.parse::<f64>() {
+        Ok(x) => OptionValue::Float(x),
+        Err(_) => OptionValue::Str(text.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn variables_set_options_of_every_kind() {
+        let mut config = Config::default();
+        let vars = [("OCTANTS_DEBUG", "1"), ("OCTANTS_CPU_MAX_NUM_THREADS", "2"), ("OCTANTS_DEFAULT_FP", "f64")];
+        apply(&mut config, |n| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_string())).expect("valid");
+        assert!(config.debug);
+        assert_eq!(config.cpu_max_num_threads, 2);
+        assert_eq!(config.default_fp.name(), "f64");
+    }
+
+    #[test]
+    fn a_bad_variable_is_named() {
+        let mut config = Config::default();
+        let e = apply(&mut config, |n| (n == "OCTANTS_OPT_LEVEL").then(|| "fast".to_string())).expect_err("invalid");
+        assert!(e.to_string().contains("OCTANTS_OPT_LEVEL"), "{e}");
+    }
+}

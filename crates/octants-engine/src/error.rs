@@ -1,0 +1,73 @@
+//! What can go wrong in a session.
+
+use std::fmt;
+
+use octants_diag::{Diagnostic, Sources};
+
+/// An error of configuration, of the device, or of a launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Error {
+    /// No such option.
+    UnknownOption {
+        /// As the user wrote it.
+        name: String,
+        /// What was probably meant.
+        suggestion: Option<&'static str>,
+    },
+    /// The option exists, the value does not fit it.
+    BadOption {
+        /// The option.
+        name: String,
+        /// What was wrong with the value.
+        reason: String,
+    },
+    /// The requested architecture is not on this machine or not in this build.
+    Unavailable(String),
+    /// The device could not do what was asked.
+    Device(String),
+    /// Memory could not be allocated.
+    OutOfMemory {
+        /// Bytes asked for.
+        bytes: u64,
+    },
+    /// An assertion in a kernel failed.
+    Assertion(String),
+    /// Code generation refused the program.
+    Codegen(String),
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::UnknownOption { name, suggestion } => {
+                write!(f, "Unrecognized keyword argument(s) for init: {name}")?;
+                match suggestion {
+                    Some(s) => write!(f, " (did you mean `{s}`?)"),
+                    None => Ok(()),
+                }
+            }
+            Error::BadOption { name, reason } => write!(f, "option `{name}`: {reason}"),
+            Error::Unavailable(what) | Error::Device(what) | Error::Assertion(what) | Error::Codegen(what) => {
+                f.write_str(what)
+            }
+            Error::OutOfMemory { bytes } => write!(f, "out of memory: {bytes} bytes could not be allocated"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+/// A kernel could not be compiled.
+#[derive(Debug, Clone)]
+pub enum CompileError {
+    /// The user's mistakes, at least one.
+    User(Vec<Diagnostic>, Sources),
+    /// The back end or the device refused.
+    Other(Error),
+}
+
+impl From<Error> for CompileError {
+    fn from(e: Error) -> Self {
+        CompileError::Other(e)
+    }
+}

@@ -1,0 +1,162 @@
+//! Annotations of parameters: from the objects that users write after the colon to [`ParamKind`].
+
+use std::sync::Arc;
+
+use octants_engine::Config;
+use octants_engine::ir::{Scalar, StructType, Type};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString, PyTuple, PyType};
+
+use crate::names::{Known, marker, own_marker, text_attribute};
+use crate::ndarray::element_type;
+
+/// How a parameter takes its argument.
+pub enum ParamKind {
+    /// A number by value.
+    Scalar(Scalar),
+    /// A vector or matrix by value.
+    Tensor(Type),
+    /// A struct by value, with its struct type object.
+    Struct(Arc<StructType>, Py<PyAny>),
+    /// A compile-time value.
+    Template,
+    /// An array.
+    Array(ArrayKind),
+    /// An array or a field, decided by the argument (`qd.Tensor`).
+    Either,
+    /// An instance of a `dataclasses.dataclass`: the class and its members.
+    Dataclass(Py<PyType>, Vec<(Py<PyString>, ParamKind)>),
+}
+
+/// What an array annotation asks for.
+#[derive(Default)]
+pub struct ArrayKind {
+    /// Scalar, vector or matrix; a vector or matrix of another length than any is refused.
+    pub elem: Option<Type>,
+    /// Axes.
+    pub ndim: Option<u32>,
+    /// The annotation's `repr`, for messages.
+    pub text: String,
+}
+
+/// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
+pub fn scalar_type(object: &Bound<'_, PyAny>, config: &Config) -> PyResult<Option<Scalar>> {
+    let py = object.py();
+    let known = Known::get(py)?;
+    if let Some(name) = known.builtin(object) {
+        return Ok(match name {
+            "int" => Some(config.default_ip),
+            "float" => Some(config.default_fp),
+            "bool" => Some(Scalar::U1),
+            _ => None,
+        });
+    }
+    if let Some(name) = known.np_scalar(object) {
+        return Ok(Scalar::from_name(name));
+    }
+    if marker(object).as_deref() == Some("dtype") {
+        return Ok(text_attribute(object, pyo3::intern!(py, "name")).and_then(|n| Scalar::from_name(&n)));
+    }
+    Ok(None)
+}
+
+/// The value type that an object names: scalar, vector, matrix or struct.
+pub fn value_type(object: &Bound<'_, PyAny>, config: &Config) -> PyResult<Option<Type>> {
+    if let Some(scalar) = scalar_type(object, config)? {
+        return Ok(Some(Type::Scalar(scalar)));
+    }
+    let py = object.py();
+    match marker(object).as_deref() {
+        Some("tensor_type") => {
+            let dtype = object.getattr(pyo3::intern!(py, "dtype"))?;
+            let shape: Vec<u32> = object.getattr(pyo3::intern!(py, "shape"))?.extract()?;
+            let scalar = scalar_type(&dtype, config)?.unwrap_or(config.default_fp);
+            element_type(scalar, &shape).map(Some)
+        }
+        Some("struct_type") => struct_type(object, config).map(|s| s.map(Type::Struct)),
+        _ => Ok(None),
+    }
+}
+
+/// The IR's type of a struct type object.
+pub fn struct_type(object: &Bound<'_, PyAny>, config: &Config) -> PyResult<Option<Arc<StructType>>> {
+    let py = object.py();
+    let name = text_attribute(object, pyo3::intern!(py, "name")).unwrap_or_else(|| "struct".to_string());
+    let mut members = Vec::new();
+    for (key, ty) in object.getattr(pyo3::intern!(py, "members"))?.cast::<PyDict>()?.iter() {
+        let Some(ty) = value_type(&ty, config)? else { return Ok(None) };
+        members.push((key.extract::<String>()?, ty));
+    }
+    Ok(Some(Arc::new(StructType { name, members })))
+}
+
+/// The fields of a `dataclasses.dataclass` class: names and annotations, or `None` where the class is none.
+pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<(String, Bound<'py, PyAny>)>>> {
+    let py = class.py();
+    if !class.is_instance_of::<PyType>() || !class.hasattr(pyo3::intern!(py, "__dataclass_fields__"))? {
+        return Ok(None);
+    }
+    let mut out = Vec::new();
+    for field in py.import("dataclasses")?.call_method1("fields", (class,))?.try_iter()? {
+        let field = field?;
+        let mut ty = field.getattr("type")?;
+        if let Ok(text) = ty.cast::<PyString>() {
+            let module = py.import("sys")?.getattr("modules")?.get_item(class.getattr("__module__")?)?;
+            ty = py.import("builtins")?.call_method1("eval", (text, module.getattr("__dict__")?))?;
+        }
+        out.push((field.getattr("name")?.extract()?, ty));
+    }
+    Ok(Some(out))
+}
+
+/// The kind of a parameter, or `None` when the annotation is not one that a kernel can have.
+pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Option<ParamKind>> {
+    let py = annotation.py();
+    let of_instance = marker(annotation);
+    match of_instance.as_deref() {
+        Some("template") => return Ok(Some(ParamKind::Template)),
+        Some("ndarray_type") => return array_kind(annotation, config).map(|a| Some(ParamKind::Array(a))),
+        Some("struct_type") => {
+            return Ok(struct_type(annotation, config)?.map(|s| ParamKind::Struct(s, annotation.clone().unbind())));
+        }
+        _ => {}
+    }
+    if annotation.is_instance_of::<PyType>() {
+        match own_marker(annotation).as_deref() {
+            Some("template") => return Ok(Some(ParamKind::Template)),
+            Some("ndarray_type") => {
+                return Ok(Some(ParamKind::Array(ArrayKind { text: "NDArray".to_string(), ..ArrayKind::default() })));
+            }
+            Some("tensor_wrapper") => return Ok(Some(ParamKind::Either)),
+            _ => {}
+        }
+        if let Some(fields) = dataclass_fields(annotation)? {
+            let mut members = Vec::new();
+            for (name, ty) in fields {
+                // A member of another type than a kernel's parameter can have is a compile-time value.
+                let kind = param_kind(&ty, config)?.unwrap_or(ParamKind::Template);
+                members.push((PyString::intern(py, &name).unbind(), kind));
+            }
+            return Ok(Some(ParamKind::Dataclass(annotation.clone().cast_into::<PyType>()?.unbind(), members)));
+        }
+    }
+    Ok(match value_type(annotation, config)? {
+        Some(Type::Scalar(s)) => Some(ParamKind::Scalar(s)),
+        Some(ty) => Some(ParamKind::Tensor(ty)),
+        None => None,
+    })
+}
+
+fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayKind> {
+    let py = annotation.py();
+    let dtype = annotation.getattr(pyo3::intern!(py, "dtype"))?;
+    let ndim: Option<u32> = annotation.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
+    let mut elem = if dtype.is_none() { None } else { value_type(&dtype, config)? };
+    let shape = annotation.getattr_opt(pyo3::intern!(py, "element_shape"))?;
+    if let (Some(Type::Scalar(s)), Some(shape)) = (&elem, shape) {
+        if shape.is_instance_of::<PyTuple>() {
+            elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
+        }
+    }
+    Ok(ArrayKind { elem, ndim, text: annotation.repr()?.to_string() })
+}

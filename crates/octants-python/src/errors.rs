@@ -1,0 +1,86 @@
+//! From Rust's errors to the package's exceptions, which live in Python (`octants/exceptions.py`).
+
+use octants_engine::diag::{Code, Diagnostic, Sources};
+use octants_engine::{CompileError, Error};
+use pyo3::exceptions::{PyMemoryError, PyRuntimeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+/// An exception of the package by its class name.
+pub fn exception(py: Python<'_>, class: &str, message: impl Into<String>) -> PyErr {
+    let message: String = message.into();
+    let class = py
+        .import("octants.exceptions")
+        .and_then(|m| m.getattr(class))
+        .and_then(|c| c.cast_into::<PyType>().map_err(PyErr::from));
+    match class {
+        Ok(class) => PyErr::from_type(class, message),
+        Err(_) => PyRuntimeError::new_err(message),
+    }
+}
+
+/// `OctantsRuntimeError`.
+pub fn runtime_error(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    exception(py, "OctantsRuntimeError", message)
+}
+
+/// `OctantsSyntaxError`.
+pub fn syntax_error(py: Python<'_>, message: impl Into<String>) -> PyErr {
+    exception(py, "OctantsSyntaxError", message)
+}
+
+/// Use before `init`.
+pub fn no_program(py: Python<'_>) -> PyErr {
+    runtime_error(py, "Octants is not initialized: call `init()` first, for example `octants.init(arch=octants.cpu)`")
+}
+
+/// Use of an object that an earlier `init` made.
+pub fn dead_object(py: Python<'_>, what: &str) -> PyErr {
+    runtime_error(
+        py,
+        format!("this {what} belongs to a program that `init()` or `reset()` has ended; create it again after `init()`"),
+    )
+}
+
+/// Errors of a session.
+pub fn from_engine(py: Python<'_>, error: Error) -> PyErr {
+    let text = error.to_string();
+    match error {
+        Error::UnknownOption { .. } => exception(py, "OctantsOptionError", text),
+        Error::BadOption { .. } => PyValueError::new_err(text),
+        Error::OutOfMemory { .. } => PyMemoryError::new_err(text),
+        Error::Assertion(_) => exception(py, "OctantsAssertionError", text),
+        Error::Unavailable(_) | Error::Device(_) | Error::Codegen(_) => runtime_error(py, text),
+    }
+}
+
+/// A kernel that could not be compiled; `causes` are the Python exceptions that compile-time code raised.
+pub fn from_compile(py: Python<'_>, error: CompileError, causes: &[Py<PyAny>]) -> PyErr {
+    let (diagnostics, sources) = match error {
+        CompileError::User(diagnostics, sources) => (diagnostics, sources),
+        CompileError::Other(error) => return from_engine(py, error),
+    };
+    let class = diagnostics.first().map_or("OctantsCompilationError", |d| class_of(d.code));
+    let err = exception(py, class, render(&diagnostics, &sources));
+    let cause = diagnostics.iter().find_map(|d| d.cause).and_then(|i| causes.get(i as usize));
+    if let Some(cause) = cause {
+        err.set_cause(py, Some(PyErr::from_value(cause.bind(py).clone())));
+    }
+    err
+}
+
+fn render(diagnostics: &[Diagnostic], sources: &Sources) -> String {
+    let texts: Vec<String> = diagnostics.iter().map(|d| d.render(sources)).collect();
+    texts.join("\n\n")
+}
+
+fn class_of(code: Code) -> &'static str {
+    match code {
+        Code::Syntax => "OctantsSyntaxError",
+        Code::Type => "OctantsTypeError",
+        Code::Name => "OctantsNameError",
+        Code::Index => "OctantsIndexError",
+        Code::Value => "OctantsValueError",
+        Code::Compilation | Code::Host => "OctantsCompilationError",
+    }
+}

@@ -1,0 +1,109 @@
+//! [`Func`]: what `@func` and `@real_func` make of a Python function. It can be called from kernels only.
+
+use octants_engine::frontend::FuncKind;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use crate::errors;
+
+/// A function in the kernel language.
+#[pyclass(module = "octants._octants", frozen, weakref, dict)]
+pub struct Func {
+    function: Py<PyAny>,
+    requires_top_level: bool,
+    real: bool,
+}
+
+impl Func {
+    /// The Python function.
+    pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.function.bind(py)
+    }
+
+    /// Inlined or compiled on its own.
+    pub fn kind(&self) -> FuncKind {
+        if self.real { FuncKind::Real } else { FuncKind::Func }
+    }
+
+    /// May only be called from a kernel's top level.
+    pub fn requires_top_level(&self) -> bool {
+        self.requires_top_level
+    }
+}
+
+#[pymethods]
+impl Func {
+    #[new]
+    #[pyo3(signature = (fn_, *, requires_top_level = false, real = false))]
+    fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> Func {
+        Func { function: fn_.unbind(), requires_top_level, real }
+    }
+
+    /// Copies the wrapped function's name, documentation and module; called by the decorator.
+    fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
+        copy_names(slf.as_any(), slf.get().function(slf.py()))
+    }
+
+    /// The Python function.
+    #[getter]
+    #[pyo3(name = "fn")]
+    fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
+    #[pyo3(signature = (*_args, **_kwargs))]
+    fn __call__(
+        slf: &Bound<'_, Self>,
+        _args: &Bound<'_, PyTuple>,
+        _kwargs: Option<&Bound<'_, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let name = function_name(slf.get().function(py));
+        Err(errors::exception(
+            py,
+            "OctantsScopeError",
+            format!("`{name}` is a function of the kernel language (@func): it can be called from a kernel or another @func, not from Python"),
+        ))
+    }
+
+    fn __get__(slf: Bound<'_, Self>, instance: Bound<'_, PyAny>, _owner: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        bind_method(slf.into_any(), &instance)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<octants func {}>", function_name(self.function(py)))
+    }
+}
+
+// Part of CPython's C API since 2.0, but not among the declarations of `pyo3::ffi`.
+unsafe extern "C" {
+    fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
+}
+
+/// The function's `__name__`.
+pub fn function_name(function: &Bound<'_, PyAny>) -> String {
+    crate::names::text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
+}
+
+/// A bound method of `callable`, as a plain function's `__get__` makes.
+pub fn bind_method(callable: Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+    if instance.is_none() {
+        return Ok(callable.unbind());
+    }
+    // SAFETY: both arguments are live objects; the result is a new reference or null with an exception set.
+    unsafe {
+        let method = PyMethod_New(callable.as_ptr(), instance.as_ptr());
+        Ok(Bound::from_owned_ptr_or_err(callable.py(), method)?.unbind())
+    }
+}
+
+/// `functools.update_wrapper`.
+pub fn copy_names(wrapper: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<()> {
+    for name in ["__module__", "__name__", "__qualname__", "__doc__"] {
+        if let Some(value) = function.getattr_opt(name)? {
+            wrapper.setattr(name, value)?;
+        }
+    }
+    wrapper.setattr("__wrapped__", function)
+}

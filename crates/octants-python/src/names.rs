@@ -1,0 +1,115 @@
+//! Python objects that the binding needs again and again: types by which values are told apart, the exception module,
+//! and the builtins that the compiler knows by identity. Looked up once per process.
+
+use std::collections::HashMap;
+
+use pyo3::prelude::*;
+use pyo3::sync::PyOnceLock;
+use pyo3::types::{PyString, PyType};
+
+/// Types and functions of the outside.
+pub struct Known {
+    /// `numpy.ndarray`.
+    pub np_ndarray: Py<PyType>,
+    /// `numpy.generic`, the base of numpy's scalars.
+    pub np_generic: Py<PyType>,
+    /// `numpy.bool_`.
+    pub np_bool: Py<PyType>,
+    /// `numpy.integer`.
+    pub np_integer: Py<PyType>,
+    /// `numpy.floating`.
+    pub np_floating: Py<PyType>,
+    /// Objects the compiler knows by identity, by address.
+    builtins: HashMap<usize, (&'static str, Py<PyAny>)>,
+    /// Scalar types of numpy and their names here, by address.
+    np_scalars: HashMap<usize, (&'static str, Py<PyAny>)>,
+}
+
+/// Names of Python's builtins that have a meaning of their own in kernels.
+const BUILTINS: &[&str] = &[
+    "range", "len", "min", "max", "abs", "int", "float", "bool", "print", "isinstance", "tuple", "list", "zip",
+    "enumerate", "getattr", "hasattr", "type", "round", "pow", "sum", "any", "all", "divmod", "reversed", "str",
+];
+
+const NP_SCALARS: &[(&str, &str)] = &[
+    ("bool_", "u1"),
+    ("int8", "i8"),
+    ("int16", "i16"),
+    ("int32", "i32"),
+    ("int64", "i64"),
+    ("uint8", "u8"),
+    ("uint16", "u16"),
+    ("uint32", "u32"),
+    ("uint64", "u64"),
+    ("float16", "f16"),
+    ("float32", "f32"),
+    ("float64", "f64"),
+];
+
+static KNOWN: PyOnceLock<Known> = PyOnceLock::new();
+
+impl Known {
+    /// The one instance.
+    pub fn get(py: Python<'_>) -> PyResult<&'static Known> {
+        KNOWN.get_or_try_init(py, || Known::new(py))
+    }
+
+    fn new(py: Python<'_>) -> PyResult<Known> {
+        let np = py.import("numpy")?;
+        let ty = |name: &str| -> PyResult<Py<PyType>> { Ok(np.getattr(name)?.cast_into::<PyType>()?.unbind()) };
+        let builtins_module = py.import("builtins")?;
+        let mut builtins = HashMap::new();
+        for &name in BUILTINS {
+            let object = builtins_module.getattr(name)?;
+            builtins.insert(object.as_ptr() as usize, (name, object.unbind()));
+        }
+        let mut np_scalars = HashMap::new();
+        for &(np_name, name) in NP_SCALARS {
+            let object = np.getattr(np_name)?;
+            np_scalars.insert(object.as_ptr() as usize, (name, object.unbind()));
+        }
+        Ok(Known {
+            np_ndarray: ty("ndarray")?,
+            np_generic: ty("generic")?,
+            np_bool: ty("bool_")?,
+            np_integer: ty("integer")?,
+            np_floating: ty("floating")?,
+            builtins,
+            np_scalars,
+        })
+    }
+
+    /// The compiler's name of an object that it knows by identity.
+    pub fn builtin(&self, object: &Bound<'_, PyAny>) -> Option<&'static str> {
+        self.builtins.get(&(object.as_ptr() as usize)).map(|(name, _)| *name)
+    }
+
+    /// The scalar's name of a numpy scalar type.
+    pub fn np_scalar(&self, object: &Bound<'_, PyAny>) -> Option<&'static str> {
+        self.np_scalars.get(&(object.as_ptr() as usize)).map(|(name, _)| *name)
+    }
+}
+
+/// The marker by which the package tells what an object is: `_octants_entity` of its class.
+pub fn marker(object: &Bound<'_, PyAny>) -> Option<String> {
+    text_attribute(object.get_type().as_any(), pyo3::intern!(object.py(), "_octants_entity"))
+}
+
+/// The marker of a class used itself as an annotation (`qd.Tensor`, `qd.template`).
+pub fn own_marker(class: &Bound<'_, PyAny>) -> Option<String> {
+    text_attribute(class, pyo3::intern!(class.py(), "_octants_entity"))
+}
+
+/// `getattr(object, name)` where it is a string.
+pub fn text_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> Option<String> {
+    let value = object.getattr_opt(name).ok().flatten()?;
+    value.cast::<PyString>().ok()?.to_str().ok().map(str::to_string)
+}
+
+/// Unwraps `qd.Tensor` objects; anything else is returned as it is.
+pub fn unwrap_tensor<'py>(object: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if marker(&object).as_deref() == Some("tensor_wrapper") {
+        return object.call_method0(pyo3::intern!(object.py(), "_unwrap"));
+    }
+    Ok(object)
+}

@@ -1,0 +1,129 @@
+//! [`Ndarray`]: an array of scalars, vectors or matrices in the device's memory. The Python package derives its public
+//! classes from it; the launcher reads pointer and shape without a Python call.
+
+use octants_engine::frontend::NdarrayDesc;
+use octants_engine::ir::{Scalar, Type};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+use smallvec::SmallVec;
+
+use crate::buffer::Buffer;
+use crate::errors;
+
+/// An array in the device's memory.
+#[pyclass(module = "octants._octants", frozen, subclass, weakref, dict)]
+pub struct Ndarray {
+    buffer: Py<Buffer>,
+    elem: Type,
+    shape: SmallVec<[u64; 4]>,
+    needs_grad: bool,
+}
+
+impl Ndarray {
+    /// What the compiler needs to know of it.
+    pub fn desc(&self) -> NdarrayDesc {
+        NdarrayDesc { elem: self.elem.clone(), ndim: self.shape.len() as u32, contiguous: true }
+    }
+
+    /// Scalar, vector or matrix.
+    pub fn elem(&self) -> &Type {
+        &self.elem
+    }
+
+    /// Extents of the axes, elements not counted.
+    pub fn extents(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// The memory.
+    pub fn memory(&self) -> &Buffer {
+        self.buffer.get()
+    }
+}
+
+/// A scalar type by name, or the error that lists them.
+pub fn scalar_by_name(name: &str) -> PyResult<Scalar> {
+    Scalar::from_name(name).ok_or_else(|| PyTypeError::new_err(format!("`{name}` is not a scalar type")))
+}
+
+/// The type of an element of 0, 1 or 2 axes.
+pub fn element_type(scalar: Scalar, shape: &[u32]) -> PyResult<Type> {
+    match shape.len() {
+        0..=2 => Ok(Type::tensor(scalar, shape)),
+        n => Err(PyValueError::new_err(format!("an element has at most two axes, not {n}"))),
+    }
+}
+
+#[pymethods]
+impl Ndarray {
+    #[new]
+    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false))]
+    fn new(
+        py: Python<'_>,
+        dtype_name: &str,
+        element_shape: Vec<u32>,
+        shape: Vec<i64>,
+        needs_grad: bool,
+    ) -> PyResult<Ndarray> {
+        let scalar = scalar_by_name(dtype_name)?;
+        let elem = element_type(scalar, &element_shape)?;
+        if shape.len() > 8 {
+            return Err(PyValueError::new_err(format!("an ndarray has at most 8 axes, not {}", shape.len())));
+        }
+        let mut extents = SmallVec::new();
+        let mut bytes = u64::from(scalar.bytes()) * elem.leaf_count() as u64;
+        for &extent in &shape {
+            let extent = u64::try_from(extent)
+                .map_err(|_| PyValueError::new_err(format!("an ndarray's shape cannot be negative: {shape:?}")))?;
+            extents.push(extent);
+            bytes = bytes
+                .checked_mul(extent)
+                .filter(|b| *b <= i64::MAX as u64)
+                .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
+        }
+        let buffer = Py::new(py, Buffer::allocate(py, bytes)?)?;
+        Ok(Ndarray { buffer, elem, shape: extents, needs_grad })
+    }
+
+    /// Its memory.
+    #[getter]
+    fn buffer(&self, py: Python<'_>) -> Py<Buffer> {
+        self.buffer.clone_ref(py)
+    }
+
+    /// Extents of the axes, elements not counted.
+    #[getter]
+    fn shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.shape.iter())
+    }
+
+    /// `()`, `(n,)` or `(n, m)`.
+    #[getter]
+    fn element_shape<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(py, self.elem.shape())
+    }
+
+    /// Name of the scalar type.
+    #[getter]
+    fn dtype_name(&self) -> &'static str {
+        self.elem.leaves().first().map_or("f32", |s| s.name())
+    }
+
+    /// Whether a gradient was asked for.
+    #[getter]
+    fn needs_grad(&self) -> bool {
+        self.needs_grad
+    }
+
+    /// Whether the program that made it still runs.
+    #[getter]
+    fn alive(&self) -> bool {
+        self.memory().is_alive()
+    }
+
+    /// Raises where the program that made it has ended.
+    fn check_alive(&self, py: Python<'_>) -> PyResult<()> {
+        if self.memory().is_alive() { Ok(()) } else { Err(errors::dead_object(py, "ndarray")) }
+    }
+}

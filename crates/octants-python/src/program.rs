@@ -1,0 +1,146 @@
+//! The current program: what `init` makes and `reset` ends. The only global state of the system.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use octants_engine::environment::apply_environment;
+use octants_engine::{Config, OptionValue, Session};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
+
+use crate::errors;
+use crate::names::text_attribute;
+
+/// A session and the number of the `init` that made it.
+pub struct Program {
+    /// The device and its options.
+    pub session: Session,
+    /// Equal to [`generation`] as long as this program is the current one.
+    pub generation: u64,
+}
+
+static CURRENT: Mutex<Option<Arc<Program>>> = Mutex::new(None);
+static GENERATION: AtomicU64 = AtomicU64::new(0);
+
+/// Counts calls of `init` and `reset`; objects keep the number they were made under.
+pub fn current_generation() -> u64 {
+    GENERATION.load(Ordering::Acquire)
+}
+
+/// The current program, if `init` was called.
+pub fn current() -> Option<Arc<Program>> {
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+/// The current program, or the error that says what to do.
+pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
+    current().ok_or_else(|| errors::no_program(py))
+}
+
+fn replace(program: Option<Session>) {
+    let old = {
+        let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+        let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
+        std::mem::replace(&mut *slot, program.map(|session| Arc::new(Program { session, generation })))
+    };
+    // Outside the lock: ending a program joins its threads.
+    drop(old);
+}
+
+fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
+    let py = value.py();
+    if value.is_none() {
+        return Ok(OptionValue::None);
+    }
+    if value.is_instance_of::<PyBool>() {
+        return Ok(OptionValue::Bool(value.extract()?));
+    }
+    if value.is_instance_of::<PyInt>() {
+        return Ok(OptionValue::Int(value.extract()?));
+    }
+    if value.is_instance_of::<PyFloat>() {
+        return Ok(OptionValue::Float(value.extract()?));
+    }
+    if value.is_instance_of::<PyString>() {
+        return Ok(OptionValue::Str(value.extract()?));
+    }
+    let builtins = py.import("builtins")?;
+    if value.is(&builtins.getattr("float")?) || value.is(&builtins.getattr("int")?) {
+        return Ok(OptionValue::None);
+    }
+    // `qd.f32`, `qd.cpu` and the like carry a name.
+    match text_attribute(value, pyo3::intern!(py, "name")) {
+        Some(text) => Ok(OptionValue::Str(text)),
+        None => Err(PyTypeError::new_err(format!("option `{name}`: unexpected value {}", value.repr()?))),
+    }
+}
+
+/// Starts a program under the given options, ending the one before. Returns the notices to log.
+#[pyfunction]
+#[pyo3(signature = (options = None))]
+pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
+    let mut config = Config::default();
+    apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
+    for (name, value) in options.into_iter().flat_map(|d| d.iter()) {
+        let name: String = name.extract()?;
+        config.set(&name, &option_value(&name, &value)?).map_err(|e| errors::from_engine(py, e))?;
+    }
+    let session = py
+        .detach(|| {
+            replace(None);
+            Session::new(config)
+        })
+        .map_err(|e| errors::from_engine(py, e))?;
+    let notices = session.notices().to_vec();
+    replace(Some(session));
+    Ok(notices)
+}
+
+/// Ends the program; its fields, ndarrays and compiled kernels can no longer be used.
+#[pyfunction]
+pub fn reset(py: Python<'_>) {
+    py.detach(|| replace(None));
+}
+
+/// Waits until everything launched before is done.
+#[pyfunction]
+pub fn sync(py: Python<'_>) -> PyResult<()> {
+    let program = require(py)?;
+    py.detach(|| program.session.sync()).map_err(|e| errors::from_engine(py, e))
+}
+
+/// Whether `init` was called (and `reset` was not).
+#[pyfunction]
+pub fn is_initialized() -> bool {
+    current().is_some()
+}
+
+/// Counts `init` and `reset`.
+#[pyfunction]
+pub fn generation() -> u64 {
+    current_generation()
+}
+
+/// The options in force, by name.
+#[pyfunction]
+pub fn config<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    let program = require(py)?;
+    let dict = PyDict::new(py);
+    for option in octants_engine::config::OPTIONS {
+        match program.session.config().get(option.name) {
+            Some(OptionValue::Bool(b)) => dict.set_item(option.name, b)?,
+            Some(OptionValue::Int(i)) => dict.set_item(option.name, i)?,
+            Some(OptionValue::Float(x)) => dict.set_item(option.name, x)?,
+            Some(OptionValue::Str(s)) => dict.set_item(option.name, s)?,
+            Some(OptionValue::None) | None => {}
+        }
+    }
+    Ok(dict)
+}
+
+/// Name and one line of documentation of every option.
+#[pyfunction]
+pub fn options() -> Vec<(&'static str, &'static str)> {
+    octants_engine::config::OPTIONS.iter().map(|o| (o.name, o.doc)).collect()
+}

@@ -1,0 +1,89 @@
+//! The text of one function, out of the lines of its file: from the first decorator to the end of the indented block.
+
+/// Length in lines of the definition that starts at `lines[0]`.
+///
+/// Ends before the first line that is indented no deeper than the first one, outside of strings and brackets, after the
+/// `def` itself; trailing blank lines and comments are left out.
+pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> usize {
+    let mut state = Scan::default();
+    let mut base = None;
+    let mut seen_def = false;
+    let mut length = 0;
+    for (i, line) in lines.enumerate() {
+        let continues = state.inside();
+        let text = line.trim_start_matches([' ', '\t', '\x0c']);
+        let blank = text.trim_end().is_empty() || text.starts_with('#');
+        if !continues && !blank {
+            let indent = line.len() - text.len();
+            let base = *base.get_or_insert(indent);
+            if seen_def && indent <= base {
+                break;
+            }
+            seen_def |= text.starts_with("def ") || text.starts_with("async ") || text.starts_with("class ");
+        }
+        state.line(line);
+        if continues || !blank {
+            length = i + 1;
+        }
+    }
+    length
+}
+
+/// What a line may leave open for the next.
+#[derive(Default)]
+struct Scan {
+    depth: u32,
+    quote: Option<Quote>,
+    continued: bool,
+}
+
+struct Quote {
+    byte: u8,
+    triple: bool,
+}
+
+impl Scan {
+    fn inside(&self) -> bool {
+        self.depth > 0 || self.quote.is_some() || self.continued
+    }
+
+    fn line(&mut self, line: &str) {
+        let bytes = line.as_bytes();
+        self.continued = false;
+        let mut i = 0;
+        while i < bytes.len() {
+            let b = bytes[i];
+            if let Some(quote) = &self.quote {
+                if b == b'\\' {
+                    i += 2;
+                    continue;
+                }
+                if b == quote.byte && (!quote.triple || bytes[i..].starts_with(&[b, b, b])) {
+                    i += if quote.triple { 3 } else { 1 };
+                    self.quote = None;
+                    continue;
+                }
+                i += 1;
+                continue;
+            }
+            match b {
+                b'#' => break,
+                b'"' | b'\'' => {
+                    let triple = bytes[i..].starts_with(&[b, b, b]);
+                    self.quote = Some(Quote { byte: b, triple });
+                    i += if triple { 3 } else { 1 };
+                    continue;
+                }
+                b'(' | b'[' | b'{' => self.depth += 1,
+                b')' | b']' | b'}' => self.depth = self.depth.saturating_sub(1),
+                b'\\' if matches!(bytes.get(i + 1), None | Some(b'\n' | b'\r')) => self.continued = true,
+                _ => {}
+            }
+            i += 1;
+        }
+        // A plain string cannot pass the end of its line, unless the line was continued.
+        if self.quote.as_ref().is_some_and(|q| !q.triple) && !line.trim_end_matches(['\n', '\r']).ends_with('\\') {
+            self.quote = None;
+        }
+    }
+}
