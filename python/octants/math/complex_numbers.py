@@ -1,0 +1,68 @@
+"""Complex numbers kept in `vec2`: (real part, imaginary part)."""
+
+from octants.kernel_decorators import func
+from octants.math.vector_types import vec2
+from octants.ops import abs, atan2, cos, exp, log, select, sin, sqrt
+
+
+@func
+def _polar(radius, angle):
+    return vec2(radius * cos(angle), radius * sin(angle))
+
+
+@func
+def cmul(z1, z2):
+    """The product of two complex numbers."""
+    return vec2(z1[0] * z2[0] - z1[1] * z2[1], z1[0] * z2[1] + z1[1] * z2[0])
+
+
+@func
+def cconj(z):
+    """The conjugate."""
+    return vec2(z[0], -z[1])
+
+
+@func
+def cinv(z):
+    """One over `z`."""
+    return vec2(z[0], -z[1]) / z.dot(z)
+
+
+@func
+def cdiv(z1, z2):
+    """`z1 / z2`."""
+    return cmul(z1, cconj(z2)) / z2.dot(z2)
+
+
+@func
+def csqrt(z):
+    """The square root with a positive real part, or with a positive imaginary part where the real part is 0."""
+    # The larger part comes from the norm without cancellation, and the other from 2 * re * im == z.y.
+    larger = sqrt(0.5 * (z.norm() + abs(z[0])))
+    smaller = abs(z[1]) / select(larger > 0.0, 2.0 * larger, 1.0)
+    right = z[0] >= 0.0
+    re = select(right, larger, smaller)
+    im = select(right, smaller, larger)
+    return vec2(re, select(z[1] < 0.0, -im, im))
+
+
+@func
+def cpow(z, n):
+    """`z` to the real power `n`; 0 for `z = 0`."""
+    square = z.dot(z)
+    radius = 0.0 * square
+    if square > 0.0:
+        radius = exp(log(square) * (0.5 * n))
+    return _polar(radius, atan2(z[1], z[0]) * n)
+
+
+@func
+def cexp(z):
+    """`e` to the power `z`."""
+    return _polar(exp(z[0]), z[1])
+
+
+@func
+def clog(z):
+    """The logarithm, with its imaginary part in (-pi, pi]."""
+    return vec2(0.5 * log(z.dot(z)), atan2(z[1], z[0]))

@@ -1,0 +1,5 @@
+"""Numbers that kernels name."""
+
+from math import e, inf, nan, pi
+
+__all__ = ["e", "inf", "nan", "pi"]

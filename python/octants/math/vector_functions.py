@@ -1,0 +1,63 @@
+"""Functions of whole vectors and matrices."""
+
+from octants.kernel_decorators import func
+from octants.ops import max, select, sqrt
+
+
+@func
+def length(x):
+    """The Euclidean norm."""
+    return x.norm()
+
+
+@func
+def distance(x, y):
+    """The Euclidean norm of `x - y`."""
+    return (x - y).norm()
+
+
+@func
+def normalize(v):
+    """The vector of length 1 that points where `v` does."""
+    return v / v.norm()
+
+
+@func
+def dot(x, y):
+    """The scalar product of two vectors."""
+    return x.dot(y)
+
+
+@func
+def cross(x, y):
+    """The cross product: a vector for three components, a number for two."""
+    return x.cross(y)
+
+
+@func
+def reflect(x, n):
+    """`x` mirrored at the plane whose normal is the unit vector `n`."""
+    return x - n * (2.0 * x.dot(n))
+
+
+@func
+def refract(x, n, eta):
+    """Where the unit vector `x` goes behind a surface of unit normal `n`, by Snell's law with ratio `eta` of the refractive
+    indices; zero at total reflection.
+    """
+    cosine = x.dot(n)
+    transmitted = 1.0 - eta * eta * (1.0 - cosine * cosine)
+    bent = x * eta - n * (eta * cosine + sqrt(max(transmitted, 0.0)))
+    return select(transmitted < 0.0, 0.0, bent)
+
+
+@func
+def determinant(m):
+    """The determinant of a square matrix."""
+    return m.determinant()
+
+
+@func
+def inverse(mat):
+    """The inverse of a square matrix."""
+    return mat.inverse()
