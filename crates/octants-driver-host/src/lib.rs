@@ -1,1 +1,20 @@
-//! octants-driver-host.
+//! The CPU as a device: links compiled object files into the process, gives out memory, and runs tasks on a thread pool.
+//!
+//! # Invariants
+//!
+//! - Every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]).
+//! - A task too small to be worth threads runs on the caller alone. Threads are started by the first task that is worth them.
+//! - A thread of the pool never waits for another task, so nesting cannot deadlock; the caller waits only for threads that
+//!   have joined its task, so threads that are gone (after a `fork`) cost speed alone.
+//! - No panic crosses into compiled code.
+//!
+//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`linker`], [`memory`].
+
+pub mod host_driver;
+pub mod linker;
+pub mod memory;
+pub mod plan_chunks;
+pub mod pool;
+pub mod run_task;
+
+pub use host_driver::{HostConfig, HostDriver};

@@ -1,1 +1,32 @@
-//! octants-runtime.
+//! What every back end shares at run time: devices, streams, memory, loaded kernels, and the one launcher.
+//!
+//! # Invariants
+//!
+//! - Nothing here knows a vendor or the IR. A back end is an implementation of [`Driver`].
+//! - A launch shares nothing with launches on other streams but the number it is given: arguments travel by value, the
+//!   frame and the result slots belong to the stream.
+//! - The hot path ([`Stream::launch`]) looks up no name, allocates nothing once the stream's frame is large enough, and
+//!   makes one driver call per task.
+//! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
+//!   [`Device::close`] each use of an object of that device is an error that says so.
+//!
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`report`], [`render_site`], [`nesting`],
+//! [`error`].
+
+pub mod buffer;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod kernel;
+pub mod nesting;
+pub mod render_site;
+pub mod report;
+pub mod stream;
+
+pub use buffer::{Buffer, PinnedBuffer};
+pub use device::{Device, DeviceConfig};
+pub use driver::{Caller, DevicePtr, Driver, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle};
+pub use error::{DeviceError, ErrorKind, Result};
+pub use kernel::{KernelMeta, LoadedKernel};
+pub use report::{Failure, Failures, Printer, TextSink};
+pub use stream::{Results, Stream};

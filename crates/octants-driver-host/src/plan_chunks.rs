@@ -1,0 +1,130 @@
+//! Decides how a parallel task is cut up: over how many threads, and into chunks of how many iterations.
+
+use octants_artifact::ParallelMeta;
+
+/// Work below this many nanoseconds is not worth a second thread.
+const INLINE_BELOW: f64 = 8_000.0;
+/// Each thread should get at least this many nanoseconds of work.
+const PER_THREAD: f64 = 4_000.0;
+/// A chunk should take at least this many nanoseconds.
+const PER_CHUNK: f64 = 1_000.0;
+/// Chunks for each thread, so that threads that are done early can take from others.
+const CHUNKS_PER_THREAD: u64 = 8;
+/// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
+const GRAIN: u64 = 64;
+
+/// How to run a number of iterations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Plan {
+    /// All on the caller.
+    Inline,
+    /// On `width` threads, the caller among them.
+    Split {
+        /// Threads.
+        width: u32,
+        /// Iterations per chunk; the last may be shorter.
+        chunk: u64,
+    },
+}
+
+/// What does not depend on the number of iterations.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Shape {
+    threads: u32,
+    grain: u64,
+    inner: Option<u64>,
+}
+
+impl Shape {
+    /// Of a task, on a pool of `threads` threads.
+    pub fn new(meta: &ParallelMeta, threads: u32) -> Shape {
+        let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
+        let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
+        Shape { threads, grain, inner: meta.inner_extent.filter(|&n| n > 1) }
+    }
+
+    /// How to run `count` iterations that take `cost` nanoseconds each on one thread.
+    #[inline]
+    pub fn plan(&self, count: u64, cost: f64) -> Plan {
+        if self.threads == 1 || count as f64 * cost < INLINE_BELOW { Plan::Inline } else { self.split(count, cost) }
+    }
+
+    fn split(&self, count: u64, cost: f64) -> Plan {
+        let worth = (count as f64 * cost / PER_THREAD) as u64;
+        let width = u64::from(self.threads).min(worth).min(count);
+        if width < 2 {
+            return Plan::Inline;
+        }
+        let least = (PER_CHUNK / cost).ceil() as u64;
+        let mut chunk = count.div_ceil(width * CHUNKS_PER_THREAD).max(least).max(1);
+        // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
+        let share = count.div_ceil(width);
+        let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
+        for unit in [rows, Some(self.grain)].into_iter().flatten() {
+            if unit <= share && unit <= chunk * 4 {
+                chunk = chunk.div_ceil(unit) * unit;
+                break;
+            }
+        }
+        // Numbers of chunks fit in 32 bits.
+        let chunk = chunk.min(share).max(count.div_ceil(u64::from(u32::MAX)));
+        Plan::Split { width: width as u32, chunk }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meta() -> ParallelMeta {
+        ParallelMeta {
+            count_symbol: String::new(),
+            count: None,
+            serialize: false,
+            block_dim: None,
+            num_threads: None,
+            inner_extent: None,
+            cost_per_iteration: 1.0,
+        }
+    }
+
+    #[test]
+    fn small_loops_stay_on_the_caller() {
+        let shape = Shape::new(&meta(), 8);
+        assert_eq!(shape.plan(0, 1.0), Plan::Inline);
+        assert_eq!(shape.plan(1000, 1.0), Plan::Inline);
+        assert!(matches!(shape.plan(1_000_000, 1.0), Plan::Split { width: 8, .. }));
+        assert!(matches!(shape.plan(9_000, 1.0), Plan::Split { width: 2, .. }));
+        assert!(matches!(Shape::new(&meta(), 8).plan(3, 1e6), Plan::Split { width: 3, chunk: 1 }));
+        assert_eq!(Shape::new(&meta(), 1).plan(1 << 40, 1e6), Plan::Inline);
+        assert_eq!(Shape::new(&ParallelMeta { serialize: true, ..meta() }, 8).plan(1 << 40, 1e6), Plan::Inline);
+        let few = Shape::new(&ParallelMeta { num_threads: Some(3), ..meta() }, 8);
+        assert!(matches!(few.plan(1 << 30, 1.0), Plan::Split { width: 3, .. }));
+    }
+
+    #[test]
+    fn chunks_are_whole_rows_or_grains() {
+        let Plan::Split { chunk, .. } = Shape::new(&meta(), 2).plan(1_000_003, 1.0) else { panic!("inline") };
+        assert_eq!(chunk % GRAIN, 0);
+        let rows = ParallelMeta { inner_extent: Some(1000), ..meta() };
+        let Plan::Split { chunk, .. } = Shape::new(&rows, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        assert_eq!(chunk % 1000, 0);
+        // One row is the whole loop: do not give it to one thread.
+        let row = ParallelMeta { inner_extent: Some(1_000_000), ..meta() };
+        let Plan::Split { chunk, .. } = Shape::new(&row, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        assert!(chunk <= 500_000);
+        let blocks = ParallelMeta { block_dim: Some(96), ..meta() };
+        let Plan::Split { chunk, .. } = Shape::new(&blocks, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        assert_eq!(chunk % 96, 0);
+    }
+
+    #[test]
+    fn every_thread_gets_work_and_numbers_fit() {
+        for (cost, count) in [(0.01, 1u64 << 62), (1.0, 1 << 50), (1e9, 65), (100.0, 100_000), (1e30, 1 << 20)] {
+            if let Plan::Split { width, chunk } = Shape::new(&meta(), 64).plan(count, cost) {
+                let chunks = count.div_ceil(chunk);
+                assert!(chunks >= u64::from(width) / 2 && chunks <= u64::from(u32::MAX), "{cost} {count}: {chunks}");
+            }
+        }
+    }
+}

@@ -1,0 +1,483 @@
+//! Threads that run the chunks of a job, written for short wake-up.
+//!
+//! Any number of threads may run jobs at once; each job takes one of a few slots, and a job that finds none free runs on its
+//! caller alone. In a job every participant has a lane: a run of neighbouring chunks, taken from the front, so that from one
+//! job to the next a thread meets the same memory. One that has finished its own lane takes chunks from the back of others.
+//! The caller takes part, then closes the job and waits for the participants that have joined, and only for those.
+//!
+//! Idle threads look for work for some microseconds, then sleep on a futex. The caller wakes two of them, and each
+//! that wakes wakes two more while there is room, so that the caller's time does not grow with the number of threads.
+
+use std::any::Any;
+use std::cell::{Cell, UnsafeCell};
+use std::hint::spin_loop;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use octants_runtime::nesting;
+
+thread_local! {
+    static WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Jobs that may share the pool at one time.
+const SLOTS: usize = 16;
+/// How long a thread looks for work, or a caller for the end of its job, before it sleeps.
+const SPIN: Duration = Duration::from_micros(40);
+/// Looks between two looks at the clock.
+const LOOKS: u32 = 64;
+
+/// Set in `Slot::state` while participants may join.
+const OPEN: u32 = 1 << 31;
+/// Set in `Slot::state` while the caller sleeps until the last participant leaves.
+const WAITING: u32 = 1 << 30;
+/// The participants that have joined, the caller aside.
+const JOINED: u32 = WAITING - 1;
+
+/// The message of a panic in a job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Panicked(pub String);
+
+/// What a job is.
+#[derive(Clone, Copy)]
+struct Job {
+    /// Lives until the caller has closed the job and everyone has left.
+    body: *const (dyn Fn(u64, u64) + Sync),
+    count: u64,
+    chunk: u64,
+    width: u32,
+}
+
+/// Keeps neighbours off a cache line, and off the one that is fetched with it.
+#[repr(align(128))]
+struct Apart<T>(T);
+
+struct Slot {
+    taken: AtomicBool,
+    state: AtomicU32,
+    /// Number of the next participant.
+    next_lane: AtomicU32,
+    /// The job's width, for those who have not joined.
+    width: AtomicU32,
+    job: UnsafeCell<Option<Job>>,
+    /// For each participant the chunks that no one has taken: the first in the low half, the end in the high half.
+    lanes: Box<[Apart<AtomicU64>]>,
+    panic: Mutex<Option<Panicked>>,
+}
+
+// SAFETY: `job` is written by the thread that took the slot, before it opens the slot and after the last participant has left;
+// participants read it between joining an open slot and leaving it.
+unsafe impl Sync for Slot {}
+// SAFETY: the pointer in `job` is used as above whichever thread holds the slot.
+unsafe impl Send for Slot {}
+
+struct Shared {
+    slots: Box<[Apart<Slot>]>,
+    /// Counts opened jobs and, by a last step, the end of the pool. Idle threads sleep on it.
+    epoch: Apart<AtomicU32>,
+    sleepers: AtomicU32,
+    ended: AtomicBool,
+}
+
+/// A pool of threads. Threads are started by the first job.
+pub struct Pool {
+    shared: Arc<Shared>,
+    threads: u32,
+    started: AtomicBool,
+    workers: Mutex<Workers>,
+}
+
+#[derive(Default)]
+struct Workers {
+    handles: Vec<JoinHandle<()>>,
+    process: u32,
+}
+
+impl Pool {
+    /// A pool of `threads` threads, callers among them.
+    pub fn new(threads: u32) -> Pool {
+        let threads = threads.clamp(1, JOINED);
+        let slot = || Slot {
+            taken: AtomicBool::new(false),
+            state: AtomicU32::new(0),
+            next_lane: AtomicU32::new(0),
+            width: AtomicU32::new(0),
+            job: UnsafeCell::new(None),
+            lanes: (0..threads).map(|_| Apart(AtomicU64::new(0))).collect(),
+            panic: Mutex::new(None),
+        };
+        let slots = if threads == 1 { 0 } else { SLOTS };
+        let shared = Shared {
+            slots: (0..slots).map(|_| Apart(slot())).collect(),
+            epoch: Apart(AtomicU32::new(0)),
+            sleepers: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+        };
+        Pool { shared: Arc::new(shared), threads, started: AtomicBool::new(false), workers: Mutex::default() }
+    }
+
+    /// Threads of the pool, callers among them.
+    pub fn threads(&self) -> u32 {
+        self.threads
+    }
+
+    /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads. Returns
+    /// when all of them are done. After a panic the remaining chunks are still run; the first one's message is returned.
+    pub fn run(&self, count: u64, chunk: u64, width: u32, body: &(dyn Fn(u64, u64) + Sync)) -> Result<(), Panicked> {
+        let chunk = chunk.max(count.div_ceil(u64::from(u32::MAX))).max(1);
+        let chunks = count.div_ceil(chunk) as u32;
+        let width = width.min(self.threads).min(chunks);
+        let slot = if width < 2 || WORKER.with(Cell::get) { None } else { self.take_slot() };
+        let Some(slot) = slot else {
+            if count == 0 {
+                return Ok(());
+            }
+            return catch_unwind(AssertUnwindSafe(|| body(0, count))).map_err(|p| panicked(&*p));
+        };
+        self.start();
+        // SAFETY: only the lifetime changes; no one uses the pointer after this function's end (see `Slot::finish`).
+        let body: *const (dyn Fn(u64, u64) + Sync + 'static) = unsafe {
+            std::mem::transmute::<&(dyn Fn(u64, u64) + Sync), *const (dyn Fn(u64, u64) + Sync + 'static)>(body)
+        };
+        let job = Job { body, count, chunk, width };
+        slot.open(job, chunks);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        self.shared.wake(2.min(width - 1));
+        slot.work(&job, 0);
+        slot.finish();
+        let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+        slot.taken.store(false, Ordering::Release);
+        panic.map_or(Ok(()), Err)
+    }
+
+    fn take_slot(&self) -> Option<&Slot> {
+        let free = |s: &&Apart<Slot>| {
+            !s.0.taken.load(Ordering::Relaxed)
+                && s.0.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        };
+        self.shared.slots.iter().find(free).map(|s| &s.0)
+    }
+
+    #[inline]
+    fn start(&self) {
+        if !self.started.load(Ordering::Acquire) {
+            self.start_threads();
+        }
+    }
+
+    #[cold]
+    fn start_threads(&self) {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.started.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        workers.process = std::process::id();
+        for n in 1..self.threads {
+            let shared = self.shared.clone();
+            let builder = thread::Builder::new().name(format!("octants-{n}")).stack_size(8 << 20);
+            // With fewer threads than wanted the others have more to do.
+            if let Ok(handle) = builder.spawn(move || shared.serve()) {
+                workers.handles.push(handle);
+            }
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        atomic_wait::wake_all(&self.shared.epoch.0);
+        let workers = std::mem::take(self.workers.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let me = thread::current().id();
+        for handle in workers.handles {
+            // After a fork the threads are those of another process; a worker that drops the pool cannot wait for itself.
+            if workers.process == std::process::id() && handle.thread().id() != me {
+                let _ = handle.join();
+            }
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes up to `n` sleeping threads.
+    #[inline]
+    fn wake(&self, n: u32) {
+        // Pairs with the fence of a thread that goes to sleep: it sees the new epoch, or it is counted here.
+        fence(Ordering::SeqCst);
+        for _ in 0..n.min(self.sleepers.load(Ordering::SeqCst)) {
+            atomic_wait::wake_one(&self.epoch.0);
+        }
+    }
+
+    /// A thread's life.
+    fn serve(&self) {
+        nesting::mark_worker_thread();
+        WORKER.with(|w| w.set(true));
+        loop {
+            let seen = self.epoch.0.load(Ordering::SeqCst);
+            if self.ended.load(Ordering::Acquire) {
+                return;
+            }
+            while self.slots.iter().any(|s| s.0.take_part()) {}
+            if self.spin_while(seen) {
+                continue;
+            }
+            self.sleepers.fetch_add(1, Ordering::SeqCst);
+            fence(Ordering::SeqCst);
+            atomic_wait::wait(&self.epoch.0, seen);
+            self.sleepers.fetch_sub(1, Ordering::SeqCst);
+            if !self.ended.load(Ordering::Acquire) && self.slots.iter().any(|s| s.0.has_room()) {
+                self.wake(2);
+            }
+        }
+    }
+
+    /// True as soon as the epoch is another one than `seen`; false after a while.
+    fn spin_while(&self, seen: u32) -> bool {
+        let start = Instant::now();
+        loop {
+            for _ in 0..LOOKS {
+                if self.epoch.0.load(Ordering::Acquire) != seen {
+                    return true;
+                }
+                spin_loop();
+            }
+            if start.elapsed() >= SPIN {
+                return false;
+            }
+        }
+    }
+}
+
+impl Slot {
+    /// Starts a job: gives each participant its share of the chunks and lets participants join.
+    fn open(&self, job: Job, chunks: u32) {
+        let (width, all) = (u64::from(job.width), u64::from(chunks));
+        for (i, lane) in self.lanes[..job.width as usize].iter().enumerate() {
+            let i = i as u64;
+            lane.0.store(pack((i * all / width) as u32, ((i + 1) * all / width) as u32), Ordering::Relaxed);
+        }
+        self.next_lane.store(1, Ordering::Relaxed);
+        self.width.store(job.width, Ordering::Relaxed);
+        // SAFETY: this thread took the slot and no one has joined.
+        unsafe { *self.job.get() = Some(job) };
+        self.state.store(OPEN, Ordering::Release);
+    }
+
+    fn has_room(&self) -> bool {
+        self.state.load(Ordering::Relaxed) & OPEN != 0
+            && self.next_lane.load(Ordering::Relaxed) < self.width.load(Ordering::Relaxed)
+    }
+
+    /// Joins the job, if one is open and lacks participants, and works for it.
+    fn take_part(&self) -> bool {
+        let mut state = self.state.load(Ordering::Relaxed);
+        loop {
+            if state & OPEN == 0 {
+                return false;
+            }
+            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => state = now,
+            }
+        }
+        // SAFETY: this thread has joined an open job, which is written before it opens and kept until all have left.
+        let job = unsafe { *self.job.get() };
+        let mut worked = false;
+        if let Some(job) = job {
+            // Numbers beyond the width are for those who come when all lanes have an owner.
+            let lane = self.next_lane.fetch_add(1, Ordering::Relaxed);
+            if lane < job.width {
+                self.work(&job, lane as usize);
+                worked = true;
+            }
+        }
+        let before = self.state.fetch_sub(1, Ordering::AcqRel);
+        if before == (WAITING | 1) {
+            // The slot is part of the pool's shared state, which this thread keeps alive, so its address stays good.
+            atomic_wait::wake_all(&self.state);
+        }
+        worked
+    }
+
+    /// Runs chunks until there are none left: the own lane's from the front, then others' from the back.
+    fn work(&self, job: &Job, own: usize) {
+        // SAFETY: participants use the body only here, between joining and leaving.
+        let body = unsafe { &*job.body };
+        let lanes = &self.lanes[..job.width as usize];
+        while let Some(chunk) = take_first(&lanes[own].0) {
+            self.run_chunk(job, body, chunk);
+        }
+        for step in 1..lanes.len() {
+            let lane = &lanes[(own + step) % lanes.len()].0;
+            while let Some(chunk) = take_last(lane) {
+                self.run_chunk(job, body, chunk);
+            }
+        }
+    }
+
+    fn run_chunk(&self, job: &Job, body: &(dyn Fn(u64, u64) + Sync), chunk: u32) {
+        let begin = u64::from(chunk) * job.chunk;
+        let end = begin.saturating_add(job.chunk).min(job.count);
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(begin, end))) {
+            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
+            first.get_or_insert_with(|| panicked(&*payload));
+        }
+    }
+
+    /// Closes the job and waits until everyone who joined has left.
+    fn finish(&self) {
+        let mut state = self.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
+        let start = Instant::now();
+        while state & JOINED != 0 {
+            for _ in 0..LOOKS {
+                state = self.state.load(Ordering::Acquire);
+                if state & JOINED == 0 {
+                    break;
+                }
+                spin_loop();
+            }
+            if state & JOINED != 0 && start.elapsed() >= SPIN {
+                state = self.state.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
+                while state & JOINED != 0 {
+                    atomic_wait::wait(&self.state, state);
+                    state = self.state.load(Ordering::Acquire);
+                }
+            }
+        }
+        self.state.store(0, Ordering::Relaxed);
+    }
+}
+
+fn pack(first: u32, end: u32) -> u64 {
+    u64::from(first) | u64::from(end) << 32
+}
+
+fn unpack(lane: u64) -> (u32, u32) {
+    (lane as u32, (lane >> 32) as u32)
+}
+
+fn take_first(lane: &AtomicU64) -> Option<u32> {
+    take(lane, |first, end| (first, pack(first + 1, end)))
+}
+
+fn take_last(lane: &AtomicU64) -> Option<u32> {
+    take(lane, |first, end| (end - 1, pack(first, end - 1)))
+}
+
+#[inline]
+fn take(lane: &AtomicU64, choose: impl Fn(u32, u32) -> (u32, u64)) -> Option<u32> {
+    let mut now = lane.load(Ordering::Relaxed);
+    loop {
+        let (first, end) = unpack(now);
+        if first >= end {
+            return None;
+        }
+        let (chunk, rest) = choose(first, end);
+        match lane.compare_exchange_weak(now, rest, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(chunk),
+            Err(other) => now = other,
+        }
+    }
+}
+
+fn panicked(payload: &(dyn Any + Send)) -> Panicked {
+    let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
+    Panicked(text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cover(pool: &Pool, count: u64, chunk: u64, width: u32) {
+        let seen: Vec<AtomicU32> = (0..count).map(|_| AtomicU32::new(0)).collect();
+        let body = |b: u64, e: u64| {
+            for i in b..e {
+                seen[i as usize].fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        pool.run(count, chunk, width, &body).unwrap();
+        assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1), "{count} {chunk} {width}");
+    }
+
+    #[test]
+    fn every_number_is_covered_once() {
+        for threads in [1, 2, 5] {
+            let pool = Pool::new(threads);
+            for count in [0, 1, 2, 63, 1000, 4097] {
+                for chunk in [1, 7, 64, 5000] {
+                    for width in [1, 2, 3, 64] {
+                        cover(&pool, count, chunk, width);
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn many_threads_run_jobs_at_once() {
+        let pool = Pool::new(3);
+        thread::scope(|s| {
+            for _ in 0..SLOTS + 4 {
+                s.spawn(|| (0..200).for_each(|_| cover(&pool, 300, 10, 3)));
+            }
+        });
+    }
+
+    #[test]
+    fn jobs_in_jobs_run_inline() {
+        let pool = Pool::new(4);
+        let total = AtomicU64::new(0);
+        let inner = |b: u64, e: u64| {
+            total.fetch_add(e - b, Ordering::Relaxed);
+        };
+        let outer = |b: u64, e: u64| (b..e).for_each(|_| pool.run(100, 5, 4, &inner).unwrap());
+        pool.run(64, 1, 4, &outer).unwrap();
+        assert_eq!(total.into_inner(), 6400);
+    }
+
+    #[test]
+    fn panics_are_contained_and_the_rest_is_run() {
+        let pool = Pool::new(4);
+        let runs = AtomicU32::new(0);
+        let body = |b: u64, _| {
+            runs.fetch_add(1, Ordering::Relaxed);
+            assert_ne!(b, 30, "thirty");
+        };
+        let hook = std::panic::take_hook();
+        std::panic::set_hook(Box::new(|_| ()));
+        let end = pool.run(100, 1, 4, &body);
+        std::panic::set_hook(hook);
+        assert!(end.unwrap_err().0.contains("thirty"));
+        assert_eq!(runs.into_inner(), 100);
+        cover(&pool, 1000, 10, 4);
+    }
+
+    #[test]
+    fn sleeping_threads_wake_up_and_pools_end() {
+        for _ in 0..20 {
+            let pool = Pool::new(4);
+            for pause in [0, 1, 60, 300] {
+                cover(&pool, 1000, 10, 4);
+                thread::sleep(Duration::from_micros(pause));
+            }
+        }
+    }
+
+    #[test]
+    fn work_is_shared_when_one_participant_is_slow() {
+        let pool = Pool::new(2);
+        let threads = Mutex::new(std::collections::HashSet::new());
+        let body = |_, _| {
+            threads.lock().unwrap().insert(thread::current().id());
+            thread::sleep(Duration::from_millis(2));
+        };
+        pool.run(40, 1, 2, &body).unwrap();
+        assert_eq!(threads.into_inner().unwrap().len(), 2);
+    }
+}

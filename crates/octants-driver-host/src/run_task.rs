@@ -1,0 +1,219 @@
+//! Runs one task: decides whether threads pay, calls the code, and answers its calls back.
+
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use octants_artifact::{HostContext, HostCount, HostTask, ParallelMeta};
+use octants_runtime::{ErrorKind, Launch, Result};
+
+use crate::plan_chunks::{Plan, Shape};
+use crate::pool::Pool;
+
+/// Work from this many nanoseconds on is long for a caller that others wait for.
+const LONG: f64 = 10_000.0;
+
+/// A task of linked code.
+pub struct LoadedTask {
+    /// May run on several threads at once.
+    shared: HostTask,
+    /// May run on one thread, with no other at the same data.
+    alone: HostTask,
+    kind: Kind,
+    pace: Pace,
+}
+
+enum Kind {
+    Serial,
+    Parallel { count: Count, shape: Shape },
+}
+
+/// The number of iterations.
+pub enum Count {
+    /// Known when the code was compiled.
+    Known(u64),
+    /// Computed at the launch.
+    Computed(HostCount),
+}
+
+impl LoadedTask {
+    /// A task that runs once.
+    pub fn serial(code: HostTask) -> LoadedTask {
+        LoadedTask { shared: code, alone: code, kind: Kind::Serial, pace: Pace::new(LONG) }
+    }
+
+    /// A parallel task, for a pool of `threads` threads.
+    pub fn parallel(shared: HostTask, alone: HostTask, count: Count, meta: &ParallelMeta, threads: u32) -> LoadedTask {
+        let kind = Kind::Parallel { count, shape: Shape::new(meta, threads) };
+        LoadedTask { shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
+    }
+
+    /// Runs the task.
+    ///
+    /// # Safety
+    /// The task's code is loaded, and `launch` holds what it expects.
+    #[inline]
+    pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>) -> Result<()> {
+        let context = HostContext {
+            args: launch.args.as_ptr(),
+            frame: launch.frame.0 as *mut u8,
+            result: launch.result.0 as *mut u64,
+            print,
+            fail,
+            seed: launch.seed,
+            launch: launch.number,
+            owner: std::ptr::from_ref(launch).cast::<c_void>(),
+        };
+        let Kind::Parallel { count, shape } = &self.kind else {
+            // SAFETY: the caller's contract; the context outlives the call.
+            self.pace.time(1, 1, launch, || unsafe { (self.shared)(&context, 0, 0) });
+            return Ok(());
+        };
+        let count = match count {
+            Count::Known(n) => *n,
+            // SAFETY: as above.
+            Count::Computed(code) => u64::try_from(unsafe { code(&context) }).unwrap_or(0),
+        };
+        if count == 0 {
+            return Ok(());
+        }
+        // A task within a task runs beside others, which may work on the same data.
+        if launch.nested {
+            // SAFETY: as above.
+            unsafe { (self.shared)(&context, 0, count as i64) };
+            return Ok(());
+        }
+        let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost()) };
+        match plan {
+            Plan::Inline => {
+                // The default stream is in order and this launch has it, so nothing else of the program runs now.
+                // SAFETY: as above.
+                self.pace.time(count, 1, launch, || unsafe { (self.alone)(&context, 0, count as i64) });
+                Ok(())
+            }
+            Plan::Split { width, chunk } => {
+                let (context, code) = (Shared(&context), self.shared);
+                // SAFETY: as above; the ranges lie within the count and do not overlap.
+                let body = |begin: u64, end: u64| unsafe {
+                    code(context.get(), begin as i64, end as i64);
+                };
+                let end = self.pace.time(count, width, launch, || pool.run(count, chunk, width, &body));
+                end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
+            }
+        }
+    }
+}
+
+/// A context that several threads read.
+struct Shared<'a>(&'a HostContext);
+
+// SAFETY: tasks only read the context. What it leads to is the launch's memory, which tasks may share, and the launch, of which
+// `print` and `fail` use only parts that are `Sync`.
+unsafe impl Sync for Shared<'_> {}
+
+impl Shared<'_> {
+    fn get(&self) -> &HostContext {
+        self.0
+    }
+}
+
+/// What is known of the time that a task's iterations take: the compiler's guess at first, then what was measured. A guess may
+/// be off by orders of magnitude, and would then cost the use of threads or keep others waiting.
+struct Pace {
+    runs: AtomicU32,
+    /// Bits of an `f32`: nanoseconds per iteration on one thread.
+    cost: AtomicU32,
+}
+
+/// The first runs are all measured.
+const TRIALS: u32 = 4;
+/// Later every so many-th is.
+const EVERY: u32 = 64;
+/// Work below this many nanoseconds is measured on one thread: on several, handing it out would be most of the time.
+const PROBE_BELOW: f64 = 40_000.0;
+/// Time that a call takes beside its iterations.
+const CALL: Duration = Duration::from_nanos(60);
+
+impl Pace {
+    fn new(guess: f64) -> Pace {
+        let guess = if guess.is_finite() { guess.clamp(0.01, 1e12) } else { 1.0 };
+        Pace { runs: AtomicU32::new(0), cost: AtomicU32::new((guess as f32).to_bits()) }
+    }
+
+    #[inline]
+    fn cost(&self) -> f64 {
+        f64::from(f32::from_bits(self.cost.load(Ordering::Relaxed)))
+    }
+
+    fn measures(runs: u32) -> bool {
+        runs < TRIALS || runs % EVERY == 0
+    }
+
+    /// True when the next run should tell what iterations take on one thread.
+    #[inline]
+    fn probes(&self, count: u64) -> bool {
+        let runs = self.runs.load(Ordering::Relaxed);
+        runs > 0 && Pace::measures(runs) && self.cost() * (count as f64) < PROBE_BELOW
+    }
+
+    /// Runs `work` of `count` iterations on `width` threads, having told the launch's caller if that may take long.
+    #[inline]
+    fn time<T>(&self, count: u64, width: u32, launch: &Launch<'_>, work: impl FnOnce() -> T) -> T {
+        // Two launches at once may count one run less: no matter.
+        let runs = self.runs.load(Ordering::Relaxed);
+        self.runs.store(runs.wrapping_add(1), Ordering::Relaxed);
+        if runs < TRIALS || self.cost() * count as f64 >= LONG * f64::from(width) {
+            launch.caller.will_block();
+        }
+        if !Pace::measures(runs) {
+            return work();
+        }
+        let start = Instant::now();
+        let end = work();
+        self.learn(runs, count, width, start.elapsed());
+        end
+    }
+
+    #[cold]
+    fn learn(&self, runs: u32, count: u64, width: u32, time: Duration) {
+        let time = time.saturating_sub(CALL).as_nanos() as f64;
+        let measured = (time * f64::from(width) / count as f64).clamp(0.01, 1e12);
+        let known = self.cost();
+        // Early runs are slowed down by cold caches and untouched pages: of those the fastest counts.
+        let cost = match runs {
+            0 => measured,
+            _ if runs < TRIALS => known.min(measured),
+            _ => (known + measured) / 2.0,
+        };
+        self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
+    }
+}
+
+/// # Safety
+/// Called by compiled code with the context it was given and a site's values.
+unsafe extern "C" fn print(context: *const HostContext, site: u32, values: *const u64) {
+    // SAFETY: the contract above.
+    unsafe { report(context, site, values, |launch, values| launch.print(site, values)) }
+}
+
+/// # Safety
+/// As `print`.
+unsafe extern "C" fn fail(context: *const HostContext, site: u32, values: *const u64) {
+    // SAFETY: the contract above.
+    unsafe { report(context, site, values, |launch, values| launch.fail(site, values)) }
+}
+
+/// # Safety
+/// As `print`.
+unsafe fn report(context: *const HostContext, site: u32, values: *const u64, then: impl FnOnce(&Launch<'_>, &[u64])) {
+    // SAFETY: `run` stored the launch, which outlives it; the code passes as many values as the site has.
+    let (launch, values) = unsafe {
+        let launch = &*(*context).owner.cast::<Launch<'_>>();
+        let count = launch.kernel.site_values(site);
+        let values = if count == 0 { &[] } else { std::slice::from_raw_parts(values, count) };
+        (launch, values)
+    };
+    // A sink that panics loses the text; compiled code cannot be unwound.
+    let _ = catch_unwind(AssertUnwindSafe(|| then(launch, values)));
+}

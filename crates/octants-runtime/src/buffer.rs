@@ -1,0 +1,178 @@
+//! [`Buffer`]: memory on a device.
+//!
+//! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the address
+//! for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::device::DeviceCore;
+use crate::driver::{DevicePtr, StreamHandle};
+use crate::error::{ErrorKind, Result};
+
+/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
+const CLOSED: u64 = 1 << 63;
+
+pub(crate) struct BufferCore {
+    device: Arc<DeviceCore>,
+    pub(crate) id: u64,
+    ptr: DevicePtr,
+    bytes: u64,
+    state: AtomicU64,
+    /// Set by whoever frees the memory.
+    freed: std::sync::atomic::AtomicBool,
+}
+
+impl BufferCore {
+    /// The program has ended: gives the memory back unless it is pinned.
+    pub(crate) fn close(&self) {
+        if self.state.fetch_or(CLOSED, Ordering::AcqRel) == 0 {
+            self.release();
+        }
+    }
+
+    fn release(&self) {
+        if self.freed.swap(true, Ordering::AcqRel) || self.bytes == 0 {
+            return;
+        }
+        // SAFETY: `ptr` came from this driver's `allocate` with these bytes, and the swap above happens once.
+        unsafe { self.device.driver.free(StreamHandle(0), self.ptr, self.bytes) }
+        self.device.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+impl Drop for BufferCore {
+    fn drop(&mut self) {
+        self.device.forget(self.id);
+        self.release();
+    }
+}
+
+/// Memory on a device. Clones are the same memory.
+#[derive(Clone)]
+pub struct Buffer(Arc<BufferCore>);
+
+impl Buffer {
+    pub(crate) fn allocate(device: &Arc<DeviceCore>, bytes: u64) -> Result<Buffer> {
+        device.check_open("device")?;
+        let ptr = match bytes {
+            0 => DevicePtr(0),
+            // SAFETY: the default stream always exists.
+            _ => unsafe { device.driver.allocate(StreamHandle(0), bytes) }.map_err(|e| device.explain(e))?,
+        };
+        device.in_use.fetch_add(bytes, Ordering::Relaxed);
+        let core = Arc::new(BufferCore {
+            device: device.clone(),
+            id: device.new_buffer_id(),
+            ptr,
+            bytes,
+            state: AtomicU64::new(0),
+            freed: Default::default(),
+        });
+        device.register(&core);
+        if device.is_closed() {
+            // Closed between the check above and the registration: `close` may not have seen this buffer.
+            core.close();
+        }
+        Ok(Buffer(core))
+    }
+
+    /// The address, for a launch's arguments: valid while the program lives, which the launcher checks again.
+    #[inline]
+    pub fn ptr(&self) -> Result<u64> {
+        if self.alive() { Ok(self.0.ptr.0) } else { Err(ErrorKind::ProgramGone { what: "array" }.into()) }
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub fn bytes(&self) -> u64 {
+        self.0.bytes
+    }
+
+    /// False once the program it belongs to has ended.
+    #[inline]
+    pub fn alive(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) & CLOSED == 0
+    }
+
+    /// Keeps the memory, also past the end of the program.
+    pub fn pin(&self) -> Result<PinnedBuffer> {
+        if self.0.state.fetch_add(1, Ordering::AcqRel) & CLOSED != 0 {
+            // The pin count of a closed buffer matters only to pins made before, which free the memory at zero.
+            unpin(&self.0);
+            return Err(ErrorKind::ProgramGone { what: "array" }.into());
+        }
+        Ok(PinnedBuffer(self.clone()))
+    }
+
+    /// Copies from host memory and waits until that is done.
+    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
+        let to = self.at(offset, from.len() as u64)?;
+        let pinned = self.pin()?;
+        let driver = &self.0.device.driver;
+        // SAFETY: `at` checked the range, `pinned` keeps the memory, and `from` outlives the wait.
+        unsafe {
+            driver.copy_to_device(StreamHandle(0), to, from.as_ptr(), from.len() as u64)?;
+            driver.synchronize(StreamHandle(0))?;
+        }
+        drop(pinned);
+        Ok(())
+    }
+
+    /// Copies to host memory, after the work queued so far.
+    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
+        let from = self.at(offset, to.len() as u64)?;
+        let pinned = self.pin()?;
+        let driver = &self.0.device.driver;
+        // SAFETY: as in `write`.
+        unsafe {
+            driver.copy_to_host(StreamHandle(0), to.as_mut_ptr(), from, to.len() as u64)?;
+            driver.synchronize(StreamHandle(0))?;
+        }
+        drop(pinned);
+        Ok(())
+    }
+
+    fn at(&self, offset: u64, length: u64) -> Result<DevicePtr> {
+        let bytes = self.0.bytes;
+        match offset.checked_add(length) {
+            Some(end) if end <= bytes => Ok(DevicePtr(self.0.ptr.0 + offset)),
+            _ => Err(ErrorKind::OutOfRange { offset, length, bytes }.into()),
+        }
+    }
+}
+
+impl fmt::Debug for Buffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Buffer").field("bytes", &self.0.bytes).field("alive", &self.alive()).finish()
+    }
+}
+
+fn unpin(core: &BufferCore) {
+    if core.state.fetch_sub(1, Ordering::AcqRel) == CLOSED | 1 {
+        core.release();
+    }
+}
+
+/// A buffer whose memory stays while this value lives.
+#[derive(Debug)]
+pub struct PinnedBuffer(Buffer);
+
+impl PinnedBuffer {
+    /// The address.
+    pub fn ptr(&self) -> u64 {
+        self.0.0.ptr.0
+    }
+
+    /// Size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.0.0.bytes
+    }
+}
+
+impl Drop for PinnedBuffer {
+    fn drop(&mut self) {
+        unpin(&self.0.0);
+    }
+}

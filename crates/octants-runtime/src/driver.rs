@@ -1,0 +1,116 @@
+//! [`Driver`]: all that a back end provides to the runtime.
+//!
+//! The trait is written for devices that work asynchronously: every call that touches memory or runs code names a
+//! stream, is ordered on it, and may return before the work is done. A driver whose calls return only when the work is
+//! done says so with [`Driver::is_immediate`].
+
+use std::sync::Arc;
+
+use octants_artifact::Artifact;
+
+use crate::error::Result;
+use crate::kernel::KernelMeta;
+use crate::report::{Failures, Printer};
+
+/// An address in the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct DevicePtr(pub u64);
+
+/// A driver's stream. Zero is the device's default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct StreamHandle(pub u64);
+
+/// A driver's loaded module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ModuleHandle(pub u64);
+
+/// One task of a loaded module, ready to launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct TaskHandle(pub u64);
+
+/// The thread that launches.
+pub trait Caller {
+    /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
+    /// threads need. May be called more than once in a launch; never called while the caller could re-enter the launcher.
+    fn will_block(&self);
+}
+
+/// A caller that others do not wait for.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Patient;
+
+impl Caller for Patient {
+    fn will_block(&self) {}
+}
+
+/// What is common to the tasks of one launch. A driver that returns before the work is done takes copies: nothing here
+/// may be looked at after [`Driver::launch`] has returned.
+pub struct Launch<'a> {
+    /// What is launched.
+    pub kernel: &'a Arc<KernelMeta>,
+    /// Argument slots, by value.
+    pub args: &'a [u64],
+    /// The stream's frame, at least as large as the kernel asks for; its contents are unspecified at the start.
+    pub frame: DevicePtr,
+    /// Result slots, in memory both host and device can reach.
+    pub result: DevicePtr,
+    /// Seed of the program's random numbers.
+    pub seed: u64,
+    /// Number of the launch in the program.
+    pub number: u64,
+    /// Launched from within a running task: must not wait for other tasks.
+    pub nested: bool,
+    /// Where assertion failures of the stream go.
+    pub failures: &'a Arc<Failures>,
+    /// Where printed text goes.
+    pub printer: &'a Arc<Printer>,
+    /// Who launches.
+    pub caller: &'a dyn Caller,
+}
+
+/// A back end. Handles and addresses given to it come from the same driver and are alive: the safe types of this crate
+/// see to that, which is why calls that take them are `unsafe`.
+#[allow(clippy::missing_safety_doc)] // One contract for all, above.
+pub trait Driver: Send + Sync + 'static {
+    /// Name of the device, for messages.
+    fn name(&self) -> &str;
+
+    /// True when every call returns only after its work is done.
+    fn is_immediate(&self) -> bool;
+
+    /// Bytes of memory of the device, where known.
+    fn memory_bytes(&self) -> Option<u64>;
+
+    /// Memory of `bytes` bytes, zeroed, at an address that is a multiple of 64; usable by work queued on `stream` from now on.
+    unsafe fn allocate(&self, stream: StreamHandle, bytes: u64) -> Result<DevicePtr>;
+
+    /// Gives memory back once all work queued on `stream` until now is done.
+    unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64);
+
+    /// Memory that both host and device reach, zeroed.
+    unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr>;
+
+    /// Gives back what [`Driver::allocate_pinned`] made; no work uses it any more.
+    unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64);
+
+    /// Queues a copy from host memory, which must stay as it is until the copy is done.
+    unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()>;
+
+    /// Queues a copy to host memory, which must stay alive until the copy is done.
+    unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// Queues a copy within the device; the ranges do not overlap.
+    unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
+
+    /// Loads code. The second part of the result has a handle for each of the artifact's tasks.
+    fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)>;
+
+    /// Unloads code; no work uses it any more.
+    unsafe fn unload(&self, module: ModuleHandle);
+
+    /// Queues a task. `launch.args` has the artifact's number of slots.
+    unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
+
+    /// Waits until all work queued on `stream` is done.
+    unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;
+}

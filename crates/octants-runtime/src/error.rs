@@ -1,0 +1,155 @@
+//! [`DeviceError`]: what can go wrong on a device, with what was being done.
+
+use std::fmt;
+
+use crate::report::Failure;
+
+/// Result of this crate's calls.
+pub type Result<T> = std::result::Result<T, DeviceError>;
+
+/// An error of a device or of a use of it. One pointer wide, so that results stay small on the hot path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceError(Box<ErrorKind>);
+
+/// What went wrong.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// No memory left.
+    OutOfMemory {
+        /// Name of the device.
+        device: String,
+        /// Bytes asked for.
+        requested: u64,
+        /// Bytes the program holds already.
+        in_use: u64,
+        /// Bytes of the device, where known.
+        capacity: Option<u64>,
+    },
+    /// A driver's or operating system's call failed.
+    Call {
+        /// The call.
+        call: &'static str,
+        /// The code it returned.
+        code: i64,
+        /// The code's name or the system's message.
+        name: String,
+        /// What was being done.
+        doing: String,
+    },
+    /// Compiled code could not be loaded.
+    Load {
+        /// Name of the kernel.
+        kernel: String,
+        /// What the loader said.
+        message: String,
+    },
+    /// An `assert` of a kernel, or a check that debug mode adds, failed.
+    Assertion(Failure),
+    /// An object was used after its program ended.
+    ProgramGone {
+        /// What was used.
+        what: &'static str,
+    },
+    /// An object of one device was used with another.
+    ForeignDevice {
+        /// What was used.
+        what: &'static str,
+    },
+    /// A range outside a buffer.
+    OutOfRange {
+        /// First byte.
+        offset: u64,
+        /// Number of bytes.
+        length: u64,
+        /// Bytes of the buffer.
+        bytes: u64,
+    },
+    /// A broken invariant.
+    CompilerBug(String),
+}
+
+impl DeviceError {
+    /// What went wrong.
+    pub fn kind(&self) -> &ErrorKind {
+        &self.0
+    }
+}
+
+impl From<ErrorKind> for DeviceError {
+    fn from(kind: ErrorKind) -> DeviceError {
+        DeviceError(Box::new(kind))
+    }
+}
+
+impl std::error::Error for DeviceError {}
+
+impl fmt::Display for DeviceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &*self.0 {
+            ErrorKind::OutOfMemory { device, requested, in_use, capacity } => {
+                write!(f, "out of memory: {} asked for on {device}", Bytes(*requested))?;
+                write!(f, ", this program holds {} already", Bytes(*in_use))?;
+                match capacity {
+                    Some(c) => write!(f, ", the device has {}", Bytes(*c)),
+                    None => Ok(()),
+                }
+            }
+            ErrorKind::Call { call, code, name, doing } => {
+                write!(f, "{call} failed with code {code} ({name}) while {doing}")
+            }
+            ErrorKind::Load { kernel, message } => write!(f, "cannot load the code of kernel `{kernel}`: {message}"),
+            ErrorKind::Assertion(failure) => failure.fmt(f),
+            ErrorKind::ProgramGone { what } => {
+                write!(f, "this {what} belongs to a program that has ended (`reset()` or another `init()` was called)")
+            }
+            ErrorKind::ForeignDevice { what } => write!(f, "this {what} belongs to another device"),
+            ErrorKind::OutOfRange { offset, length, bytes } => {
+                write!(f, "bytes {offset}..{} are outside a buffer of {bytes} bytes", offset.saturating_add(*length))
+            }
+            ErrorKind::CompilerBug(what) => write!(f, "compiler bug: {what}"),
+        }
+    }
+}
+
+/// A number of bytes with a readable unit.
+struct Bytes(u64);
+
+impl fmt::Display for Bytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
+        if self.0 < 1024 {
+            return write!(f, "{} bytes", self.0);
+        }
+        let mut value = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while value >= 1024.0 && unit + 1 < UNITS.len() {
+            value /= 1024.0;
+            unit += 1;
+        }
+        write!(f, "{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_are_one_pointer_wide() {
+        assert_eq!(size_of::<DeviceError>(), size_of::<usize>());
+    }
+
+    #[test]
+    fn out_of_memory_names_all_amounts() {
+        let e = DeviceError::from(ErrorKind::OutOfMemory {
+            device: "the CPU".into(),
+            requested: 3 << 30,
+            in_use: 512,
+            capacity: Some(1 << 40),
+        });
+        assert_eq!(
+            e.to_string(),
+            "out of memory: 3.0 GiB asked for on the CPU, this program holds 512 bytes already, the device has 1.0 TiB"
+        );
+    }
+}

@@ -1,0 +1,84 @@
+//! [`LoadedKernel`]: compiled code on a device, ready to launch.
+
+use std::fmt;
+use std::sync::Arc;
+
+use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
+
+use crate::device::DeviceCore;
+use crate::driver::{ModuleHandle, TaskHandle};
+
+/// What a launch and its messages need to know of a kernel; an artifact without its code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelMeta {
+    /// The user's name.
+    pub name: String,
+    /// Argument slots of a launch.
+    pub arg_slots: u32,
+    /// Bytes of frame.
+    pub frame_bytes: u64,
+    /// Scalars of the result's leaves.
+    pub result: Vec<ScalarKind>,
+    /// In launch order.
+    pub tasks: Vec<TaskMeta>,
+    /// Places that print or assert.
+    pub sites: Vec<Site>,
+}
+
+impl KernelMeta {
+    /// Takes the metadata out of an artifact.
+    pub fn of(artifact: &Artifact) -> KernelMeta {
+        KernelMeta {
+            name: artifact.kernel.clone(),
+            arg_slots: artifact.arg_slots,
+            frame_bytes: artifact.frame_bytes,
+            result: artifact.result.clone(),
+            tasks: artifact.tasks.clone(),
+            sites: artifact.sites.clone(),
+        }
+    }
+
+    /// True when the code has a place that prints.
+    pub fn prints(&self) -> bool {
+        self.sites.iter().any(|s| s.kind == SiteKind::Print)
+    }
+}
+
+/// Compiled code on a device. Made by [`crate::Device::load`]; unloaded when dropped.
+pub struct LoadedKernel {
+    pub(crate) core: Arc<DeviceCore>,
+    pub(crate) meta: Arc<KernelMeta>,
+    pub(crate) module: ModuleHandle,
+    pub(crate) tasks: Box<[TaskHandle]>,
+}
+
+impl LoadedKernel {
+    /// What is known of the kernel.
+    pub fn meta(&self) -> &Arc<KernelMeta> {
+        &self.meta
+    }
+
+    /// The user's name.
+    pub fn name(&self) -> &str {
+        &self.meta.name
+    }
+
+    /// False once the program it belongs to has ended.
+    pub fn alive(&self) -> bool {
+        !self.core.is_closed()
+    }
+}
+
+impl fmt::Debug for LoadedKernel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LoadedKernel").field("name", &self.meta.name).field("tasks", &self.tasks.len()).finish()
+    }
+}
+
+impl Drop for LoadedKernel {
+    fn drop(&mut self) {
+        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel and, with an
+        // immediate driver, ends before the borrow does.
+        unsafe { self.core.driver.unload(self.module) }
+    }
+}

@@ -1,0 +1,208 @@
+//! What compiled code says to the user: printed text and failed assertions.
+//!
+//! Both may come from any thread that runs a task. Text keeps its order and goes to the sink in large pieces; of a
+//! stream's failures the first one is kept until it is reported.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use octants_artifact::SitePart;
+
+use crate::driver::Launch;
+use crate::kernel::KernelMeta;
+use crate::render_site::render_site;
+
+/// Where printed text goes. Must not launch and must not wait for a thread that launches.
+pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Text held back at most.
+const FLUSH_BYTES: usize = 8 << 10;
+/// Longest time that text is held back while more is being printed.
+const FLUSH_AFTER: Duration = Duration::from_millis(20);
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // What these locks guard stays valid whatever panics while one is held.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The program's printed text.
+pub struct Printer {
+    pending: AtomicBool,
+    text: Mutex<Text>,
+    sink: TextSink,
+}
+
+struct Text {
+    buffer: String,
+    since: Option<Instant>,
+}
+
+impl Printer {
+    /// A printer that writes to `sink`.
+    pub fn new(sink: TextSink) -> Printer {
+        Printer { pending: AtomicBool::new(false), text: Mutex::new(Text { buffer: String::new(), since: None }), sink }
+    }
+
+    /// Adds text, all of it or none between two texts of other threads.
+    pub fn print(&self, text: &str) {
+        let mut t = lock(&self.text);
+        t.buffer.push_str(text);
+        self.pending.store(true, Ordering::Release);
+        let since = *t.since.get_or_insert_with(Instant::now);
+        if t.buffer.len() >= FLUSH_BYTES || since.elapsed() >= FLUSH_AFTER {
+            self.write_out(&mut t);
+        }
+    }
+
+    /// Hands all text to the sink.
+    #[inline]
+    pub fn flush(&self) {
+        if self.pending.load(Ordering::Acquire) {
+            self.write_out(&mut lock(&self.text));
+        }
+    }
+
+    #[cold]
+    fn write_out(&self, t: &mut Text) {
+        self.pending.store(false, Ordering::Release);
+        t.since = None;
+        if !t.buffer.is_empty() {
+            (self.sink)(&t.buffer);
+            t.buffer.clear();
+        }
+    }
+}
+
+impl fmt::Debug for Printer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Printer").field("pending", &self.pending).finish_non_exhaustive()
+    }
+}
+
+/// A failed assertion.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Name of the kernel.
+    pub kernel: String,
+    /// The rendered message; empty for an assertion without one.
+    pub message: String,
+    /// `path:line`.
+    pub location: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let message = if self.message.is_empty() { "assertion failed" } else { &self.message };
+        write!(f, "{message}\n  in kernel `{}`", self.kernel)?;
+        if self.location.is_empty() { Ok(()) } else { write!(f, " at {}", self.location) }
+    }
+}
+
+/// The failures of a stream: the first one stays until it is taken.
+#[derive(Debug, Default)]
+pub struct Failures {
+    any: AtomicBool,
+    first: Mutex<Option<Failure>>,
+}
+
+impl Failures {
+    /// True when a failure waits to be reported.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.any.load(Ordering::Acquire)
+    }
+
+    /// Keeps a failure unless there is one already; `make` is called only where it is kept.
+    pub fn record(&self, make: impl FnOnce() -> Failure) {
+        if self.any() {
+            return;
+        }
+        let mut first = lock(&self.first);
+        if first.is_none() {
+            *first = Some(make());
+            self.any.store(true, Ordering::Release);
+        }
+    }
+
+    /// Takes the failure, so that it is reported once.
+    pub fn take(&self) -> Option<Failure> {
+        let mut first = lock(&self.first);
+        self.any.store(false, Ordering::Release);
+        first.take()
+    }
+}
+
+impl KernelMeta {
+    /// Number of scalars that the code passes at a site.
+    pub fn site_values(&self, site: u32) -> usize {
+        let Some(site) = self.sites.get(site as usize) else { return 0 };
+        let count = |part: &SitePart| match part {
+            SitePart::Text(_) => 0,
+            SitePart::Value { shape, .. } => shape.iter().map(|&n| n as usize).product(),
+        };
+        site.parts.iter().map(count).sum()
+    }
+}
+
+impl Launch<'_> {
+    /// Prints the text of a site.
+    pub fn print(&self, site: u32, values: &[u64]) {
+        let mut text = String::new();
+        match self.kernel.sites.get(site as usize) {
+            Some(s) => render_site(&mut text, s, values),
+            None => text.push_str("compiler bug: print at an unknown site\n"),
+        }
+        self.printer.print(&text);
+    }
+
+    /// Records the failure of an assertion at a site.
+    pub fn fail(&self, site: u32, values: &[u64]) {
+        self.failures.record(|| {
+            let mut message = String::new();
+            let mut location = String::new();
+            match self.kernel.sites.get(site as usize) {
+                Some(s) => {
+                    render_site(&mut message, s, values);
+                    location.clone_from(&s.location);
+                }
+                None => message.push_str("compiler bug: assertion at an unknown site"),
+            }
+            Failure { kernel: self.kernel.name.clone(), message, location }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn printed_text_reaches_the_sink_in_order_and_once() {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let sink = seen.clone();
+        let printer = Printer::new(Arc::new(move |t: &str| lock(&sink).push(t.to_string())));
+        printer.print("a\n");
+        printer.print("b\n");
+        assert!(lock(&seen).is_empty());
+        printer.flush();
+        printer.flush();
+        assert_eq!(*lock(&seen), ["a\nb\n"]);
+        printer.print(&"x".repeat(FLUSH_BYTES));
+        assert_eq!(lock(&seen).len(), 2);
+    }
+
+    #[test]
+    fn the_first_failure_is_kept_and_taken_once() {
+        let failures = Failures::default();
+        let make = |n: &str| Failure { kernel: n.into(), message: String::new(), location: "f.py:3".into() };
+        failures.record(|| make("first"));
+        failures.record(|| make("second"));
+        assert!(failures.any());
+        let taken = failures.take().unwrap();
+        assert_eq!(taken.to_string(), "assertion failed\n  in kernel `first` at f.py:3");
+        assert!(!failures.any());
+        assert_eq!(failures.take(), None);
+    }
+}
