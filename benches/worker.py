@@ -1,0 +1,55 @@
+"""Runs one group of benchmarks on one system in this process; each result is a line `@@` and JSON.
+
+Usage: worker.py SYSTEM GROUP THREADS [NAME ...]
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from typing import Any
+
+import measuring
+import numpy as np
+
+
+def emit(**record: object) -> None:
+    """Prints a result."""
+    print("@@" + json.dumps(record), flush=True)
+
+
+def throughput(system: Any, names: list[str]) -> None:
+    """The rate of each benchmark, and a checksum of what its first call computed."""
+    for name in names or measuring.THROUGHPUT:
+        call, result = system.prepare(name)
+        call()
+        system.wait()
+        checksum = float(np.mean(np.abs(result()), dtype=np.float64))
+        amount, unit = measuring.work(name)
+        seconds = measuring.seconds_per_call(call, system.wait)
+        emit(name=name, value=amount / seconds, unit=unit, checksum=checksum)
+
+
+def launch(system: Any, names: list[str]) -> None:
+    """Host time of launches."""
+    for name, call in system.launches().items():
+        if not names or name in names:
+            emit(name=name, value=measuring.host_microseconds(call, system.wait), unit="us")
+
+
+def main() -> None:
+    """Runs what the command line names."""
+    name, group, threads, *only = sys.argv[1:]
+    if name in ("c", "numba"):
+        system = importlib.import_module(f"{name}_kernels")
+    else:
+        os.environ["BENCH_MODULE"] = name
+        system = importlib.import_module("package_kernels")
+    system.start(int(threads))
+    {"throughput": throughput, "launch": launch}[group](system, only)
+
+
+if __name__ == "__main__":
+    main()
