@@ -1,1 +1,135 @@
-//! octants-codegen-llvm.
+//! Machine code for programs, through LLVM.
+//!
+//! # Purpose
+//!
+//! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on, inside an
+//! `octants_artifact::Artifact`. It may be called from several threads at once: each call has an LLVM context of its own.
+//!
+//! # Invariants
+//!
+//! - There is one lowering. What differs between machines is behind `target::Target`.
+//! - Aggregates are lists of scalar LLVM values while code is made; no LLVM value is ever a first-class array or struct, except
+//!   what functions return.
+//! - The program was verified: an ill-typed instruction is a bug of the compiler and panics.
+//! - Code holds no address: everything is reached from the context that each entry point takes.
+//!
+//! # Choices where the IR leaves room
+//!
+//! - Float to integer casts out of range yield an unspecified but fixed value (never undefined behaviour); to 8 and 16 bits
+//!   they go by way of 32.
+//! - Integer division by zero yields the dividend, the remainder of it zero; nothing traps.
+//! - Shift counts are taken modulo the width.
+//! - f64 to f16 rounds by way of f32.
+//! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
+//!
+//! Reading order: `unit` (a program), `lower_task`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
+//! `metadata`, `emit`; `optimise`; `target`.
+
+mod aggregates;
+mod analyse_locals;
+mod arithmetic;
+mod atomics;
+mod effects;
+mod emit;
+mod estimate_cost;
+mod functions;
+mod lower_body;
+mod lower_op;
+mod lower_task;
+mod math;
+mod memory;
+mod metadata;
+mod optimise;
+mod place;
+mod random;
+mod target;
+mod unit;
+
+use octants_artifact::Artifact;
+use octants_diag::Span;
+use octants_ir::Program;
+
+/// What the user and the launch situation ask of the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodegenOptions {
+    /// Floats may be reassociated, contracted and computed by vector math of a few units in the last place.
+    pub fast_math: bool,
+    /// 0 to 3.
+    pub opt_level: u8,
+    /// Array arguments may overlap one another: no promise is made to the optimiser that they do not.
+    pub arrays_may_alias: bool,
+    /// Under `fast_math`, call glibc's libmvec in vectorised loops: the loader must find its symbols.
+    pub vector_math: bool,
+    /// Preferred width of vectors in bits; the machine's widest where not given.
+    pub vector_bits: Option<u32>,
+    /// Also make code without atomics for tasks that run on one thread.
+    pub single_thread_variants: bool,
+    /// Have LLVM verify the module before it is optimised.
+    pub verify: bool,
+}
+
+impl Default for CodegenOptions {
+    fn default() -> Self {
+        CodegenOptions {
+            fast_math: true,
+            opt_level: 3,
+            arrays_may_alias: false,
+            vector_math: true,
+            vector_bits: None,
+            single_thread_variants: true,
+            verify: cfg!(debug_assertions),
+        }
+    }
+}
+
+/// LLVM could not make code: the machine is not supported, or memory ran out. Never a user's mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodegenError {
+    message: String,
+}
+
+impl CodegenError {
+    pub(crate) fn new(message: impl Into<String>) -> CodegenError {
+        CodegenError { message: message.into() }
+    }
+}
+
+impl std::fmt::Display for CodegenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CodegenError {}
+
+/// What [`compile_host`] and its inspecting sibling can give out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listing {
+    /// LLVM's text before optimisation.
+    Lowered,
+    /// LLVM's text after optimisation.
+    Optimised,
+    /// Assembly.
+    Assembly,
+}
+
+/// Compiles a program for the machine this process runs on. `location` gives `path:line` of a span, for messages at run time.
+pub fn compile_host(
+    program: &Program,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+) -> Result<Artifact, CodegenError> {
+    unit::compile_for_host(program, location, options)
+}
+
+/// The text of a program's code at some stage, for tests and for people.
+pub fn list_host(program: &Program, options: &CodegenOptions, listing: Listing) -> Result<String, CodegenError> {
+    unit::list_for_host(program, options, listing)
+}
+
+/// The machine code is made for: triple, CPU and features; part of the key under which an artifact is kept.
+pub fn host_target() -> Result<String, CodegenError> {
+    let host = target::cpu::host_machine()?;
+    Ok(format!("{} {} {}", host.triple, host.cpu, host.features))
+}

@@ -1,0 +1,181 @@
+//! Read-modify-write: atomic where threads share the memory, plain where one thread runs alone; reductions of parallel loops.
+
+use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+use octants_ir::{AtomicOp, BinaryOp, ForLoop, Scalar, ValueId, fold_identity};
+
+use crate::emit::{IntCmp, V};
+use crate::lower_body::Lowering;
+use crate::place::{LeafAt, Place};
+
+impl Lowering<'_, '_> {
+    /// What an update stores.
+    fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
+        let op = match op {
+            AtomicOp::Add => BinaryOp::Add,
+            AtomicOp::Sub => BinaryOp::Sub,
+            AtomicOp::Mul => BinaryOp::Mul,
+            AtomicOp::Min => BinaryOp::Min,
+            AtomicOp::Max => BinaryOp::Max,
+            AtomicOp::And => BinaryOp::And,
+            AtomicOp::Or => BinaryOp::Or,
+            AtomicOp::Xor => BinaryOp::Xor,
+            AtomicOp::Exchange => return operand,
+        };
+        self.binary(op, s, old, operand)
+    }
+
+    /// Updates every leaf; yields the old values.
+    pub fn atomic(&self, op: AtomicOp, place: &Place, operands: &[V]) -> Vec<V> {
+        let leaves = place.shape.leaves.iter().zip(operands);
+        leaves.map(|(leaf, operand)| self.atomic_scalar(op, place, leaf, *operand)).collect()
+    }
+
+    fn atomic_scalar(&self, op: AtomicOp, place: &Place, leaf: &LeafAt, operand: V) -> V {
+        let ptr = self.leaf_pointer(place, leaf);
+        let s = leaf.scalar;
+        // Memory without a tag is one thread's own.
+        if self.exclusive || leaf.tag.is_none() && self.is_stack(ptr) {
+            // Not independent: the next iteration may update the same address.
+            let old = self.load_scalar(ptr, leaf, false);
+            self.store_scalar(ptr, leaf, self.updated(op, s, old, operand), false);
+            return old;
+        }
+        let rmw = match (op, s) {
+            (_, Scalar::U1 | Scalar::F16) | (AtomicOp::Mul, _) => return self.cas_loop(op, ptr, leaf, operand),
+            (AtomicOp::Add, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFAdd,
+            (AtomicOp::Sub, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFSub,
+            (AtomicOp::Min | AtomicOp::Max, s) if s.is_float() => return self.cas_loop(op, ptr, leaf, operand),
+            (AtomicOp::Add, _) => Rmw::LLVMAtomicRMWBinOpAdd,
+            (AtomicOp::Sub, _) => Rmw::LLVMAtomicRMWBinOpSub,
+            (AtomicOp::And, _) => Rmw::LLVMAtomicRMWBinOpAnd,
+            (AtomicOp::Or, _) => Rmw::LLVMAtomicRMWBinOpOr,
+            (AtomicOp::Xor, _) => Rmw::LLVMAtomicRMWBinOpXor,
+            (AtomicOp::Exchange, _) => Rmw::LLVMAtomicRMWBinOpXchg,
+            (AtomicOp::Min, s) if s.is_signed() => Rmw::LLVMAtomicRMWBinOpMin,
+            (AtomicOp::Max, s) if s.is_signed() => Rmw::LLVMAtomicRMWBinOpMax,
+            (AtomicOp::Min, _) => Rmw::LLVMAtomicRMWBinOpUMin,
+            (AtomicOp::Max, _) => Rmw::LLVMAtomicRMWBinOpUMax,
+        };
+        let v = self.e.atomic_rmw(rmw, ptr, operand);
+        self.mark(v, leaf);
+        v
+    }
+
+    fn is_stack(&self, ptr: V) -> bool {
+        crate::emit::llvm!(!llvm_sys::core::LLVMIsAAllocaInst(ptr).is_null())
+    }
+
+    fn mark(&self, access: V, leaf: &LeafAt) {
+        if let Some(tag) = leaf.tag {
+            self.u.metadata.mark_access(access, tag, true);
+        }
+    }
+
+    fn to_bits(&self, v: V, s: Scalar) -> V {
+        match s {
+            Scalar::U1 => self.e.zext(v, self.e.i8),
+            s if s.is_float() => self.e.bitcast(v, self.e.bits(s)),
+            _ => v,
+        }
+    }
+
+    fn from_bits(&self, v: V, s: Scalar) -> V {
+        match s {
+            Scalar::U1 => self.e.trunc(v, self.e.i1),
+            s if s.is_float() => self.e.bitcast(v, self.e.scalar(s)),
+            _ => v,
+        }
+    }
+
+    /// Repeats a compare-and-swap until no other thread came between. An update that changes nothing is not stored.
+    fn cas_loop(&self, op: AtomicOp, ptr: V, leaf: &LeafAt, operand: V) -> V {
+        let e = self.e;
+        let s = leaf.scalar;
+        let bits = e.bits(s);
+        let head = self.new_block(c"cas");
+        let attempt = self.new_block(c"cas.try");
+        let done = self.new_block(c"cas.done");
+        let first = e.load(bits, ptr, s.bytes());
+        e.set_monotonic(first);
+        self.mark(first, leaf);
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let old_bits = e.phi(bits);
+        e.add_incoming(old_bits, first, from);
+        let old = self.from_bits(old_bits, s);
+        let new_bits = self.to_bits(self.updated(op, s, old, operand), s);
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, old_bits, new_bits), done, attempt);
+        e.position(attempt);
+        let pair = e.cmpxchg(ptr, old_bits, new_bits);
+        self.mark(pair, leaf);
+        e.add_incoming(old_bits, e.extract_value(pair, 0), attempt);
+        e.cond_br(e.extract_value(pair, 1), done, head);
+        e.position(done);
+        old
+    }
+
+    /// Stores `desired` where `expected` stands; yields the old values.
+    pub fn compare_and_swap(&self, place: &Place, expected: &[V], desired: &[V]) -> Vec<V> {
+        let e = self.e;
+        let mut out = Vec::new();
+        for ((leaf, expected), desired) in place.shape.leaves.iter().zip(expected).zip(desired) {
+            let ptr = self.leaf_pointer(place, leaf);
+            let s = leaf.scalar;
+            let (expected, desired) = (self.to_bits(*expected, s), self.to_bits(*desired, s));
+            if self.exclusive {
+                let old = self.load_scalar(ptr, leaf, false);
+                let hit = e.icmp(IntCmp::LLVMIntEQ, self.to_bits(old, s), expected);
+                let new = e.select(hit, self.from_bits(desired, s), old);
+                self.store_scalar(ptr, leaf, new, false);
+                out.push(old);
+                continue;
+            }
+            let pair = e.cmpxchg(ptr, expected, desired);
+            self.mark(pair, leaf);
+            out.push(self.from_bits(e.extract_value(pair, 0), s));
+        }
+        out
+    }
+
+    /// Folds a value into a reduction of the enclosing parallel loop.
+    pub fn reduce(&mut self, slot: usize, value: ValueId) {
+        let op = self.reductions[slot];
+        let s = self.scalar_of(value);
+        let accumulator = self.accumulators[slot];
+        let ty = self.e.scalar(s);
+        let old = self.e.load(ty, accumulator, s.bytes());
+        let new = self.updated(op, s, old, self.value(value));
+        self.e.store(accumulator, new, s.bytes());
+    }
+
+    /// Makes the accumulators of a parallel loop's reductions.
+    pub fn begin_reductions(&mut self, l: &ForLoop) {
+        for r in &l.reductions {
+            let target = self.place(r.target);
+            let s = target.shape.leaves[0].scalar;
+            let ty = self.e.scalar(s);
+            let identity = match fold_identity(r.op, s) {
+                Some(octants_ir::Const::Float(f)) => self.e.real(ty, f),
+                Some(octants_ir::Const::Int(i)) => self.e.int(ty, i),
+                None => panic!("compiler bug: {:?} is not a reduction", r.op),
+            };
+            let accumulator = self.stack(ty, s.bytes());
+            self.e.store(accumulator, identity, s.bytes());
+            self.accumulators.push(accumulator);
+            self.reductions.push(r.op);
+        }
+    }
+
+    /// Combines the accumulators into their targets.
+    pub fn end_reductions(&mut self, l: &ForLoop) {
+        for (slot, r) in l.reductions.iter().enumerate() {
+            let target = self.place(r.target);
+            let s = target.shape.leaves[0].scalar;
+            let total = self.e.load(self.e.scalar(s), self.accumulators[slot], s.bytes());
+            // What was subtracted has been summed as negative.
+            let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
+            self.atomic(op, &target, &[total]);
+        }
+    }
+}

@@ -1,0 +1,472 @@
+//! A thin, uniform layer over LLVM's instruction builder: one method per instruction, handles as plain copyable values.
+//!
+//! Assumes that every handle passed in belongs to the same [`Emitter`], which all code of this crate does: there is one
+//! emitter per compilation and handles never leave it. Instructions are always appended at the end of a block.
+//! Leaves types of the IR, metadata and control flow to others.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+
+use inkwell::context::Context;
+use inkwell::module::Module;
+use llvm_sys::core::*;
+use llvm_sys::prelude::*;
+use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
+use octants_ir::Scalar;
+
+/// A value.
+pub(crate) type V = LLVMValueRef;
+/// A type.
+pub(crate) type T = LLVMTypeRef;
+/// A basic block.
+pub(crate) type Bb = LLVMBasicBlockRef;
+
+pub(crate) use llvm_sys::LLVMIntPredicate as IntCmp;
+pub(crate) use llvm_sys::LLVMRealPredicate as FloatCmp;
+
+const NO_NAME: *const std::ffi::c_char = c"".as_ptr();
+
+/// Calls into LLVM with handles of this emitter.
+macro_rules! llvm {
+    ($($call:tt)*) => {
+        // SAFETY: the handles belong to the emitter's context, which outlives the emitter (see the file's comment), and
+        // the types fit by construction; the verifier checks the module in debug builds.
+        unsafe { $($call)* }
+    };
+}
+pub(crate) use llvm;
+
+/// Builds instructions into one module.
+pub(crate) struct Emitter {
+    pub ctx: LLVMContextRef,
+    pub module: LLVMModuleRef,
+    builder: LLVMBuilderRef,
+    pub i1: T,
+    pub i8: T,
+    pub i16: T,
+    pub i32: T,
+    pub i64: T,
+    pub f16: T,
+    pub f32: T,
+    pub f64: T,
+    pub ptr: T,
+    pub void: T,
+    fast_math_flags: u32,
+    intrinsics: RefCell<HashMap<(&'static str, usize), V>>,
+}
+
+impl Drop for Emitter {
+    fn drop(&mut self) {
+        llvm!(LLVMDisposeBuilder(self.builder));
+    }
+}
+
+/// A name as C wants it; names of ours hold no NUL.
+pub(crate) fn c_string(text: &str) -> CString {
+    CString::new(text.replace('\0', "_")).expect("compiler bug: NUL was just replaced")
+}
+
+macro_rules! binary_instructions {
+    ($($name:ident => $build:ident),* $(,)?) => {
+        $(pub fn $name(&self, a: V, b: V) -> V {
+            llvm!($build(self.builder, a, b, NO_NAME))
+        })*
+    };
+}
+
+macro_rules! float_instructions {
+    ($($name:ident => $build:ident),* $(,)?) => {
+        $(pub fn $name(&self, a: V, b: V) -> V {
+            self.flagged(llvm!($build(self.builder, a, b, NO_NAME)))
+        })*
+    };
+}
+
+macro_rules! conversions {
+    ($($name:ident => $build:ident),* $(,)?) => {
+        $(pub fn $name(&self, v: V, to: T) -> V {
+            llvm!($build(self.builder, v, to, NO_NAME))
+        })*
+    };
+}
+
+impl Emitter {
+    /// An emitter into `module` of `context`.
+    pub fn new(context: &Context, module: &Module<'_>, fast_math: bool) -> Emitter {
+        let ctx = context.raw();
+        let flags = if fast_math {
+            llvm_sys::LLVMFastMathAllowReassoc
+                | llvm_sys::LLVMFastMathNoSignedZeros
+                | llvm_sys::LLVMFastMathAllowReciprocal
+                | llvm_sys::LLVMFastMathAllowContract
+                | llvm_sys::LLVMFastMathApproxFunc
+        } else {
+            0
+        };
+        llvm!(Emitter {
+            ctx,
+            module: module.as_mut_ptr(),
+            builder: LLVMCreateBuilderInContext(ctx),
+            i1: LLVMInt1TypeInContext(ctx),
+            i8: LLVMInt8TypeInContext(ctx),
+            i16: LLVMInt16TypeInContext(ctx),
+            i32: LLVMInt32TypeInContext(ctx),
+            i64: LLVMInt64TypeInContext(ctx),
+            f16: LLVMHalfTypeInContext(ctx),
+            f32: LLVMFloatTypeInContext(ctx),
+            f64: LLVMDoubleTypeInContext(ctx),
+            ptr: LLVMPointerTypeInContext(ctx, 0),
+            void: LLVMVoidTypeInContext(ctx),
+            fast_math_flags: flags,
+            intrinsics: RefCell::default(),
+        })
+    }
+
+    // Types and constants.
+
+    /// The register type of a scalar.
+    pub fn scalar(&self, s: Scalar) -> T {
+        match s {
+            Scalar::U1 => self.i1,
+            Scalar::I8 | Scalar::U8 => self.i8,
+            Scalar::I16 | Scalar::U16 => self.i16,
+            Scalar::I32 | Scalar::U32 => self.i32,
+            Scalar::I64 | Scalar::U64 => self.i64,
+            Scalar::F16 => self.f16,
+            Scalar::F32 => self.f32,
+            Scalar::F64 => self.f64,
+        }
+    }
+
+    /// The type of a scalar in memory: `u1` takes a byte.
+    pub fn memory(&self, s: Scalar) -> T {
+        if s == Scalar::U1 { self.i8 } else { self.scalar(s) }
+    }
+
+    /// The integer type with the bits of a scalar in memory.
+    pub fn bits(&self, s: Scalar) -> T {
+        match s.bytes() {
+            1 => self.i8,
+            2 => self.i16,
+            4 => self.i32,
+            _ => self.i64,
+        }
+    }
+
+    pub fn struct_type(&self, members: &mut [T]) -> T {
+        llvm!(LLVMStructTypeInContext(self.ctx, members.as_mut_ptr(), members.len() as u32, 0))
+    }
+
+    pub fn array_type(&self, of: T, n: u64) -> T {
+        llvm!(LLVMArrayType2(of, n))
+    }
+
+    pub fn function_type(&self, ret: T, params: &mut [T]) -> T {
+        llvm!(LLVMFunctionType(ret, params.as_mut_ptr(), params.len() as u32, 0))
+    }
+
+    /// An integer constant; bits beyond the type's width are dropped.
+    pub fn int(&self, ty: T, value: i64) -> V {
+        let unused = llvm!(64 - LLVMGetIntTypeWidth(ty));
+        llvm!(LLVMConstInt(ty, (value << unused >> unused) as u64, 1))
+    }
+
+    pub fn i64c(&self, value: i64) -> V {
+        self.int(self.i64, value)
+    }
+
+    pub fn i32c(&self, value: i64) -> V {
+        self.int(self.i32, value)
+    }
+
+    pub fn real(&self, ty: T, value: f64) -> V {
+        llvm!(LLVMConstReal(ty, value))
+    }
+
+    pub fn zero(&self, ty: T) -> V {
+        llvm!(LLVMConstNull(ty))
+    }
+
+    pub fn undef(&self, ty: T) -> V {
+        llvm!(LLVMGetUndef(ty))
+    }
+
+    pub fn type_of(&self, v: V) -> T {
+        llvm!(LLVMTypeOf(v))
+    }
+
+    /// The value of an integer constant.
+    pub fn as_int(&self, v: V) -> Option<i64> {
+        llvm!(if LLVMIsAConstantInt(v).is_null() { None } else { Some(LLVMConstIntGetSExtValue(v)) })
+    }
+
+    /// The value of a float constant.
+    pub fn as_real(&self, v: V) -> Option<f64> {
+        let mut lossy = 0;
+        llvm!(if LLVMIsAConstantFP(v).is_null() { None } else { Some(LLVMConstRealGetDouble(v, &mut lossy)) })
+    }
+
+    // Blocks and functions.
+
+    pub fn add_function(&self, name: &str, ty: T) -> V {
+        let name = c_string(name);
+        llvm!(LLVMAddFunction(self.module, name.as_ptr(), ty))
+    }
+
+    pub fn set_internal(&self, f: V) {
+        llvm!(LLVMSetLinkage(f, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
+    }
+
+    pub fn param(&self, f: V, i: usize) -> V {
+        llvm!(LLVMGetParam(f, i as u32))
+    }
+
+    pub fn add_block(&self, f: V, name: &std::ffi::CStr) -> Bb {
+        llvm!(LLVMAppendBasicBlockInContext(self.ctx, f, name.as_ptr()))
+    }
+
+    pub fn position(&self, bb: Bb) {
+        llvm!(LLVMPositionBuilderAtEnd(self.builder, bb));
+    }
+
+    pub fn block(&self) -> Bb {
+        llvm!(LLVMGetInsertBlock(self.builder))
+    }
+
+    /// Emits into another block, then goes back.
+    pub fn in_block<R>(&self, bb: Bb, f: impl FnOnce() -> R) -> R {
+        let here = self.block();
+        self.position(bb);
+        let r = f();
+        self.position(here);
+        r
+    }
+
+    /// The current block already ends.
+    pub fn is_terminated(&self) -> bool {
+        llvm!(!LLVMGetBasicBlockTerminator(self.block()).is_null())
+    }
+
+    pub fn br(&self, to: Bb) -> V {
+        llvm!(LLVMBuildBr(self.builder, to))
+    }
+
+    pub fn cond_br(&self, c: V, then: Bb, otherwise: Bb) -> V {
+        llvm!(LLVMBuildCondBr(self.builder, c, then, otherwise))
+    }
+
+    pub fn ret(&self, v: V) {
+        llvm!(LLVMBuildRet(self.builder, v));
+    }
+
+    pub fn ret_void(&self) {
+        llvm!(LLVMBuildRetVoid(self.builder));
+    }
+
+    pub fn phi(&self, ty: T) -> V {
+        llvm!(LLVMBuildPhi(self.builder, ty, NO_NAME))
+    }
+
+    pub fn add_incoming(&self, phi: V, value: V, from: Bb) {
+        let (mut value, mut from) = (value, from);
+        llvm!(LLVMAddIncoming(phi, &mut value, &mut from, 1));
+    }
+
+    pub fn call(&self, f: V, args: &[V]) -> V {
+        let mut args = args.to_vec();
+        llvm!(LLVMBuildCall2(self.builder, LLVMGlobalGetValueType(f), f, args.as_mut_ptr(), args.len() as u32, NO_NAME))
+    }
+
+    pub fn call_pointer(&self, f: V, ty: T, args: &[V]) -> V {
+        let mut args = args.to_vec();
+        llvm!(LLVMBuildCall2(self.builder, ty, f, args.as_mut_ptr(), args.len() as u32, NO_NAME))
+    }
+
+    /// Calls an LLVM intrinsic overloaded on one type.
+    pub fn intrinsic(&self, name: &'static str, ty: T, args: &[V]) -> V {
+        let f = *self.intrinsics.borrow_mut().entry((name, ty as usize)).or_insert_with(|| {
+            let mut ty = ty;
+            llvm!({
+                let id = LLVMLookupIntrinsicID(name.as_ptr().cast(), name.len());
+                assert!(id != 0, "compiler bug: no intrinsic {name}");
+                LLVMGetIntrinsicDeclaration(self.module, id, &mut ty, 1)
+            })
+        });
+        self.flagged(self.call(f, args))
+    }
+
+    // Attributes.
+
+    fn attribute_kind(name: &str) -> u32 {
+        llvm!(LLVMGetEnumAttributeKindForName(name.as_ptr().cast(), name.len()))
+    }
+
+    /// Adds an attribute to a function's parameter.
+    pub fn param_attribute(&self, f: V, i: usize, name: &str, value: u64) {
+        let kind = Self::attribute_kind(name);
+        llvm!(LLVMAddAttributeAtIndex(f, i as u32 + 1, LLVMCreateEnumAttribute(self.ctx, kind, value)));
+    }
+
+    /// Adds an attribute to a function.
+    pub fn function_attribute(&self, f: V, name: &str, value: u64) {
+        let kind = Self::attribute_kind(name);
+        llvm!(LLVMAddAttributeAtIndex(
+            f,
+            llvm_sys::LLVMAttributeFunctionIndex,
+            LLVMCreateEnumAttribute(self.ctx, kind, value)
+        ));
+    }
+
+    /// Adds a string attribute to a function.
+    pub fn function_text_attribute(&self, f: V, key: &str, value: &str) {
+        llvm!(LLVMAddAttributeAtIndex(f, llvm_sys::LLVMAttributeFunctionIndex, self.text_attribute(key, value)));
+    }
+
+    /// Adds a string attribute to a call.
+    pub fn call_text_attribute(&self, call: V, key: &str, value: &str) {
+        llvm!(LLVMAddCallSiteAttribute(call, llvm_sys::LLVMAttributeFunctionIndex, self.text_attribute(key, value)));
+    }
+
+    fn text_attribute(&self, key: &str, value: &str) -> LLVMAttributeRef {
+        llvm!(LLVMCreateStringAttribute(
+            self.ctx,
+            key.as_ptr().cast(),
+            key.len() as u32,
+            value.as_ptr().cast(),
+            value.len() as u32
+        ))
+    }
+
+    pub fn set_fast_call(&self, f_or_call: V, is_call: bool) {
+        const FAST: u32 = 8;
+        llvm!(if is_call {
+            LLVMSetInstructionCallConv(f_or_call, FAST)
+        } else {
+            LLVMSetFunctionCallConv(f_or_call, FAST)
+        });
+    }
+
+    // Arithmetic.
+
+    /// Adds the fast-math flags of the compilation, where the instruction takes them.
+    pub fn flagged(&self, v: V) -> V {
+        llvm!(
+            if self.fast_math_flags != 0 && !LLVMIsAInstruction(v).is_null() && LLVMCanValueUseFastMathFlags(v) != 0 {
+                LLVMSetFastMathFlags(v, self.fast_math_flags);
+            }
+        );
+        v
+    }
+
+    /// Promises that an integer operation does not wrap in the signed sense.
+    pub fn no_signed_wrap(&self, v: V) -> V {
+        llvm!(if !LLVMIsAInstruction(v).is_null() {
+            LLVMSetNSW(v, 1);
+        });
+        v
+    }
+
+    binary_instructions! {
+        add => LLVMBuildAdd, sub => LLVMBuildSub, mul => LLVMBuildMul, sdiv => LLVMBuildSDiv, udiv => LLVMBuildUDiv,
+        srem => LLVMBuildSRem, urem => LLVMBuildURem, and => LLVMBuildAnd, or => LLVMBuildOr, xor => LLVMBuildXor,
+        shl => LLVMBuildShl, ashr => LLVMBuildAShr, lshr => LLVMBuildLShr, add_nsw => LLVMBuildNSWAdd,
+        sub_nsw => LLVMBuildNSWSub, mul_nsw => LLVMBuildNSWMul,
+    }
+
+    float_instructions! {
+        fadd => LLVMBuildFAdd, fsub => LLVMBuildFSub, fmul => LLVMBuildFMul, fdiv => LLVMBuildFDiv, frem => LLVMBuildFRem,
+    }
+
+    conversions! {
+        trunc => LLVMBuildTrunc, zext => LLVMBuildZExt, sext => LLVMBuildSExt, bitcast => LLVMBuildBitCast,
+        fptosi => LLVMBuildFPToSI, fptoui => LLVMBuildFPToUI, sitofp => LLVMBuildSIToFP, uitofp => LLVMBuildUIToFP,
+        fpext => LLVMBuildFPExt, fptrunc => LLVMBuildFPTrunc,
+    }
+
+    pub fn fneg(&self, v: V) -> V {
+        self.flagged(llvm!(LLVMBuildFNeg(self.builder, v, NO_NAME)))
+    }
+
+    pub fn not(&self, v: V) -> V {
+        llvm!(LLVMBuildNot(self.builder, v, NO_NAME))
+    }
+
+    pub fn neg(&self, v: V) -> V {
+        llvm!(LLVMBuildNeg(self.builder, v, NO_NAME))
+    }
+
+    pub fn freeze(&self, v: V) -> V {
+        llvm!(LLVMBuildFreeze(self.builder, v, NO_NAME))
+    }
+
+    pub fn icmp(&self, p: IntCmp, a: V, b: V) -> V {
+        llvm!(LLVMBuildICmp(self.builder, p, a, b, NO_NAME))
+    }
+
+    /// Comparisons carry no flags: `isnan` and `isinf` must keep their meaning.
+    pub fn fcmp(&self, p: FloatCmp, a: V, b: V) -> V {
+        llvm!(LLVMBuildFCmp(self.builder, p, a, b, NO_NAME))
+    }
+
+    pub fn select(&self, c: V, a: V, b: V) -> V {
+        self.flagged(llvm!(LLVMBuildSelect(self.builder, c, a, b, NO_NAME)))
+    }
+
+    pub fn extract_value(&self, v: V, i: usize) -> V {
+        llvm!(LLVMBuildExtractValue(self.builder, v, i as u32, NO_NAME))
+    }
+
+    pub fn insert_value(&self, v: V, part: V, i: usize) -> V {
+        llvm!(LLVMBuildInsertValue(self.builder, v, part, i as u32, NO_NAME))
+    }
+
+    // Memory.
+
+    pub fn alloca(&self, ty: T, align: u32) -> V {
+        let v = llvm!(LLVMBuildAlloca(self.builder, ty, NO_NAME));
+        llvm!(LLVMSetAlignment(v, align));
+        v
+    }
+
+    /// `base + offset * size_of(ty)`, inside one object.
+    pub fn gep(&self, ty: T, base: V, offset: V) -> V {
+        let mut offset = offset;
+        llvm!(LLVMBuildInBoundsGEP2(self.builder, ty, base, &mut offset, 1, NO_NAME))
+    }
+
+    /// `base` moved by a number of bytes.
+    pub fn byte_offset(&self, base: V, bytes: i64) -> V {
+        if bytes == 0 { base } else { self.gep(self.i8, base, self.i64c(bytes)) }
+    }
+
+    pub fn load(&self, ty: T, ptr: V, align: u32) -> V {
+        let v = llvm!(LLVMBuildLoad2(self.builder, ty, ptr, NO_NAME));
+        llvm!(LLVMSetAlignment(v, align));
+        v
+    }
+
+    pub fn store(&self, ptr: V, value: V, align: u32) -> V {
+        let v = llvm!(LLVMBuildStore(self.builder, value, ptr));
+        llvm!(LLVMSetAlignment(v, align));
+        v
+    }
+
+    pub fn memset_zero(&self, ptr: V, bytes: u64, align: u32) {
+        llvm!(LLVMBuildMemSet(self.builder, ptr, self.zero(self.i8), self.i64c(bytes as i64), align));
+    }
+
+    pub fn atomic_rmw(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
+        llvm!(LLVMBuildAtomicRMW(self.builder, op, ptr, value, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic, 0))
+    }
+
+    /// Yields `{ old, i1 success }`.
+    pub fn cmpxchg(&self, ptr: V, expected: V, desired: V) -> V {
+        let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
+        llvm!(LLVMBuildAtomicCmpXchg(self.builder, ptr, expected, desired, order, order, 0))
+    }
+
+    pub fn set_monotonic(&self, access: V) {
+        llvm!(LLVMSetOrdering(access, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic));
+    }
+}

@@ -1,0 +1,78 @@
+//! A rough price of one iteration in nanoseconds, from which a launch decides whether threads pay.
+
+use octants_ir::{BinaryOp, BlockId, Body, Const, Function, Op, UnaryOp};
+
+/// Trips assumed of a loop whose bounds are not constants.
+const UNKNOWN_TRIPS: f32 = 8.0;
+
+/// The price of a block.
+pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
+    body.block(block)
+        .iter()
+        .map(|v| {
+            let inst = body.inst(*v);
+            let leaves = inst.ty.leaf_count().max(1) as f32;
+            match &inst.op {
+                Op::Const(_) | Op::Param(_) | Op::LocalAddr(_) | Op::LoopIndex(..) | Op::Extract(..) => 0.0,
+                Op::MakeTensor(_) | Op::MakeStruct(_) | Op::Splat(_) | Op::MemberAddr(..) | Op::Shape(..) => 0.0,
+                Op::Unary(op, _) => leaves * unary_cost(*op),
+                Op::Binary(op, ..) => {
+                    leaves
+                        * match op {
+                            BinaryOp::Pow | BinaryOp::Atan2 => 8.0,
+                            BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod | BinaryOp::Rem => 1.0,
+                            _ => 0.15,
+                        }
+                }
+                Op::MatMul(a, _) => body.ty(*a).leaf_count() as f32 * leaves * 0.1,
+                Op::Load(a) => match body.inst(*a).op {
+                    Op::LocalAddr(_) => 0.0,
+                    _ => 0.3 * leaves,
+                },
+                Op::Store(a, value) => match body.inst(*a).op {
+                    Op::LocalAddr(_) => 0.0,
+                    _ => 0.3 * body.ty(*value).leaf_count() as f32,
+                },
+                Op::Atomic(_, _, value) => 4.0 * body.ty(*value).leaf_count() as f32,
+                Op::AtomicCas(..) => 6.0,
+                Op::Random => 8.0 * leaves,
+                Op::Print(_) => 500.0,
+                Op::If(_, a, b) => {
+                    0.5 + estimate_cost(body, *a, functions).max(estimate_cost(body, *b, functions)) * 0.7
+                }
+                Op::For(l) => {
+                    let trips: f32 = l
+                        .dims
+                        .iter()
+                        .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
+                            (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
+                            _ => UNKNOWN_TRIPS,
+                        })
+                        .product();
+                    trips * (0.3 + estimate_cost(body, l.body, functions))
+                }
+                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + estimate_cost(body, *b, functions)),
+                Op::Call(f, _) => {
+                    let callee = &functions[f.index()].body;
+                    1.0 + estimate_cost(callee, callee.root, functions)
+                }
+                _ => 0.15 * leaves,
+            }
+        })
+        .sum()
+}
+
+fn unary_cost(op: UnaryOp) -> f32 {
+    match op {
+        UnaryOp::Sqrt | UnaryOp::Rsqrt => 1.5,
+        UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => 4.0,
+        UnaryOp::Tan
+        | UnaryOp::Asin
+        | UnaryOp::Acos
+        | UnaryOp::Atan
+        | UnaryOp::Sinh
+        | UnaryOp::Cosh
+        | UnaryOp::Tanh => 8.0,
+        _ => 0.2,
+    }
+}

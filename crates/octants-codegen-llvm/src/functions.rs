@@ -1,0 +1,119 @@
+//! Functions: one LLVM function for each way an IR function is called.
+//!
+//! The ways differ in where references point to (a local, a buffer's element, scattered components) and in whether one
+//! thread runs alone. Parameters are flattened: context, state of the random numbers where drawn, then the leaves of each
+//! value and the pointers of each reference.
+
+use std::rc::Rc;
+
+use octants_ir::{FuncId, Type};
+
+use crate::analyse_locals::LocalFacts;
+use crate::emit::{T, V};
+use crate::lower_body::{BodyKind, Lowering, Val};
+use crate::place::{Place, PlaceShape};
+use crate::unit::Unit;
+
+/// A way to call a function.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct InstanceKey {
+    pub function: FuncId,
+    pub exclusive: bool,
+    /// Per parameter: what a reference looks like.
+    pub refs: Vec<Option<PlaceShape>>,
+}
+
+/// Functions up to this many instructions are always inlined.
+const INLINE_SIZE: usize = 80;
+
+impl Unit<'_> {
+    /// The LLVM function for a way of calling; its code follows when [`Unit::lower_pending`] runs.
+    pub fn instance(&self, f: FuncId, refs: Vec<Option<PlaceShape>>, exclusive: bool) -> V {
+        let key = InstanceKey { function: f, exclusive, refs };
+        if let Some(function) = self.instances.borrow().get(&key) {
+            return *function;
+        }
+        let e = &self.e;
+        let function = &self.program.functions[f.index()];
+        let effects = self.effects[f.index()];
+        let mut params = vec![e.ptr];
+        if effects.draws {
+            params.push(e.ptr);
+        }
+        for (ty, shape) in function.params.iter().zip(&key.refs) {
+            match shape {
+                None => params.extend(ty.leaves().into_iter().map(|s| e.scalar(s))),
+                Some(shape) => params.extend(std::iter::repeat_n(e.ptr, pointer_count(shape))),
+            }
+        }
+        let mut results: Vec<T> = function.ret.leaves().into_iter().map(|s| e.scalar(s)).collect();
+        if effects.fails {
+            results.push(e.i1);
+        }
+        let ret = match results.as_mut_slice() {
+            [] => e.void,
+            [one] => *one,
+            many => e.struct_type(many),
+        };
+        let number = self.instances.borrow().len();
+        let value = e.add_function(&format!("{}.f{number}", function.name), e.function_type(ret, &mut params));
+        e.set_internal(value);
+        e.set_fast_call(value, false);
+        self.target.describe_context(e, value, 0);
+        if effects.size <= INLINE_SIZE {
+            e.function_attribute(value, "alwaysinline", 0);
+        }
+        self.instances.borrow_mut().insert(key.clone(), value);
+        self.pending.borrow_mut().push((key, value));
+        value
+    }
+
+    /// Lowers the bodies of functions called so far, and of those that they call.
+    pub fn lower_pending(&self) {
+        loop {
+            let next = self.pending.borrow_mut().pop();
+            let Some((key, value)) = next else { return };
+            self.lower_function(&key, value);
+        }
+    }
+
+    fn lower_function(&self, key: &InstanceKey, value: V) {
+        let e = &self.e;
+        let function = &self.program.functions[key.function.index()];
+        let effects = self.effects[key.function.index()];
+        let kind = BodyKind::Function { fails: effects.fails };
+        let facts = LocalFacts::of(&function.body, None);
+        let mut l = Lowering::start(self, &function.body, kind, value, e.param(value, 0), facts);
+        let start = e.block();
+        l.ret = &function.ret;
+        l.exclusive = key.exclusive;
+        let mut at = 1;
+        let mut next = || {
+            at += 1;
+            e.param(value, at - 1)
+        };
+        if effects.draws {
+            l.rng = Some(next());
+        }
+        for (ty, shape) in function.params.iter().zip(&key.refs) {
+            let param = match shape {
+                None => Val::Leaves((0..ty.leaf_count()).map(|_| next()).collect()),
+                Some(shape) => {
+                    let ptrs = (0..pointer_count(shape)).map(|_| next()).collect();
+                    let Type::Ref(pointee) = ty else { panic!("compiler bug: an address for a value parameter") };
+                    debug_assert_eq!(**pointee, shape.ty);
+                    Val::Place(Place { ptrs, shape: Rc::new(shape.clone()) })
+                }
+            };
+            l.params.push(param);
+        }
+        l.prepare_locals(|_, _| true);
+        l.block(function.body.root);
+        l.end_of_body();
+        l.finish(start);
+    }
+}
+
+fn pointer_count(shape: &PlaceShape) -> usize {
+    shape.leaves.iter().map(|l| l.ptr as usize + 1).max().unwrap_or(1)
+}

@@ -1,0 +1,411 @@
+//! Control flow: blocks, branches, loops, calls and returns of one body, be it a task's or a function's.
+//!
+//! A [`Lowering`] exists while one LLVM function is filled. The function has an entry block that only holds stack slots and
+//! reads of arguments; it is closed last. Serial loops count in 64 bits so that addresses stay affine; the index that the
+//! program sees is the truncation, marked as exact.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use octants_ir::{BlockId, Body, ForLoop, FuncId, Op, Scalar, Type, ValueId};
+
+use crate::analyse_locals::LocalFacts;
+use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use crate::place::Place;
+use crate::target::Surroundings;
+use crate::unit::Unit;
+
+/// What an instruction yielded.
+#[derive(Debug, Clone)]
+pub(crate) enum Val {
+    /// Scalar leaves, in the order of `Type::leaves`.
+    Leaves(Vec<V>),
+    /// An address.
+    Place(Place),
+}
+
+/// An index of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Index {
+    /// As the program sees it, i32 or i64.
+    pub narrow: V,
+    /// The same in 64 bits.
+    pub wide: V,
+}
+
+/// Where `Break` and `Continue` go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoopTargets {
+    pub on_break: Bb,
+    pub on_continue: Bb,
+}
+
+/// What leaving the body means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    /// Results go to the launch's result slots; the function returns 0, or 1 after a failed assertion.
+    Task,
+    /// The function returns the leaves, then whether it failed, where it can.
+    Function { fails: bool },
+    /// The prologue of a task alone: nothing is returned.
+    Count,
+}
+
+/// The LLVM function under construction.
+pub(crate) struct Lowering<'u, 'p> {
+    pub u: &'u Unit<'p>,
+    pub e: &'u Emitter,
+    pub body: &'p Body,
+    pub kind: BodyKind,
+    /// Type of what `Return` returns.
+    pub ret: &'p Type,
+    /// One thread runs the task: atomics are plain.
+    pub exclusive: bool,
+    pub function: V,
+    pub context: V,
+    /// State of the random numbers of the current iteration, where any are drawn.
+    pub rng: Option<V>,
+    pub entry: Bb,
+    pub around: Surroundings,
+    pub facts: LocalFacts,
+    pub locals: Vec<Option<Place>>,
+    /// Parameters of a function; a task's are read from the argument slots.
+    pub params: Vec<Val>,
+    /// Accumulators of the parallel loop, and how each is folded.
+    pub accumulators: Vec<V>,
+    pub reductions: Vec<octants_ir::AtomicOp>,
+    pub indices: HashMap<ValueId, Vec<Index>>,
+    pub values: Vec<Option<Val>>,
+    pub loops: Vec<LoopTargets>,
+    pub slots: RefCell<HashMap<(u32, usize), V>>,
+    pub random_key: Cell<Option<(V, V)>>,
+}
+
+impl<'u, 'p> Lowering<'u, 'p> {
+    /// Starts the code of `function`: its entry block is open, the insertion point is in the block after it.
+    pub fn start(
+        u: &'u Unit<'p>,
+        body: &'p Body,
+        kind: BodyKind,
+        function: V,
+        context: V,
+        facts: LocalFacts,
+    ) -> Lowering<'u, 'p> {
+        let e = &u.e;
+        let entry = e.add_block(function, c"entry");
+        let start = e.add_block(function, c"start");
+        e.position(entry);
+        let around = u.target.surroundings(e, &|load| u.metadata.mark_invariant(load), context);
+        e.position(start);
+        u.target.finish_function(e, function);
+        Lowering {
+            u,
+            e,
+            body,
+            kind,
+            ret: &Type::Unit,
+            exclusive: false,
+            function,
+            context,
+            rng: None,
+            entry,
+            around,
+            facts,
+            locals: vec![None; body.locals.len()],
+            params: Vec::new(),
+            accumulators: Vec::new(),
+            reductions: Vec::new(),
+            indices: HashMap::new(),
+            values: vec![None; body.insts.len()],
+            loops: Vec::new(),
+            slots: RefCell::default(),
+            random_key: Cell::new(None),
+        }
+    }
+
+    /// Closes the entry block.
+    pub fn finish(&self, start: Bb) {
+        self.e.position(self.entry);
+        self.e.br(start);
+    }
+
+    /// Emits into the entry block: what is emitted there runs once, before everything else.
+    pub fn at_entry<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.e.in_block(self.entry, f)
+    }
+
+    /// A new block of the function.
+    pub fn new_block(&self, name: &std::ffi::CStr) -> Bb {
+        self.e.add_block(self.function, name)
+    }
+
+    /// A stack slot.
+    pub fn stack(&self, ty: T, align: u32) -> V {
+        self.at_entry(|| self.e.alloca(ty, align))
+    }
+
+    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        let mut v = v;
+        while let Some(stored) = self.facts.forwarded(v) {
+            v = stored;
+        }
+        v
+    }
+
+    /// The leaves of a value computed before.
+    pub fn leaves(&self, v: ValueId) -> Vec<V> {
+        match &self.values[v.index()] {
+            Some(Val::Leaves(l)) => l.clone(),
+            other => panic!("compiler bug: {v} ({:?}) is not a computed value: {other:?}", self.body.inst(v).op),
+        }
+    }
+
+    /// The only leaf of a scalar computed before.
+    pub fn value(&self, v: ValueId) -> V {
+        self.leaves(v)[0]
+    }
+
+    /// The address that a value computed before is.
+    pub fn place(&self, v: ValueId) -> Place {
+        match &self.values[v.index()] {
+            Some(Val::Place(p)) => p.clone(),
+            other => panic!("compiler bug: {v} ({:?}) is not an address: {other:?}", self.body.inst(v).op),
+        }
+    }
+
+    /// The scalar of a value's components.
+    pub fn scalar_of(&self, v: ValueId) -> Scalar {
+        self.body.ty(v).scalar().expect("compiler bug: a scalar or tensor was expected")
+    }
+
+    /// Lowers the instructions of a block; stops where it ends.
+    pub fn block(&mut self, b: BlockId) {
+        for &v in self.body.block(b) {
+            if self.e.is_terminated() {
+                return;
+            }
+            self.inst(v);
+        }
+    }
+
+    /// Lowers one instruction.
+    pub fn inst(&mut self, v: ValueId) {
+        let body = self.body;
+        match &body.inst(v).op {
+            Op::If(c, then, otherwise) => self.branch(*c, *then, *otherwise),
+            Op::For(l) => self.serial_for(v, l),
+            Op::Loop(b) => self.forever(*b),
+            Op::Break => {
+                let to = self.loops.last().expect("compiler bug: break outside a loop").on_break;
+                self.e.br(to);
+            }
+            Op::Continue => {
+                let to = self.loops.last().expect("compiler bug: continue outside a loop").on_continue;
+                self.e.br(to);
+            }
+            Op::Return(value) => self.return_from_body(*value),
+            Op::Call(f, args) => self.call(v, *f, args),
+            _ => {
+                let result = self.value_of(v);
+                self.values[v.index()] = result;
+            }
+        }
+    }
+
+    fn branch(&mut self, c: ValueId, then: BlockId, otherwise: BlockId) {
+        let c = self.value(c);
+        if let Some(known) = self.e.as_int(c) {
+            return self.block(if known != 0 { then } else { otherwise });
+        }
+        let has_else = !self.body.block(otherwise).is_empty();
+        let then_bb = self.new_block(c"then");
+        let after = self.new_block(c"after");
+        let else_bb = if has_else { self.new_block(c"else") } else { after };
+        self.e.cond_br(c, then_bb, else_bb);
+        self.arm(then_bb, then, after);
+        if has_else {
+            self.arm(else_bb, otherwise, after);
+        }
+        self.e.position(after);
+    }
+
+    fn arm(&mut self, bb: Bb, block: BlockId, after: Bb) {
+        self.e.position(bb);
+        self.block(block);
+        if !self.e.is_terminated() {
+            self.e.br(after);
+        }
+    }
+
+    /// A bound of a loop in 64 bits.
+    pub fn bound(&self, v: ValueId) -> V {
+        self.widen(self.value(v), self.scalar_of(v))
+    }
+
+    /// The index as the program sees it.
+    pub fn narrow_index(&self, wide: V, s: Scalar) -> V {
+        if s.bits() == 64 {
+            return wide;
+        }
+        self.e.no_signed_wrap(self.e.trunc(wide, self.e.i32))
+    }
+
+    fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
+        let bounds: Vec<(V, V, Scalar)> =
+            l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
+        let exit = self.new_block(c"for.end");
+        self.indices.insert(v, Vec::new());
+        self.serial_axis(v, l, &bounds, 0, exit, exit);
+        self.e.position(exit);
+        self.indices.remove(&v);
+    }
+
+    /// One axis of a serial loop; `done` follows when it ends, `exit` when the whole loop is left.
+    fn serial_axis(&mut self, v: ValueId, l: &'p ForLoop, bounds: &[(V, V, Scalar)], axis: usize, done: Bb, exit: Bb) {
+        let e = self.e;
+        let (begin, end, s) = bounds[axis];
+        let head = self.new_block(c"for");
+        let inside = self.new_block(c"for.body");
+        let next = self.new_block(c"for.next");
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let wide = e.phi(e.i64);
+        e.add_incoming(wide, begin, from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, end), inside, done);
+        e.position(next);
+        e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
+        e.br(head);
+        e.position(inside);
+        let index = Index { narrow: self.narrow_index(wide, s), wide };
+        self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
+        if axis + 1 == bounds.len() {
+            self.loops.push(LoopTargets { on_break: exit, on_continue: next });
+            self.block(l.body);
+            self.loops.pop();
+            if !e.is_terminated() {
+                e.br(next);
+            }
+        } else {
+            self.serial_axis(v, l, bounds, axis + 1, next, exit);
+        }
+        self.indices.get_mut(&v).expect("compiler bug: the loop is open").pop();
+    }
+
+    fn forever(&mut self, b: BlockId) {
+        let head = self.new_block(c"loop");
+        let exit = self.new_block(c"loop.end");
+        self.e.br(head);
+        self.e.position(head);
+        self.loops.push(LoopTargets { on_break: exit, on_continue: head });
+        self.block(b);
+        self.loops.pop();
+        if !self.e.is_terminated() {
+            self.e.br(head);
+        }
+        self.e.position(exit);
+    }
+
+    fn return_from_body(&mut self, value: Option<ValueId>) {
+        let leaves = value.map_or_else(Vec::new, |v| self.leaves(v));
+        match self.kind {
+            BodyKind::Task => {
+                for (i, (leaf, s)) in leaves.into_iter().zip(self.ret.leaves()).enumerate() {
+                    let slot = self.u.target.result_slot(self.e, self.context, i);
+                    self.e.store(slot, self.slot_bits(leaf, s), 8);
+                }
+                self.e.ret(self.e.i32c(0));
+            }
+            BodyKind::Function { fails } => self.return_leaves(leaves, fails.then_some(false)),
+            BodyKind::Count => panic!("compiler bug: a task's prologue returns"),
+        }
+    }
+
+    /// Ends the function after a failed assertion, with zeros for results.
+    pub fn leave_after_failure(&self) {
+        match self.kind {
+            BodyKind::Task => self.e.ret(self.e.i32c(1)),
+            BodyKind::Count => self.e.ret(self.e.i64c(0)),
+            BodyKind::Function { .. } => {
+                let zeros = self.ret.leaves().into_iter().map(|s| self.e.zero(self.e.scalar(s))).collect();
+                self.return_leaves(zeros, Some(true));
+            }
+        }
+    }
+
+    /// What a body does when control reaches its end.
+    pub fn end_of_body(&self) {
+        if self.e.is_terminated() {
+            return;
+        }
+        match self.kind {
+            BodyKind::Task => self.e.ret(self.e.i32c(0)),
+            BodyKind::Count => self.e.ret(self.e.i64c(0)),
+            BodyKind::Function { fails } => {
+                let zeros = self.ret.leaves().into_iter().map(|s| self.e.zero(self.e.scalar(s))).collect();
+                self.return_leaves(zeros, fails.then_some(false));
+            }
+        }
+    }
+
+    fn return_leaves(&self, mut leaves: Vec<V>, failed: Option<bool>) {
+        leaves.extend(failed.map(|f| self.e.int(self.e.i1, i64::from(f))));
+        match leaves.as_slice() {
+            [] => self.e.ret_void(),
+            [one] => self.e.ret(*one),
+            many => {
+                let mut types: Vec<T> = many.iter().map(|v| self.e.type_of(*v)).collect();
+                let mut all = self.e.undef(self.e.struct_type(&mut types));
+                for (i, v) in many.iter().enumerate() {
+                    all = self.e.insert_value(all, *v, i);
+                }
+                self.e.ret(all);
+            }
+        }
+    }
+
+    fn call(&mut self, v: ValueId, f: FuncId, args: &[ValueId]) {
+        let mut scalars = vec![self.context];
+        let effects = self.u.effects[f.index()];
+        if effects.draws {
+            scalars.push(self.rng.expect("compiler bug: a caller of a function that draws has a state"));
+        }
+        let mut refs = Vec::new();
+        for a in args {
+            match &self.values[a.index()] {
+                Some(Val::Leaves(leaves)) => {
+                    scalars.extend(leaves);
+                    refs.push(None);
+                }
+                Some(Val::Place(place)) => {
+                    scalars.extend(&place.ptrs);
+                    refs.push(Some((*place.shape).clone()));
+                }
+                None => panic!("compiler bug: argument {a} of a call was not computed"),
+            }
+        }
+        let exclusive = self.exclusive && effects.atomics;
+        let callee = self.u.instance(f, refs, exclusive);
+        let result = self.e.call(callee, &scalars);
+        self.e.set_fast_call(result, true);
+        let ret = &self.u.program.functions[f.index()].ret;
+        let count = ret.leaf_count();
+        let total = count + usize::from(effects.fails);
+        let mut leaves: Vec<V> = match total {
+            0 => Vec::new(),
+            1 => vec![result],
+            _ => (0..total).map(|i| self.e.extract_value(result, i)).collect(),
+        };
+        if effects.fails {
+            let failed = leaves.pop().expect("compiler bug: the flag is one of the results");
+            let stop = self.new_block(c"failed");
+            let go_on = self.new_block(c"ok");
+            self.e.cond_br(failed, stop, go_on);
+            self.e.position(stop);
+            self.leave_after_failure();
+            self.e.position(go_on);
+        }
+        self.values[v.index()] = Some(Val::Leaves(leaves));
+    }
+}

@@ -1,0 +1,155 @@
+//! Instructions that yield values: which function lowers each operation.
+
+use octants_ir::{Const, Op, Scalar, Type, ValueId};
+
+use crate::emit::V;
+use crate::lower_body::{BodyKind, Lowering, Val};
+
+impl Lowering<'_, '_> {
+    /// The value of an instruction that is not control flow; `None` for one that yields nothing.
+    pub fn value_of(&mut self, v: ValueId) -> Option<Val> {
+        let body = self.body;
+        let inst = body.inst(v);
+        let ty = &inst.ty;
+        let leaves = match &inst.op {
+            Op::Const(c) => vec![self.constant(*c, ty)],
+            Op::Param(i) => return Some(self.param(*i as usize)),
+            Op::Unary(op, a) => {
+                let s = self.scalar_of(*a);
+                self.leaves(*a).into_iter().map(|x| self.unary(*op, s, x)).collect()
+            }
+            Op::Binary(op, a, b) => {
+                let s = self.scalar_of(*a);
+                self.leaves(*a).into_iter().zip(self.leaves(*b)).map(|(x, y)| self.binary(*op, s, x, y)).collect()
+            }
+            Op::Select(c, a, b) => {
+                let c = self.leaves(*c);
+                let (a, b) = (self.leaves(*a), self.leaves(*b));
+                a.into_iter()
+                    .zip(b)
+                    .enumerate()
+                    .map(|(i, (x, y))| self.e.select(if c.len() == 1 { c[0] } else { c[i] }, x, y))
+                    .collect()
+            }
+            Op::Cast(a) => {
+                let (from, to) = (self.scalar_of(*a), self.scalar_of(v));
+                self.leaves(*a).into_iter().map(|x| self.cast(x, from, to)).collect()
+            }
+            Op::Bitcast(a) => {
+                let (from, to) = (self.scalar_of(*a), self.scalar_of(v));
+                let to = self.e.scalar(to);
+                let same = self.e.scalar(from) == to;
+                self.leaves(*a).into_iter().map(|x| if same { x } else { self.e.bitcast(x, to) }).collect()
+            }
+            Op::MakeTensor(parts) => parts.iter().map(|p| self.value(*p)).collect(),
+            Op::Splat(a) => vec![self.value(*a); ty.leaf_count()],
+            Op::MakeStruct(parts) => parts.iter().flat_map(|p| self.leaves(*p)).collect(),
+            Op::Extract(a, i) => self.extract(*a, *i),
+            Op::ExtractDyn(a, index) => vec![self.extract_dynamic(*a, index)],
+            Op::MatMul(a, b) => self.mat_mul(*a, *b),
+            Op::Transpose(a) => self.transpose(*a),
+            Op::Fold(op, a) => vec![self.fold(*op, *a)],
+            Op::Shape(b, axis) => {
+                let extent = self.extent(b.index(), *axis as usize);
+                let s = self.scalar_of(v);
+                vec![self.narrow_index(extent, s)]
+            }
+            Op::Random => {
+                let scalars = ty.leaves();
+                scalars.into_iter().map(|s| self.random(s)).collect()
+            }
+            Op::LocalAddr(l) => {
+                // Locals without memory have no address: their loads and stores never ask for it.
+                return self.locals[l.index()].clone().map(Val::Place);
+            }
+            Op::BufferAddr(b, index) => return Some(Val::Place(self.buffer_place(b.index(), index))),
+            Op::FrameAddr(slot) => return Some(Val::Place(self.frame_place(slot.index(), ty))),
+            Op::ElementAddr(base, index) => return Some(Val::Place(self.element_place(*base, index))),
+            Op::MemberAddr(base, member) => return Some(Val::Place(self.member_place(*base, *member as usize))),
+            Op::Load(a) => match self.facts.forwarded(v) {
+                Some(stored) => return self.values[stored.index()].clone(),
+                None => self.load_place(&self.place(*a)),
+            },
+            Op::Store(a, value) => {
+                let has_no_memory = matches!(body.inst(*a).op, Op::LocalAddr(l) if self.facts.is_value(l));
+                if !has_no_memory {
+                    self.store_place(&self.place(*a), &self.leaves(*value));
+                }
+                return None;
+            }
+            Op::Atomic(op, a, value) => self.atomic(*op, &self.place(*a), &self.leaves(*value)),
+            Op::AtomicCas(a, expected, desired) => {
+                self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
+            }
+            Op::Reduce(slot, value) => {
+                self.reduce(*slot as usize, *value);
+                return None;
+            }
+            Op::LoopIndex(l, axis) => {
+                let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
+                vec![indices[*axis as usize].narrow]
+            }
+            Op::Print(parts) => {
+                self.print(v, parts);
+                return None;
+            }
+            Op::Assert(c, parts) => {
+                self.assert(v, *c, parts);
+                return None;
+            }
+            Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
+                panic!("compiler bug: control flow is lowered elsewhere")
+            }
+        };
+        Some(Val::Leaves(leaves))
+    }
+
+    fn constant(&self, c: Const, ty: &Type) -> V {
+        let s = ty.scalar().expect("compiler bug: a constant is a scalar");
+        let llvm_ty = self.e.scalar(s);
+        match c {
+            Const::Int(i) if s.is_float() => self.e.real(llvm_ty, i as f64),
+            Const::Int(i) if s == Scalar::U1 => self.e.int(llvm_ty, i & 1),
+            Const::Int(i) => self.e.int(llvm_ty, i),
+            Const::Float(f) if s.is_float() => self.e.real(llvm_ty, f),
+            Const::Float(f) => self.e.int(llvm_ty, f as i64),
+        }
+    }
+
+    fn param(&self, i: usize) -> Val {
+        if matches!(self.kind, BodyKind::Function { .. }) {
+            return self.params[i].clone();
+        }
+        let first = self.u.args.params[i];
+        let leaves = self.u.args.param_leaves[i]
+            .iter()
+            .enumerate()
+            .map(|(k, s)| {
+                let raw = self.argument(first + k as u32, self.e.memory(*s));
+                if *s == Scalar::U1 { self.at_entry(|| self.e.trunc(raw, self.e.i1)) } else { raw }
+            })
+            .collect();
+        Val::Leaves(leaves)
+    }
+
+    /// The value of an argument slot, read once in the entry block.
+    pub fn argument(&self, slot: u32, ty: crate::emit::T) -> V {
+        let key = (slot, ty as usize);
+        if let Some(v) = self.slots.borrow().get(&key) {
+            return *v;
+        }
+        let e = self.e;
+        let v = self.at_entry(|| {
+            let v = e.load(ty, e.byte_offset(self.around.args, i64::from(slot) * 8), 8);
+            self.u.metadata.mark_invariant(v);
+            if ty == e.ptr
+                && let Some(bytes) = self.u.root_bytes.get(slot as usize)
+            {
+                self.u.metadata.mark_pointer(e, v, *bytes);
+            }
+            v
+        });
+        self.slots.borrow_mut().insert(key, v);
+        v
+    }
+}

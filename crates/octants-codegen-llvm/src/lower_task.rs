@@ -1,0 +1,309 @@
+//! Tasks: the entry points that a launch calls, and the loops over a task's iterations.
+//!
+//! A parallel task runs a range of the flattened index space. The first multi-index is decoded once; from there rows of the last
+//! axis run in unit stride, and the outer indices advance like an odometer, so that no element costs a division.
+
+use octants_artifact::{ParallelMeta, TaskMeta};
+use octants_ir::{Const, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, ValueId};
+
+use crate::analyse_locals::{Effects, LocalFacts};
+use crate::emit::{IntCmp, V};
+use crate::estimate_cost::estimate_cost;
+use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
+use crate::unit::Unit;
+
+/// Lowers all tasks and the functions they call.
+pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
+    let mut memo = u.effects.iter().copied().map(Some).collect();
+    let mut tasks = Vec::new();
+    for (number, task) in u.program.tasks.iter().enumerate() {
+        u.task.set(number as u32);
+        let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
+        let symbol = format!("octants.{}", task.name);
+        lower_variant(u, task, &symbol, effects, Sharing::ManyThreads);
+        let single_thread_symbol = (effects.atomics && u.options.single_thread_variants).then(|| {
+            let symbol = format!("{symbol}.single");
+            lower_variant(u, task, &symbol, effects, Sharing::OneThread);
+            symbol
+        });
+        let parallel = match &task.kind {
+            TaskKind::Serial => None,
+            TaskKind::Parallel(config) => Some(lower_count(u, task, config, format!("{symbol}.count"))),
+        };
+        tasks.push(TaskMeta {
+            name: task.name.clone(),
+            symbol,
+            single_thread_symbol,
+            parallel,
+            group: task.group,
+            reads: task.access.reads.iter().map(|b| b.0).collect(),
+            writes: task.access.writes.iter().map(|b| b.0).collect(),
+        });
+    }
+    u.lower_pending();
+    tasks
+}
+
+/// Who else may touch memory while the task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Sharing {
+    ManyThreads,
+    OneThread,
+}
+
+/// The loop of a parallel task, and its value.
+fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
+    let last = task.body.block(task.body.root).last().copied();
+    match last.map(|v| (v, &task.body.inst(v).op)) {
+        Some((v, Op::For(l))) => (v, l),
+        _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
+    }
+}
+
+fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, sharing: Sharing) {
+    let entry = u.target.declare_task(&u.e, symbol);
+    let parallel = match &task.kind {
+        TaskKind::Serial => None,
+        TaskKind::Parallel(config) => Some((config, parallel_loop(task))),
+    };
+    let facts = LocalFacts::of(&task.body, parallel.map(|(_, (_, l))| l.body));
+    let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
+    let start = u.e.block();
+    l.ret = &u.program.ret;
+    l.exclusive = sharing == Sharing::OneThread;
+    if effects.draws {
+        l.make_random_state();
+    }
+    match parallel {
+        None => {
+            l.prepare_locals(|_, _| true);
+            l.start_random_sequence(u.e.i64c(0));
+            l.block(task.body.root);
+        }
+        Some((config, (v, loop_))) => {
+            l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
+            l.prologue();
+            l.parallel_for(v, loop_, config, entry.begin, entry.end);
+        }
+    }
+    l.end_of_body();
+    l.finish(start);
+}
+
+/// Emits the function that counts a task's iterations; describes the task to the launcher.
+fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -> ParallelMeta {
+    let (_, loop_) = parallel_loop(task);
+    let (function, context) = u.target.declare_count(&u.e, &symbol);
+    let facts = LocalFacts::of(&task.body, Some(loop_.body));
+    let mut l = Lowering::start(u, &task.body, BodyKind::Count, function, context, facts);
+    let start = u.e.block();
+    let extents: Vec<Option<i64>> = loop_
+        .dims
+        .iter()
+        .map(|d| match (task.body.as_const(l.source(d.begin)), task.body.as_const(l.source(d.end))) {
+            (Some(Const::Int(b)), Some(Const::Int(e))) => Some(e.saturating_sub(b).max(0)),
+            _ => None,
+        })
+        .collect();
+    let count = extents.iter().copied().try_fold(1u64, |n, x| n.checked_mul(x? as u64));
+    match count {
+        Some(n) => u.e.ret(u.e.i64c(n as i64)),
+        None => {
+            l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
+            l.prologue();
+            let total = loop_.dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips));
+            u.e.ret(total);
+        }
+    }
+    l.finish(start);
+    ParallelMeta {
+        count_symbol: symbol,
+        count,
+        serialize: config.serialize,
+        block_dim: config.block_dim,
+        num_threads: config.num_threads,
+        inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
+        cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
+    }
+}
+
+/// An axis of a parallel loop.
+#[derive(Debug, Clone, Copy)]
+struct Axis {
+    /// First index, i64.
+    begin: V,
+    /// Number of indices, i64, not negative.
+    trips: V,
+    scalar: Scalar,
+}
+
+impl<'p> Lowering<'_, 'p> {
+    /// What stands before the parallel loop.
+    fn prologue(&mut self) {
+        let root = self.body.block(self.body.root);
+        for &v in &root[..root.len() - 1] {
+            self.inst(v);
+        }
+    }
+
+    fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
+        let e = self.e;
+        let (first, last) = (self.bound(begin), self.bound(end));
+        let trips = e.sub_nsw(last, first);
+        let empty = e.icmp(IntCmp::LLVMIntSLT, trips, e.i64c(0));
+        Axis { begin: first, trips: e.select(empty, e.i64c(0), trips), scalar: self.scalar_of(begin) }
+    }
+
+    fn parallel_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, begin: V, end: V) {
+        let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
+        self.begin_reductions(l);
+        let done = self.new_block(c"done");
+        match axes.as_slice() {
+            [] => {
+                // A loop over a field without axes: one iteration.
+                let once = self.new_block(c"once");
+                self.e.cond_br(self.e.icmp(IntCmp::LLVMIntSLT, begin, end), once, done);
+                self.e.position(once);
+                self.iteration(v, l, Vec::new(), begin, LoopTargets { on_break: done, on_continue: done });
+                if !self.e.is_terminated() {
+                    self.e.br(done);
+                }
+            }
+            [only] => {
+                let (first, last) = (self.e.add_nsw(begin, only.begin), self.e.add_nsw(end, only.begin));
+                let base = only.begin;
+                let linear = |e: &crate::emit::Emitter, i: V| e.sub_nsw(i, base);
+                self.row(v, l, &[], *only, first, last, &linear, config, done);
+            }
+            many => self.rows(v, l, many, config, begin, end, done),
+        }
+        self.e.position(done);
+        self.end_reductions(l);
+    }
+
+    /// Rows of an N-dimensional loop.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    fn rows(
+        &mut self,
+        v: ValueId,
+        l: &'p ForLoop,
+        axes: &[Axis],
+        config: &LoopConfig,
+        begin: V,
+        end: V,
+        done: crate::emit::Bb,
+    ) {
+        let e = self.e;
+        let n = axes.len();
+        let decode = self.new_block(c"decode");
+        let head = self.new_block(c"row");
+        let next = self.new_block(c"row.next");
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, begin, end), decode, done);
+
+        e.position(decode);
+        let mut rest = begin;
+        let mut first = vec![begin; n];
+        for k in (1..n).rev() {
+            first[k] = e.urem(rest, axes[k].trips);
+            rest = e.udiv(rest, axes[k].trips);
+        }
+        first[0] = rest;
+        e.br(head);
+
+        e.position(head);
+        let position = e.phi(e.i64);
+        e.add_incoming(position, begin, decode);
+        let counters: Vec<V> = (0..n).map(|_| e.phi(e.i64)).collect();
+        for (phi, value) in counters.iter().zip(&first) {
+            e.add_incoming(*phi, *value, decode);
+        }
+        let last = axes[n - 1];
+        let from = counters[n - 1];
+        let left_in_row = e.sub_nsw(last.trips, from);
+        let left = e.sub_nsw(end, position);
+        let length = e.intrinsic("llvm.smin", e.i64, &[left_in_row, left]);
+        let outer: Vec<Index> = axes[..n - 1]
+            .iter()
+            .zip(&counters)
+            .map(|(axis, counter)| {
+                let wide = e.add_nsw(*counter, axis.begin);
+                Index { narrow: self.narrow_index(wide, axis.scalar), wide }
+            })
+            .collect();
+        let start = e.add_nsw(from, last.begin);
+        let stop = e.add_nsw(start, length);
+        let linear = |e: &crate::emit::Emitter, i: V| e.add_nsw(position, e.sub_nsw(i, start));
+        self.row(v, l, &outer, last, start, stop, &linear, config, next);
+
+        e.position(next);
+        let advanced = e.add_nsw(position, length);
+        e.add_incoming(position, advanced, next);
+        e.add_incoming(counters[n - 1], e.i64c(0), next);
+        let mut carry = e.i64c(1);
+        for k in (0..n - 1).rev() {
+            let raised = e.add_nsw(counters[k], carry);
+            if k == 0 {
+                e.add_incoming(counters[0], raised, next);
+                break;
+            }
+            let wraps = e.icmp(IntCmp::LLVMIntEQ, raised, axes[k].trips);
+            e.add_incoming(counters[k], e.select(wraps, e.i64c(0), raised), next);
+            carry = e.zext(wraps, e.i64);
+        }
+        let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
+        if !config.serialize {
+            self.u.metadata.mark_parallel_loop(back);
+        }
+    }
+
+    /// Iterations in unit stride over the last axis.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    fn row(
+        &mut self,
+        v: ValueId,
+        l: &'p ForLoop,
+        outer: &[Index],
+        axis: Axis,
+        first: V,
+        last: V,
+        linear: &dyn Fn(&crate::emit::Emitter, V) -> V,
+        config: &LoopConfig,
+        done: crate::emit::Bb,
+    ) {
+        let e = self.e;
+        let head = self.new_block(c"parallel");
+        let inside = self.new_block(c"iteration");
+        let next = self.new_block(c"iteration.next");
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let wide = e.phi(e.i64);
+        e.add_incoming(wide, first, from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, last), inside, done);
+        e.position(next);
+        e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
+        let back = e.br(head);
+        if !config.serialize {
+            self.u.metadata.mark_parallel_loop(back);
+        }
+        e.position(inside);
+        let mut indices = outer.to_vec();
+        indices.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });
+        let linear = linear(e, wide);
+        self.iteration(v, l, indices, linear, LoopTargets { on_break: done, on_continue: next });
+        if !e.is_terminated() {
+            e.br(next);
+        }
+    }
+
+    /// One iteration: fresh locals, its own sequence of random numbers, the body.
+    fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
+        self.prepare_locals(|l, local| !l.facts.is_used_before_loop(local));
+        self.start_random_sequence(linear);
+        self.indices.insert(v, indices);
+        self.loops.push(targets);
+        self.block(l.body);
+        self.loops.pop();
+        self.indices.remove(&v);
+    }
+}

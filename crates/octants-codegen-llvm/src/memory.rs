@@ -1,0 +1,352 @@
+//! Addresses, loads and stores.
+//!
+//! An address is computed in 64 bits from indices that are widened *before* they are added and multiplied, so that the
+//! optimiser sees an affine function of the loop counters. The digits of nested dense layouts are divisions by constants.
+
+use std::rc::Rc;
+
+use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, Op, Scalar, Type, ValueId};
+
+use crate::emit::{IntCmp, V};
+use crate::lower_body::Lowering;
+use crate::place::{LeafAt, MemoryLayout, Place, PlaceShape};
+
+/// How far index expressions are followed to widen their parts.
+const WIDEN_DEPTH: u32 = 6;
+
+impl Lowering<'_, '_> {
+    /// Allocates the locals that need memory, and sets those to zero whose zero can be seen and that `select` picks.
+    pub fn prepare_locals(&mut self, select: impl Fn(&Self, octants_ir::LocalId) -> bool) {
+        for i in 0..self.body.locals.len() {
+            let id = octants_ir::LocalId(i as u32);
+            if self.facts.is_unused(id) || self.facts.is_value(id) {
+                continue;
+            }
+            if self.locals[i].is_none() {
+                self.locals[i] = Some(self.stack_place(&self.body.locals[i].ty));
+            }
+            if self.facts.needs_zero(id)
+                && select(self, id)
+                && let Some(place) = &self.locals[i]
+            {
+                self.zero_place(place);
+            }
+        }
+    }
+
+    /// Fresh stack memory for a value.
+    pub fn stack_place(&self, ty: &Type) -> Place {
+        let e = self.e;
+        let layout = MemoryLayout::of(ty);
+        let first = layout.leaves.first().map_or(Scalar::U8, |l| l.0);
+        let even = layout.leaves.iter().all(|l| l.0 == first);
+        let slot = match layout.leaves.len() {
+            1 => e.memory(first),
+            n if even => e.array_type(e.memory(first), n as u64),
+            _ => e.array_type(e.i8, layout.size.max(1)),
+        };
+        Place::contiguous(self.stack(slot, layout.align), ty, None)
+    }
+
+    fn zero_place(&self, place: &Place) {
+        let layout = MemoryLayout::of(&place.shape.ty);
+        if layout.leaves.len() > 16 {
+            return self.e.memset_zero(place.ptrs[0], layout.size, layout.align);
+        }
+        let zeros: Vec<V> = layout.leaves.iter().map(|(s, _)| self.e.zero(self.e.scalar(*s))).collect();
+        self.store_place(place, &zeros);
+    }
+
+    /// Address of a leaf.
+    pub fn leaf_pointer(&self, place: &Place, leaf: &LeafAt) -> V {
+        self.e.byte_offset(place.ptrs[leaf.ptr as usize], leaf.offset)
+    }
+
+    /// Reads a scalar.
+    pub fn load_scalar(&self, ptr: V, leaf: &LeafAt, independent: bool) -> V {
+        let v = self.e.load(self.e.memory(leaf.scalar), ptr, leaf.scalar.bytes());
+        if let Some(tag) = leaf.tag {
+            self.u.metadata.mark_access(v, tag, independent);
+        }
+        if leaf.scalar == Scalar::U1 { self.e.trunc(v, self.e.i1) } else { v }
+    }
+
+    /// Writes a scalar.
+    pub fn store_scalar(&self, ptr: V, leaf: &LeafAt, value: V, independent: bool) {
+        let value = if leaf.scalar == Scalar::U1 { self.e.zext(value, self.e.i8) } else { value };
+        let store = self.e.store(ptr, value, leaf.scalar.bytes());
+        if let Some(tag) = leaf.tag {
+            self.u.metadata.mark_access(store, tag, independent);
+        }
+    }
+
+    /// Reads all leaves.
+    pub fn load_place(&self, place: &Place) -> Vec<V> {
+        place.shape.leaves.iter().map(|l| self.load_scalar(self.leaf_pointer(place, l), l, true)).collect()
+    }
+
+    /// Writes all leaves.
+    pub fn store_place(&self, place: &Place, values: &[V]) {
+        for (l, v) in place.shape.leaves.iter().zip(values) {
+            self.store_scalar(self.leaf_pointer(place, l), l, *v, true);
+        }
+    }
+
+    /// A scalar's value in 64 bits.
+    pub fn widen(&self, v: V, s: Scalar) -> V {
+        match s {
+            s if s.bits() == 64 => v,
+            s if s.is_signed() => self.e.sext(v, self.e.i64),
+            _ => self.e.zext(v, self.e.i64),
+        }
+    }
+
+    /// An index in 64 bits, computed from widened parts where it is a sum or product that involves a loop's index.
+    pub fn index64(&self, v: ValueId) -> V {
+        self.widened(v, WIDEN_DEPTH).unwrap_or_else(|| self.widen(self.value(v), self.scalar_of(v)))
+    }
+
+    /// `None` when widening the value as a whole is as good.
+    fn widened(&self, v: ValueId, depth: u32) -> Option<V> {
+        let v = self.source(v);
+        let inst = self.body.inst(v);
+        let s = inst.ty.scalar()?;
+        match &inst.op {
+            Op::LoopIndex(l, axis) => Some(self.indices.get(l)?[*axis as usize].wide),
+            Op::Cast(a) if depth > 0 && s == Scalar::I64 && self.scalar_of(*a) == Scalar::I32 => {
+                self.widened(*a, depth - 1)
+            }
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul), a, b)
+                if depth > 0 && matches!(s, Scalar::I32 | Scalar::I64) =>
+            {
+                let (x, y) = (self.widened(*a, depth - 1), self.widened(*b, depth - 1));
+                if x.is_none() && y.is_none() {
+                    return None;
+                }
+                let x = x.unwrap_or_else(|| self.widen(self.value(*a), s));
+                let y = y.unwrap_or_else(|| self.widen(self.value(*b), s));
+                Some(match op {
+                    BinaryOp::Add => self.e.add_nsw(x, y),
+                    BinaryOp::Sub => self.e.sub_nsw(x, y),
+                    _ => self.e.mul_nsw(x, y),
+                })
+            }
+            Op::Extract(a, i) if depth > 0 => match &self.body.inst(self.source(*a)).op {
+                Op::MakeTensor(parts) => self.widened(parts[*i as usize], depth - 1),
+                Op::Binary(..) => self.widened_component(*a, *i, depth - 1),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The same for a component of a vector of indices, such as `I + offset`.
+    fn widened_component(&self, v: ValueId, i: u32, depth: u32) -> Option<V> {
+        let v = self.source(v);
+        let inst = self.body.inst(v);
+        match &inst.op {
+            Op::MakeTensor(parts) => self.widened(parts[i as usize], depth),
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
+                if depth > 0 && inst.ty.scalar() == Some(Scalar::I32) =>
+            {
+                let (x, y) = (self.widened_component(*a, i, depth - 1), self.widened_component(*b, i, depth - 1));
+                if x.is_none() && y.is_none() {
+                    return None;
+                }
+                let x = x.unwrap_or_else(|| self.widen(self.leaves(*a)[i as usize], Scalar::I32));
+                let y = y.unwrap_or_else(|| self.widen(self.leaves(*b)[i as usize], Scalar::I32));
+                Some(if *op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) })
+            }
+            _ => None,
+        }
+    }
+
+    /// Extent of a buffer's axis, i64.
+    pub fn extent(&self, buffer: usize, axis: usize) -> V {
+        match &self.u.program.buffers[buffer].layout {
+            Layout::Dense { shape, .. } => self.e.i64c(shape[axis] as i64),
+            Layout::Contiguous | Layout::Strided => {
+                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                self.argument(slot + 1 + axis as u32, self.e.i64)
+            }
+        }
+    }
+
+    /// Address of a buffer's element.
+    pub fn buffer_place(&self, buffer: usize, index: &[ValueId]) -> Place {
+        let b = &self.u.program.buffers[buffer];
+        let index: Vec<V> = index.iter().map(|v| self.index64(*v)).collect();
+        let metadata = &self.u.metadata;
+        let tagged = |mut shape: PlaceShape| {
+            for (i, l) in shape.leaves.iter_mut().enumerate() {
+                l.tag = Some(metadata.component(buffer, i));
+            }
+            Rc::new(shape)
+        };
+        let e = self.e;
+        match &b.layout {
+            Layout::Dense { offset, components, .. } => {
+                let index: Vec<V> = index
+                    .into_iter()
+                    .zip(offset)
+                    .map(|(v, o)| if *o == 0 { v } else { e.sub_nsw(v, e.i64c(*o)) })
+                    .collect();
+                self.dense_place(buffer, &b.elem, &index, components)
+            }
+            Layout::Contiguous => {
+                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let base = self.argument(slot, e.ptr);
+                let mut linear: Option<V> = None;
+                for (axis, i) in index.into_iter().enumerate() {
+                    linear = Some(match linear {
+                        None => i,
+                        Some(outer) => e.add_nsw(e.mul_nsw(outer, self.extent(buffer, axis)), i),
+                    });
+                }
+                let shape = PlaceShape::contiguous(&b.elem, None);
+                let n = b.elem.leaf_count() as u64;
+                let ptr = match linear {
+                    None => base,
+                    Some(linear) => {
+                        let s = b.elem.scalar().expect("compiler bug: an array holds scalars or tensors");
+                        let element = if n == 1 { e.memory(s) } else { e.array_type(e.memory(s), n) };
+                        e.gep(element, base, linear)
+                    }
+                };
+                Place { ptrs: vec![ptr], shape: tagged(shape) }
+            }
+            Layout::Strided => {
+                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let mut ptr = self.argument(slot, e.ptr);
+                for (axis, i) in index.into_iter().enumerate() {
+                    let stride = self.argument(slot + 1 + b.ndim + axis as u32, e.i64);
+                    ptr = e.gep(e.i8, ptr, e.mul_nsw(i, stride));
+                }
+                Place { ptrs: vec![ptr], shape: tagged(PlaceShape::contiguous(&b.elem, None)) }
+            }
+        }
+    }
+
+    /// Components whose axes are the same share a pointer; each has its base as its offset.
+    fn dense_place(&self, buffer: usize, elem: &Type, index: &[V], components: &[ComponentLayout]) -> Place {
+        let mut ptrs = Vec::new();
+        let mut kinds: Vec<&ComponentLayout> = Vec::new();
+        let mut leaves = Vec::new();
+        for (i, (c, s)) in components.iter().zip(elem.leaves()).enumerate() {
+            let known = kinds.iter().position(|k| k.root == c.root && k.axes == c.axes);
+            let ptr = known.unwrap_or_else(|| {
+                let mut ptr = self.argument(self.u.args.roots[c.root as usize], self.e.ptr);
+                ptr = self.e.byte_offset(ptr, c.base as i64);
+                for (digits, i) in c.axes.iter().zip(index) {
+                    ptr = self.digits_pointer(ptr, digits, *i);
+                }
+                ptrs.push(ptr);
+                kinds.push(c);
+                kinds.len() - 1
+            });
+            leaves.push(LeafAt {
+                ptr: ptr as u32,
+                offset: c.base as i64 - kinds[ptr].base as i64,
+                scalar: s,
+                tag: Some(self.u.metadata.component(buffer, i)),
+            });
+        }
+        Place { ptrs, shape: Rc::new(PlaceShape { ty: elem.clone(), leaves }) }
+    }
+
+    fn digits_pointer(&self, ptr: V, digits: &[Digit], index: V) -> V {
+        let e = self.e;
+        let mut ptr = ptr;
+        let mut inner: u64 = digits.iter().map(|d| d.extent).product();
+        for (k, d) in digits.iter().enumerate() {
+            inner /= d.extent.max(1);
+            // The outermost digit needs no remainder: the index is within its axis.
+            let mut digit = index;
+            if inner > 1 {
+                digit = e.udiv(digit, e.i64c(inner as i64));
+            }
+            if k > 0 {
+                digit = e.urem(digit, e.i64c(d.extent as i64));
+            }
+            let cell = match d.stride {
+                1 => e.i8,
+                2 => e.i16,
+                4 => e.i32,
+                8 => e.i64,
+                n => e.array_type(e.i8, n),
+            };
+            ptr = e.gep(cell, ptr, digit);
+        }
+        ptr
+    }
+
+    /// Address of a frame slot.
+    pub fn frame_place(&self, slot: usize, ty: &Type) -> Place {
+        let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address is a reference") };
+        let ptr = self.e.byte_offset(self.around.frame, self.u.frame_offsets[slot] as i64);
+        Place::contiguous(ptr, pointee, Some(self.u.metadata.frame()))
+    }
+
+    /// Row-major position of an element of a tensor; a constant where the indices are.
+    pub fn component_index(&self, tensor: &Type, index: &[ValueId]) -> Result<usize, V> {
+        let shape = tensor.shape();
+        let known: Option<Vec<i64>> = index
+            .iter()
+            .map(|v| match self.body.as_const(self.source(*v)) {
+                Some(Const::Int(i)) => Some(i),
+                _ => None,
+            })
+            .collect();
+        if let Some(known) = known {
+            let at = known.iter().zip(&shape).fold(0, |at, (i, n)| at * i64::from(*n) + i);
+            if at >= 0 && (at as usize) < tensor.leaf_count() {
+                return Ok(at as usize);
+            }
+        }
+        let mut linear = self.index64(index[0]);
+        for (v, n) in index.iter().zip(&shape).skip(1) {
+            linear = self.e.add_nsw(self.e.mul_nsw(linear, self.e.i64c(i64::from(*n))), self.index64(*v));
+        }
+        Err(linear)
+    }
+
+    /// Address of a tensor's component.
+    pub fn element_place(&self, base: ValueId, index: &[ValueId]) -> Place {
+        let place = self.place(base);
+        let tensor = &place.shape.ty;
+        let scalar = tensor.scalar().expect("compiler bug: an element of something without components");
+        let ty = Type::Scalar(scalar);
+        let linear = match self.component_index(tensor, index) {
+            Ok(at) => return place.part(&ty, at),
+            Err(linear) => linear,
+        };
+        let e = self.e;
+        let ptr = match place.progression() {
+            Some((ptr, first, step)) => {
+                let start = e.byte_offset(place.ptrs[ptr as usize], first);
+                if step == i64::from(scalar.bytes()) {
+                    e.gep(e.memory(scalar), start, linear)
+                } else {
+                    e.gep(e.i8, start, e.mul_nsw(linear, e.i64c(step)))
+                }
+            }
+            None => {
+                let mut ptr = self.leaf_pointer(&place, &place.shape.leaves[0]);
+                for (i, leaf) in place.shape.leaves.iter().enumerate().skip(1) {
+                    let hit = e.icmp(IntCmp::LLVMIntEQ, linear, e.i64c(i as i64));
+                    ptr = e.select(hit, self.leaf_pointer(&place, leaf), ptr);
+                }
+                ptr
+            }
+        };
+        Place::contiguous(ptr, &ty, place.tag())
+    }
+
+    /// Address of a struct's member.
+    pub fn member_place(&self, base: ValueId, member: usize) -> Place {
+        let place = self.place(base);
+        let Type::Struct(s) = &place.shape.ty else { panic!("compiler bug: a member of something that is no struct") };
+        let first = s.members[..member].iter().map(|(_, t)| t.leaf_count()).sum();
+        place.part(&s.members[member].1, first)
+    }
+}

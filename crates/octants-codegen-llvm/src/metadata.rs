@@ -1,0 +1,201 @@
+//! Facts for the optimiser: which accesses cannot alias, which loops have independent iterations.
+//!
+//! Every scalar component of every buffer is a scope of one alias domain; an access names the scopes it may touch and thereby
+//! excludes all others. One access group holds all accesses to buffers whose order between iterations of a parallel loop
+//! does not matter: everything but the plain form of an atomic. Memory of locals is never tagged.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+
+use llvm_sys::core::*;
+use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
+use llvm_sys::ir_reader::LLVMParseIRInContext2;
+use llvm_sys::prelude::*;
+use octants_ir::{Layout, Program};
+
+use crate::emit::{Emitter, V, llvm};
+
+/// A run of alias scopes: what an access may touch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Tag {
+    pub first: u32,
+    pub count: u32,
+}
+
+impl Tag {
+    /// The smallest run that holds both.
+    pub fn union(self, other: Tag) -> Tag {
+        let first = self.first.min(other.first);
+        let end = (self.first + self.count).max(other.first + other.count);
+        Tag { first, count: end - first }
+    }
+}
+
+/// Beyond this many scopes a buffer gets one scope for all its components: lists grow with the square.
+const MAX_COMPONENT_SCOPES: usize = 96;
+
+/// Metadata of a module.
+pub(crate) struct Metadata {
+    ctx: LLVMContextRef,
+    scopes: Vec<LLVMMetadataRef>,
+    buffers: Vec<Tag>,
+    per_component: bool,
+    frame: Tag,
+    lists: RefCell<HashMap<Tag, (V, V)>>,
+    access_group: LLVMMetadataRef,
+    kinds: Kinds,
+}
+
+struct Kinds {
+    alias_scope: u32,
+    noalias: u32,
+    access_group: u32,
+    invariant_load: u32,
+    loop_id: u32,
+    nonnull: u32,
+    dereferenceable: u32,
+    noundef: u32,
+}
+
+impl Metadata {
+    /// Scopes for the buffers of a program.
+    pub fn new(e: &Emitter, program: &Program, arrays_may_alias: bool) -> Metadata {
+        let text = |s: &str| llvm!(LLVMMDStringInContext2(e.ctx, s.as_ptr().cast(), s.len()));
+        let node = |parts: &mut [LLVMMetadataRef]| llvm!(LLVMMDNodeInContext2(e.ctx, parts.as_mut_ptr(), parts.len()));
+        let domain = node(&mut [text("octants")]);
+        let components: usize = program.buffers.iter().map(|b| b.elem.leaf_count()).sum();
+        let per_component = components <= MAX_COMPONENT_SCOPES;
+        let mut scopes = Vec::new();
+        let mut scope = || {
+            scopes.push(node(&mut [text(&format!("s{}", scopes.len())), domain]));
+            scopes.len() as u32 - 1
+        };
+        let mut arrays = None;
+        let mut buffers = Vec::new();
+        for b in &program.buffers {
+            if arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) {
+                let first = *arrays.get_or_insert_with(&mut scope);
+                buffers.push(Tag { first, count: 1 });
+                continue;
+            }
+            let count = if per_component { b.elem.leaf_count().max(1) as u32 } else { 1 };
+            let first = scope();
+            (1..count).for_each(|_| {
+                scope();
+            });
+            buffers.push(Tag { first, count });
+        }
+        let frame = Tag { first: scope(), count: 1 };
+        let kind = |s: &str| llvm!(LLVMGetMDKindIDInContext(e.ctx, s.as_ptr().cast(), s.len() as u32));
+        Metadata {
+            ctx: e.ctx,
+            scopes,
+            buffers,
+            per_component,
+            frame,
+            lists: RefCell::default(),
+            access_group: distinct_node(e),
+            kinds: Kinds {
+                alias_scope: kind("alias.scope"),
+                noalias: kind("noalias"),
+                access_group: kind("llvm.access.group"),
+                invariant_load: kind("invariant.load"),
+                loop_id: kind("llvm.loop"),
+                nonnull: kind("nonnull"),
+                dereferenceable: kind("dereferenceable"),
+                noundef: kind("noundef"),
+            },
+        }
+    }
+
+    /// Tag of one component of a buffer.
+    pub fn component(&self, buffer: usize, component: usize) -> Tag {
+        let all = self.buffers[buffer];
+        if self.per_component && all.count > 1 { Tag { first: all.first + component as u32, count: 1 } } else { all }
+    }
+
+    /// Tag of the frame.
+    pub fn frame(&self) -> Tag {
+        self.frame
+    }
+
+    fn node(&self, parts: &mut [LLVMMetadataRef]) -> LLVMMetadataRef {
+        llvm!(LLVMMDNodeInContext2(self.ctx, parts.as_mut_ptr(), parts.len()))
+    }
+
+    fn value(&self, node: LLVMMetadataRef) -> V {
+        llvm!(LLVMMetadataAsValue(self.ctx, node))
+    }
+
+    /// Says what a load or store of a buffer may touch; `independent` puts it in the access group.
+    pub fn mark_access(&self, access: V, tag: Tag, independent: bool) {
+        let (scope, noalias) = *self.lists.borrow_mut().entry(tag).or_insert_with(|| {
+            let inside = tag.first as usize..(tag.first + tag.count) as usize;
+            let mut mine = self.scopes[inside.clone()].to_vec();
+            let mut others: Vec<_> =
+                self.scopes.iter().enumerate().filter(|(i, _)| !inside.contains(i)).map(|(_, s)| *s).collect();
+            (self.value(self.node(&mut mine)), self.value(self.node(&mut others)))
+        });
+        llvm!({
+            LLVMSetMetadata(access, self.kinds.alias_scope, scope);
+            LLVMSetMetadata(access, self.kinds.noalias, noalias);
+            if independent {
+                LLVMSetMetadata(access, self.kinds.access_group, self.value(self.access_group));
+            }
+        });
+    }
+
+    /// Marks a load of memory that never changes while the code runs.
+    pub fn mark_invariant(&self, load: V) {
+        let empty = self.value(self.node(&mut []));
+        llvm!({
+            LLVMSetMetadata(load, self.kinds.invariant_load, empty);
+            LLVMSetMetadata(load, self.kinds.noundef, empty);
+        });
+    }
+
+    /// Marks a loaded pointer to an object of at least that many bytes.
+    pub fn mark_pointer(&self, e: &Emitter, load: V, bytes: u64) {
+        if bytes == 0 {
+            return;
+        }
+        let size = self.value(self.node(&mut [llvm!(LLVMValueAsMetadata(e.i64c(bytes as i64)))]));
+        let empty = self.value(self.node(&mut []));
+        llvm!({
+            LLVMSetMetadata(load, self.kinds.nonnull, empty);
+            LLVMSetMetadata(load, self.kinds.dereferenceable, size);
+        });
+    }
+
+    /// Marks the back edge of a loop whose iterations are independent.
+    pub fn mark_parallel_loop(&self, back_edge: V) {
+        let name = "llvm.loop.parallel_accesses";
+        let name = llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()));
+        let fact = self.node(&mut [name, self.access_group]);
+        // A loop's id is a node whose first operand is itself.
+        llvm!({
+            let placeholder = LLVMTemporaryMDNode(self.ctx, std::ptr::null_mut(), 0);
+            let id = self.node(&mut [placeholder, fact]);
+            LLVMMetadataReplaceAllUsesWith(placeholder, id);
+            LLVMSetMetadata(back_edge, self.kinds.loop_id, self.value(id));
+        });
+    }
+}
+
+/// An access group is a distinct node without operands, which the C interface cannot make: it is parsed.
+fn distinct_node(e: &Emitter) -> LLVMMetadataRef {
+    const TEXT: &std::ffi::CStr = c"!group = !{!0}\n!0 = distinct !{}\n";
+    llvm!({
+        let bytes = TEXT.to_bytes();
+        let buffer = LLVMCreateMemoryBufferWithMemoryRange(TEXT.as_ptr(), bytes.len(), c"group".as_ptr(), 1);
+        let (mut module, mut message) = (std::ptr::null_mut(), std::ptr::null_mut());
+        let failed = LLVMParseIRInContext2(e.ctx, buffer, &mut module, &mut message);
+        assert!(failed == 0, "compiler bug: the access group does not parse");
+        LLVMDisposeMemoryBuffer(buffer);
+        let mut node = std::ptr::null_mut();
+        LLVMGetNamedMetadataOperands(module, c"group".as_ptr(), &mut node);
+        let node = LLVMValueAsMetadata(node);
+        LLVMDisposeModule(module);
+        node
+    })
+}

@@ -1,0 +1,32 @@
+//! The pass pipeline and the final code generation.
+
+use inkwell::module::Module;
+use inkwell::passes::PassBuilderOptions;
+use inkwell::targets::{FileType, TargetMachine};
+
+use crate::CodegenError;
+
+/// Runs LLVM's default pipeline of a level.
+pub(crate) fn optimise(module: &Module<'_>, machine: &TargetMachine, level: u8) -> Result<(), CodegenError> {
+    let options = PassBuilderOptions::create();
+    options.set_loop_vectorization(level >= 2);
+    options.set_loop_slp_vectorization(level >= 2);
+    options.set_loop_interleaving(level >= 2);
+    options.set_loop_unrolling(level >= 2);
+    options.set_merge_functions(false);
+    let passes = match level {
+        0 => "default<O0>",
+        1 => "default<O1>",
+        2 => "default<O2>",
+        _ => "default<O3>",
+    };
+    module.run_passes(passes, machine, options).map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
+}
+
+/// The bytes of an object file or assembly text.
+pub(crate) fn emit_code(module: &Module<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, CodegenError> {
+    let buffer = machine
+        .write_to_memory_buffer(module, kind)
+        .map_err(|e| CodegenError::new(format!("LLVM cannot emit code: {e}")))?;
+    Ok(buffer.as_slice().to_vec())
+}

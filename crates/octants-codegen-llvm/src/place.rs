@@ -1,0 +1,137 @@
+//! Where values lie in memory: natural layout of locals and frame slots, and places whose components are scattered.
+//!
+//! A [`Place`] names the address of every scalar leaf as one of a few pointers plus a constant, so that a local, an element of
+//! an array and an element of a field whose components lie apart are read and written by the same code.
+
+use std::rc::Rc;
+
+use octants_ir::{Scalar, Type};
+
+use crate::emit::V;
+use crate::metadata::Tag;
+
+/// Where a scalar leaf lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct LeafAt {
+    /// Which of the place's pointers.
+    pub ptr: u32,
+    /// Bytes from it.
+    pub offset: i64,
+    /// What it holds.
+    pub scalar: Scalar,
+    /// What the access may touch; `None` for memory of one thread.
+    pub tag: Option<Tag>,
+}
+
+/// The part of a place that is known at compile time: functions are compiled once for each.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct PlaceShape {
+    /// Type of the value there.
+    pub ty: Type,
+    /// Its leaves, in the order of [`Type::leaves`].
+    pub leaves: Vec<LeafAt>,
+}
+
+/// The address of a value.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// Pointers that the leaves are relative to.
+    pub ptrs: Vec<V>,
+    /// Where the leaves are.
+    pub shape: Rc<PlaceShape>,
+}
+
+/// Size, alignment and leaf offsets of a type in contiguous memory; members lie at natural alignment.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct MemoryLayout {
+    pub size: u64,
+    pub align: u32,
+    pub leaves: Vec<(Scalar, u64)>,
+}
+
+impl MemoryLayout {
+    /// The layout of a type without references.
+    pub fn of(ty: &Type) -> MemoryLayout {
+        let mut layout = MemoryLayout { size: 0, align: 1, leaves: Vec::new() };
+        for s in ty.leaves() {
+            let bytes = s.bytes();
+            layout.size = layout.size.next_multiple_of(u64::from(bytes));
+            layout.leaves.push((s, layout.size));
+            layout.size += u64::from(bytes);
+            layout.align = layout.align.max(bytes);
+        }
+        layout.size = layout.size.next_multiple_of(u64::from(layout.align));
+        layout
+    }
+}
+
+impl PlaceShape {
+    /// One pointer to contiguous memory.
+    pub fn contiguous(ty: &Type, tag: Option<Tag>) -> PlaceShape {
+        let layout = MemoryLayout::of(ty);
+        let leaves = layout.leaves.iter().map(|(s, o)| LeafAt { ptr: 0, offset: *o as i64, scalar: *s, tag }).collect();
+        PlaceShape { ty: ty.clone(), leaves }
+    }
+}
+
+impl Place {
+    /// One pointer to contiguous memory.
+    pub fn contiguous(ptr: V, ty: &Type, tag: Option<Tag>) -> Place {
+        Place { ptrs: vec![ptr], shape: Rc::new(PlaceShape::contiguous(ty, tag)) }
+    }
+
+    /// A run of leaves as a place of its own, such as a member of a struct.
+    pub fn part(&self, ty: &Type, first: usize) -> Place {
+        let leaves = self.shape.leaves[first..first + ty.leaf_count()].to_vec();
+        Place { ptrs: self.ptrs.clone(), shape: Rc::new(PlaceShape { ty: ty.clone(), leaves }) }
+    }
+
+    /// All leaves hang on one pointer at even distances: the pointer's number, the first offset and the distance.
+    pub fn progression(&self) -> Option<(u32, i64, i64)> {
+        let leaves = &self.shape.leaves;
+        let first = leaves.first()?;
+        let step = leaves.get(1).map_or(i64::from(first.scalar.bytes()), |l| l.offset - first.offset);
+        let even =
+            leaves.iter().enumerate().all(|(i, l)| l.ptr == first.ptr && l.offset == first.offset + i as i64 * step);
+        even.then_some((first.ptr, first.offset, step))
+    }
+
+    /// What an access to any of the leaves may touch.
+    pub fn tag(&self) -> Option<Tag> {
+        self.shape.leaves.iter().map(|l| l.tag).reduce(|a, b| Some(a?.union(b?))).flatten()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use octants_ir::StructType;
+
+    #[test]
+    fn members_lie_at_natural_alignment() {
+        let inner = Type::Vector(Scalar::F32, 3);
+        let ty = Type::Struct(Arc::new(StructType {
+            name: "P".into(),
+            members: vec![("a".into(), Type::U1), ("v".into(), inner), ("d".into(), Type::Scalar(Scalar::F64))],
+        }));
+        let layout = MemoryLayout::of(&ty);
+        let offsets: Vec<u64> = layout.leaves.iter().map(|l| l.1).collect();
+        assert_eq!((layout.size, layout.align, offsets), (24, 8, vec![0, 4, 8, 12, 16]));
+    }
+
+    #[test]
+    fn soa_components_at_even_distance_are_a_progression() {
+        let leaf = |offset| LeafAt { ptr: 0, offset, scalar: Scalar::F32, tag: None };
+        let shape = |offsets: &[i64]| {
+            Rc::new(PlaceShape {
+                ty: Type::Vector(Scalar::F32, 3),
+                leaves: offsets.iter().copied().map(leaf).collect(),
+            })
+        };
+        let ptr = std::ptr::null_mut();
+        assert_eq!(Place { ptrs: vec![ptr], shape: shape(&[0, 400, 800]) }.progression(), Some((0, 0, 400)));
+        assert_eq!(Place { ptrs: vec![ptr], shape: shape(&[0, 400, 804]) }.progression(), None);
+    }
+}

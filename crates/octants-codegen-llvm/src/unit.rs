@@ -1,0 +1,212 @@
+//! A program on its way to an artifact: the module under construction and what all its functions share.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+
+use inkwell::context::Context;
+use inkwell::targets::{FileType, TargetMachine};
+use octants_artifact::{Artifact, ScalarKind, Site};
+use octants_diag::Span;
+use octants_ir::{ArgLayout, Layout, Program, Scalar};
+
+use crate::analyse_locals::Effects;
+use crate::emit::{Emitter, V, llvm};
+use crate::functions::InstanceKey;
+use crate::lower_task::lower_tasks;
+use crate::metadata::Metadata;
+use crate::optimise::{emit_code, optimise};
+use crate::place::MemoryLayout;
+use crate::target::Target;
+use crate::target::cpu::Cpu;
+use crate::{CodegenError, CodegenOptions, Listing};
+
+/// What the lowering of every task and function shares.
+pub(crate) struct Unit<'p> {
+    pub program: &'p Program,
+    pub options: &'p CodegenOptions,
+    pub location: &'p dyn Fn(Span) -> String,
+    pub target: &'p dyn Target,
+    pub e: Emitter,
+    pub args: ArgLayout,
+    /// Byte offset of each frame slot.
+    pub frame_offsets: Vec<u64>,
+    pub frame_bytes: u64,
+    /// Least size of each root, from the fields in it.
+    pub root_bytes: Vec<u64>,
+    pub metadata: Metadata,
+    /// Effects of each function.
+    pub effects: Vec<Effects>,
+    pub sites: RefCell<Vec<Site>>,
+    pub instances: RefCell<HashMap<InstanceKey, V>>,
+    pub pending: RefCell<Vec<(InstanceKey, V)>>,
+    /// Functions of the module's own, by name.
+    pub helpers: RefCell<HashMap<String, V>>,
+    /// Vector forms of math functions, which must outlive the passes before vectorisation.
+    pub vector_functions: RefCell<Vec<V>>,
+    /// Number of the task under way, part of the key of random numbers.
+    pub task: Cell<u32>,
+}
+
+/// The artifact's name of a scalar.
+pub(crate) fn kind_of(s: Scalar) -> ScalarKind {
+    match s {
+        Scalar::U1 => ScalarKind::U1,
+        Scalar::I8 => ScalarKind::I8,
+        Scalar::I16 => ScalarKind::I16,
+        Scalar::I32 => ScalarKind::I32,
+        Scalar::I64 => ScalarKind::I64,
+        Scalar::U8 => ScalarKind::U8,
+        Scalar::U16 => ScalarKind::U16,
+        Scalar::U32 => ScalarKind::U32,
+        Scalar::U64 => ScalarKind::U64,
+        Scalar::F16 => ScalarKind::F16,
+        Scalar::F32 => ScalarKind::F32,
+        Scalar::F64 => ScalarKind::F64,
+    }
+}
+
+fn root_bytes(program: &Program) -> Vec<u64> {
+    let mut bytes = vec![0; program.roots as usize];
+    for b in &program.buffers {
+        let Layout::Dense { components, shape, .. } = &b.layout else { continue };
+        if shape.contains(&0) {
+            continue;
+        }
+        for (c, s) in components.iter().zip(b.elem.leaves()) {
+            let digits = c.axes.iter().flatten();
+            let last: u64 = digits.map(|d| d.extent.saturating_sub(1) * d.stride).sum();
+            let end = c.base + last + u64::from(s.bytes());
+            let root = &mut bytes[c.root as usize];
+            *root = end.max(*root);
+        }
+    }
+    bytes
+}
+
+impl<'p> Unit<'p> {
+    fn new(
+        program: &'p Program,
+        location: &'p dyn Fn(Span) -> String,
+        options: &'p CodegenOptions,
+        target: &'p dyn Target,
+        e: Emitter,
+    ) -> Unit<'p> {
+        let mut frame_bytes = 0u64;
+        let frame_offsets = program
+            .frame
+            .iter()
+            .map(|ty| {
+                let at = frame_bytes;
+                frame_bytes += MemoryLayout::of(ty).size.next_multiple_of(8);
+                at
+            })
+            .collect();
+        let mut memo = Vec::new();
+        let effects =
+            program.functions.iter().map(|f| Effects::of_body(&f.body, &program.functions, &mut memo)).collect();
+        Unit {
+            metadata: Metadata::new(&e, program, options.arrays_may_alias),
+            args: ArgLayout::new(program.roots, &program.buffers, &program.params),
+            root_bytes: root_bytes(program),
+            program,
+            options,
+            location,
+            target,
+            e,
+            frame_offsets,
+            frame_bytes,
+            effects,
+            sites: RefCell::default(),
+            instances: RefCell::default(),
+            pending: RefCell::default(),
+            helpers: RefCell::default(),
+            vector_functions: RefCell::default(),
+            task: Cell::new(0),
+        }
+    }
+
+    /// Keeps the declarations of vector functions alive until the vectoriser has run.
+    fn keep_vector_functions(&self) {
+        let mut functions = self.vector_functions.borrow_mut();
+        if functions.is_empty() {
+            return;
+        }
+        use llvm_sys::core::*;
+        let e = &self.e;
+        let ty = e.array_type(e.ptr, functions.len() as u64);
+        llvm!({
+            let list = LLVMConstArray2(e.ptr, functions.as_mut_ptr(), functions.len() as u64);
+            let global = LLVMAddGlobal(e.module, ty, c"llvm.compiler.used".as_ptr());
+            LLVMSetInitializer(global, list);
+            LLVMSetLinkage(global, llvm_sys::LLVMLinkage::LLVMAppendingLinkage);
+            LLVMSetSection(global, c"llvm.metadata".as_ptr());
+        });
+    }
+}
+
+/// Lowers the program, then gives the finished module to `then`.
+fn with_module<R>(
+    program: &Program,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+    then: impl FnOnce(&inkwell::module::Module<'_>, &TargetMachine, Artifact) -> Result<R, CodegenError>,
+) -> Result<R, CodegenError> {
+    let (cpu, machine, host) = Cpu::new(options)?;
+    let context = Context::create();
+    let module = context.create_module(&program.name);
+    module.set_triple(&machine.get_triple());
+    module.set_data_layout(&machine.get_target_data().get_data_layout());
+    let artifact = {
+        let e = Emitter::new(&context, &module, options.fast_math);
+        let unit = Unit::new(program, location, options, &cpu, e);
+        let tasks = lower_tasks(&unit);
+        unit.keep_vector_functions();
+        Artifact {
+            kernel: program.name.clone(),
+            target: format!("{} {} {}", host.triple, host.cpu, host.features),
+            code: Vec::new(),
+            arg_slots: unit.args.slots,
+            frame_bytes: unit.frame_bytes,
+            result: program.ret.leaves().into_iter().map(kind_of).collect(),
+            tasks,
+            sites: unit.sites.take(),
+        }
+    };
+    if options.verify
+        && let Err(message) = module.verify()
+    {
+        panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
+    }
+    then(&module, &machine, artifact)
+}
+
+/// See [`crate::compile_host`].
+pub(crate) fn compile_for_host(
+    program: &Program,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+) -> Result<Artifact, CodegenError> {
+    with_module(program, location, options, |module, machine, mut artifact| {
+        optimise(module, machine, options.opt_level)?;
+        artifact.code = emit_code(module, machine, FileType::Object)?;
+        Ok(artifact)
+    })
+}
+
+/// See [`crate::list_host`].
+pub(crate) fn list_for_host(
+    program: &Program,
+    options: &CodegenOptions,
+    listing: Listing,
+) -> Result<String, CodegenError> {
+    with_module(program, &|_| String::new(), options, |module, machine, _| {
+        if listing != Listing::Lowered {
+            optimise(module, machine, options.opt_level)?;
+        }
+        if listing == Listing::Assembly {
+            let text = emit_code(module, machine, FileType::Assembly)?;
+            return Ok(String::from_utf8_lossy(&text).into_owned());
+        }
+        Ok(module.print_to_string().to_string())
+    })
+}
