@@ -1,1 +1,19 @@
-//! octants-frontend.
+//! From the text of a kernel and compile-time values to IR.
+//!
+//! The outside (Python, or a table in a test) is reached through one trait, [`world::World`]. Reading order: [`world`],
+//! [`ast`], [`parse`], [`arith`], [`value`], [`lower`] and its children.
+
+pub mod arith;
+pub mod ast;
+mod lower;
+pub mod parse;
+mod syntax_facts;
+mod value;
+pub mod world;
+
+pub use lower::lower;
+
+pub use world::{
+    ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, HostValue, Lowered, NdarrayDesc, Obj,
+    Options, World, WorldError, WorldResult,
+};

@@ -154,6 +154,8 @@ pub enum HostValue {
     Tuple(Vec<Obj>),
     /// A list of objects.
     List(Vec<Obj>),
+    /// A Python-scope `qd.Vector` of integers.
+    IntVector(Vec<i128>),
     /// A dict: keys and values.
     Dict(Vec<(Obj, Obj)>),
     /// A slice.
@@ -203,6 +205,9 @@ pub trait World {
 
     /// `format(obj, spec)`, or `str(obj)` for an empty spec.
     fn format(&self, obj: Obj, spec: &str) -> WorldResult<String>;
+
+    /// The host's object of a scalar type.
+    fn dtype(&self, scalar: Scalar) -> Obj;
 
     /// Makes a host object.
     fn make(&self, value: HostValue) -> Obj;

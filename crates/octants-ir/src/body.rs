@@ -159,6 +159,14 @@ impl Builder {
         v
     }
 
+    /// Appends an instruction that is already in the arena (its id was needed before it was complete).
+    pub fn place(&mut self, v: ValueId) {
+        if !self.is_terminated() {
+            let cursor = self.cursor().index();
+            self.body.blocks[cursor].push(v);
+        }
+    }
+
     /// An integer constant of type `s`.
     pub fn int(&mut self, value: i64, s: Scalar) -> ValueId {
         if s.is_float() {

@@ -1,0 +1,213 @@
+//! Calls: who is called, with what, and whether at compile time or at run time.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::Type;
+
+use super::Lowerer;
+use crate::ast::{Arguments, Expr, ExprKind};
+use crate::value::Value;
+use crate::world::{Entity, FuncKind, Obj};
+
+impl Lowerer<'_> {
+    pub(super) fn lower_call(&mut self, func: &Expr, arguments: &Arguments) -> Result<Value> {
+        let callee = self.lower_expr(func)?;
+        let is_static = matches!(&callee, Value::Obj(o) if matches!(self.world.entity(*o),
+            Entity::Builtin(n) if n == "static" || n == "static_assert"));
+        self.static_depth += u32::from(is_static);
+        let arguments = self.lower_arguments(arguments);
+        self.static_depth -= u32::from(is_static);
+        let (args, kwargs) = arguments?;
+        // A list that is a variable grows in place.
+        if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind) {
+            if let (Value::List(items), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str()) {
+                if let ([item], Some(_)) = (&args[..], self.lookup(name)) {
+                    let mut items = items.to_vec();
+                    items.push(item.clone());
+                    self.rebind(name, Value::list(items));
+                    return Ok(Value::None);
+                }
+            }
+        }
+        self.call(&callee, args, kwargs)
+    }
+
+    fn rebind(&mut self, name: &str, value: Value) {
+        for scope in self.frame().scopes.iter_mut().rev() {
+            if let Some(b) = scope.get_mut(name) {
+                b.value = value;
+                return;
+            }
+        }
+    }
+
+    #[allow(clippy::type_complexity)] // Positional and keyword arguments, as Python has them.
+    fn lower_arguments(&mut self, arguments: &Arguments) -> Result<(Vec<Value>, Vec<(String, Value)>)> {
+        let mut args = Vec::new();
+        for e in &arguments.positional {
+            match &e.kind {
+                ExprKind::Starred(inner) => {
+                    let v = self.lower_expr(inner)?;
+                    args.extend(self.unpack(&v)?);
+                }
+                _ => args.push(self.lower_expr(e)?),
+            }
+        }
+        let mut kwargs = Vec::new();
+        for (name, e) in &arguments.keywords {
+            let v = self.lower_expr(e)?;
+            match name {
+                Some(name) => kwargs.push((name.clone(), v)),
+                None => kwargs.extend(self.member_values(&v)?),
+            }
+        }
+        Ok((args, kwargs))
+    }
+
+    pub(super) fn call(&mut self, callee: &Value, args: Vec<Value>, kwargs: Vec<(String, Value)>) -> Result<Value> {
+        match callee {
+            Value::Obj(obj) => self.call_object(*obj, args, kwargs),
+            Value::Method(m) => {
+                let (base, name) = (&m.0, m.1.as_str());
+                self.call_method(base, name, args, kwargs)
+            }
+            other => {
+                let what = self.describe(other);
+                self.err(Code::Type, format!("{what} cannot be called"))
+            }
+        }
+    }
+
+    fn call_object(&mut self, obj: Obj, mut args: Vec<Value>, kwargs: Vec<(String, Value)>) -> Result<Value> {
+        match self.world.entity(obj) {
+            Entity::Func(FuncKind::Kernel) => Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                "Kernels cannot call other kernels. I.e., nested kernels are not allowed.",
+            )
+            .with_hint("make the inner one a `@qd.func`, or call both from Python")),
+            Entity::Func(FuncKind::Plain) => {
+                if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                    return self.call_host(obj, &args, &kwargs);
+                }
+                self.call_function(obj, FuncKind::Plain, args, kwargs)
+            }
+            Entity::Func(kind) => self.call_function(obj, kind, args, kwargs),
+            Entity::Method(func, receiver) => {
+                if let Entity::Func(FuncKind::Plain) = self.world.entity(func) {
+                    if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                        return self.call_host(obj, &args, &kwargs);
+                    }
+                }
+                if let Some((index, path)) = self.reached.get(&obj).cloned() {
+                    let mut path = path;
+                    path.pop();
+                    self.reached.entry(receiver).or_insert((index, path));
+                }
+                let receiver = self.lift(receiver);
+                args.insert(0, receiver);
+                self.call_object(func, args, kwargs)
+            }
+            Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
+            Entity::Dtype(s) => {
+                let [v] = &args[..] else {
+                    return self.err(Code::Type, format!("`{s}(...)` takes one argument, {} given", args.len()));
+                };
+                Ok(Value::Rt(self.cast_value(v, s)?))
+            }
+            Entity::TensorType(ty) => self.construct_tensor(&ty, &args),
+            Entity::StructType { .. } => self.construct_struct(obj, &args, &kwargs),
+            _ => {
+                if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                    return self.call_host(obj, &args, &kwargs);
+                }
+                let what = self.world.type_name(obj);
+                self.err(
+                    Code::Type,
+                    format!("an object of type {what} cannot be called with values that are known only at run time"),
+                )
+            }
+        }
+    }
+
+    /// Calls Python at compile time.
+    pub(super) fn call_host(&mut self, obj: Obj, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
+        let handle = |s: &Self, v: &Value| s.to_host(v).expect("compiler bug: a compile-time value has no host object");
+        let args: Vec<Obj> = args.iter().map(|v| handle(self, v)).collect();
+        let kwargs: Vec<(String, Obj)> = kwargs.iter().map(|(n, v)| (n.clone(), handle(self, v))).collect();
+        let result = self.world.call(obj, &args, &kwargs).map_err(|e| self.host_error(e))?;
+        Ok(self.lift(result))
+    }
+
+    fn call_method(
+        &mut self,
+        base: &Value,
+        name: &str,
+        args: Vec<Value>,
+        kwargs: Vec<(String, Value)>,
+    ) -> Result<Value> {
+        match base {
+            Value::Str(s) if name == "format" => {
+                let s = s.clone();
+                return self.format_string(&s, &args, &kwargs);
+            }
+            Value::Dict(items) if matches!(name, "keys" | "values" | "items") => {
+                return Ok(Value::list(
+                    items
+                        .iter()
+                        .map(|(k, v)| match name {
+                            "keys" => k.clone(),
+                            "values" => v.clone(),
+                            _ => Value::tuple(vec![k.clone(), v.clone()]),
+                        })
+                        .collect(),
+                ));
+            }
+            Value::Dataclass(d) => {
+                if let Value::Obj(f) = self.host_attribute(d.obj, name)? {
+                    let mut all = vec![base.clone()];
+                    all.extend(args);
+                    return match self.world.entity(f) {
+                        Entity::Method(f, _) => self.call_object(f, all, kwargs),
+                        _ => self.call_object(f, all, kwargs),
+                    };
+                }
+            }
+            Value::Str(_) | Value::List(_) | Value::Tuple(_) | Value::Dict(_) if base.is_compile_time() => {
+                if let Some(obj) = self.to_host(base) {
+                    let found = self.world.attribute(obj, name).map_err(|e| self.host_error(e))?;
+                    if let Some(method) = found {
+                        return self.call_host(method, &args, &kwargs);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let struct_type = match base {
+            Value::Members(m) => m.ty,
+            _ => match self.runtime_type(base) {
+                Some(Type::Struct(s)) => self.struct_objects.get(&s).copied(),
+                _ => None,
+            },
+        };
+        if let Some(ty) = struct_type {
+            if let Some(method) = self.find_struct_method(ty, name)? {
+                let mut all = vec![base.clone()];
+                all.extend(args);
+                return self.call_struct_method(method, all, kwargs);
+            }
+        }
+        if let Some(v) = self.tensor_method(base, name, &args, &kwargs)? {
+            return Ok(v);
+        }
+        let what = self.describe(base);
+        self.err(Code::Compilation, format!("{what} has no method `{name}`"))
+    }
+
+    /// A method of a struct type: `self` is passed by reference, decorated or not.
+    fn call_struct_method(&mut self, method: Obj, args: Vec<Value>, kwargs: Vec<(String, Value)>) -> Result<Value> {
+        match self.world.entity(method) {
+            Entity::Func(kind) => self.call_method_by_reference(method, kind, args, kwargs),
+            _ => self.call_object(method, args, kwargs),
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! Compile-time evaluation: numbers here, everything else by asking the outside.
+
+use octants_diag::{Code, Diagnostic, Result};
+
+use super::Lowerer;
+use crate::ast::{Comparison, Operator, UnaryOperator};
+use crate::value::Value;
+use crate::world::{Entity, HostValue};
+
+impl Lowerer<'_> {
+    fn host_foldable(&self, v: &Value) -> bool {
+        match v {
+            Value::Obj(o) => !matches!(
+                self.world.entity(*o),
+                Entity::TensorConst { .. } | Entity::StructConst { .. } | Entity::Field(_) | Entity::Ndarray(_)
+            ),
+            v => v.is_compile_time(),
+        }
+    }
+
+    pub(super) fn fold_unary(&mut self, op: UnaryOperator, a: &Value) -> Result<Option<Value>> {
+        Ok(Some(match (op, a) {
+            (UnaryOperator::Neg, Value::Int(i)) => Value::Int(-i),
+            (UnaryOperator::Neg, Value::Float(f)) => Value::Float(-f),
+            (UnaryOperator::Pos, Value::Int(_) | Value::Float(_)) => a.clone(),
+            (UnaryOperator::Invert, Value::Int(i)) => Value::Int(!i),
+            (UnaryOperator::Not, _) if self.host_foldable(a) => {
+                Value::Bool(!self.compile_time_truth(a, "the operand of `not`")?)
+            }
+            _ if self.host_foldable(a) => {
+                let Some(obj) = self.to_host(a) else { return Ok(None) };
+                let v = self.world.unary(op.symbol(), obj).map_err(|e| self.host_error(e))?;
+                self.lift(v)
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    pub(super) fn fold_binary(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Option<Value>> {
+        if !self.host_foldable(l) || !self.host_foldable(r) {
+            // Lists of run-time values still concatenate and repeat.
+            if let (Operator::Add, Value::List(a), Value::List(b)) = (op, l, r) {
+                return Ok(Some(Value::list(a.iter().chain(b.iter()).cloned().collect())));
+            }
+            if let (Operator::Add, Value::Tuple(a), Value::Tuple(b)) = (op, l, r) {
+                return Ok(Some(Value::tuple(a.iter().chain(b.iter()).cloned().collect())));
+            }
+            return Ok(None);
+        }
+        let float = |v: &Value| match v {
+            Value::Int(i) => Some(*i as f64),
+            Value::Float(f) => Some(*f),
+            _ => None,
+        };
+        let folded = match (op, l, r) {
+            (Operator::Add, Value::Int(a), Value::Int(b)) => a.checked_add(*b).map(Value::Int),
+            (Operator::Sub, Value::Int(a), Value::Int(b)) => a.checked_sub(*b).map(Value::Int),
+            (Operator::Mul, Value::Int(a), Value::Int(b)) => a.checked_mul(*b).map(Value::Int),
+            (Operator::BitAnd, Value::Int(a), Value::Int(b)) => Some(Value::Int(a & b)),
+            (Operator::BitOr, Value::Int(a), Value::Int(b)) => Some(Value::Int(a | b)),
+            (Operator::BitXor, Value::Int(a), Value::Int(b)) => Some(Value::Int(a ^ b)),
+            (Operator::FloorDiv, Value::Int(a), Value::Int(b)) if *b != 0 => {
+                Some(Value::Int(a.div_euclid(*b) - i128::from(*b < 0 && a.rem_euclid(*b) != 0)))
+            }
+            (Operator::Mod, Value::Int(a), Value::Int(b)) if *b != 0 => {
+                let m = a.rem_euclid(*b);
+                Some(Value::Int(if *b < 0 && m != 0 { m + b } else { m }))
+            }
+            (Operator::Shl, Value::Int(a), Value::Int(b)) if (0..100).contains(b) && a.abs() < 1 << 26 => {
+                Some(Value::Int(a << b))
+            }
+            (Operator::Shr, Value::Int(a), Value::Int(b)) if (0..127).contains(b) => Some(Value::Int(a >> b)),
+            _ => None,
+        };
+        if folded.is_some() {
+            return Ok(folded);
+        }
+        if let (Some(a), Some(b)) = (float(l), float(r)) {
+            let both_int = matches!((l, r), (Value::Int(_), Value::Int(_)));
+            let v = match op {
+                Operator::Add if !both_int => Some(a + b),
+                Operator::Sub if !both_int => Some(a - b),
+                Operator::Mul if !both_int => Some(a * b),
+                Operator::Div if b != 0.0 => Some(a / b),
+                _ => None,
+            };
+            if let Some(v) = v {
+                return Ok(Some(Value::Float(v)));
+            }
+        }
+        let (Some(a), Some(b)) = (self.to_host(l), self.to_host(r)) else { return Ok(None) };
+        let v = self.world.binary(op.symbol(), a, b).map_err(|e| {
+            let mut d = Diagnostic::new(Code::Type, self.b.span, e.message);
+            d.cause = e.cause;
+            d
+        })?;
+        Ok(Some(self.lift(v)))
+    }
+
+    pub(super) fn fold_compare(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Option<Value>> {
+        if matches!(op, Comparison::Is | Comparison::IsNot) {
+            // Identity with `None` is decided for run-time values too: they are not `None`.
+            if matches!(l, Value::None) != matches!(r, Value::None) {
+                return Ok(Some(Value::Bool(op == Comparison::IsNot)));
+            }
+        }
+        if let (Value::Int(a), Value::Int(b)) = (l, r) {
+            let v = match op {
+                Comparison::Eq => a == b,
+                Comparison::Ne => a != b,
+                Comparison::Lt => a < b,
+                Comparison::Le => a <= b,
+                Comparison::Gt => a > b,
+                Comparison::Ge => a >= b,
+                Comparison::Is => a == b,
+                Comparison::IsNot => a != b,
+                _ => return self.err(Code::Type, "an int is not a container"),
+            };
+            return Ok(Some(Value::Bool(v)));
+        }
+        let is_identity = matches!(op, Comparison::Is | Comparison::IsNot | Comparison::In | Comparison::NotIn);
+        if !is_identity && (!self.host_foldable(l) || !self.host_foldable(r)) {
+            return Ok(None);
+        }
+        let (Some(a), Some(b)) = (self.to_host(l), self.to_host(r)) else { return Ok(None) };
+        let v = self.world.binary(op.symbol(), a, b).map_err(|e| self.host_error(e))?;
+        Ok(Some(match self.lift(v) {
+            Value::Bool(b) => Value::Bool(b),
+            other => Value::Bool(self.compile_time_truth(&other, "a comparison")?),
+        }))
+    }
+
+    /// `bool(v)` at compile time.
+    pub(super) fn compile_time_truth(&mut self, v: &Value, what: &str) -> Result<bool> {
+        Ok(match v {
+            Value::None => false,
+            Value::Bool(b) => *b,
+            Value::Int(i) => *i != 0,
+            Value::Float(f) => *f != 0.0,
+            Value::Str(s) => !s.is_empty(),
+            Value::Tuple(items) | Value::List(items) | Value::Static(items) => !items.is_empty(),
+            Value::Dict(items) => !items.is_empty(),
+            Value::Obj(o) => self.world.truth(*o).map_err(|e| self.host_error(e))?,
+            Value::Array(_) | Value::Dataclass(_) | Value::Members(_) => true,
+            _ => {
+                return Err(Diagnostic::new(
+                    Code::Compilation,
+                    self.b.span,
+                    format!("{what} must be a compile-time constant, but this value is known only at run time"),
+                )
+                .with_hint("drop `qd.static`, or make the value a `qd.Template` argument"));
+            }
+        })
+    }
+
+    /// The items that a compile-time loop visits.
+    pub(super) fn compile_time_items(&mut self, v: &Value) -> Result<Vec<Value>> {
+        match v {
+            Value::Tuple(items) | Value::List(items) | Value::Static(items) => Ok(items.to_vec()),
+            Value::Dict(items) => Ok(items.iter().map(|(k, _)| k.clone()).collect()),
+            Value::Range(bounds) => {
+                let (Value::Int(a), Value::Int(b)) = (&bounds.0, &bounds.1) else { return self.not_compile_time() };
+                Ok((*a..*b).map(Value::Int).collect())
+            }
+            Value::Ndrange(n) => Ok(self.ndrange_items(n)?.into_iter().map(|t| Value::tuple(ints(&t))).collect()),
+            Value::Grouped(inner) => match &**inner {
+                Value::Ndrange(n) => {
+                    let items = self.ndrange_items(n)?;
+                    Ok(items.into_iter().map(|t| Value::Obj(self.world.make(HostValue::IntVector(t)))).collect())
+                }
+                other => {
+                    let other = other.clone();
+                    self.compile_time_items(&other)
+                }
+            },
+            Value::Obj(o) => {
+                if let Entity::TensorConst { .. } = self.world.entity(*o) {
+                    return self.unpack(v);
+                }
+                let items = self.world.iterate(*o).map_err(|e| self.host_error(e))?;
+                let from = self.reached.get(o).cloned();
+                Ok(items
+                    .into_iter()
+                    .enumerate()
+                    .map(|(i, o)| {
+                        if let Some((index, path)) = &from {
+                            let mut path = path.clone();
+                            path.push(format!("[{i}]"));
+                            self.reached.entry(o).or_insert((*index, path));
+                        }
+                        self.lift(o)
+                    })
+                    .collect())
+            }
+            _ => match self.runtime_type(v) {
+                Some(octants_ir::Type::Vector(..)) => self.unpack(v),
+                Some(octants_ir::Type::Matrix(_, n, _)) => {
+                    (0..n).map(|i| self.subscript(v, vec![Value::Int(i128::from(i))])).collect()
+                }
+                _ => self.not_compile_time(),
+            },
+        }
+    }
+
+    fn not_compile_time<T>(&mut self) -> Result<T> {
+        Err(Diagnostic::new(Code::Compilation, self.b.span, "what is iterated here must be known at compile time")
+            .with_hint("use a run-time `for` over `range(...)` or `qd.ndrange(...)`"))
+    }
+
+    fn ndrange_items(&mut self, n: &crate::value::Ndrange) -> Result<Vec<Vec<i128>>> {
+        let mut bounds = Vec::new();
+        for d in &n.dims {
+            let (Value::Int(a), Value::Int(b)) = d else { return self.not_compile_time() };
+            bounds.push((*a, *b));
+        }
+        let mut all: Vec<Vec<i128>> = vec![vec![0; bounds.len()]];
+        for &axis in &n.order {
+            all = all
+                .iter()
+                .flat_map(|t| {
+                    (bounds[axis].0..bounds[axis].1).map(move |i| {
+                        let mut t = t.clone();
+                        t[axis] = i;
+                        t
+                    })
+                })
+                .collect();
+        }
+        Ok(all)
+    }
+}
+
+fn ints(t: &[i128]) -> Vec<Value> {
+    t.iter().map(|i| Value::Int(*i)).collect()
+}

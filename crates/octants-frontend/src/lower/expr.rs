@@ -1,0 +1,479 @@
+//! Expressions: names, literals, operators, attributes, comprehensions.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{Op, Type};
+
+use super::Lowerer;
+use crate::arith;
+use crate::ast::{Comparison, Expr, ExprKind, Generator, Operator, UnaryOperator};
+use crate::value::Value;
+use crate::world::Entity;
+
+impl Lowerer<'_> {
+    pub(super) fn lower_expr(&mut self, e: &Expr) -> Result<Value> {
+        let outer = std::mem::replace(&mut self.b.span, e.span);
+        let v = self.lower_expr_inner(e)?;
+        self.b.span = outer;
+        Ok(v)
+    }
+
+    fn lower_exprs(&mut self, es: &[Expr]) -> Result<Vec<Value>> {
+        let mut out = Vec::with_capacity(es.len());
+        for e in es {
+            match &e.kind {
+                ExprKind::Starred(inner) => {
+                    let v = self.lower_expr(inner)?;
+                    out.extend(self.unpack(&v)?);
+                }
+                _ => out.push(self.lower_expr(e)?),
+            }
+        }
+        Ok(out)
+    }
+
+    fn lower_expr_inner(&mut self, e: &Expr) -> Result<Value> {
+        Ok(match &e.kind {
+            ExprKind::Name(name) => self.lower_name(name)?,
+            ExprKind::None => Value::None,
+            ExprKind::Bool(b) => Value::Bool(*b),
+            ExprKind::Int(i) => Value::Int(*i),
+            ExprKind::Float(f) => Value::Float(*f),
+            ExprKind::Str(s) => Value::str(s),
+            ExprKind::FString(parts) => self.lower_fstring(parts)?,
+            ExprKind::Tuple(items) => Value::tuple(self.lower_exprs(items)?),
+            ExprKind::List(items) => Value::list(self.lower_exprs(items)?),
+            ExprKind::Dict(items) => self.lower_dict(items)?,
+            ExprKind::ListComp(item, generators) => {
+                let mut out = Vec::new();
+                self.comprehend(generators, &mut |s| {
+                    let v = s.lower_expr(item)?;
+                    // The loop variables of the comprehension are compile-time: what is read stays.
+                    out.push(match v {
+                        Value::Var(_) | Value::Place(_) => Value::Rt(s.rt(&v)?),
+                        v => v,
+                    });
+                    Ok(())
+                })?;
+                Value::list(out)
+            }
+            ExprKind::DictComp(key, value, generators) => {
+                let mut out = Vec::new();
+                self.comprehend(generators, &mut |s| {
+                    out.push((s.lower_expr(key)?, s.lower_expr(value)?));
+                    Ok(())
+                })?;
+                Value::Dict(std::rc::Rc::new(out))
+            }
+            ExprKind::Unary(op, a) => {
+                let a = self.lower_expr(a)?;
+                self.unary_value(*op, &a)?
+            }
+            ExprKind::Binary(op, l, r) => {
+                let l = self.lower_expr(l)?;
+                let r = self.lower_expr(r)?;
+                self.binary_value(*op, &l, &r)?
+            }
+            ExprKind::And(operands) => self.lower_logic(operands, true)?,
+            ExprKind::Or(operands) => self.lower_logic(operands, false)?,
+            ExprKind::Compare(left, rest) => self.lower_compare(left, rest)?,
+            ExprKind::IfExp(test, then, orelse) => self.lower_if_exp(test, then, orelse)?,
+            ExprKind::Named(target, value) => {
+                let is_static = crate::syntax_facts::is_static_call(value);
+                let v = self.lower_expr(value)?;
+                self.assign(target, v, is_static)?;
+                self.lower_expr(target)?
+            }
+            ExprKind::Call(func, arguments) => self.lower_call(func, arguments)?,
+            ExprKind::Attribute(base, name) => {
+                let base = self.lower_expr(base)?;
+                self.attribute(&base, name)?
+            }
+            ExprKind::Subscript(base, index) => {
+                let base = self.lower_expr(base)?;
+                let index = match &index.kind {
+                    ExprKind::Tuple(items) => self.lower_exprs(items)?,
+                    _ => vec![self.lower_expr(index)?],
+                };
+                self.subscript(&base, index)?
+            }
+            ExprKind::Slice(a, b, c) => {
+                let mut part = |p: &Option<Box<Expr>>| match p {
+                    Some(e) => self.lower_expr(e),
+                    None => Ok(Value::None),
+                };
+                Value::Slice(std::rc::Rc::new([part(a)?, part(b)?, part(c)?]))
+            }
+            ExprKind::Starred(_) => return self.err(Code::Syntax, "`*` is not supported here"),
+            ExprKind::Unsupported(what) => {
+                return Err(Diagnostic::new(Code::Syntax, e.span, format!("Unsupported node \"{what}\""))
+                    .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
+            }
+        })
+    }
+
+    fn lower_name(&mut self, name: &str) -> Result<Value> {
+        if let Some(b) = self.lookup(name) {
+            return Ok(b.value.clone());
+        }
+        let func = self.frame_ref().func;
+        match self.world.global(func, name) {
+            Ok(Some(obj)) => Ok(self.lift(obj)),
+            Ok(None) => {
+                let d = Diagnostic::new(Code::Name, self.b.span, format!("Name \"{name}\" is not defined"));
+                Err(match self.frame_ref().left.get(name) {
+                    Some(_) => d.with_hint(format!(
+                        "`{name}` is defined inside an `if`, a loop or a branch only; give it a value before"
+                    )),
+                    None => d,
+                })
+            }
+            Err(e) => Err(self.host_error(e)),
+        }
+    }
+
+    fn lower_dict(&mut self, items: &[(Option<Expr>, Expr)]) -> Result<Value> {
+        let mut out: Vec<(Value, Value)> = Vec::new();
+        for (key, value) in items {
+            let v = self.lower_expr(value)?;
+            match key {
+                Some(key) => {
+                    let k = self.lower_expr(key)?;
+                    out.push((k, v));
+                }
+                None => match v {
+                    Value::Dict(d) => out.extend(d.iter().cloned()),
+                    _ => return self.err(Code::Syntax, "`**` in a dict takes a dict"),
+                },
+            }
+        }
+        Ok(Value::Dict(std::rc::Rc::new(out)))
+    }
+
+    fn comprehend(&mut self, generators: &[Generator], each: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()> {
+        let Some((first, rest)) = generators.split_first() else { return each(self) };
+        self.static_depth += 1;
+        let iter = self.lower_expr(&first.iter);
+        self.static_depth -= 1;
+        let items = self.compile_time_items(&iter?)?;
+        for item in items {
+            self.scoped(|s| {
+                s.bind_target(&first.target, item)?;
+                for c in &first.conditions {
+                    s.static_depth += 1;
+                    let c = s.lower_expr(c);
+                    s.static_depth -= 1;
+                    if !s.compile_time_truth(&c?, "the condition of a comprehension")? {
+                        return Ok(());
+                    }
+                }
+                s.comprehend(rest, each)
+            })?;
+        }
+        Ok(())
+    }
+
+    fn bind_target(&mut self, target: &Expr, value: Value) -> Result<()> {
+        match &target.kind {
+            ExprKind::Name(n) => {
+                self.bind_value(n, value);
+                Ok(())
+            }
+            ExprKind::Tuple(targets) | ExprKind::List(targets) => {
+                let items = self.unpack(&value)?;
+                if items.len() != targets.len() {
+                    return self.err(Code::Syntax, "The number of targets is not equal to value length");
+                }
+                for (t, v) in targets.iter().zip(items) {
+                    self.bind_target(t, v)?;
+                }
+                Ok(())
+            }
+            _ => self.err(Code::Syntax, "a loop variable must be a name"),
+        }
+    }
+
+    pub(super) fn unary_value(&mut self, op: UnaryOperator, a: &Value) -> Result<Value> {
+        if let Some(v) = self.fold_unary(op, a)? {
+            return Ok(v);
+        }
+        let a = self.rt(a)?;
+        Ok(Value::Rt(arith::unary(&mut self.b, &self.options, op, a)?))
+    }
+
+    pub(super) fn binary_value(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Value> {
+        if let Some(v) = self.fold_binary(op, l, r)? {
+            return Ok(v);
+        }
+        let l = self.operand(l, op.symbol())?;
+        let r = self.operand(r, op.symbol())?;
+        Ok(Value::Rt(arith::binary(&mut self.b, &self.options, op, l, r)?))
+    }
+
+    fn operand(&mut self, v: &Value, op: &str) -> Result<octants_ir::ValueId> {
+        match self.try_rt(v)? {
+            Some(x) if !matches!(self.b.ty(x), Type::Struct(_) | Type::Unit) => Ok(x),
+            _ => {
+                let what = self.describe(v);
+                self.err(Code::Type, format!("unsupported operand type for `{op}`: {what}"))
+            }
+        }
+    }
+
+    fn lower_logic(&mut self, operands: &[Expr], is_and: bool) -> Result<Value> {
+        let Some((last, init)) = operands.split_last() else {
+            return self.err(Code::Syntax, "an empty logical expression");
+        };
+        let Some((first, middle)) = init.split_first() else { return self.lower_expr(last) };
+        let rest: Vec<&Expr> = middle.iter().chain(std::iter::once(last)).collect();
+        let v = self.lower_expr(first)?;
+        self.logic_rest(v, &rest, is_and)
+    }
+
+    fn logic_rest(&mut self, left: Value, rest: &[&Expr], is_and: bool) -> Result<Value> {
+        let Some((next, more)) = rest.split_first() else { return Ok(left) };
+        if left.is_compile_time() {
+            if let Ok(truth) = self.compile_time_truth(&left, "a logical expression") {
+                if truth != is_and {
+                    return Ok(if self.static_depth > 0 { left } else { Value::Bool(truth) });
+                }
+                let v = self.lower_expr(next)?;
+                return self.logic_rest(v, more, is_and);
+            }
+        }
+        let l = self.rt(&left)?;
+        if self.b.ty(l).is_tensor() || !self.options.short_circuit {
+            let r = self.lower_expr(next)?;
+            let r = self.rt(&r)?;
+            let name = if is_and { "logical_and" } else { "logical_or" };
+            let name = if self.b.ty(l).is_tensor() {
+                name
+            } else if is_and {
+                "bit_and"
+            } else {
+                "bit_or"
+            };
+            let v = match arith::math(&mut self.b, &self.options, name, &[l, r]) {
+                Some(v) => v?,
+                None => return self.err(Code::Type, "these operands cannot be combined"),
+            };
+            return self.logic_rest(Value::Rt(v), more, is_and);
+        }
+        // result = left; if left (or not left): result = right
+        let cond = arith::to_condition(&mut self.b, l)?;
+        let result = self.new_local(if is_and { "and" } else { "or" }, cond);
+        let span = self.b.span;
+        let (block, ()) = self.in_block(|s| {
+            let r = s.lower_expr(next)?;
+            let r = s.condition(&r)?;
+            let addr = s.b.local_addr(result);
+            s.b.store(addr, r);
+            Ok(())
+        })?;
+        self.b.span = span;
+        let empty = self.b.body.add_block();
+        let (a, b) = if is_and { (block, empty) } else { (empty, block) };
+        self.b.push(Op::If(cond, a, b), Type::Unit);
+        self.logic_rest(Value::Var(result), more, is_and)
+    }
+
+    fn lower_compare(&mut self, left: &Expr, rest: &[(Comparison, Expr)]) -> Result<Value> {
+        let mut l = self.lower_expr(left)?;
+        let mut result: Option<Value> = None;
+        for (op, e) in rest {
+            let r = self.lower_expr(e)?;
+            let v = self.compare_value(*op, &l, &r)?;
+            result = Some(match result {
+                None => v,
+                Some(Value::Bool(false)) => Value::Bool(false),
+                Some(Value::Bool(true)) => v,
+                Some(before) => {
+                    let a = self.rt(&before)?;
+                    let b = self.rt(&v)?;
+                    match arith::math(&mut self.b, &self.options, "logical_and", &[a, b]) {
+                        Some(v) => Value::Rt(v?),
+                        None => return self.err(Code::Type, "these comparisons cannot be chained"),
+                    }
+                }
+            });
+            l = r;
+        }
+        Ok(result.unwrap_or(Value::Bool(true)))
+    }
+
+    fn compare_value(&mut self, op: Comparison, l: &Value, r: &Value) -> Result<Value> {
+        if matches!(op, Comparison::Is | Comparison::IsNot) && self.static_depth == 0 {
+            let hint = "use `==`, or decide it at compile time: `qd.static(x is None)`";
+            return Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                format!("Operator \"{}\" in Quadrants scope is not supported.", op.symbol()),
+            )
+            .with_hint(hint));
+        }
+        if matches!(op, Comparison::In | Comparison::NotIn) && self.static_depth == 0 {
+            let name = if op == Comparison::In { "In" } else { "NotIn" };
+            return self.err(Code::Syntax, format!("\"{name}\" is only supported inside `qd.static`."));
+        }
+        if let Some(v) = self.fold_compare(op, l, r)? {
+            return Ok(v);
+        }
+        let l = self.operand(l, op.symbol())?;
+        let r = self.operand(r, op.symbol())?;
+        let op = match op {
+            Comparison::Eq => arith::Comparison::Eq,
+            Comparison::Ne => arith::Comparison::Ne,
+            Comparison::Lt => arith::Comparison::Lt,
+            Comparison::Le => arith::Comparison::Le,
+            Comparison::Gt => arith::Comparison::Gt,
+            Comparison::Ge => arith::Comparison::Ge,
+            Comparison::Is | Comparison::IsNot | Comparison::In | Comparison::NotIn => {
+                return self.err(Code::Type, format!("`{}` needs values known at compile time", op.symbol()));
+            }
+        };
+        Ok(Value::Rt(arith::compare(&mut self.b, &self.options, op, l, r)?))
+    }
+
+    fn lower_if_exp(&mut self, test: &Expr, then: &Expr, orelse: &Expr) -> Result<Value> {
+        let is_static = crate::syntax_facts::is_static_call(test);
+        let cond = self.lower_expr(test)?;
+        if is_static || (cond.is_compile_time() && self.static_depth > 0) {
+            let truth = self.compile_time_truth(&cond, "a conditional expression")?;
+            return self.lower_expr(if truth { then } else { orelse });
+        }
+        if cond.is_compile_time() {
+            // Decided now, but both sides must still agree on a type.
+            let truth = self.compile_time_truth(&cond, "a conditional expression")?;
+            return self.lower_expr(if truth { then } else { orelse });
+        }
+        let cond_value = self.rt(&cond)?;
+        if self.b.ty(cond_value).is_tensor() {
+            let a = self.lower_expr(then)?;
+            let b = self.lower_expr(orelse)?;
+            let (a, b) = (self.rt(&a)?, self.rt(&b)?);
+            return Ok(Value::Rt(arith::select(&mut self.b, &self.options, cond_value, a, b)?));
+        }
+        let cond = arith::to_condition(&mut self.b, cond_value)?;
+        // Both sides are lowered in blocks of their own: only one of them runs.
+        let (block_a, a) = self.in_block(|s| {
+            let v = s.lower_expr(then)?;
+            s.rt(&v)
+        })?;
+        let (block_b, b) = self.in_block(|s| {
+            let v = s.lower_expr(orelse)?;
+            s.rt(&v)
+        })?;
+        let (ta, tb) = (self.b.ty(a).clone(), self.b.ty(b).clone());
+        let ty = if ta == tb {
+            ta
+        } else {
+            match (ta.scalar(), tb.scalar()) {
+                (Some(sa), Some(sb)) if ta.shape() == tb.shape() => ta.with_scalar(sa.promote(sb)),
+                (Some(sa), Some(sb)) if !ta.is_tensor() => tb.with_scalar(sa.promote(sb)),
+                (Some(sa), Some(sb)) if !tb.is_tensor() => ta.with_scalar(sa.promote(sb)),
+                _ => {
+                    return self
+                        .err(Code::Type, format!("the two sides of a conditional expression differ: {ta} and {tb}"));
+                }
+            }
+        };
+        let local = self.b.body.add_local("if", ty.clone());
+        for (block, v) in [(block_a, a), (block_b, b)] {
+            let back = self.b.set_cursor(block);
+            let mut v = v;
+            if ty.is_tensor() && !self.b.ty(v).is_tensor() {
+                v = self.b.splat(v, &ty);
+            }
+            let v = arith::assign_cast(&mut self.b, v, &ty)?;
+            let addr = self.b.local_addr(local);
+            self.b.store(addr, v);
+            self.b.set_cursor(back);
+        }
+        self.b.push(Op::If(cond, block_a, block_b), Type::Unit);
+        Ok(Value::Var(local))
+    }
+
+    // Attributes.
+
+    pub(super) fn attribute(&mut self, base: &Value, name: &str) -> Result<Value> {
+        if let Some(v) = self.tensor_attribute(base, name)? {
+            return Ok(v);
+        }
+        if let Some(v) = self.struct_attribute(base, name)? {
+            return Ok(v);
+        }
+        if let Some(v) = self.array_attribute(base, name)? {
+            return Ok(v);
+        }
+        match base {
+            Value::Obj(obj) => self.host_attribute(*obj, name),
+            Value::Str(_) | Value::List(_) | Value::Dict(_) | Value::Tuple(_) | Value::Static(_) => {
+                Ok(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned()))))
+            }
+            _ => {
+                let what = self.describe(base);
+                self.err(Code::Type, format!("{what} has no attribute `{name}`"))
+            }
+        }
+    }
+
+    pub(super) fn host_attribute(&mut self, obj: crate::world::Obj, name: &str) -> Result<Value> {
+        match self.world.attribute(obj, name) {
+            Ok(Some(found)) => {
+                if let Some((index, path)) = self.reached.get(&obj).cloned() {
+                    let mut path = path;
+                    path.push(name.to_owned());
+                    self.reached.entry(found).or_insert((index, path));
+                }
+                Ok(self.lift(found))
+            }
+            Ok(None) => {
+                let what = self.world.type_name(obj);
+                let message = match self.world.entity(obj) {
+                    Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
+                    _ => format!("{what} has no attribute `{name}`"),
+                };
+                self.err(Code::Compilation, message)
+            }
+            Err(e) => Err(self.host_error(e)),
+        }
+    }
+
+    /// Attributes of fields and arrays that are known to the compiler.
+    fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
+        if !matches!(name, "shape" | "dtype" | "n" | "m" | "ndim") {
+            if let Value::Array(b) = base {
+                if let Some(obj) = self.buffer_objects[b.index()] {
+                    return Ok(Some(self.host_attribute(obj, name)?));
+                }
+                if name == "grad" {
+                    return self.err(Code::Type, format!("`{}` has no gradient", self.buffers[b.index()].name));
+                }
+                return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
+            }
+            return Ok(None);
+        }
+        let is_array = matches!(base, Value::Array(_))
+            || matches!(base, Value::Obj(o) if matches!(self.world.entity(*o), Entity::Field(_) | Entity::Ndarray(_)));
+        if !is_array {
+            return Ok(None);
+        }
+        let Some(buffer) = self.as_array(base) else { return Ok(None) };
+        let decl = self.buffers[buffer.index()].clone();
+        let constant = |i: u64| Value::Int(i128::from(i));
+        Ok(Some(match name {
+            "shape" => match &decl.layout {
+                octants_ir::Layout::Dense { shape, .. } => Value::tuple(shape.iter().map(|n| constant(*n)).collect()),
+                _ => Value::tuple(
+                    (0..decl.ndim).map(|a| Value::Rt(self.b.push(Op::Shape(buffer, a), Type::I32))).collect(),
+                ),
+            },
+            "ndim" => constant(u64::from(decl.ndim)),
+            "n" => constant(u64::from(decl.elem.shape().first().copied().unwrap_or(1))),
+            "m" => constant(u64::from(decl.elem.shape().get(1).copied().unwrap_or(1))),
+            _ => match self.buffer_objects[buffer.index()] {
+                Some(obj) => self.host_attribute(obj, "dtype")?,
+                None => return Ok(Some(self.dtype_value(decl.elem.scalar().unwrap_or(octants_ir::Scalar::F32))?)),
+            },
+        }))
+    }
+}

@@ -1,0 +1,289 @@
+//! `for` loops: ranges, `ndrange`, fields and arrays, `grouped`, and unrolled `qd.static` loops.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
+
+use super::{Binding, Flow, LoopKind, Lowerer};
+use crate::arith;
+use crate::ast::{Expr, ExprKind, Stmt};
+use crate::value::{Ndrange, Value};
+use crate::world::Entity;
+
+/// The box of a run-time loop.
+struct LoopBox {
+    /// Bounds in nesting order, outermost first.
+    ranges: Vec<Range>,
+    /// For each of the user's axes, its position in `ranges`.
+    position: Vec<usize>,
+    /// One loop variable holds all indices.
+    grouped: bool,
+}
+
+impl Lowerer<'_> {
+    pub(super) fn lower_for(&mut self, target: &Expr, iter: &Expr, body: &[Stmt]) -> Result<Flow> {
+        let iterable = self.lower_expr(iter)?;
+        self.b.span = iter.span;
+        if let Value::Static(items) = &iterable {
+            return self.static_for(target, items.to_vec(), body);
+        }
+        let config = self.pending_config.take();
+        let Some(bounds) = self.loop_box(&iterable)? else {
+            let what = self.describe(&iterable);
+            return Err(Diagnostic::new(Code::Syntax, iter.span, format!("cannot loop over {what} in a kernel"))
+                .with_hint(
+                    "loop over `range(...)`, `qd.ndrange(...)`, a field or an array, or unroll with `qd.static(...)`",
+                ));
+        };
+        self.runtime_for(target, bounds, body, config)?;
+        Ok(Flow::Normal)
+    }
+
+    /// Target names of a loop.
+    fn loop_targets<'e>(&self, target: &'e Expr) -> Result<Vec<&'e str>> {
+        let name = |e: &'e Expr| match &e.kind {
+            ExprKind::Name(n) => Ok(n.as_str()),
+            _ => Err(Diagnostic::new(Code::Syntax, e.span, "a loop variable must be a name")),
+        };
+        match &target.kind {
+            ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().map(name).collect(),
+            _ => Ok(vec![name(target)?]),
+        }
+    }
+
+    fn static_for(&mut self, target: &Expr, items: Vec<Value>, body: &[Stmt]) -> Result<Flow> {
+        if self.options.unrolling_limit > 0 && items.len() > self.options.unrolling_limit as usize {
+            let d = Diagnostic::new(
+                Code::Syntax,
+                target.span,
+                format!(
+                    "You are unrolling more than {} iterations, so the compile time may be extremely long.",
+                    self.options.unrolling_limit
+                ),
+            )
+            .with_hint("use a non-static for loop to decrease the compile time, or disable this warning by qd.init(unrolling_limit=0)");
+            self.world.warn(*d);
+        }
+        let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let depth = self.frame_ref().control_depth;
+        self.frame().loops.push(LoopKind::Static(depth));
+        let mut result = Ok(Flow::Normal);
+        for item in items {
+            let flow = self.scoped(|s| {
+                if let ([name], ExprKind::Name(_)) = (&names[..], &target.kind) {
+                    s.bind_value(name, item);
+                } else {
+                    let parts = s.unpack(&item)?;
+                    if parts.len() < names.len() {
+                        return s.err(
+                            Code::Syntax,
+                            format!("the loop has {} variables, an item has {} values", names.len(), parts.len()),
+                        );
+                    }
+                    for (name, part) in names.iter().zip(parts) {
+                        s.bind_value(name, part);
+                    }
+                }
+                s.lower_stmts(body)
+            });
+            match flow {
+                Ok(Flow::Normal | Flow::Continue) => {}
+                Ok(Flow::Break) => break,
+                Ok(Flow::Return) => {
+                    result = Ok(Flow::Return);
+                    break;
+                }
+                Err(e) => {
+                    result = Err(e);
+                    break;
+                }
+            }
+        }
+        self.frame().loops.pop();
+        result
+    }
+
+    fn loop_box(&mut self, iterable: &Value) -> Result<Option<LoopBox>> {
+        Ok(Some(match iterable {
+            Value::Range(bounds) => {
+                let begin = self.bound(&bounds.0)?;
+                let end = self.bound(&bounds.1)?;
+                LoopBox { ranges: vec![self.one_type(begin, end)], position: vec![0], grouped: false }
+            }
+            Value::Ndrange(n) => self.ndrange_box(n, false)?,
+            Value::Grouped(inner) => match &**inner {
+                Value::Ndrange(n) => self.ndrange_box(n, true)?,
+                other => match self.loop_box(other)? {
+                    Some(b) => LoopBox { grouped: true, ..b },
+                    None => return Ok(None),
+                },
+            },
+            other => {
+                let first = match self.as_members(other) {
+                    Some(m) if m.is_array => match m.items.first() {
+                        Some((_, v)) => v.clone(),
+                        None => return Ok(None),
+                    },
+                    _ => other.clone(),
+                };
+                if let Some(m) = self.as_members(&first) {
+                    if m.is_array {
+                        return self.loop_box(&Value::Members(m));
+                    }
+                }
+                if let Value::Obj(o) = &first {
+                    if let Entity::Opaque = self.world.entity(*o) {
+                        // A Python-scope `ndrange` made outside of the kernel.
+                        if let Some(n) = self.host_ndrange(*o)? {
+                            return Ok(Some(self.ndrange_box(&n, false)?));
+                        }
+                    }
+                }
+                let Some(buffer) = self.as_array(&first) else { return Ok(None) };
+                let ndim = self.buffers[buffer.index()].ndim;
+                let mut ranges = Vec::new();
+                for axis in 0..ndim {
+                    let (begin, end) = match self.buffers[buffer.index()].layout.clone() {
+                        Layout::Dense { shape, offset, .. } => {
+                            let o = offset[axis as usize];
+                            let n = shape[axis as usize] as i64;
+                            (self.b.int(o, Scalar::I32), self.b.int(o + n, Scalar::I32))
+                        }
+                        _ => {
+                            let zero = self.b.int(0, Scalar::I32);
+                            (zero, self.b.push(Op::Shape(buffer, axis), Type::I32))
+                        }
+                    };
+                    ranges.push(Range { begin, end });
+                }
+                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false }
+            }
+        }))
+    }
+
+    pub(super) fn host_ndrange(&mut self, obj: crate::world::Obj) -> Result<Option<Ndrange>> {
+        let Ok(Some(bounds)) = self.world.attribute(obj, "_octants_ndrange") else { return Ok(None) };
+        let bounds = self.lift(bounds);
+        let parts = self.unpack(&bounds)?;
+        let [dims, order] = &parts[..] else { return Ok(None) };
+        let dims = self
+            .unpack(dims)?
+            .iter()
+            .map(|d| {
+                let pair = self.unpack(d)?;
+                match &pair[..] {
+                    [a, b] => Ok((a.clone(), b.clone())),
+                    _ => self.err(Code::Syntax, "an axis of qd.ndrange takes one bound or a pair of bounds"),
+                }
+            })
+            .collect::<Result<Vec<_>>>()?;
+        let order = self
+            .unpack(order)?
+            .iter()
+            .map(|v| match v {
+                Value::Int(i) => *i as usize,
+                _ => 0,
+            })
+            .collect();
+        Ok(Some(Ndrange { dims, order }))
+    }
+
+    fn ndrange_box(&mut self, n: &Ndrange, grouped: bool) -> Result<LoopBox> {
+        let mut ranges = Vec::new();
+        let mut position = vec![0; n.dims.len()];
+        for (level, &axis) in n.order.iter().enumerate() {
+            let begin = self.bound(&n.dims[axis].0)?;
+            let end = self.bound(&n.dims[axis].1)?;
+            ranges.push(self.one_type(begin, end));
+            position[axis] = level;
+        }
+        Ok(LoopBox { ranges, position, grouped })
+    }
+
+    /// A loop bound: integers keep 64 bits where they have them, the rest is i32.
+    fn bound(&mut self, v: &Value) -> Result<ValueId> {
+        let v = self.rt(v)?;
+        let Type::Scalar(s) = *self.b.ty(v) else {
+            let ty = self.b.ty(v).to_string();
+            return self.err(Code::Type, format!("a loop bound must be a number, not {ty}"));
+        };
+        if s.is_float() || matches!(s, Scalar::I64 | Scalar::U64 | Scalar::U32) {
+            let d = Diagnostic::new(
+                Code::Type,
+                self.b.span,
+                format!("Casting range_for boundary values from {s} to i32, which may cause numerical issues"),
+            );
+            self.world.warn(*d);
+        }
+        arith::cast(&mut self.b, v, Scalar::I32)
+    }
+
+    fn one_type(&mut self, begin: ValueId, end: ValueId) -> Range {
+        Range { begin, end }
+    }
+
+    fn runtime_for(&mut self, target: &Expr, bounds: LoopBox, body: &[Stmt], config: Option<LoopConfig>) -> Result<()> {
+        let names = self.loop_targets(target)?.into_iter().map(str::to_owned).collect::<Vec<_>>();
+        let is_tuple = matches!(target.kind, ExprKind::Tuple(_) | ExprKind::List(_));
+        let axes = bounds.ranges.len();
+        if bounds.grouped && names.len() != 1 {
+            return self.err(Code::Syntax, format!("Group for should have 1 loop target, found {}", names.len()));
+        }
+        if !bounds.grouped && names.len() != axes && !(axes == 0 && names.len() == 1) {
+            return Err(Diagnostic::new(
+                Code::Syntax,
+                target.span,
+                format!(
+                    "the number of the loop variables ({}) is not equal to the dimension of what is looped over ({axes})",
+                    names.len()
+                ),
+            )
+            .with_hint("use `qd.grouped(...)` to get all indices as one vector"));
+        }
+        if !is_tuple && names.len() == 1 {
+            if let Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) = self.lookup(&names[0]) {
+                return self.err(
+                    Code::Syntax,
+                    format!("loop variable `{}` is already the index of an enclosing loop", names[0]),
+                );
+            }
+        }
+        let parallel = self.at_top_level();
+        let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
+        let serial = config.as_ref().is_none_or(|c| c.serialize);
+        self.frame().loops.push(if serial { LoopKind::Serial } else { LoopKind::Parallel });
+        // The loop's own value is needed inside, so its place in the arena is taken first.
+        let span = self.b.span;
+        let id = self.b.body.add_inst(Op::Break, Type::Unit, span);
+        let result = self.in_block(|s| {
+            let indices: Vec<ValueId> = bounds
+                .position
+                .iter()
+                .map(|&level| {
+                    let ty = s.b.ty(bounds.ranges[level].begin).clone();
+                    s.b.push(Op::LoopIndex(id, level as u32), ty)
+                })
+                .collect();
+            if bounds.grouped {
+                let ty = Type::Vector(Scalar::I32, indices.len() as u32);
+                let indices = indices.into_iter().map(|i| s.b.cast(i, Scalar::I32)).collect();
+                let v = s.b.push(Op::MakeTensor(indices), ty);
+                let value = s.variable(&names[0], Value::Rt(v))?;
+                s.bind_value(&names[0], value);
+            } else if indices.is_empty() {
+                s.bind_value(&names[0], Value::None);
+            } else {
+                for (name, index) in names.iter().zip(indices) {
+                    s.bind(name, Binding { value: Value::Rt(index), immutable: Some("loop index") });
+                }
+            }
+            s.lower_stmts(body)
+        });
+        self.frame().loops.pop();
+        let (block, _) = result?;
+        self.b.span = span;
+        let l = ForLoop { dims: bounds.ranges, body: block, parallel: config, reductions: Vec::new() };
+        self.b.body.inst_mut(id).op = Op::For(Box::new(l));
+        self.b.place(id);
+        Ok(())
+    }
+}

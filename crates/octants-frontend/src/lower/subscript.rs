@@ -1,0 +1,329 @@
+//! `x[...]`: elements of arrays and fields, components of vectors and matrices, slices, and indexing at compile time.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{BufferId, Op, Scalar, Type, ValueId};
+
+use super::Lowerer;
+use crate::arith;
+use crate::value::{Members, Place, Value};
+use crate::world::Entity;
+
+impl Lowerer<'_> {
+    pub(super) fn subscript(&mut self, base: &Value, index: Vec<Value>) -> Result<Value> {
+        // Indexing by a tuple is indexing by its items.
+        let index = match &index[..] {
+            [Value::Tuple(items)] if !matches!(base, Value::Dict(_)) => items.to_vec(),
+            _ => index,
+        };
+        if let Some(m) = self.as_members(base) {
+            if m.is_array {
+                let items = m
+                    .items
+                    .iter()
+                    .map(|(n, v)| Ok((n.clone(), self.subscript(v, index.clone())?)))
+                    .collect::<Result<Vec<_>>>()?;
+                return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
+            }
+        }
+        if let Some(buffer) = self.as_array(base) {
+            return self.element(buffer, &index);
+        }
+        match base {
+            Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
+            Value::Dict(items) => {
+                let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
+                for (k, v) in items.iter() {
+                    if let Some(Value::Bool(true)) = self.fold_compare(crate::ast::Comparison::Eq, k, key)? {
+                        return Ok(v.clone());
+                    }
+                }
+                self.err(Code::Index, "this key is not in the dict")
+            }
+            Value::Obj(obj) if !matches!(self.world.entity(*obj), Entity::TensorConst { .. }) => {
+                let key = match &index[..] {
+                    [one] => self.to_host(one),
+                    many => self.to_host(&Value::tuple(many.to_vec())),
+                };
+                let Some(key) = key else {
+                    let what = self.describe(base);
+                    return self.err(Code::Type, format!("{what} can only be indexed by values known at compile time"));
+                };
+                let found = self.world.subscript(*obj, key).map_err(|e| self.host_error(e))?;
+                if let Some((i, path)) = self.reached.get(obj).cloned() {
+                    let mut path = path;
+                    if let Ok(text) = self.world.format(key, "") {
+                        path.push(format!("[{text}]"));
+                    }
+                    self.reached.entry(found).or_insert((i, path));
+                }
+                Ok(self.lift(found))
+            }
+            _ => self.component(base, &index),
+        }
+    }
+
+    fn sequence_item(&mut self, items: &[Value], base: &Value, index: &[Value]) -> Result<Value> {
+        match index {
+            [Value::Int(i)] => {
+                let n = items.len() as i128;
+                let at = if *i < 0 { *i + n } else { *i };
+                if at < 0 || at >= n {
+                    return self.err(Code::Index, format!("list index out of range: {i} of {n} items"));
+                }
+                Ok(items[at as usize].clone())
+            }
+            [Value::Slice(_)] => {
+                let picked =
+                    self.slice_positions(&index[0], items.len())?.into_iter().map(|i| items[i].clone()).collect();
+                Ok(if matches!(base, Value::Tuple(_)) { Value::tuple(picked) } else { Value::list(picked) })
+            }
+            [first, rest @ ..] if !rest.is_empty() => {
+                let inner = self.sequence_item(items, base, std::slice::from_ref(first))?;
+                self.subscript(&inner, rest.to_vec())
+            }
+            [_] => {
+                // A run-time index: the items become a vector.
+                let v = self.make_tensor(items, None)?;
+                self.component(&Value::Rt(v), index)
+            }
+            _ => self.err(Code::Index, "an index is missing"),
+        }
+    }
+
+    fn slice_positions(&mut self, slice: &Value, len: usize) -> Result<Vec<usize>> {
+        let Value::Slice(parts) = slice else { return self.err(Code::Index, "not a slice") };
+        let part = |v: &Value| match v {
+            Value::None => Ok(None),
+            Value::Int(i) => Ok(Some(*i as i64)),
+            _ => self.err(Code::Type, "the bounds of a slice must be known at compile time"),
+        };
+        let (a, b, c) = (part(&parts[0])?, part(&parts[1])?, part(&parts[2])?);
+        let step = c.unwrap_or(1);
+        if step == 0 {
+            return self.err(Code::Value, "slice step cannot be zero");
+        }
+        let n = len as i64;
+        let clamp = |v: i64, lo: i64, hi: i64| (if v < 0 { v + n } else { v }).clamp(lo, hi);
+        let mut out = Vec::new();
+        if step > 0 {
+            let (mut i, end) = (clamp(a.unwrap_or(0), 0, n), clamp(b.unwrap_or(n), 0, n));
+            while i < end {
+                out.push(i as usize);
+                i += step;
+            }
+        } else {
+            let mut i = a.map_or(n - 1, |v| clamp(v, -1, n - 1));
+            let end = b.map_or(-1, |v| clamp(v, -1, n - 1));
+            while i > end {
+                out.push(i as usize);
+                i += step;
+            }
+        }
+        Ok(out)
+    }
+
+    /// Indices as integers: a vector stands for its components, `None` for no index.
+    fn flatten_indices(&mut self, index: &[Value]) -> Result<Vec<ValueId>> {
+        let mut out = Vec::new();
+        for v in index {
+            match v {
+                Value::None => {}
+                Value::List(items) | Value::Tuple(items) => out.extend(self.flatten_indices(items)?),
+                Value::Slice(_) => return self.err(Code::Index, "arrays and fields cannot be sliced in a kernel"),
+                Value::Float(_) => return self.bad_index(Scalar::F32),
+                v => {
+                    let rt = self.rt(v)?;
+                    match *self.b.ty(rt) {
+                        Type::Scalar(s) if s.is_int() => out.push(rt),
+                        Type::Vector(s, n) if s.is_int() => {
+                            for i in 0..n {
+                                let x = self.b.extract(rt, i);
+                                out.push(x);
+                            }
+                        }
+                        Type::Scalar(s) | Type::Vector(s, _) => return self.bad_index(s),
+                        _ => {
+                            let ty = self.b.ty(rt).to_string();
+                            return self.err(Code::Type, format!("an index must be an integer, not {ty}"));
+                        }
+                    }
+                }
+            }
+        }
+        Ok(out)
+    }
+
+    fn bad_index<T>(&mut self, s: Scalar) -> Result<T> {
+        Err(Diagnostic::new(Code::Type, self.b.span, format!("indices must be integers, not {s}"))
+            .with_hint("convert it: `int(x)`"))
+    }
+
+    /// Address of an array's element.
+    pub(super) fn element(&mut self, buffer: BufferId, index: &[Value]) -> Result<Value> {
+        let indices = self.flatten_indices(index)?;
+        let decl = &self.buffers[buffer.index()];
+        let ndim = decl.ndim as usize;
+        let elem = decl.elem.clone();
+        let name = decl.name.clone();
+        let ty = Type::Ref(Box::new(elem.clone()));
+        if indices.len() == ndim {
+            let addr = self.b.push(Op::BufferAddr(buffer, indices), ty);
+            return Ok(Value::global(addr));
+        }
+        // `x[i, j]` on an array of vectors: the last indices pick the component.
+        if indices.len() > ndim && indices.len() == ndim + elem.shape().len() {
+            let rest = indices[ndim..].to_vec();
+            let addr = self.b.push(Op::BufferAddr(buffer, indices[..ndim].to_vec()), ty);
+            let addr = self.b.element_addr(addr, rest);
+            return Ok(Value::global(addr));
+        }
+        let shown = if name.is_empty() { String::from("the field") } else { format!("`{name}`") };
+        Err(Diagnostic::new(
+            Code::Index,
+            self.b.span,
+            format!(
+                "Field with dim {ndim} accessed with indices of dim {}: {shown} takes {ndim} indices",
+                indices.len()
+            ),
+        )
+        .with_hint(if ndim == 0 { "write `x[None]`".into() } else { format!("give {ndim} indices") }))
+    }
+
+    /// A component, row or slice of a vector or matrix.
+    fn component(&mut self, base: &Value, index: &[Value]) -> Result<Value> {
+        let Some(ty) =
+            self.runtime_type(base).or_else(|| self.try_rt(base).ok().flatten().map(|v| self.b.ty(v).clone()))
+        else {
+            let what = self.describe(base);
+            return self.err(Code::Type, format!("{what} cannot be indexed"));
+        };
+        let shape = ty.shape();
+        let Some(scalar) = ty.scalar().filter(|_| !shape.is_empty()) else {
+            return self.err(Code::Type, format!("a value of type {ty} cannot be indexed"));
+        };
+        // `v[I]` with a vector of indices.
+        let index: Vec<Value> = match index {
+            [one] if matches!(self.runtime_type(one), Some(Type::Vector(..))) => self.unpack(one)?,
+            _ => index.to_vec(),
+        };
+        if index.iter().any(|i| matches!(i, Value::Slice(_))) || (shape.len() == 2 && index.len() == 1) {
+            return self.sub_tensor(base, &shape, scalar, &index);
+        }
+        if index.len() != shape.len() {
+            return self.err(
+                Code::Index,
+                format!("a value of type {ty} takes {} indices, {} given", shape.len(), index.len()),
+            );
+        }
+        let mut fixed = Some(0u32);
+        for (v, n) in index.iter().zip(&shape) {
+            if let Value::Int(i) = v {
+                let at = if *i < 0 { *i + i128::from(*n) } else { *i };
+                if at < 0 || at >= i128::from(*n) {
+                    return self
+                        .err(Code::Index, format!("index {i} is out of bounds for an axis of {n} components of {ty}"));
+                }
+                fixed = fixed.map(|f| f * n + at as u32);
+            } else {
+                fixed = None;
+            }
+        }
+        if let Some(place) = self.place(base) {
+            let indices = index
+                .iter()
+                .zip(&shape)
+                .map(|(v, n)| match v {
+                    Value::Int(i) => {
+                        let at = if *i < 0 { *i + i128::from(*n) } else { *i };
+                        Ok(self.b.int(at as i64, Scalar::I32))
+                    }
+                    v => self.index_value(v),
+                })
+                .collect::<Result<Vec<_>>>()?;
+            let addr = self.b.element_addr(place.addr, indices);
+            return Ok(Value::Place(Place { addr, global: place.global }));
+        }
+        let v = self.rt(base)?;
+        if let Some(i) = fixed {
+            return Ok(Value::Rt(self.b.extract(v, i)));
+        }
+        let indices = index.iter().map(|i| self.index_value(i)).collect::<Result<Vec<_>>>()?;
+        Ok(Value::Rt(self.b.push(Op::ExtractDyn(v, indices), Type::Scalar(scalar))))
+    }
+
+    fn index_value(&mut self, v: &Value) -> Result<ValueId> {
+        let v = self.rt(v)?;
+        match *self.b.ty(v) {
+            Type::Scalar(s) if s.is_int() => Ok(v),
+            Type::Scalar(s) => self.bad_index(s),
+            _ => {
+                let ty = self.b.ty(v).to_string();
+                self.err(Code::Type, format!("an index must be an integer, not {ty}"))
+            }
+        }
+    }
+
+    /// Slices: `v[1:3]`, `m[0, :]`, `m[i]`. The result lists places where the base is one, so that it can be assigned.
+    fn sub_tensor(&mut self, base: &Value, shape: &[u32], scalar: Scalar, index: &[Value]) -> Result<Value> {
+        let full = Value::Slice(std::rc::Rc::new([Value::None, Value::None, Value::None]));
+        let mut index = index.to_vec();
+        while index.len() < shape.len() {
+            index.push(full.clone());
+        }
+        if index.len() > shape.len() {
+            return self.err(Code::Index, format!("{} indices for a value of {} axes", index.len(), shape.len()));
+        }
+        let mut axes: Vec<Vec<Value>> = Vec::new();
+        let mut extents = Vec::new();
+        for (v, n) in index.iter().zip(shape) {
+            match v {
+                Value::Slice(_) => {
+                    let picked = self.slice_positions(v, *n as usize)?;
+                    extents.push(picked.len() as u32);
+                    axes.push(picked.into_iter().map(|i| Value::Int(i as i128)).collect());
+                }
+                v => axes.push(vec![v.clone()]),
+            }
+        }
+        if extents.contains(&0) {
+            return self.err(Code::Index, "this slice is empty");
+        }
+        let mut places = Vec::new();
+        let mut all = vec![Vec::new()];
+        for axis in &axes {
+            all = all.iter().flat_map(|p: &Vec<Value>| axis.iter().map(|v| [&p[..], &[v.clone()]].concat())).collect();
+        }
+        for p in all {
+            places.push(self.component(base, &p)?);
+        }
+        if self.place(base).is_some() {
+            // A list of places, nested for two axes.
+            return Ok(match extents[..] {
+                [_, m] => Value::list(places.chunks(m as usize).map(|row| Value::list(row.to_vec())).collect()),
+                _ => Value::list(places),
+            });
+        }
+        let items = places.iter().map(|p| self.rt(p)).collect::<Result<Vec<_>>>()?;
+        Ok(Value::Rt(self.b.push(Op::MakeTensor(items), Type::tensor(scalar, &extents))))
+    }
+
+    /// A scalar converted to `s`.
+    pub(super) fn cast_value(&mut self, v: &Value, s: Scalar) -> Result<ValueId> {
+        if let Value::Int(i) = v {
+            if s.is_float() {
+                return Ok(self.b.float(*i as f64, s));
+            }
+            if s != Scalar::U1 {
+                return Ok(self.b.int(super::stmt::wrap(*i as i64, s), s));
+            }
+        }
+        if let (Value::Float(f), true) = (v, s.is_float()) {
+            return Ok(self.b.float(*f, s));
+        }
+        let v = match v.items() {
+            Some(items) => self.make_tensor(items, None)?,
+            None => self.rt(v)?,
+        };
+        arith::cast(&mut self.b, v, s)
+    }
+}

@@ -1,0 +1,187 @@
+//! Text with run-time values: f-strings, `str.format`, `print`, messages of assertions.
+
+use std::rc::Rc;
+
+use octants_diag::{Code, Result};
+use octants_ir::{Op, TextPart, Type};
+
+use super::Lowerer;
+use crate::ast::FPart;
+use crate::value::Value;
+
+impl Lowerer<'_> {
+    pub(super) fn lower_fstring(&mut self, parts: &[FPart]) -> Result<Value> {
+        let mut out = Vec::new();
+        for part in parts {
+            match part {
+                FPart::Text(t) => push_text(&mut out, t),
+                FPart::Value(e, spec) => {
+                    let v = self.lower_expr(e)?;
+                    self.push_value(&mut out, &v, spec.as_deref())?;
+                }
+            }
+        }
+        Ok(finish(out))
+    }
+
+    /// The pieces that `print(v)` or a message consists of.
+    pub(super) fn text_of(&mut self, v: &Value) -> Result<Vec<TextPart>> {
+        let mut out = Vec::new();
+        self.push_value(&mut out, v, None)?;
+        Ok(out)
+    }
+
+    fn push_value(&mut self, out: &mut Vec<TextPart>, v: &Value, spec: Option<&str>) -> Result<()> {
+        match v {
+            Value::Text(parts) => {
+                for p in parts.iter() {
+                    match p {
+                        TextPart::Text(t) => push_text(out, t),
+                        other => out.push(other.clone()),
+                    }
+                }
+            }
+            Value::Str(s) if spec.is_none() => push_text(out, s),
+            Value::Tuple(items) | Value::List(items) | Value::Static(items) if !v.is_compile_time() => {
+                let (open, close) = if matches!(v, Value::Tuple(_)) { ("(", ")") } else { ("[", "]") };
+                push_text(out, open);
+                for (i, item) in items.iter().enumerate() {
+                    if i > 0 {
+                        push_text(out, ", ");
+                    }
+                    self.push_value(out, item, spec)?;
+                }
+                push_text(out, close);
+            }
+            Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
+                let rt = match v {
+                    Value::Int(i) if i64::try_from(*i).is_ok() && i32::try_from(*i).is_err() => {
+                        self.b.int(*i as i64, octants_ir::Scalar::I64)
+                    }
+                    _ => self.rt(v)?,
+                };
+                out.push(TextPart::Value(rt, spec.map(str::to_owned)));
+            }
+            _ => match self.try_rt(v)? {
+                Some(rt) if matches!(self.b.ty(rt), Type::Struct(_)) => {
+                    let members = self.member_values(&Value::Rt(rt))?;
+                    push_text(out, "{");
+                    for (i, (name, m)) in members.iter().enumerate() {
+                        push_text(out, &format!("{}{name}: ", if i > 0 { ", " } else { "" }));
+                        self.push_value(out, m, spec)?;
+                    }
+                    push_text(out, "}");
+                }
+                Some(rt) => out.push(TextPart::Value(rt, spec.map(str::to_owned))),
+                None => {
+                    let Some(obj) = self.to_host(v) else {
+                        let what = self.describe(v);
+                        return self.err(Code::Type, format!("{what} cannot be printed"));
+                    };
+                    let text = self.world.format(obj, spec.unwrap_or("")).map_err(|e| self.host_error(e))?;
+                    push_text(out, &text);
+                }
+            },
+        }
+        Ok(())
+    }
+
+    /// `print(*values, sep=, end=)`.
+    pub(super) fn lower_print(&mut self, args: &[Value], kwargs: &[(String, Value)]) -> Result<()> {
+        let (mut sep, mut end) = (String::from(" "), String::from("\n"));
+        for (name, v) in kwargs {
+            let (Value::Str(s), "sep" | "end") = (v, name.as_str()) else {
+                return self.err(Code::Type, "print takes `sep=` and `end=` as constant strings, nothing else");
+            };
+            if name == "sep" { sep = s.to_string() } else { end = s.to_string() }
+        }
+        let mut out = Vec::new();
+        for (i, v) in args.iter().enumerate() {
+            if i > 0 {
+                push_text(&mut out, &sep);
+            }
+            self.push_value(&mut out, v, None)?;
+        }
+        push_text(&mut out, &end);
+        self.b.push(Op::Print(out), Type::Unit);
+        Ok(())
+    }
+
+    /// `"...".format(...)`.
+    pub(super) fn format_string(&mut self, pattern: &str, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
+        let mut out = Vec::new();
+        let mut rest = pattern;
+        let mut next = 0usize;
+        let mut used = vec![false; args.len()];
+        let mut used_names = vec![false; kwargs.len()];
+        while let Some(at) = rest.find(['{', '}']) {
+            push_text(&mut out, &rest[..at]);
+            let tail = &rest[at..];
+            if tail.starts_with("{{") || tail.starts_with("}}") {
+                push_text(&mut out, &tail[..1]);
+                rest = &tail[2..];
+                continue;
+            }
+            let (true, Some(close)) = (tail.starts_with('{'), tail.find('}')) else {
+                return self.err(Code::Syntax, "single '{' or '}' in a format string");
+            };
+            let (name, spec) = match tail[1..close].split_once(':') {
+                Some((n, s)) => (n, Some(s)),
+                None => (&tail[1..close], None),
+            };
+            let v = if name.is_empty() {
+                next += 1;
+                next - 1
+            } else if let Ok(i) = name.parse() {
+                i
+            } else {
+                match kwargs.iter().position(|(n, _)| n == name) {
+                    Some(i) => {
+                        used_names[i] = true;
+                        let v = kwargs[i].1.clone();
+                        self.push_value(&mut out, &v, spec.filter(|s| !s.is_empty()))?;
+                        rest = &tail[close + 1..];
+                        continue;
+                    }
+                    None => return self.err(Code::Syntax, format!("Keyword '{name}' not found.")),
+                }
+            };
+            let Some(arg) = args.get(v) else {
+                return self.err(
+                    Code::Syntax,
+                    format!("Expected {} positional argument(s), but received {} instead.", v + 1, args.len()),
+                );
+            };
+            used[v] = true;
+            self.push_value(&mut out, &arg.clone(), spec.filter(|s| !s.is_empty()))?;
+            rest = &tail[close + 1..];
+        }
+        push_text(&mut out, rest);
+        if let Some(unused) = used.iter().position(|u| !u) {
+            return self.err(
+                Code::Syntax,
+                format!("Expected {unused} positional argument(s), but received {} instead.", args.len()),
+            );
+        }
+        if let Some(i) = used_names.iter().position(|u| !u) {
+            return self.err(Code::Syntax, format!("Keyword '{}' not used.", kwargs[i].0));
+        }
+        Ok(finish(out))
+    }
+}
+
+fn push_text(out: &mut Vec<TextPart>, text: &str) {
+    match out.last_mut() {
+        Some(TextPart::Text(t)) => t.push_str(text),
+        _ if text.is_empty() => {}
+        _ => out.push(TextPart::Text(text.to_owned())),
+    }
+}
+
+fn finish(out: Vec<TextPart>) -> Value {
+    match &out[..] {
+        [] => Value::str(""),
+        [TextPart::Text(t)] => Value::str(t),
+        _ => Value::Text(Rc::new(out)),
+    }
+}

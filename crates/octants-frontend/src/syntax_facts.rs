@@ -1,0 +1,167 @@
+//! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside run-time
+//! control flow, whether it has loops.
+
+use std::collections::HashSet;
+
+use crate::ast::*;
+
+/// Facts about one body.
+#[derive(Debug, Default)]
+pub struct Facts {
+    /// Names assigned, or handed to a call that might change them.
+    pub mutated: HashSet<String>,
+    /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
+    pub nested_return: bool,
+    /// Has a `for` or `while`.
+    pub has_loops: bool,
+}
+
+/// The facts of a body.
+pub fn of(body: &[Stmt]) -> Facts {
+    let mut facts = Facts::default();
+    stmts(body, false, &mut facts);
+    facts
+}
+
+fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
+    for s in body {
+        match &s.kind {
+            StmtKind::Expr(e) => expr(e, f),
+            StmtKind::Assign(targets, value) => {
+                targets.iter().for_each(|t| target(t, f));
+                expr(value, f);
+            }
+            StmtKind::AnnAssign(t, _, value) => {
+                target(t, f);
+                value.iter().for_each(|v| expr(v, f));
+            }
+            StmtKind::AugAssign(t, _, value) => {
+                target(t, f);
+                expr(value, f);
+            }
+            StmtKind::Return(value) => {
+                f.nested_return |= nested;
+                value.iter().for_each(|v| expr(v, f));
+            }
+            StmtKind::If(test, a, b) => {
+                expr(test, f);
+                let nested = nested || !is_static_call(test);
+                stmts(a, nested, f);
+                stmts(b, nested, f);
+            }
+            StmtKind::For(t, iter, body, _) => {
+                f.has_loops = true;
+                target(t, f);
+                expr(iter, f);
+                stmts(body, nested || !is_static_call(iter), f);
+            }
+            StmtKind::While(test, body, _) => {
+                f.has_loops = true;
+                expr(test, f);
+                stmts(body, true, f);
+            }
+            StmtKind::With(items, body) => {
+                items.iter().for_each(|(e, _)| expr(e, f));
+                stmts(body, nested, f);
+            }
+            StmtKind::Assert(test, message) => {
+                expr(test, f);
+                message.iter().for_each(|m| expr(m, f));
+            }
+            StmtKind::Pass | StmtKind::Break | StmtKind::Continue | StmtKind::Unsupported(_) => {}
+        }
+    }
+}
+
+/// `static(...)` or `x.static(...)`.
+pub fn is_static_call(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Call(func, _) => match &func.kind {
+            ExprKind::Name(n) => n == "static",
+            ExprKind::Attribute(_, n) => n == "static",
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn target(e: &Expr, f: &mut Facts) {
+    match &e.kind {
+        ExprKind::Name(n) => {
+            f.mutated.insert(n.clone());
+        }
+        ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| target(i, f)),
+        ExprKind::Subscript(base, index) => {
+            target(base, f);
+            expr(index, f);
+        }
+        ExprKind::Attribute(base, _) | ExprKind::Starred(base) => target(base, f),
+        _ => expr(e, f),
+    }
+}
+
+fn expr(e: &Expr, f: &mut Facts) {
+    match &e.kind {
+        ExprKind::Call(func, arguments) => {
+            if let ExprKind::Attribute(receiver, _) = &func.kind {
+                target(receiver, f);
+            } else {
+                expr(func, f);
+            }
+            for a in arguments.positional.iter().chain(arguments.keywords.iter().map(|k| &k.1)) {
+                target(a, f);
+            }
+        }
+        ExprKind::Named(t, value) => {
+            target(t, f);
+            expr(value, f);
+        }
+        ExprKind::FString(parts) => {
+            for p in parts {
+                if let FPart::Value(v, _) = p {
+                    expr(v, f);
+                }
+            }
+        }
+        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+            items.iter().for_each(|i| expr(i, f));
+        }
+        ExprKind::Dict(items) => {
+            for (k, v) in items {
+                k.iter().for_each(|k| expr(k, f));
+                expr(v, f);
+            }
+        }
+        ExprKind::ListComp(value, gens) => {
+            expr(value, f);
+            gens.iter().for_each(|g| expr(&g.iter, f));
+        }
+        ExprKind::DictComp(key, value, gens) => {
+            expr(key, f);
+            expr(value, f);
+            gens.iter().for_each(|g| expr(&g.iter, f));
+        }
+        ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => expr(a, f),
+        ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => {
+            expr(a, f);
+            expr(b, f);
+        }
+        ExprKind::Compare(a, rest) => {
+            expr(a, f);
+            rest.iter().for_each(|(_, b)| expr(b, f));
+        }
+        ExprKind::IfExp(a, b, c) => {
+            expr(a, f);
+            expr(b, f);
+            expr(c, f);
+        }
+        ExprKind::Slice(a, b, c) => [a, b, c].into_iter().flatten().for_each(|e| expr(e, f)),
+        ExprKind::Name(_)
+        | ExprKind::None
+        | ExprKind::Bool(_)
+        | ExprKind::Int(_)
+        | ExprKind::Float(_)
+        | ExprKind::Str(_)
+        | ExprKind::Unsupported(_) => {}
+    }
+}

@@ -1,0 +1,142 @@
+//! What an expression of a kernel evaluates to while it is being lowered: a compile-time value, a run-time value, a place in
+//! memory, or something only a call or a loop can use.
+
+use std::rc::Rc;
+
+use octants_ir::{BufferId, LocalId, TextPart, ValueId};
+
+use crate::world::{ArgSpec, Obj};
+
+/// The value of an expression.
+#[derive(Debug, Clone)]
+pub enum Value {
+    /// `None`.
+    None,
+    /// Compile-time truth.
+    Bool(bool),
+    /// Compile-time integer.
+    Int(i128),
+    /// Compile-time float.
+    Float(f64),
+    /// Compile-time string.
+    Str(Rc<str>),
+    /// A tuple; items may be run-time values.
+    Tuple(Rc<Vec<Value>>),
+    /// A list; items may be run-time values.
+    List(Rc<Vec<Value>>),
+    /// A dict with compile-time keys.
+    Dict(Rc<Vec<(Value, Value)>>),
+    /// A slice; parts are `None` or integers.
+    Slice(Rc<[Value; 3]>),
+    /// Any other host object.
+    Obj(Obj),
+    /// Text with run-time pieces (f-string, `str.format`).
+    Text(Rc<Vec<TextPart>>),
+
+    /// A run-time value that is not in memory.
+    Rt(ValueId),
+    /// A local variable.
+    Var(LocalId),
+    /// An address.
+    Place(Place),
+    /// An array: a kernel argument, a captured ndarray, or a field.
+    Array(BufferId),
+    /// A struct field, or a struct whose members lie in several places: member names and values.
+    Members(Rc<Members>),
+    /// A `dataclasses.dataclass` argument.
+    Dataclass(Rc<DataclassArg>),
+
+    /// `range(begin, end)` at run time.
+    Range(Rc<(Value, Value)>),
+    /// `qd.ndrange(...)`.
+    Ndrange(Rc<Ndrange>),
+    /// `qd.grouped(...)`.
+    Grouped(Rc<Value>),
+    /// `qd.static(...)` around a loop's iterable: items are compile-time.
+    Static(Rc<Vec<Value>>),
+    /// `value.name`, to be called.
+    Method(Rc<(Value, String)>),
+}
+
+/// An address and what may race on it.
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    /// A value of type `Ref`.
+    pub addr: ValueId,
+    /// Part of a buffer, so that augmented assignment is atomic.
+    pub global: bool,
+}
+
+/// Members by name.
+#[derive(Debug, Clone)]
+pub struct Members {
+    /// The struct type object, where there is one, for methods.
+    pub ty: Option<Obj>,
+    /// `true`: a struct field (members are arrays), to be indexed first. `false`: one struct.
+    pub is_array: bool,
+    /// In order.
+    pub items: Vec<(String, Value)>,
+}
+
+/// A dataclass argument, or a dataclass member of one.
+#[derive(Debug, Clone)]
+pub struct DataclassArg {
+    /// Position of the kernel parameter.
+    pub index: u32,
+    /// Members from there.
+    pub path: Vec<String>,
+    /// The object in which methods and class attributes are looked up.
+    pub obj: Obj,
+    /// Its members.
+    pub members: Vec<(String, ArgSpec)>,
+}
+
+/// The box that `qd.ndrange` iterates over.
+#[derive(Debug, Clone)]
+pub struct Ndrange {
+    /// Bounds of each axis, in the user's order.
+    pub dims: Vec<(Value, Value)>,
+    /// For each nesting level, outermost first, the axis it iterates.
+    pub order: Vec<usize>,
+}
+
+impl Value {
+    /// A tuple.
+    pub fn tuple(items: Vec<Value>) -> Value {
+        Value::Tuple(Rc::new(items))
+    }
+
+    /// A list.
+    pub fn list(items: Vec<Value>) -> Value {
+        Value::List(Rc::new(items))
+    }
+
+    /// A string.
+    pub fn str(s: &str) -> Value {
+        Value::Str(Rc::from(s))
+    }
+
+    /// A place in a buffer.
+    pub fn global(addr: ValueId) -> Value {
+        Value::Place(Place { addr, global: true })
+    }
+
+    /// Items of a tuple or list.
+    pub fn items(&self) -> Option<&[Value]> {
+        match self {
+            Value::Tuple(v) | Value::List(v) | Value::Static(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// Known at compile time through and through (host objects count).
+    pub fn is_compile_time(&self) -> bool {
+        match self {
+            Value::None | Value::Bool(_) | Value::Int(_) | Value::Float(_) | Value::Str(_) | Value::Obj(_) => true,
+            Value::Tuple(v) | Value::List(v) | Value::Static(v) => v.iter().all(Value::is_compile_time),
+            Value::Dict(d) => d.iter().all(|(k, v)| k.is_compile_time() && v.is_compile_time()),
+            Value::Slice(s) => s.iter().all(Value::is_compile_time),
+            _ => false,
+        }
+    }
+}
