@@ -1,0 +1,273 @@
+//! Loads an artifact into this process and runs its tasks in order, one thread, with a chosen chunk size.
+
+#![allow(dead_code)] // Each test file uses a part of it.
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::{Mutex, Once};
+
+use llvm_sys::core::*;
+use llvm_sys::error::{LLVMErrorRef, LLVMGetErrorMessage};
+use llvm_sys::orc2::lljit::*;
+use llvm_sys::orc2::*;
+use octants_artifact::{Artifact, HostContext, HostCount, HostTask};
+use octants_codegen_llvm::{CodegenOptions, compile_host};
+use octants_diag::Span;
+use octants_ir::*;
+
+unsafe extern "C" {
+    fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;
+}
+
+fn check(error: LLVMErrorRef) {
+    if !error.is_null() {
+        let text = unsafe { CStr::from_ptr(LLVMGetErrorMessage(error)) };
+        panic!("{}", text.to_string_lossy());
+    }
+}
+
+/// An artifact in memory.
+pub struct Loaded {
+    pub artifact: Artifact,
+    jit: LLVMOrcLLJITRef,
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        unsafe { check(LLVMOrcDisposeLLJIT(self.jit)) };
+    }
+}
+
+/// Values of a `Print` or `Assert` site as they arrived.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Message {
+    pub site: u32,
+    pub values: Vec<u64>,
+}
+
+#[derive(Default)]
+struct Host {
+    printed: Mutex<Vec<Message>>,
+    failed: Mutex<Vec<Message>>,
+    sizes: Vec<usize>,
+}
+
+unsafe extern "C" fn on_print(context: *const HostContext, site: u32, values: *const u64) {
+    let host = unsafe { &*(*context).owner.cast::<Host>() };
+    let values = (0..host.sizes[site as usize]).map(|i| unsafe { *values.add(i) }).collect();
+    host.printed.lock().unwrap().push(Message { site, values });
+}
+
+unsafe extern "C" fn on_fail(context: *const HostContext, site: u32, values: *const u64) {
+    let host = unsafe { &*(*context).owner.cast::<Host>() };
+    let values = (0..host.sizes[site as usize]).map(|i| unsafe { *values.add(i) }).collect();
+    host.failed.lock().unwrap().push(Message { site, values });
+}
+
+/// How to run.
+#[derive(Debug, Clone, Copy)]
+pub struct Run {
+    pub chunk: i64,
+    pub single: bool,
+    pub seed: u64,
+    pub launch: u64,
+}
+
+impl Default for Run {
+    fn default() -> Self {
+        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1 }
+    }
+}
+
+/// What came of it.
+#[derive(Debug, Default)]
+pub struct Outcome {
+    pub result: Vec<u64>,
+    pub printed: Vec<Message>,
+    pub failed: Vec<Message>,
+    pub counts: Vec<i64>,
+}
+
+/// Loads an artifact.
+pub fn load(artifact: Artifact) -> Loaded {
+    static INIT: Once = Once::new();
+    INIT.call_once(|| unsafe {
+        dlopen(c"libm.so.6".as_ptr(), 0x102);
+        dlopen(c"libmvec.so.1".as_ptr(), 0x102);
+    });
+    unsafe {
+        let mut jit = std::ptr::null_mut();
+        check(LLVMOrcCreateLLJIT(&mut jit, LLVMOrcCreateLLJITBuilder()));
+        let dylib = LLVMOrcLLJITGetMainJITDylib(jit);
+        let mut generator = std::ptr::null_mut();
+        let prefix = LLVMOrcLLJITGetGlobalPrefix(jit);
+        check(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(&mut generator, prefix, None, std::ptr::null_mut()));
+        LLVMOrcJITDylibAddGenerator(dylib, generator);
+        let code = &artifact.code;
+        let buffer =
+            LLVMCreateMemoryBufferWithMemoryRangeCopy(code.as_ptr().cast(), code.len(), c"object".as_ptr());
+        check(LLVMOrcLLJITAddObjectFile(jit, dylib, buffer));
+        Loaded { artifact, jit }
+    }
+}
+
+/// Compiles with the default options and loads.
+pub fn build(program: &Program) -> Loaded {
+    build_with(program, &CodegenOptions::default())
+}
+
+/// Compiles and loads.
+pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
+    load(compile_host(program, &|span: Span| format!("test.py:{}", span.start), options).expect("compiles"))
+}
+
+impl Loaded {
+    fn address(&self, symbol: &str) -> u64 {
+        let name = CString::new(symbol).unwrap();
+        let mut address = 0;
+        unsafe { check(LLVMOrcLLJITLookup(self.jit, &mut address, name.as_ptr())) };
+        address
+    }
+
+    /// Runs all tasks with these argument slots.
+    pub fn run(&self, args: &[u64], how: Run) -> Outcome {
+        let a = &self.artifact;
+        assert_eq!(args.len(), a.arg_slots as usize, "argument slots");
+        let mut frame = vec![0u64; (a.frame_bytes as usize).div_ceil(8) + 1];
+        let mut result = vec![0u64; a.result.len() + 1];
+        let sizes = a
+            .sites
+            .iter()
+            .map(|s| {
+                let size = |p: &octants_artifact::SitePart| match p {
+                    octants_artifact::SitePart::Text(_) => 0,
+                    octants_artifact::SitePart::Value { shape, .. } => shape.iter().product::<u32>() as usize,
+                };
+                s.parts.iter().map(size).sum()
+            })
+            .collect();
+        let host = Host { sizes, ..Host::default() };
+        let context = HostContext {
+            args: args.as_ptr(),
+            frame: frame.as_mut_ptr().cast(),
+            result: result.as_mut_ptr(),
+            print: on_print,
+            fail: on_fail,
+            seed: how.seed,
+            launch: how.launch,
+            owner: (&raw const host).cast(),
+        };
+        let mut counts = Vec::new();
+        for t in &a.tasks {
+            let symbol = if how.single { t.single_thread_symbol.as_ref().unwrap_or(&t.symbol) } else { &t.symbol };
+            let code: HostTask = unsafe { std::mem::transmute(self.address(symbol)) };
+            let Some(p) = &t.parallel else {
+                unsafe { code(&context, 0, 1) };
+                continue;
+            };
+            let count: HostCount = unsafe { std::mem::transmute(self.address(&p.count_symbol)) };
+            let n = unsafe { count(&context) };
+            if let Some(known) = p.count {
+                assert_eq!(known as i64, n);
+            }
+            counts.push(n);
+            // Chunks run last to first: nothing may depend on their order.
+            let mut chunks = Vec::new();
+            let mut begin = 0;
+            while begin < n {
+                let end = begin.saturating_add(how.chunk).min(n);
+                chunks.push((begin, end));
+                begin = end;
+            }
+            if !p.serialize {
+                chunks.reverse();
+            }
+            for (begin, end) in chunks {
+                unsafe { code(&context, begin, end) };
+            }
+        }
+        result.truncate(a.result.len());
+        Outcome {
+            result,
+            printed: host.printed.into_inner().unwrap(),
+            failed: host.failed.into_inner().unwrap(),
+            counts,
+        }
+    }
+}
+
+/// A program of one task.
+pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, parallel: bool, body: Body) -> Program {
+    let roots = buffers
+        .iter()
+        .filter_map(|b| match &b.layout {
+            Layout::Dense { components, .. } => components.iter().map(|c| c.root + 1).max(),
+            _ => None,
+        })
+        .max()
+        .unwrap_or(0);
+    let kind = if parallel { TaskKind::Parallel(LoopConfig::default()) } else { TaskKind::Serial };
+    Program {
+        name: "kernel".into(),
+        params: params.into_iter().map(|(n, ty)| Param { name: n.into(), ty }).collect(),
+        buffers,
+        roots,
+        functions: Vec::new(),
+        ret,
+        frame: Vec::new(),
+        tasks: vec![Task { name: "kernel_0".into(), kind, group: None, body, access: AccessSet::default() }],
+    }
+}
+
+/// A contiguous array argument.
+pub fn array(name: &str, elem: impl Into<Type>, ndim: u32) -> Buffer {
+    Buffer { name: name.into(), elem: elem.into(), ndim, layout: Layout::Contiguous }
+}
+
+/// Appends a loop over `dims` (begin, end) and builds its body; gives the body the loop's value.
+pub fn for_loop(
+    b: &mut Builder,
+    dims: Vec<(ValueId, ValueId)>,
+    parallel: bool,
+    reductions: Vec<Reduction>,
+    inside: impl FnOnce(&mut Builder, ValueId),
+) -> ValueId {
+    let body = b.body.add_block();
+    let dims = dims.into_iter().map(|(begin, end)| Range { begin, end }).collect();
+    let parallel = parallel.then(LoopConfig::default);
+    let v = b.push(Op::For(Box::new(ForLoop { dims, body, parallel, reductions })), Type::Unit);
+    let here = b.set_cursor(body);
+    inside(b, v);
+    b.set_cursor(here);
+    v
+}
+
+/// Index of an axis as i32.
+pub fn index(b: &mut Builder, l: ValueId, axis: u32) -> ValueId {
+    b.push(Op::LoopIndex(l, axis), Type::I32)
+}
+
+/// Address of a buffer's element.
+pub fn at(b: &mut Builder, buffer: u32, elem: impl Into<Type>, index: &[ValueId]) -> ValueId {
+    b.push(Op::BufferAddr(BufferId(buffer), index.to_vec()), Type::Ref(Box::new(elem.into())))
+}
+
+/// Extent of an axis as i32.
+pub fn shape(b: &mut Builder, buffer: u32, axis: u32) -> ValueId {
+    b.push(Op::Shape(BufferId(buffer), axis), Type::I32)
+}
+
+/// If with two arms.
+pub fn if_else(b: &mut Builder, c: ValueId, then: impl FnOnce(&mut Builder), otherwise: impl FnOnce(&mut Builder)) {
+    let (t, o) = (b.body.add_block(), b.body.add_block());
+    b.push(Op::If(c, t, o), Type::Unit);
+    let here = b.set_cursor(t);
+    then(b);
+    b.set_cursor(o);
+    otherwise(b);
+    b.set_cursor(here);
+}
+
+/// The address of a slice as an argument.
+pub fn ptr<T>(slice: &mut [T]) -> u64 {
+    slice.as_mut_ptr() as u64
+}
