@@ -10,7 +10,7 @@ use octants_ir::{Builder, FuncId, Function, Op, StructType, Type};
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
 use crate::value::{Place, Value};
-use crate::world::{Entity, FuncKind, Obj};
+use crate::world::{ArgSpec, Entity, FuncKind, Obj};
 
 /// What makes two calls of a function the same code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -25,6 +25,8 @@ enum ParamKey {
     Reference(Type, bool),
     /// A compile-time value, by its debug text: host objects show as their handles.
     Fixed(String),
+    /// A dataclass argument: its by-value members follow as parameters.
+    Dataclass(String, Vec<((u32, Vec<String>), Type)>),
 }
 
 /// A function of the IR and how to read its result.
@@ -252,6 +254,22 @@ impl Lowerer<'_> {
                     Some(self.rt(v)?)
                 }
                 None => match v {
+                    Value::Dataclass(d) => {
+                        let mut leaves = Vec::new();
+                        value_members(&d.path, &d.members, &mut leaves);
+                        let mut members = Vec::new();
+                        for (path, spec) in leaves {
+                            let v = self.argument(d.index, path.clone(), &spec)?;
+                            let v = self.rt(&v)?;
+                            let ty = self.b.ty(v).clone();
+                            members.push(((d.index, path), ty.clone()));
+                            operands.push(v);
+                            types.push(ty);
+                        }
+                        keys.push(ParamKey::Dataclass(format!("{:?}", (d.index, &d.path)), members));
+                        continue;
+                    }
+                    Value::Tuple(_) | Value::List(_) if !v.is_compile_time() => Some(self.rt(v)?),
                     Value::Rt(v) => Some(*v),
                     Value::Var(_) | Value::Place(_) => {
                         let Some(place) = self.place(v) else { continue };
@@ -327,6 +345,14 @@ impl Lowerer<'_> {
             for ((p, key), v) in parsed.source.params.iter().zip(keys).zip(args) {
                 let value = match key {
                     ParamKey::Fixed(_) => v.clone(),
+                    ParamKey::Dataclass(_, members) => {
+                        for (path, ty) in members {
+                            let rt = self.b.push(Op::Param(next), ty.clone());
+                            next += 1;
+                            self.frame().bound_params.insert(path.clone(), rt);
+                        }
+                        v.clone()
+                    }
                     ParamKey::Value(ty) => {
                         let rt = self.b.push(Op::Param(next), ty.clone());
                         next += 1;
@@ -418,5 +444,17 @@ impl Lowerer<'_> {
         self.frame().returned = Some(if is_tuple { Value::tuple(Vec::new()) } else { Value::None });
         self.b.push(Op::Return(Some(value)), Type::Unit);
         Ok(())
+    }
+}
+
+/// The by-value members of a dataclass argument, nested ones included.
+fn value_members(path: &[String], members: &[(String, ArgSpec)], out: &mut Vec<(Vec<String>, ArgSpec)>) {
+    for (name, spec) in members {
+        let path = [path, std::slice::from_ref(name)].concat();
+        match spec {
+            ArgSpec::Value(..) => out.push((path, spec.clone())),
+            ArgSpec::Dataclass(_, inner) => value_members(&path, inner, out),
+            ArgSpec::Array(_) | ArgSpec::Template(_) => {}
+        }
     }
 }

@@ -86,6 +86,8 @@ struct Frame {
     control_depth: u32,
     ret: ReturnMode,
     returned: Option<Value>,
+    /// In a function of the IR: by-value members of dataclass arguments, by parameter position and path.
+    bound_params: HashMap<(u32, Vec<String>), ValueId>,
 }
 
 /// What `return` does.
@@ -336,6 +338,13 @@ impl<'w> Lowerer<'w> {
                 if let (Type::Struct(s), Some(obj)) = (ty, obj) {
                     self.struct_types.insert(*obj, s.clone());
                     self.struct_objects.insert(s.clone(), *obj);
+                }
+                if !self.in_kernel_body {
+                    // Only a function's own parameters can be read in it; the caller has passed this member along.
+                    let key = (index, path);
+                    let bound = self.frames.iter().rev().find_map(|f| f.bound_params.get(&key));
+                    let v = bound.expect("compiler bug: a dataclass member was not passed to the function");
+                    return Ok(Value::Rt(*v));
                 }
                 let i = match self.param_paths.iter().position(|p| p.0 == index && p.1 == path) {
                     Some(i) => i,
@@ -628,6 +637,7 @@ impl Frame {
             control_depth: 0,
             ret,
             returned: None,
+            bound_params: HashMap::new(),
         }
     }
 }
