@@ -85,6 +85,19 @@ pub fn is_static_call(e: &Expr) -> bool {
     }
 }
 
+/// A call or `:=` stands somewhere in the expression, so that evaluating it may change memory.
+pub fn may_write(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Call(..) | ExprKind::Named(..) => true,
+        ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => may_write(a),
+        ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => may_write(a) || may_write(b),
+        ExprKind::Tuple(es) | ExprKind::List(es) | ExprKind::And(es) | ExprKind::Or(es) => es.iter().any(may_write),
+        ExprKind::Compare(a, rest) => may_write(a) || rest.iter().any(|(_, e)| may_write(e)),
+        ExprKind::IfExp(a, b, c) => may_write(a) || may_write(b) || may_write(c),
+        _ => false,
+    }
+}
+
 fn target(e: &Expr, f: &mut Facts) {
     match &e.kind {
         ExprKind::Name(n) => {

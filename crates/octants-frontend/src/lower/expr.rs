@@ -69,7 +69,10 @@ impl Lowerer<'_> {
                 self.unary_value(*op, &a)?
             }
             ExprKind::Binary(op, l, r) => {
-                let l = self.lower_expr(l)?;
+                let mut l = self.lower_expr(l)?;
+                if matches!(l, Value::Var(_) | Value::Place(_)) && crate::syntax_facts::may_write(r) {
+                    l = Value::Rt(self.rt(&l)?);
+                }
                 let r = self.lower_expr(r)?;
                 self.binary_value(*op, &l, &r)?
             }
