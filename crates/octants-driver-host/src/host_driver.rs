@@ -22,9 +22,13 @@ pub struct HostConfig {
 /// The CPU.
 pub struct HostDriver {
     pool: Pool,
+    memory_bytes: OnceLock<Option<u64>>,
     /// Started by the first load.
     linker: OnceLock<std::result::Result<Linker, String>>,
 }
+
+/// Blocks from this size on are checked against the machine's memory.
+const LARGE: u64 = 64 << 20;
 
 /// Linked code and its tasks, which launches name by address.
 struct Module {
@@ -36,7 +40,11 @@ impl HostDriver {
     /// The CPU with the given settings. Neither threads nor the linker are started yet.
     pub fn new(config: HostConfig) -> HostDriver {
         let usable = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
-        HostDriver { pool: Pool::new(config.max_threads.unwrap_or(usable)), linker: OnceLock::new() }
+        HostDriver {
+            pool: Pool::new(config.max_threads.unwrap_or(usable)),
+            memory_bytes: OnceLock::new(),
+            linker: OnceLock::new(),
+        }
     }
 
     /// Most threads that run tasks.
@@ -106,11 +114,13 @@ impl Driver for HostDriver {
     }
 
     fn memory_bytes(&self) -> Option<u64> {
-        memory::machine_bytes()
+        *self.memory_bytes.get_or_init(memory::usable_bytes)
     }
 
     unsafe fn allocate(&self, _stream: StreamHandle, bytes: u64) -> Result<DevicePtr> {
-        memory::allocate(bytes.max(1)).map(DevicePtr).ok_or_else(|| self.out_of_memory(bytes))
+        // The system would hand out more than there is, and end the process when it is used.
+        let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);
+        fits.then(|| memory::allocate(bytes.max(1))).flatten().map(DevicePtr).ok_or_else(|| self.out_of_memory(bytes))
     }
 
     unsafe fn free(&self, _stream: StreamHandle, memory: DevicePtr, bytes: u64) {
@@ -169,5 +179,9 @@ impl Driver for HostDriver {
 
     unsafe fn synchronize(&self, _stream: StreamHandle) -> Result<()> {
         Ok(())
+    }
+
+    fn close(&self) {
+        self.pool.end();
     }
 }

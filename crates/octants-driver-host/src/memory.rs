@@ -70,11 +70,14 @@ fn map(bytes: usize) -> Option<u64> {
     }
 }
 
-/// Bytes of memory of the machine.
-pub fn machine_bytes() -> Option<u64> {
+/// Bytes of memory that the process may use: the machine's, or less where a control group limits it.
+pub fn usable_bytes() -> Option<u64> {
     // SAFETY: plain queries.
     let (pages, size) = unsafe { (libc::sysconf(libc::_SC_PHYS_PAGES), libc::sysconf(libc::_SC_PAGESIZE)) };
-    u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)
+    let machine = u64::try_from(pages).ok()?.checked_mul(u64::try_from(size).ok()?)?;
+    let limit = |path| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
+    let limits = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    Some(limits.into_iter().filter_map(limit).fold(machine, u64::min))
 }
 
 #[cfg(test)]

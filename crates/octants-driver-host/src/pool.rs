@@ -153,6 +153,21 @@ impl Pool {
         panic.map_or(Ok(()), Err)
     }
 
+    /// Ends the threads. Later jobs run on their callers.
+    pub fn end(&self) {
+        self.shared.ended.store(true, Ordering::SeqCst);
+        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
+        atomic_wait::wake_all(&self.shared.epoch.0);
+        let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
+        let me = thread::current().id();
+        for handle in workers.handles {
+            // After a fork the threads are those of another process; a worker that ends the pool cannot wait for itself.
+            if workers.process == std::process::id() && handle.thread().id() != me {
+                let _ = handle.join();
+            }
+        }
+    }
+
     fn take_slot(&self) -> Option<&Slot> {
         let free = |s: &&Apart<Slot>| {
             !s.0.taken.load(Ordering::Relaxed)
@@ -171,7 +186,7 @@ impl Pool {
     #[cold]
     fn start_threads(&self) {
         let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
-        if self.started.swap(true, Ordering::AcqRel) {
+        if self.started.swap(true, Ordering::AcqRel) || self.shared.ended.load(Ordering::Acquire) {
             return;
         }
         workers.process = std::process::id();
@@ -188,17 +203,7 @@ impl Pool {
 
 impl Drop for Pool {
     fn drop(&mut self) {
-        self.shared.ended.store(true, Ordering::SeqCst);
-        self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
-        atomic_wait::wake_all(&self.shared.epoch.0);
-        let workers = std::mem::take(self.workers.get_mut().unwrap_or_else(PoisonError::into_inner));
-        let me = thread::current().id();
-        for handle in workers.handles {
-            // After a fork the threads are those of another process; a worker that drops the pool cannot wait for itself.
-            if workers.process == std::process::id() && handle.thread().id() != me {
-                let _ = handle.join();
-            }
-        }
+        self.end();
     }
 }
 
@@ -466,6 +471,8 @@ mod tests {
                 cover(&pool, 1000, 10, 4);
                 thread::sleep(Duration::from_micros(pause));
             }
+            pool.end();
+            cover(&pool, 1000, 10, 4);
         }
     }
 

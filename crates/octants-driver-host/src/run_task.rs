@@ -147,7 +147,7 @@ impl Pace {
     }
 
     fn measures(runs: u32) -> bool {
-        runs < TRIALS || runs % EVERY == 0
+        runs < TRIALS || runs.is_multiple_of(EVERY)
     }
 
     /// True when the next run should tell what iterations take on one thread.

@@ -43,7 +43,7 @@ fn every_iteration_runs_once_whatever_the_size() {
             for _ in 0..10 {
                 launch(&device, &kernel, &[buffer.ptr().unwrap(), n as u64]).unwrap();
             }
-            assert!(ints(&buffer, n).iter().all(|&x| x == 10), "{threads} {n}");
+            assert!(ints(&device, &buffer, n).iter().all(|&x| x == 10), "{threads} {n}");
         }
     }
 }
@@ -58,7 +58,7 @@ fn one_thread_runs_the_code_without_atomics() {
         let buffer = device.allocate(16).unwrap();
         launch(&device, &kernel, &[buffer.ptr().unwrap(), n]).unwrap();
         let mut bytes = [0; 16];
-        buffer.read(0, &mut bytes).unwrap();
+        device.default_stream().read(&buffer, 0, &mut bytes, &Patient).unwrap();
         let at = |i: usize| i64::from_ne_bytes(bytes[i..i + 8].try_into().unwrap());
         assert_eq!(at(0), (n * (n - 1) / 2) as i64);
         at(8)
@@ -91,8 +91,8 @@ fn a_failed_assertion_is_reported_once_and_other_iterations_go_on() {
     assert_eq!((failure.kernel.as_str(), failure.location.as_str()), ("kernel", "file.py:7"));
     let i: i64 = failure.message.strip_prefix("bad i: ").unwrap().parse().unwrap();
     assert_eq!(i % 100, 0);
-    assert_eq!(ints(&buffer, n).iter().filter(|&&x| x == 0).count(), n / 100);
-    device.synchronize().unwrap();
+    assert_eq!(ints(&device, &buffer, n).iter().filter(|&&x| x == 0).count(), n / 100);
+    device.synchronize(&Patient).unwrap();
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn threads_that_launch_at_once_are_kept_in_order() {
     });
     let expected: u64 = [10u64, 100, 50_000, 7, 9_000, 30].iter().map(|n| 300 * (n * (n - 1) / 2)).sum();
     let mut bytes = [0; 8];
-    buffer.read(0, &mut bytes).unwrap();
+    device.default_stream().read(&buffer, 0, &mut bytes, &Patient).unwrap();
     assert_eq!(u64::from_ne_bytes(bytes), expected);
 }
 
@@ -129,7 +129,7 @@ fn a_launch_from_within_a_launch_runs_inline() {
     let outer = device.load(&artifact(1, vec![serial("print_numbers")])).unwrap();
     assert!(DEVICE.set((device.clone(), inner, buffer.ptr().unwrap())).is_ok());
     launch(&device, &outer, &[5000]).unwrap();
-    let seen = ints(&buffer, 100_000);
+    let seen = ints(&device, &buffer, 100_000);
     assert!(seen[0] >= 2 && seen.iter().all(|&x| x == seen[0]));
 }
 
@@ -186,7 +186,7 @@ fn modules_with_the_same_names_load_and_unload() {
         let kernels: Vec<_> = (0..10).map(|_| device.load(&a).unwrap()).collect();
         kernels.iter().for_each(|k| drop(launch(&device, k, &args).unwrap()));
     }
-    assert_eq!(ints(&buffer, 1), [200]);
+    assert_eq!(ints(&device, &buffer, 1), [200]);
     // Several threads may load at once.
     std::thread::scope(|s| {
         for _ in 0..4 {
@@ -206,15 +206,15 @@ fn objects_of_a_closed_device_are_refused() {
     let args = [buffer.ptr().unwrap(), 10];
     assert!(matches!(launch(&new, &kernel, &args).unwrap_err().kind(), ErrorKind::ForeignDevice { .. }));
     assert_eq!(old.bytes_in_use(), (1 << 20) + 64);
-    old.close().unwrap();
-    old.close().unwrap();
+    old.close(&Patient).unwrap();
+    old.close(&Patient).unwrap();
     // Closing gives back what no one has pinned.
     assert_eq!(old.bytes_in_use(), 64);
     assert!(!buffer.alive() && !kernel.alive() && !old.alive());
     let gone = |e: octants_runtime::DeviceError| assert!(matches!(e.kind(), ErrorKind::ProgramGone { .. }), "{e}");
     gone(buffer.ptr().unwrap_err());
-    gone(buffer.read(0, &mut [0]).unwrap_err());
-    gone(buffer.write(0, &[0]).unwrap_err());
+    gone(old.default_stream().read(&buffer, 0, &mut [0], &Patient).unwrap_err());
+    gone(old.default_stream().write(&buffer, 0, &[0], &Patient).unwrap_err());
     gone(kept.pin().unwrap_err());
     gone(launch(&old, &kernel, &args).unwrap_err());
     gone(launch(&new, &kernel, &args).unwrap_err());
@@ -232,16 +232,49 @@ fn memory_is_checked_and_counted() {
     let error = device.allocate(1 << 60).unwrap_err();
     assert!(error.to_string().starts_with("out of memory: 1024.0 PiB asked for on the CPU"), "{error}");
     let buffer = device.allocate(100).unwrap();
-    buffer.write(90, &[7; 10]).unwrap();
+    device.default_stream().write(&buffer, 90, &[7; 10], &Patient).unwrap();
     let mut read = [0; 12];
-    buffer.read(88, &mut read).unwrap();
+    device.default_stream().read(&buffer, 88, &mut read, &Patient).unwrap();
     assert_eq!(read, [0, 0, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7]);
-    assert!(matches!(buffer.write(91, &[7; 10]).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
-    assert!(matches!(buffer.read(u64::MAX, &mut read).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
+    assert!(matches!(
+        device.default_stream().write(&buffer, 91, &[7; 10], &Patient).unwrap_err().kind(),
+        ErrorKind::OutOfRange { .. }
+    ));
+    assert!(matches!(
+        device.default_stream().read(&buffer, u64::MAX, &mut read, &Patient).unwrap_err().kind(),
+        ErrorKind::OutOfRange { .. }
+    ));
     let empty = device.allocate(0).unwrap();
-    empty.write(0, &[]).unwrap();
+    device.default_stream().write(&empty, 0, &[], &Patient).unwrap();
     drop(buffer);
     assert_eq!(device.bytes_in_use(), 0);
     let wrong = device.load(&artifact(2, vec![serial("nothing")])).unwrap();
     assert!(matches!(launch(&device, &wrong, &[1]).unwrap_err().kind(), ErrorKind::CompilerBug(_)));
+}
+
+#[test]
+#[cfg(unix)]
+fn a_forked_process_launches_without_the_threads_of_its_parent() {
+    let (device, _) = device(Some(3));
+    let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
+    let n = 100_000;
+    let buffer = device.allocate(4 * n as u64).unwrap();
+    let args = [buffer.ptr().unwrap(), n as u64];
+    launch(&device, &kernel, &args).unwrap();
+    // Let the threads fall asleep: one that is in a job is gone in the middle of it.
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    // SAFETY: the child runs code of this crate and ends without running the test harness's.
+    let status = unsafe {
+        let child = libc::fork();
+        if child == 0 {
+            let done = launch(&device, &kernel, &args).is_ok() && ints(&device, &buffer, n).iter().all(|&x| x == 2);
+            let closed = device.close(&Patient).is_ok();
+            libc::_exit(if done && closed { 0 } else { 1 });
+        }
+        let mut status = 0;
+        assert_eq!(libc::waitpid(child, &mut status, 0), child);
+        status
+    };
+    assert_eq!(status, 0);
+    assert!(ints(&device, &buffer, n).iter().all(|&x| x == 1));
 }

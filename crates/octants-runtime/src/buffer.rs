@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use crate::device::DeviceCore;
 use crate::driver::{DevicePtr, StreamHandle};
@@ -21,7 +21,7 @@ pub(crate) struct BufferCore {
     bytes: u64,
     state: AtomicU64,
     /// Set by whoever frees the memory.
-    freed: std::sync::atomic::AtomicBool,
+    freed: AtomicBool,
 }
 
 impl BufferCore {
@@ -68,7 +68,7 @@ impl Buffer {
             ptr,
             bytes,
             state: AtomicU64::new(0),
-            freed: Default::default(),
+            freed: AtomicBool::new(false),
         });
         device.register(&core);
         if device.is_closed() {
@@ -96,6 +96,10 @@ impl Buffer {
         self.0.state.load(Ordering::Acquire) & CLOSED == 0
     }
 
+    pub(crate) fn is_of(&self, device: &Arc<DeviceCore>) -> bool {
+        Arc::ptr_eq(&self.0.device, device)
+    }
+
     /// Keeps the memory, also past the end of the program.
     pub fn pin(&self) -> Result<PinnedBuffer> {
         if self.0.state.fetch_add(1, Ordering::AcqRel) & CLOSED != 0 {
@@ -106,35 +110,8 @@ impl Buffer {
         Ok(PinnedBuffer(self.clone()))
     }
 
-    /// Copies from host memory and waits until that is done.
-    pub fn write(&self, offset: u64, from: &[u8]) -> Result<()> {
-        let to = self.at(offset, from.len() as u64)?;
-        let pinned = self.pin()?;
-        let driver = &self.0.device.driver;
-        // SAFETY: `at` checked the range, `pinned` keeps the memory, and `from` outlives the wait.
-        unsafe {
-            driver.copy_to_device(StreamHandle(0), to, from.as_ptr(), from.len() as u64)?;
-            driver.synchronize(StreamHandle(0))?;
-        }
-        drop(pinned);
-        Ok(())
-    }
-
-    /// Copies to host memory, after the work queued so far.
-    pub fn read(&self, offset: u64, to: &mut [u8]) -> Result<()> {
-        let from = self.at(offset, to.len() as u64)?;
-        let pinned = self.pin()?;
-        let driver = &self.0.device.driver;
-        // SAFETY: as in `write`.
-        unsafe {
-            driver.copy_to_host(StreamHandle(0), to.as_mut_ptr(), from, to.len() as u64)?;
-            driver.synchronize(StreamHandle(0))?;
-        }
-        drop(pinned);
-        Ok(())
-    }
-
-    fn at(&self, offset: u64, length: u64) -> Result<DevicePtr> {
+    /// The address of a range, checked.
+    pub(crate) fn at(&self, offset: u64, length: u64) -> Result<DevicePtr> {
         let bytes = self.0.bytes;
         match offset.checked_add(length) {
             Some(end) if end <= bytes => Ok(DevicePtr(self.0.ptr.0 + offset)),

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, Weak};
 use octants_artifact::Artifact;
 
 use crate::buffer::{Buffer, BufferCore};
-use crate::driver::{Driver, StreamHandle};
+use crate::driver::{Caller, Driver, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::kernel::{KernelMeta, LoadedKernel};
 use crate::report::{Printer, TextSink, lock};
@@ -142,8 +142,8 @@ impl Device {
     }
 
     /// Waits for all work of this program and writes out what it printed. Reports a failure that was not reported yet.
-    pub fn synchronize(&self) -> Result<()> {
-        self.0.default.synchronize()
+    pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
+        self.0.default.synchronize(caller)
     }
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.
@@ -168,12 +168,14 @@ impl Device {
     }
 
     /// Ends the program: waits for its work, after which every use of its objects is an error. Memory is given back at
-    /// once, that of pinned buffers when the last pin goes. Closing twice is fine.
-    pub fn close(&self) -> Result<()> {
+    /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work that was
+    /// not waited for before; the program has ended all the same.
+    pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
-        let end = self.0.default.drain(|| core.closed.store(true, Ordering::Release));
+        let end = self.0.default.drain(caller, || core.closed.store(true, Ordering::Release));
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
+        core.driver.close();
         end
     }
 }

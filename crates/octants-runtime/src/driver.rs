@@ -113,4 +113,8 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Waits until all work queued on `stream` is done.
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;
+
+    /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go of
+    /// what only launches need.
+    fn close(&self);
 }

@@ -14,7 +14,8 @@ use crate::driver::Launch;
 use crate::kernel::KernelMeta;
 use crate::render_site::render_site;
 
-/// Where printed text goes. Must not launch and must not wait for a thread that launches.
+/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a launching thread
+/// may hold (the lock of an interpreter, say).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Text held back at most.

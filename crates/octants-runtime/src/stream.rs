@@ -7,8 +7,9 @@ use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
+use crate::buffer::{Buffer, PinnedBuffer};
 use crate::device::DeviceCore;
-use crate::driver::{Caller, DevicePtr, Launch, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
@@ -115,9 +116,18 @@ struct StreamCore {
 }
 
 impl StreamCore {
-    fn lock(&self) -> MutexGuard<'_, Scratch> {
+    /// Waits until no other thread uses the stream.
+    #[inline]
+    fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         // The scratch is valid at every point where a panic could leave it.
-        self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+        match self.scratch.try_lock() {
+            Ok(guard) => guard,
+            Err(TryLockError::Poisoned(p)) => p.into_inner(),
+            Err(TryLockError::WouldBlock) => {
+                caller.will_block();
+                self.scratch.lock().unwrap_or_else(PoisonError::into_inner)
+            }
+        }
     }
 }
 
@@ -126,7 +136,7 @@ impl Drop for StreamCore {
         let (device, handle) = (self.device.clone(), self.handle);
         // SAFETY: the stream is alive until here. An error has been reported before or concerns no one any more.
         let _ = unsafe { device.driver.synchronize(handle) };
-        self.lock().free(&device, handle);
+        self.wait_turn(&Patient).free(&device, handle);
     }
 }
 
@@ -159,14 +169,7 @@ impl Stream {
             // SAFETY: the caller's contract.
             return unsafe { core.launch_nested(kernel, args) };
         }
-        let mut scratch = match core.scratch.try_lock() {
-            Ok(guard) => guard,
-            Err(TryLockError::Poisoned(p)) => p.into_inner(),
-            Err(TryLockError::WouldBlock) => {
-                caller.will_block();
-                core.lock()
-            }
-        };
+        let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
         // SAFETY: the caller's contract.
         let end = unsafe { core.run(kernel, args, &mut scratch, caller, false) };
@@ -180,22 +183,67 @@ impl Stream {
 
     /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not reported
     /// yet.
-    pub fn synchronize(&self) -> Result<()> {
-        self.drain(|| ())
+    pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
+        self.drain(caller, || ())
     }
 
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
-    pub(crate) fn drain(&self, then: impl FnOnce()) -> Result<()> {
+    pub(crate) fn drain(&self, caller: &dyn Caller, then: impl FnOnce()) -> Result<()> {
         let core = &*self.0;
-        // A thread inside a launch holds the lock, or works for one that does.
-        let guard = if nesting::inside() { None } else { Some(core.lock()) };
-        // SAFETY: the stream is alive.
-        let waited = unsafe { core.device.driver.synchronize(core.handle) };
-        then();
-        drop(guard);
+        let waited = core.in_order(caller, || {
+            // SAFETY: the stream is alive.
+            let waited = unsafe { core.wait(caller) };
+            then();
+            waited
+        });
         core.device.printer.flush();
         waited?;
-        core.report()
+        if core.failures.any() { core.report() } else { Ok(()) }
+    }
+
+    /// Copies host memory into a buffer, after the work queued so far, and waits until that is done.
+    pub fn write(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = from.len() as u64;
+        let (_pinned, to) = core.range(to, offset, bytes)?;
+        core.in_order(caller, || {
+            // SAFETY: the range is checked and pinned, and `from` outlives the wait.
+            unsafe { core.device.driver.copy_to_device(core.handle, to, from.as_ptr(), bytes)? };
+            // SAFETY: the stream is alive.
+            unsafe { core.wait(caller) }
+        })
+    }
+
+    /// Copies from a buffer to host memory, after the work queued so far, and waits until that is done.
+    pub fn read(&self, from: &Buffer, offset: u64, to: &mut [u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = to.len() as u64;
+        let (_pinned, from) = core.range(from, offset, bytes)?;
+        core.in_order(caller, || {
+            // SAFETY: the range is checked and pinned, and `to` outlives the wait.
+            unsafe { core.device.driver.copy_to_host(core.handle, to.as_mut_ptr(), from, bytes)? };
+            // SAFETY: the stream is alive.
+            unsafe { core.wait(caller) }
+        })
+    }
+
+    /// Queues a copy from one buffer to another.
+    pub fn copy(
+        &self,
+        to: &Buffer,
+        to_offset: u64,
+        from: &Buffer,
+        from_offset: u64,
+        bytes: u64,
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        let core = &*self.0;
+        let (_to_pinned, to) = core.range(to, to_offset, bytes)?;
+        let (_from_pinned, from) = core.range(from, from_offset, bytes)?;
+        core.in_order(caller, || {
+            // SAFETY: the ranges are checked; frees are queued behind this copy.
+            unsafe { core.device.driver.copy_on_device(core.handle, to, from, bytes) }
+        })
     }
 }
 
@@ -242,13 +290,40 @@ impl StreamCore {
             return Ok(None);
         }
         if !device.immediate {
-            caller.will_block();
             // SAFETY: the stream is alive.
-            unsafe { device.driver.synchronize(self.handle)? };
+            unsafe { self.wait(caller)? };
             self.report()?;
         }
         // SAFETY: `reserve` made room for the result, and the work that writes it is done.
         Ok(Some(unsafe { Results::read(scratch.result, kernel.meta.result.len()) }))
+    }
+
+    /// Does `work` while no other thread uses the stream.
+    fn in_order<T>(&self, caller: &dyn Caller, work: impl FnOnce() -> T) -> T {
+        // A thread inside a launch has its turn, or works for one that has.
+        let turn = if nesting::inside() { None } else { Some(self.wait_turn(caller)) };
+        let end = work();
+        drop(turn);
+        end
+    }
+
+    /// Waits for the stream's work.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    unsafe fn wait(&self, caller: &dyn Caller) -> Result<()> {
+        if !self.device.immediate {
+            caller.will_block();
+        }
+        // SAFETY: the contract above.
+        unsafe { self.device.driver.synchronize(self.handle) }
+    }
+
+    fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
+        if !buffer.is_of(&self.device) && buffer.alive() {
+            return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+        }
+        Ok((buffer.pin()?, buffer.at(offset, bytes)?))
     }
 
     /// # Safety
@@ -257,7 +332,7 @@ impl StreamCore {
     unsafe fn launch_nested(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
         let mut scratch = Scratch::EMPTY;
         // SAFETY: the caller's contract; the scratch is new.
-        let end = unsafe { self.run(kernel, args, &mut scratch, &crate::driver::Patient, true) };
+        let end = unsafe { self.run(kernel, args, &mut scratch, &Patient, true) };
         scratch.free(&self.device, self.handle);
         end
     }

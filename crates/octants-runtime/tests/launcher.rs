@@ -1,0 +1,291 @@
+//! What the launcher asks of a driver, seen by one that writes down its calls. It works asynchronously: queued work is done,
+//! and failures are known, only when someone waits.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_runtime::{
+    Caller, Device, DeviceConfig, DevicePtr, Driver, ErrorKind, Failure, Launch, ModuleHandle, Patient, Result,
+    StreamHandle, TaskHandle,
+};
+
+/// What the driver did, shared with the test.
+#[derive(Default)]
+struct Log {
+    calls: Mutex<Vec<String>>,
+    live: Mutex<HashMap<u64, Box<[u64]>>>,
+    fail_task: AtomicBool,
+    refuse_launch: AtomicBool,
+}
+
+impl Log {
+    fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.calls.lock().unwrap())
+    }
+
+    fn add(&self, call: impl Into<String>) {
+        self.calls.lock().unwrap().push(call.into());
+    }
+
+    fn allocate(&self, bytes: u64) -> DevicePtr {
+        let block = vec![0u64; bytes.div_ceil(8) as usize].into_boxed_slice();
+        let address = block.as_ptr() as u64;
+        self.live.lock().unwrap().insert(address, block);
+        DevicePtr(address)
+    }
+
+    fn free(&self, memory: DevicePtr) {
+        assert!(self.live.lock().unwrap().remove(&memory.0).is_some(), "freed twice");
+    }
+}
+
+struct Recording(Arc<Log>);
+
+impl Driver for Recording {
+    fn name(&self) -> &str {
+        "the recorder"
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        None
+    }
+
+    unsafe fn allocate(&self, _stream: StreamHandle, bytes: u64) -> Result<DevicePtr> {
+        self.0.add(format!("allocate {bytes}"));
+        if bytes > 1 << 30 {
+            let device = self.name().into();
+            return Err(ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, capacity: None }.into());
+        }
+        Ok(self.0.allocate(bytes))
+    }
+
+    unsafe fn free(&self, _stream: StreamHandle, memory: DevicePtr, bytes: u64) {
+        self.0.add(format!("free {bytes}"));
+        self.0.free(memory);
+    }
+
+    unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
+        self.0.add(format!("allocate_pinned {bytes}"));
+        Ok(self.0.allocate(bytes))
+    }
+
+    unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
+        self.0.add(format!("free_pinned {bytes}"));
+        self.0.free(memory);
+    }
+
+    unsafe fn copy_to_device(&self, _stream: StreamHandle, _to: DevicePtr, _from: *const u8, bytes: u64) -> Result<()> {
+        self.0.add(format!("copy_to_device {bytes}"));
+        Ok(())
+    }
+
+    unsafe fn copy_to_host(&self, _stream: StreamHandle, _to: *mut u8, _from: DevicePtr, bytes: u64) -> Result<()> {
+        self.0.add(format!("copy_to_host {bytes}"));
+        Ok(())
+    }
+
+    unsafe fn copy_on_device(&self, _stream: StreamHandle, _to: DevicePtr, _from: DevicePtr, bytes: u64) -> Result<()> {
+        self.0.add(format!("copy_on_device {bytes}"));
+        Ok(())
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
+        self.0.add("load");
+        Ok((ModuleHandle(7), (0..artifact.tasks.len() as u64).map(TaskHandle).collect()))
+    }
+
+    unsafe fn unload(&self, module: ModuleHandle) {
+        self.0.add(format!("unload {}", module.0));
+    }
+
+    unsafe fn launch(&self, _stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
+        if self.0.refuse_launch.load(Ordering::Relaxed) {
+            let doing = format!("launching kernel `{}`", launch.kernel.name);
+            return Err(ErrorKind::Call { call: "launch", code: 9, name: "REFUSED".into(), doing }.into());
+        }
+        self.0.add(format!("launch {} {:?} number {}", task.0, launch.args, launch.number));
+        if self.0.fail_task.swap(false, Ordering::Relaxed) {
+            launch.fail(0, &[5]);
+        }
+        if !launch.kernel.result.is_empty() {
+            // SAFETY: the launcher gave room for the kernel's results.
+            unsafe { *(launch.result.0 as *mut u64) = launch.number + 100 };
+        }
+        Ok(())
+    }
+
+    unsafe fn synchronize(&self, _stream: StreamHandle) -> Result<()> {
+        self.0.add("synchronize");
+        Ok(())
+    }
+
+    fn close(&self) {
+        self.0.add("close");
+    }
+}
+
+fn device() -> (Device, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
+    (Device::new(Recording(log.clone()), config), log)
+}
+
+fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
+    let task = |n| TaskMeta {
+        name: format!("task{n}"),
+        symbol: String::new(),
+        single_thread_symbol: None,
+        parallel: None,
+        group: None,
+        reads: vec![],
+        writes: vec![],
+    };
+    Artifact {
+        kernel: "k".into(),
+        target: String::new(),
+        code: vec![],
+        arg_slots: 2,
+        frame_bytes,
+        result: vec![ScalarKind::U64; results],
+        tasks: (0..tasks).map(task).collect(),
+        sites: vec![Site {
+            kind: SiteKind::Assert,
+            parts: vec![SitePart::Value { kind: ScalarKind::I32, shape: vec![], format: None }],
+            location: "a.py:1".into(),
+        }],
+    }
+}
+
+#[test]
+fn a_launch_makes_one_call_per_task_and_nothing_else() {
+    let (device, log) = device();
+    let kernel = device.load(&artifact(3, 100, 0)).unwrap();
+    log.take();
+    for n in 0..3 {
+        // SAFETY: the driver does not use arguments.
+        assert_eq!(unsafe { device.default_stream().launch(&kernel, &[4, n], &Patient) }.unwrap(), None);
+    }
+    let mut expected = vec!["allocate 256".to_string()];
+    for n in 0..3 {
+        expected.extend((0..3).map(|t| format!("launch {t} [4, {n}] number {n}")));
+    }
+    assert_eq!(log.take(), expected);
+    // A smaller frame takes the same memory, a larger one replaces it.
+    let small = device.load(&artifact(1, 8, 0)).unwrap();
+    let large = device.load(&artifact(1, 1000, 0)).unwrap();
+    log.take();
+    // SAFETY: as above.
+    unsafe {
+        device.default_stream().launch(&small, &[0, 0], &Patient).unwrap();
+        device.default_stream().launch(&large, &[0, 0], &Patient).unwrap();
+    }
+    let calls = log.take();
+    assert_eq!(calls, ["launch 0 [0, 0] number 3", "allocate 1024", "free 256", "launch 0 [0, 0] number 4"]);
+}
+
+#[test]
+fn only_a_launch_with_a_result_waits_and_says_so_first() {
+    struct Told(Cell<bool>);
+    impl Caller for Told {
+        fn will_block(&self) {
+            self.0.set(true);
+        }
+    }
+    let (device, log) = device();
+    let none = device.load(&artifact(1, 0, 0)).unwrap();
+    let told = Told(Cell::new(false));
+    // SAFETY: the driver does not use arguments.
+    unsafe { device.default_stream().launch(&none, &[0, 0], &told).unwrap() };
+    assert!(!told.0.get() && !log.take().contains(&"synchronize".to_string()));
+    for results in [1, 4, 5, 16] {
+        let kernel = device.load(&artifact(1, 0, results)).unwrap();
+        let number = device.launches();
+        // SAFETY: as above.
+        let got = unsafe { device.default_stream().launch(&kernel, &[0, 0], &told) }.unwrap().unwrap();
+        assert_eq!((got.slots().len(), got.slots()[0]), (results, number + 100));
+        assert!(told.0.get() && log.take().contains(&"synchronize".to_string()));
+    }
+}
+
+#[test]
+fn a_failure_is_reported_by_the_next_wait_and_once() {
+    let (device, log) = device();
+    let kernel = device.load(&artifact(1, 0, 0)).unwrap();
+    log.fail_task.store(true, Ordering::Relaxed);
+    // SAFETY: the driver does not use arguments.
+    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap();
+    let error = device.synchronize(&Patient).unwrap_err();
+    let failure = Failure { kernel: "k".into(), message: "5".into(), location: "a.py:1".into() };
+    assert_eq!(*error.kind(), ErrorKind::Assertion(failure));
+    assert_eq!(error.to_string(), "5\n  in kernel `k` at a.py:1");
+    device.synchronize(&Patient).unwrap();
+}
+
+#[test]
+fn errors_of_calls_come_back_and_leave_the_stream_usable() {
+    let (device, log) = device();
+    let kernel = device.load(&artifact(2, 0, 1)).unwrap();
+    log.refuse_launch.store(true, Ordering::Relaxed);
+    // SAFETY: the driver does not use arguments.
+    let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap_err();
+    assert_eq!(error.to_string(), "launch failed with code 9 (REFUSED) while launching kernel `k`");
+    log.refuse_launch.store(false, Ordering::Relaxed);
+    // SAFETY: as above.
+    assert!(unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.is_ok());
+    let held = device.allocate(1000).unwrap();
+    let error = device.allocate(1 << 40).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "out of memory: 1.0 TiB asked for on the recorder, this program holds 1000 bytes already"
+    );
+    drop(held);
+}
+
+#[test]
+fn copies_are_checked_against_buffers_and_devices() {
+    let (device, log) = device();
+    let (other, _) = self::device();
+    let stream = device.default_stream();
+    let (a, b, foreign) = (device.allocate(16).unwrap(), device.allocate(16).unwrap(), other.allocate(16).unwrap());
+    log.take();
+    stream.write(&a, 8, &[0; 8], &Patient).unwrap();
+    stream.copy(&b, 0, &a, 8, 8, &Patient).unwrap();
+    stream.read(&b, 0, &mut [0; 16], &Patient).unwrap();
+    let expected = ["copy_to_device 8", "synchronize", "copy_on_device 8", "copy_to_host 16", "synchronize"];
+    assert_eq!(log.take(), expected);
+    assert!(matches!(stream.write(&a, 9, &[0; 8], &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
+    assert!(matches!(stream.copy(&a, 0, &b, 16, 1, &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
+    let error = stream.copy(&a, 0, &foreign, 0, 1, &Patient).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ForeignDevice { .. }));
+    assert!(log.take().is_empty());
+}
+
+#[test]
+fn everything_is_given_back() {
+    let (device, log) = device();
+    let kernel = device.load(&artifact(2, 64, 20)).unwrap();
+    let buffers: Vec<_> = (1..10).map(|n| device.allocate(n * 8).unwrap()).collect();
+    // SAFETY: the driver does not use arguments.
+    unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap();
+    let (stream, pinned) = (device.default_stream().clone(), buffers[3].pin().unwrap());
+    drop(buffers);
+    log.take();
+    device.close(&Patient).unwrap();
+    assert_eq!(log.take(), ["synchronize", "close"]);
+    drop(device);
+    drop(kernel);
+    assert_eq!(log.take(), ["unload 7"]);
+    drop(pinned);
+    drop(stream);
+    assert_eq!(log.take(), ["free 32", "synchronize", "free 256", "free_pinned 256"]);
+    assert!(log.live.lock().unwrap().is_empty());
+}
