@@ -1,0 +1,166 @@
+"""Octants: Python functions compiled into parallel programs.
+
+    import octants as qd
+
+    qd.init(arch=qd.cpu)
+    x = qd.field(qd.f32, shape=1000)
+
+    @qd.kernel
+    def square():
+        for i in x:
+            x[i] = i * i
+
+    square()
+
+What this module does not import at once (`math`, `algorithms`, `svd`, ...) is loaded at its first use.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from octants import experimental, types
+from octants._logging import (
+    CRITICAL,
+    DEBUG,
+    ERROR,
+    INFO,
+    TRACE,
+    WARN,
+    is_logging_effective,
+    set_logging_level,
+)
+from octants.architectures import (
+    Arch,
+    amdgpu,
+    arm64,
+    cpu,
+    cuda,
+    gpu,
+    metal,
+    python,
+    vulkan,
+    x64,
+    x86_64,
+)
+from octants.architectures import Extension as extension
+from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
+from octants.exceptions import *  # noqa: F403
+from octants.fields import Field, MatrixField, ScalarField, field
+from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
+from octants.layouts import Layout
+from octants.loop_ranges import ndrange
+from octants.matrix import Matrix, Vector
+from octants.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
+from octants.ops import (
+    abs,
+    acos,
+    asin,
+    assume_in_range,
+    atan2,
+    atomic_add,
+    atomic_and,
+    atomic_cas,
+    atomic_exchange,
+    atomic_max,
+    atomic_min,
+    atomic_mul,
+    atomic_or,
+    atomic_sub,
+    atomic_xor,
+    bit_cast,
+    bit_shr,
+    block_local,
+    cache_read_only,
+    cast,
+    ceil,
+    cos,
+    exp,
+    floor,
+    frexp,
+    get_addr,
+    global_thread_idx,
+    grouped,
+    log,
+    loop_config,
+    max,
+    min,
+    no_activate,
+    one,
+    pow,
+    random,
+    raw_div,
+    raw_mod,
+    rescale_index,
+    round,
+    rsqrt,
+    select,
+    sin,
+    sqrt,
+    static,
+    static_assert,
+    static_print,
+    stop_grad,
+    tan,
+    tanh,
+    volatile_load,
+    zero,
+)
+from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
+from octants.snode import FieldsBuilder, SNode, root
+from octants.struct import Struct, StructField, dataclass
+from octants.tensors import Backend, MatrixTensor, Tensor, VectorTensor, tensor, wrap
+from octants.types import (
+    Template,
+    f16,
+    f32,
+    f64,
+    float16,
+    float32,
+    float64,
+    i8,
+    i16,
+    i32,
+    i64,
+    int8,
+    int16,
+    int32,
+    int64,
+    ref,
+    template,
+    u1,
+    u8,
+    u16,
+    u32,
+    u64,
+    uint1,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from octants.version import VERSION as __version__
+
+_LAZY_MODULES = ("algorithms", "math", "profiler")
+_LAZY_NAMES = dict.fromkeys(
+    ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
+)
+
+
+def __getattr__(name: str) -> Any:
+    if name == "cfg":
+        from octants.runtime import current_config
+
+        return current_config()
+    if name in _LAZY_MODULES:
+        return importlib.import_module(f"octants.{name}")
+    if name in _LAZY_NAMES:
+        value = getattr(importlib.import_module(_LAZY_NAMES[name]), name)
+        globals()[name] = value
+        return value
+    raise AttributeError(f"module 'octants' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES, "cfg"} - {"annotations", "importlib", "Any"})

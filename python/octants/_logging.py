@@ -1,0 +1,72 @@
+"""Log messages of the package, through Python's `logging` under the name "octants".
+
+`qd.set_logging_level("debug")` sets how much the package says; where it goes is the program's own `logging` setup.
+"""
+
+from __future__ import annotations
+
+import logging
+
+TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = "trace", "debug", "info", "warn", "error", "critical"
+
+_LEVELS = {
+    TRACE: 5,
+    DEBUG: logging.DEBUG,
+    INFO: logging.INFO,
+    WARN: logging.WARNING,
+    "warning": logging.WARNING,
+    ERROR: logging.ERROR,
+    CRITICAL: logging.CRITICAL,
+    "off": logging.CRITICAL + 10,
+}
+
+logging.addLevelName(_LEVELS[TRACE], "TRACE")
+logger = logging.getLogger("octants")
+logger.setLevel(logging.INFO)
+
+
+def set_logging_level(level: str) -> None:
+    """Messages below this level are dropped: trace, debug, info, warn, error, critical or off."""
+    logger.setLevel(_number(level))
+
+
+def is_logging_effective(level: str) -> bool:
+    """Whether messages of this level pass `set_logging_level`."""
+    return logger.getEffectiveLevel() <= _number(level)
+
+
+def trace(message: str) -> None:
+    """Logs a message of level trace."""
+    logger.log(_LEVELS[TRACE], message)
+
+
+def debug(message: str) -> None:
+    """Logs a message of level debug."""
+    logger.debug(message)
+
+
+def info(message: str) -> None:
+    """Logs a message of level info."""
+    logger.info(message)
+
+
+def warn(message: str) -> None:
+    """Logs a message of level warn."""
+    logger.warning(message)
+
+
+def error(message: str) -> None:
+    """Logs a message of level error."""
+    logger.error(message)
+
+
+def critical(message: str) -> None:
+    """Logs a message of level critical."""
+    logger.critical(message)
+
+
+def _number(level: str) -> int:
+    try:
+        return _LEVELS[level.lower()]
+    except (KeyError, AttributeError):
+        raise ValueError(f"{level!r} is not a logging level: use one of {', '.join(_LEVELS)}") from None

@@ -1,0 +1,520 @@
+"""Fields: arrays in memory that the program lays out, known to kernels by name.
+
+A field's element is a scalar (`ScalarField`) or a vector or matrix (`MatrixField`); fields of structs are in
+`struct.py`. Where the components lie is the business of `snode.py`; this file is the host's side of it: element access,
+whole-array copies, gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants import _octants, interchange
+from octants.axes import axes, order_axes
+from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, OctantsSyntaxError
+from octants.host_memory import HostMemory
+from octants.layouts import Layout
+from octants.matrix import Matrix
+from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
+from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
+from octants.types.tensor_types import MatrixType, VectorType, components_array
+
+
+class Field:
+    """What all fields share. Made by `qd.field` and its relatives, not by calling the class."""
+
+    _octants_entity = "field"
+
+    def __init__(
+        self, dtype: DataType, element_shape: tuple[int, ...], components: Sequence[Component], name: str = ""
+    ) -> None:
+        self._dtype = dtype
+        self._element_shape = element_shape
+        self._parts = list(components)
+        self._name = name
+        self._qd_layout: tuple[int, ...] | None = None
+        self._host: HostMemory | None = None
+        self._placements: list[Placement] | None = None
+        self.grad: Any = None
+        self.dual: Any = None
+
+    # Read by the compiler
+
+    @property
+    def _dtype_name(self) -> str:
+        return self._dtype.name
+
+    @property
+    def _shape(self) -> tuple[int, ...]:
+        return self._place().shape
+
+    @property
+    def _offset(self) -> tuple[int, ...]:
+        self._place()
+        return self._parts[0].offset
+
+    @property
+    def _root(self) -> SNodeTree:
+        return self._place()._tree
+
+    @property
+    def _components(self) -> list[tuple[int, list[list[tuple[int, int]]]]]:
+        return [(part.base, [list(digits) for digits in part.axes]) for part in self._placed()]
+
+    def _place(self) -> SNode:
+        """The node that holds the first component; raises before the field is placed."""
+        node = self._parts[0].node
+        if node is None:
+            raise OctantsRuntimeError(self._named(NOT_PLACED))
+        return node
+
+    def _placed(self) -> list[Placement]:
+        """Where each component lies. Lays the tree out if nobody did."""
+        if self._placements is None:
+            tree = self._root
+            nodes = [part.node for part in self._parts]
+            if any(node is None or node._tree is not tree for node in nodes):
+                raise OctantsRuntimeError(self._named("all components of a field are placed in the same tree"))
+            tree.finalize()
+            self._placements = [node.placement() for node in nodes if node is not None]
+        return self._placements
+
+    def _memory(self) -> HostMemory:
+        """Host access to the elements; raises when the program that made the field has ended."""
+        tree = self._root
+        tree.check_alive()
+        if self._host is None:
+            placements = self._placed()
+            self._host = HostMemory(tree.buffer, self._dtype.numpy, self._element_shape, placements)
+        return self._host
+
+    def _placeable(self) -> list[Component]:
+        return self._parts
+
+    def _named(self, message: str) -> str:
+        return f"field {self._name}: {message}" if self._name else message
+
+    # Description
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type."""
+        return self._dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return self._shape
+
+    @property
+    def snode(self) -> SNode:
+        """The place of the (first component of the) field."""
+        return self._place()
+
+    @property
+    def _snode(self) -> SNode:
+        return self._place()
+
+    @property
+    def layout(self) -> tuple[int, ...] | None:
+        """The axes outermost first in memory, where `order=` asked for another order than the natural one."""
+        return self._qd_layout
+
+    @property
+    def element_shape(self) -> tuple[int, ...]:
+        """Shape of an element."""
+        return self._element_shape
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The level `n` above the field's place; None above the root or before the field is placed."""
+        node = self._parts[0].node
+        return None if node is None else node.parent(n)
+
+    def has_grad(self) -> bool:
+        """Whether the gradient has memory."""
+        return _is_placed(self.grad)
+
+    def has_dual(self) -> bool:
+        """Whether the dual has memory."""
+        return _is_placed(self.dual)
+
+    def __str__(self) -> str:
+        if self._parts[0].node is None:
+            return "<Field: Definition of this field is incomplete>"
+        return str(self.to_numpy())
+
+    # Elements
+
+    def _index(self, key: Any) -> tuple[int, ...]:
+        """A key as indices counting from zero, checked against the shape."""
+        place = self._place()
+        if isinstance(key, Matrix):
+            key = key.entries.tolist()
+        given = () if key is None else tuple(key) if isinstance(key, (tuple, list)) else (key,)
+        shape, offset = place.shape, self._parts[0].offset
+        flat: list[int] = []
+        for item in given:
+            if isinstance(item, Matrix):
+                flat.extend(item.entries.tolist())
+            elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+                flat.append(item.__index__())
+            else:
+                raise TypeError(
+                    self._named(
+                        f"Detected illegal element of type: {type(item)}. Please be aware that slicing a qd.field is not "
+                        "supported so far."
+                    )
+                )
+        if len(flat) != len(shape):
+            raise AssertionError(
+                self._named(
+                    f"Slicing is not supported on qd.field: {len(shape)} axes need {len(shape)} indices, got {len(flat)}"
+                )
+            )
+        for value, extent, start in zip(flat, shape, offset, strict=True):
+            if not start <= value < start + extent:
+                span = "" if not any(offset) else f" and offset {offset}"
+                raise OctantsAssertionError(
+                    self._named(f"Accessing field of size {shape}{span} with indices {tuple(flat)}: out of bounds")
+                )
+        return tuple(value - start for value, start in zip(flat, offset, strict=True)) if any(offset) else tuple(flat)
+
+    def __iter__(self) -> NoReturn:
+        raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
+
+    # Whole arrays
+
+    def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
+        """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the field's memory or
+        raises, `copy=None` gives one where possible."""
+        return self._export(dtype, copy, self._element_shape)
+
+    def _export(self, dtype: Any, copy: bool | None, element_shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        memory = self._memory()
+        wanted = None if dtype is None else numpy_dtype(dtype)
+        if copy is not True:
+            direct = memory.direct()
+            if direct is not None and (wanted is None or wanted == direct.dtype):
+                _octants.sync()
+                return direct.reshape(direct.shape[: len(memory.shape)] + element_shape)
+            if copy is False:
+                raise ValueError(
+                    self._named(
+                        "copy=False needs one numpy array that describes the field's memory, without a conversion; "
+                        "use copy=None or copy=True"
+                    )
+                )
+        values = memory.read().reshape(memory.shape + element_shape)
+        return values if wanted is None else values.astype(wanted, copy=False)
+
+    def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`."""
+        if not isinstance(arr, np.ndarray):
+            raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
+        self._import(arr)
+
+    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+        memory = self._memory()
+        if arr.shape != memory.shape + memory.element_shape:
+            raise ValueError(
+                self._named(
+                    f"shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
+                )
+            )
+        memory.write(interchange.converted(arr, self._dtype))
+
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
+        """All elements as a torch tensor on `device` (the CPU by default)."""
+        return interchange.to_torch(self._export(None, copy, self._element_shape), device, copy)
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets all elements from a torch tensor."""
+        self._import(interchange.from_torch(arr))
+
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule of the field's memory."""
+        return interchange.to_dlpack(self._export(None, False, self._element_shape), versioned)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return interchange.export_dlpack(self._export(None, False, self._element_shape), kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return interchange.CPU_DEVICE
+
+    def fill(self, val: Any) -> None:
+        """Sets all elements to a scalar, or to one vector or matrix."""
+        self._memory().fill(self._element(val))
+
+    def copy_from(self, other: Field) -> None:
+        """Sets all elements from another field of the same shape."""
+        if not isinstance(other, Field):
+            raise TypeError("Cannot copy from a non-field object")
+        if self.shape != other.shape:
+            raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
+        self._import(other._memory().read().reshape(self.shape + self._element_shape))
+
+    def _element(self, value: Any) -> Any:
+        """A value as one element of the field's type (a scalar stays one)."""
+        values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+        if values.dtype == object or values.dtype.kind not in "biuf":
+            raise TypeError(self._named(f"expected numbers, got {value!r}"))
+        if values.ndim == 0:
+            return self._dtype.convert(values.item())
+        shape = self._element_shape
+        if values.shape != shape and values.size == int(np.prod(shape)) and values.ndim <= 2:
+            values = values.reshape(shape)
+        if values.shape != shape:
+            raise ValueError(self._named(f"an element has the shape {shape}, got {value!r}"))
+        return components_array(values.ravel().tolist(), self._dtype).reshape(shape)
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a field cannot be pickled; pickle to_numpy(), or use qd.tensor(...)")
+
+
+class ScalarField(Field):
+    """A field of scalars."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._memory().get(self._index(key))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        if isinstance(value, (str, bytes, list, tuple, dict)) or isinstance(value, Matrix):
+            raise TypeError(self._named(f"an element is a number, got {value!r}"))
+        self._memory().set(index, self._dtype.convert(value))
+
+    def __repr__(self) -> str:
+        return "<qd.field>"
+
+
+class MatrixField(Field):
+    """A field of vectors or matrices."""
+
+    @property
+    def n(self) -> int:
+        """Rows of an element, or components of a vector."""
+        return self._element_shape[0]
+
+    @property
+    def m(self) -> int:
+        """Columns of an element; 1 for vectors."""
+        return self._element_shape[1] if len(self._element_shape) == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        """2, or 1 for vectors."""
+        return len(self._element_shape)
+
+    def get_scalar_field(self, *indices: int) -> ScalarField:
+        """The field of one component. It shares this field's memory."""
+        if len(indices) not in (1, 2) or (len(indices) == 2 and len(self._element_shape) == 1 and indices[1] != 0):
+            raise IndexError(f"an element has the shape {self._element_shape}, got the indices {indices}")
+        place = indices[0] * self.m + (indices[1] if len(indices) == 2 else 0)
+        component = ScalarField(self._dtype, (), [self._parts[place]], self._name)
+        component._qd_layout = self._qd_layout
+        if self.grad is not None:
+            component.grad = self.grad.get_scalar_field(*indices)
+        if self.dual is not None:
+            component.dual = self.dual.get_scalar_field(*indices)
+        return component
+
+    def __getitem__(self, key: Any) -> Matrix:
+        index = self._index(key)
+        memory = self._memory()
+
+        def write_back(component: Any, value: Any) -> None:
+            self._store_component(index, component, value)
+
+        return Matrix._element(widened(memory.get(index)), self._dtype, write_back)
+
+    def _store_component(self, index: tuple[int, ...], component: Any, value: Any) -> None:
+        place = component if isinstance(component, tuple) else (component,)
+        memory = self._memory()
+        if isinstance(value, np.ndarray) or any(isinstance(item, slice) for item in place):
+            element = memory.get(index)
+            element[place] = value
+            memory.set(index, element)
+            return
+        checked = tuple(range(extent)[item] for item, extent in zip(place, self._element_shape, strict=True))
+        memory.set_component(index, checked, self._dtype.convert(value))
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        element = self._element(value)
+        if not isinstance(element, np.ndarray):
+            raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
+        self._memory().set(index, element)
+
+    def to_numpy(  # type: ignore[override]
+        self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
+    ) -> np.ndarray[Any, Any]:
+        """All elements as an array of shape `shape + (n, m)`, or `shape + (n,)` where m is 1 (unless `keep_dims`)."""
+        return self._export(dtype, copy, self._element_axes(keep_dims))
+
+    def _element_axes(self, keep_dims: bool) -> tuple[int, ...]:
+        return (self.n, self.m) if keep_dims or self.m > 1 else (self.n,)
+
+    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+        accepted = {self.shape + (self.n, self.m), self.shape + self._element_shape}
+        if self.m == 1:
+            accepted.add((*self.shape, self.n))
+        if arr.shape not in accepted:
+            raise ValueError(
+                self._named(
+                    f"shape {self.shape + self._element_shape} does not match the numpy array shape {arr.shape}"
+                )
+            )
+        super()._import(arr.reshape(self.shape + self._element_shape))
+
+    def to_torch(  # type: ignore[override]
+        self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True
+    ) -> Any:
+        """All elements as a torch tensor on `device` (the CPU by default)."""
+        return interchange.to_torch(self._export(None, copy, self._element_axes(keep_dims)), device, copy)
+
+    def __repr__(self) -> str:
+        return f"<{self.n}x{self.m} qd.Matrix.field>"
+
+
+def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Components in the types of Python's scalars, so that host arithmetic on an element is Python's."""
+    if element.dtype.kind == "f":
+        return element.astype(np.float64)
+    return element if element.dtype == np.bool_ or element.dtype == np.uint64 else element.astype(np.int64)
+
+
+def field(dtype: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
+    """A field of scalars, or of vectors or matrices where `dtype` is such a type.
+
+    Without `shape` it waits to be placed (`qd.root.dense(...).place(x)`). Keywords: `order` ("ji": the axes outermost
+    first in memory), `offset` (first index of each axis), `name`, `needs_grad`, `needs_dual`.
+    """
+    if isinstance(dtype, VectorType):
+        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+    if isinstance(dtype, MatrixType):
+        return make_matrix_field(dtype.shape, dtype.dtype, shape, *args, **kwargs)
+    return make_scalar_field(dtype, shape, *args, **kwargs)
+
+
+def make_scalar_field(
+    dtype: Any,
+    shape: Any = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+) -> ScalarField:
+    """A field of scalars."""
+    scalar = resolve_dtype(dtype)
+    made = _with_companions(
+        lambda parts: ScalarField(scalar, (), parts, name), scalar, 1, name, needs_grad or needs_dual
+    )
+    _finish(made, shape, order, offset, needs_grad, needs_dual, Layout.AOS)
+    assert isinstance(made, ScalarField)
+    return made
+
+
+def make_matrix_field(
+    element_shape: tuple[int, ...],
+    dtype: Any,
+    shape: Any = None,
+    order: str | None = None,
+    name: str = "",
+    offset: Any = None,
+    needs_grad: bool = False,
+    needs_dual: bool = False,
+    layout: Layout = Layout.AOS,
+) -> MatrixField:
+    """A field of vectors (`element_shape` of one axis) or matrices."""
+    scalar = _one_dtype(dtype)
+    count = int(np.prod(element_shape))
+    made = _with_companions(
+        lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
+    )
+    _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
+    assert isinstance(made, MatrixField)
+    return made
+
+
+def _one_dtype(dtype: Any) -> DataType:
+    """The one type of a list (of lists) of types."""
+    if not isinstance(dtype, (list, tuple)):
+        return resolve_dtype(dtype)
+    kinds = {_one_dtype(item) for item in dtype}
+    if len(kinds) != 1:
+        raise OctantsRuntimeError("Member fields of a matrix field must have the same compute type")
+    return kinds.pop()
+
+
+def _with_companions(make: Any, dtype: DataType, count: int, name: str, wants: bool) -> Field:
+    """A field and, for floating-point types, its (not yet placed) gradient and dual."""
+    if wants and not dtype.is_float:
+        raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
+    primal = [Component(dtype, name) for _ in range(count)]
+    made: Field = make(primal)
+    if dtype.is_float:
+        for which in ("grad", "dual"):
+            companion = [Component(dtype, f"{name}.{which}" if name else which) for _ in range(count)]
+            for part, other in zip(primal, companion, strict=True):
+                setattr(part, which, other)
+            other_field: Field = make(companion)
+            other_field._name = companion[0].name if name else ""
+            setattr(made, which, other_field)
+    return made
+
+
+def _finish(
+    made: Field, shape: Any, order: str | None, offset: Any, needs_grad: bool, needs_dual: bool, layout: Layout
+) -> None:
+    """Places a field that has a shape in a tree of its own; its gradient and dual where they are asked for."""
+    if shape is None:
+        if offset is not None:
+            raise OctantsSyntaxError("shape cannot be None when offset is set")
+        if order is not None:
+            raise OctantsSyntaxError("shape cannot be None when order is set")
+        require_program()
+        return
+    extents, offsets = checked_extents(shape, offset)
+    sequence = tuple(range(len(extents))) if order is None else order_axes(order, len(extents))
+    for wanted, each in ((True, made), (needs_grad, made.grad), (needs_dual, made.dual)):
+        if wanted:
+            parts = each._placeable()
+            groups = [[part] for part in parts] if layout == Layout.SOA else [parts]
+            place_in_own_tree(groups, extents, sequence, offsets)
+    if order is not None:
+        for each in (made, made.grad, made.dual):
+            if each is not None:
+                each._qd_layout = sequence
+
+
+def checked_extents(shape: Any, offset: Any) -> tuple[tuple[int, ...], tuple[int, ...] | None]:
+    """Shape and offset of a new field as tuples of one length."""
+    extents = checked_shape(shape)
+    offsets = None if offset is None else tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    if offsets is not None and len(offsets) != len(extents):
+        raise OctantsSyntaxError(
+            f"The dimensionality of shape and offset must be the same ({len(extents)} != {len(offsets)})"
+        )
+    return extents, offsets
+
+
+def place_in_own_tree(
+    groups: Sequence[Sequence[Component]],
+    extents: tuple[int, ...],
+    sequence: tuple[int, ...],
+    offsets: tuple[int, ...] | None,
+) -> None:
+    """Places components of one shape: each group in a block of its own, its members side by side in the block's cells."""
+    top = root.own_tree()
+    for group in groups:
+        block = top.dense(axes(*sequence), tuple(extents[axis] for axis in sequence)) if extents else top
+        for part in group:
+            block._place_component(part, offsets)
+
+
+def _is_placed(companion: Any) -> bool:
+    return companion is not None and companion._parts[0].node is not None

@@ -1,0 +1,103 @@
+"""The decorators that hand functions to the compiler. Nothing is parsed here: a kernel's text is read at its first call."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from octants import _octants
+from octants.exceptions import OctantsSyntaxError
+
+T = TypeVar("T", bound=type)
+
+
+@overload
+def kernel(fn: Callable[..., Any], /) -> _octants.Kernel: ...
+
+
+@overload
+def kernel(
+    *, pure: bool | None = None, fastcache: bool = False, graph: bool = False, checkpoints: bool = False
+) -> Callable[[Callable[..., Any]], _octants.Kernel]: ...
+
+
+def kernel(
+    fn: Callable[..., Any] | None = None,
+    /,
+    *,
+    pure: bool | None = None,
+    fastcache: bool = False,
+    graph: bool = False,
+    checkpoints: bool = False,
+) -> Any:
+    """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
+    spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
+
+    `pure` and `fastcache` promise that the kernel depends on its parameters alone; they change nothing at present.
+    `graph` and `checkpoints` are for devices with graphs and are refused on others.
+    """
+
+    def decorate(function: Callable[..., Any]) -> _octants.Kernel:
+        if graph or checkpoints:
+            raise OctantsSyntaxError("@qd.kernel(graph=True) and checkpoints=True are not supported yet")
+        return _wrapped(_octants.Kernel(_plain(function, "@qd.kernel")), function)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def func(
+    fn: Callable[..., Any] | None = None, *, is_real_function: bool = False, requires_top_level: bool = False
+) -> Any:
+    """A function that kernels call. Arguments are passed by value, those annotated `qd.template()` by reference."""
+
+    def decorate(function: Callable[..., Any]) -> _octants.Func:
+        plain = _plain(function, "@qd.func")
+        return _wrapped(_octants.Func(plain, requires_top_level=requires_top_level, real=is_real_function), function)
+
+    return decorate if fn is None else decorate(fn)
+
+
+def real_func(fn: Callable[..., Any]) -> _octants.Func:
+    """A function that is compiled on its own and called, never merged into its callers; all types are annotated."""
+    made: _octants.Func = func(fn, is_real_function=True)
+    return made
+
+
+def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """A function for both worlds: from Python it runs as Python, in kernels it is compiled."""
+    function = _plain(fn, "@qd.pyfunc")
+    function._octants_pyfunc = True  # type: ignore[attr-defined]
+    return function
+
+
+def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
+    """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the numbers
+    it holds are read anew at every launch instead of being compiled in.
+    """
+
+    def decorate(target: T) -> T:
+        if not isinstance(target, type):
+            raise OctantsSyntaxError(f"@qd.data_oriented decorates classes, got {target!r}")
+        target._octants_data_oriented = True  # type: ignore[attr-defined]
+        target._octants_template_primitives = template_primitives  # type: ignore[attr-defined]
+        return target
+
+    return decorate if cls is None else decorate(cls)
+
+
+def pure(fn: Any) -> Any:
+    """Marks a kernel as depending on its parameters alone; the same as `@qd.kernel(pure=True)`."""
+    return fn
+
+
+def _wrapped(made: Any, function: Callable[..., Any]) -> Any:
+    made._update()
+    return made
+
+
+def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
+    function = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
+    if not inspect.isfunction(function):
+        raise OctantsSyntaxError(f"{decorator} decorates functions written with `def`, got {fn!r}")
+    return function

@@ -1,0 +1,18 @@
+"""Memory layout choices of composite fields."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Layout(IntEnum):
+    """Where the members of an element lie: side by side (`AOS`), or each member in an array of its own (`SOA`)."""
+
+    AOS = 1
+    SOA = 2
+    NULL = 3
+
+    def __str__(self) -> str:
+        return f"Layout.{self.name}"
+
+    __repr__ = __str__

@@ -1,0 +1,565 @@
+"""Vectors and matrices as Python values: `qd.Vector([1, 2, 3])`, `qd.Matrix([[1, 2], [3, 4]])`.
+
+A value holds a numpy array of one or two axes. An element read from a field or an ndarray is a copy whose components,
+when assigned to, are also written back to where it came from (`v[0].x = 1`). Inside kernels the compiler knows these
+names itself and none of this code runs.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants.exceptions import OctantsIndexError, OctantsSyntaxError, OctantsTypeError
+from octants.layouts import Layout
+from octants.types.primitive import BY_NUMPY, DataType, resolve_dtype
+
+if TYPE_CHECKING:
+    from octants.fields import MatrixField
+    from octants.ndarrays import MatrixNdarray, VectorNdarray
+    from octants.tensors import MatrixTensor, VectorTensor
+
+SWIZZLES = ("xyzw", "rgba", "stpq")
+
+WriteBack = Callable[[Any, Any], None]
+
+
+class Matrix:
+    """A matrix (or, with one axis, a vector) of numbers."""
+
+    __slots__ = ("_any_is_true", "_declared", "_write_back", "entries")
+    __hash__ = object.__hash__
+    __array_ufunc__ = None
+    _octants_entity = "tensor"
+    _octants_builtin = "Matrix"
+
+    entries: np.ndarray[Any, Any]
+
+    def __init__(self, arr: Any, dt: Any = None, **_: Any) -> None:
+        declared = None if dt is None else resolve_dtype(dt)
+        _set(self, "entries", _as_entries(arr, declared))
+        _set(self, "_declared", declared)
+        _set(self, "_write_back", None)
+        _set(self, "_any_is_true", False)
+
+    @classmethod
+    def _element(cls, entries: np.ndarray[Any, Any], dtype: DataType, write_back: WriteBack) -> Matrix:
+        """An element of a field: `write_back(key, value)` stores a component that the user assigns to."""
+        made = object.__new__(Vector if entries.ndim == 1 else Matrix)
+        _set(made, "entries", entries)
+        _set(made, "_declared", dtype)
+        _set(made, "_write_back", write_back)
+        _set(made, "_any_is_true", False)
+        return made
+
+    # Shape and conversion
+
+    @property
+    def n(self) -> int:
+        """Number of rows, or components of a vector."""
+        return self.entries.shape[0]
+
+    @property
+    def m(self) -> int:
+        """Number of columns; 1 for a vector."""
+        return self.entries.shape[1] if self.entries.ndim == 2 else 1
+
+    @property
+    def ndim(self) -> int:
+        """2, or 1 for a vector."""
+        return self.entries.ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, m), or (n,) for a vector."""
+        return self.entries.shape
+
+    @property
+    def dtype(self) -> DataType | None:
+        """The scalar type it was made with; None when it is to follow the default types of the session."""
+        return self._declared  # type: ignore[no-any-return]
+
+    def get_shape(self) -> tuple[int, ...]:
+        """The same as `shape`."""
+        return self.entries.shape
+
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """A copy as a numpy array."""
+        return self.entries.copy()
+
+    def to_list(self) -> list[Any]:
+        """Nested lists of Python scalars."""
+        return self.entries.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        if copy is False and dtype is not None and np.dtype(dtype) != self.entries.dtype:
+            raise ValueError("converting to another type needs a copy")
+        return np.array(self.entries, dtype=dtype, copy=copy is not False)
+
+    def __copy__(self) -> Matrix:
+        return type(self)(self.entries.copy(), self._declared)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Matrix:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return type(self), (self.entries.copy(), self._declared)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        if self.entries.ndim == 1:
+            return iter([self[i] for i in range(len(self.entries))])
+        return iter([[self[i, j] for j in range(self.m)] for i in range(self.n)])
+
+    def __bool__(self) -> bool:
+        """A comparison is true when it holds for all components (`!=`: for any); any other value is true."""
+        if self.entries.dtype != np.bool_:
+            return True
+        return bool(self.entries.any() if self._any_is_true else self.entries.all())
+
+    def __repr__(self) -> str:
+        return str(self.entries)
+
+    # Components
+
+    def __getitem__(self, key: Any) -> Any:
+        found = self.entries[self._key(key)]
+        if self._write_back is not None and not isinstance(found, np.ndarray):
+            return found.item()
+        return found
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        key = self._key(key)
+        self.entries[key] = _operand(value)
+        if self._write_back is not None:
+            self._write_back(key, self.entries[key])
+
+    def _key(self, key: Any) -> Any:
+        if isinstance(key, Matrix):
+            key = tuple(key.entries.tolist())
+        if isinstance(key, (tuple, list)):
+            key = tuple(key)
+            if len(key) == 1:
+                key = key[0]
+        count = len(key) if isinstance(key, tuple) else 1
+        if count != self.entries.ndim:
+            raise OctantsIndexError(f"a value of shape {self.shape} takes {self.entries.ndim} indices, got {count}")
+        return key
+
+    def __getattr__(self, name: str) -> Any:
+        places = _swizzle(name)
+        if places is None:
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        self._check_swizzle(name, places)
+        if len(places) == 1:
+            return self[places[0]]
+        return Vector(self.entries[list(places)], self._declared)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        places = _swizzle(name)
+        if places is None:
+            object.__setattr__(self, name, value)
+            return
+        self._check_swizzle(name, places)
+        values = [value] if len(places) == 1 else list(value)
+        if len(values) != len(places):
+            raise OctantsSyntaxError(f"value len does not match the swizzle pattern={name}")
+        for place, item in zip(places, values, strict=True):
+            self[place] = item
+
+    def _check_swizzle(self, name: str, places: tuple[int, ...]) -> None:
+        letters = next(group for group in SWIZZLES if name[0] in group)
+        if self.entries.ndim != 1:
+            raise OctantsSyntaxError(f".{name} is for vectors, not for a value of shape {self.shape}")
+        if max(places) >= self.n:
+            raise OctantsSyntaxError(f"vec{self.n} only has attributes={tuple(letters[: self.n])}, got={tuple(name)}")
+
+    # Operators
+
+    def __add__(self, other: Any) -> Any:
+        return _binary(operator.add, self, other)
+
+    def __radd__(self, other: Any) -> Any:
+        return _binary(operator.add, other, self)
+
+    def __sub__(self, other: Any) -> Any:
+        return _binary(operator.sub, self, other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return _binary(operator.sub, other, self)
+
+    def __mul__(self, other: Any) -> Any:
+        return _binary(operator.mul, self, other)
+
+    def __rmul__(self, other: Any) -> Any:
+        return _binary(operator.mul, other, self)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _binary(operator.truediv, self, other)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _binary(operator.truediv, other, self)
+
+    def __floordiv__(self, other: Any) -> Any:
+        return _binary(operator.floordiv, self, other)
+
+    def __rfloordiv__(self, other: Any) -> Any:
+        return _binary(operator.floordiv, other, self)
+
+    def __mod__(self, other: Any) -> Any:
+        return _binary(operator.mod, self, other)
+
+    def __rmod__(self, other: Any) -> Any:
+        return _binary(operator.mod, other, self)
+
+    def __pow__(self, other: Any) -> Any:
+        return _binary(operator.pow, self, other)
+
+    def __rpow__(self, other: Any) -> Any:
+        return _binary(operator.pow, other, self)
+
+    def __and__(self, other: Any) -> Any:
+        return _binary(operator.and_, self, other)
+
+    def __rand__(self, other: Any) -> Any:
+        return _binary(operator.and_, other, self)
+
+    def __or__(self, other: Any) -> Any:
+        return _binary(operator.or_, self, other)
+
+    def __ror__(self, other: Any) -> Any:
+        return _binary(operator.or_, other, self)
+
+    def __xor__(self, other: Any) -> Any:
+        return _binary(operator.xor, self, other)
+
+    def __rxor__(self, other: Any) -> Any:
+        return _binary(operator.xor, other, self)
+
+    def __lshift__(self, other: Any) -> Any:
+        return _binary(operator.lshift, self, other)
+
+    def __rlshift__(self, other: Any) -> Any:
+        return _binary(operator.lshift, other, self)
+
+    def __rshift__(self, other: Any) -> Any:
+        return _binary(operator.rshift, self, other)
+
+    def __rrshift__(self, other: Any) -> Any:
+        return _binary(operator.rshift, other, self)
+
+    def __lt__(self, other: Any) -> Any:
+        return _binary(operator.lt, self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _binary(operator.le, self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _binary(operator.gt, self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _binary(operator.ge, self, other)
+
+    def __eq__(self, other: Any) -> Any:
+        return _binary(operator.eq, self, other) if _is_numeric(other) else NotImplemented
+
+    def __ne__(self, other: Any) -> Any:
+        if not _is_numeric(other):
+            return NotImplemented
+        result = _binary(operator.ne, self, other)
+        _set(result, "_any_is_true", True)
+        return result
+
+    def __neg__(self) -> Matrix:
+        return tensor(-self.entries)
+
+    def __pos__(self) -> Matrix:
+        return tensor(+self.entries)
+
+    def __invert__(self) -> Matrix:
+        return tensor(~self.entries)
+
+    def __abs__(self) -> Matrix:
+        return tensor(abs(self.entries))
+
+    def __matmul__(self, other: Any) -> Any:
+        if not isinstance(other, (Matrix, np.ndarray, list, tuple)):
+            raise OctantsTypeError(f"@ multiplies matrices and vectors, not {type(other).__name__}")
+        result = np.matmul(self.entries, _operand(other))
+        return tensor(result) if isinstance(result, np.ndarray) else result
+
+    def __rmatmul__(self, other: Any) -> Any:
+        result = np.matmul(_operand(other), self.entries)
+        return tensor(result) if isinstance(result, np.ndarray) else result
+
+    # Reductions and linear algebra
+
+    def sum(self) -> Any:
+        """Sum of all components."""
+        return self.entries.sum()
+
+    def max(self) -> Any:
+        """Largest component."""
+        return self.entries.max()
+
+    def min(self) -> Any:
+        """Smallest component."""
+        return self.entries.min()
+
+    def any(self) -> bool:
+        """Whether a component is not zero."""
+        return bool(self.entries.any())
+
+    def all(self) -> bool:
+        """Whether no component is zero."""
+        return bool(self.entries.all())
+
+    def norm_sqr(self) -> Any:
+        """Sum of the squares of all components."""
+        return (self.entries * self.entries).sum()
+
+    def norm(self, eps: float = 0) -> Any:
+        """Square root of `norm_sqr() + eps`."""
+        return np.sqrt(self.norm_sqr() + eps)
+
+    def norm_inv(self, eps: float = 0) -> Any:
+        """1 over `norm(eps)`."""
+        return 1 / np.sqrt(self.norm_sqr() + eps)
+
+    def normalized(self, eps: float = 0) -> Matrix:
+        """The value divided by `norm() + eps`."""
+        return tensor(self.entries / (np.sqrt(self.norm_sqr()) + eps))
+
+    def dot(self, other: Any) -> Any:
+        """Inner product of two vectors."""
+        return (self.entries * _operand(other)).sum()
+
+    frobenius_inner = dot
+
+    def cross(self, other: Any) -> Any:
+        """Cross product of two vectors of 3 components, or its one component for vectors of 2."""
+        a, b = self.entries, _operand(other)
+        if a.shape == b.shape == (2,):
+            return a[0] * b[1] - a[1] * b[0]
+        if a.shape == b.shape == (3,):
+            return tensor(np.cross(a, b))
+        raise OctantsTypeError(f"cross() is for vectors of 2 or 3 components, got {a.shape} and {b.shape}")
+
+    def outer_product(self, other: Any) -> Matrix:
+        """The matrix of all products of a component here and one there."""
+        return tensor(np.outer(self.entries, _operand(other)))
+
+    def transpose(self) -> Matrix:
+        """Rows become columns."""
+        return tensor(self.entries.T.copy())
+
+    def trace(self) -> Any:
+        """Sum of the diagonal of a square matrix."""
+        return self._square("trace").trace()
+
+    def determinant(self) -> Any:
+        """Determinant of a square matrix."""
+        return np.linalg.det(self._square("determinant"))
+
+    def inverse(self) -> Matrix:
+        """Inverse of a square matrix."""
+        return tensor(np.linalg.inv(self._square("inverse")))
+
+    def _square(self, what: str) -> np.ndarray[Any, Any]:
+        if self.entries.ndim != 2 or self.n != self.m:
+            raise OctantsTypeError(f"{what}() is for square matrices, not for a value of shape {self.shape}")
+        return self.entries
+
+    def cast(self, dtype: Any) -> Matrix:
+        """The components converted to a scalar type."""
+        return type(self)(self.entries, dtype)
+
+    def fill(self, value: Any) -> None:
+        """Sets every component."""
+        for key in np.ndindex(self.entries.shape):
+            self[key] = value
+
+    # Constructors
+
+    @staticmethod
+    def zero(dt: Any, n: int, m: int | None = None) -> Matrix:
+        """Zeros: a vector, or a matrix where `m` is given."""
+        return _filled(0, dt, n, m)
+
+    @staticmethod
+    def one(dt: Any, n: int, m: int | None = None) -> Matrix:
+        """Ones: a vector, or a matrix where `m` is given."""
+        return _filled(1, dt, n, m)
+
+    @staticmethod
+    def unit(n: int, i: int, dt: Any = None) -> Matrix:
+        """The vector with a one at place `i` and zeros elsewhere."""
+        return Vector([int(place == i) for place in range(n)], int if dt is None else dt)
+
+    @staticmethod
+    def identity(dt: Any, n: int) -> Matrix:
+        """Ones on the diagonal, zeros elsewhere."""
+        return Matrix(np.eye(n), dt)
+
+    @staticmethod
+    def diag(dim: int, val: Any) -> Matrix:
+        """`val` on the diagonal, zeros elsewhere."""
+        return Matrix(np.eye(dim, dtype=np.asarray(val).dtype) * val)
+
+    @staticmethod
+    def rows(rows: Sequence[Any]) -> Matrix:
+        """A matrix of the given rows."""
+        return Matrix([_operand(row) for row in rows])
+
+    @staticmethod
+    def cols(cols: Sequence[Any]) -> Matrix:
+        """A matrix of the given columns."""
+        return Matrix(np.array([_operand(col) for col in cols]).T)
+
+    # Containers
+
+    @classmethod
+    def field(
+        cls,
+        n: int,
+        m: int,
+        dtype: Any,
+        shape: Any = None,
+        order: str | None = None,
+        name: str = "",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
+        ndim: int | None = None,
+    ) -> MatrixField:
+        """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
+        from octants.fields import make_matrix_field
+
+        element_shape = (n,) if ndim == 1 else (n, m)
+        return make_matrix_field(
+            element_shape, dtype, shape=shape, order=order, name=name, offset=offset, needs_grad=needs_grad,
+            needs_dual=needs_dual, layout=layout,
+        )  # fmt: skip
+
+    @classmethod
+    def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> MatrixNdarray:
+        """An ndarray of `n` by `m` matrices."""
+        from octants.ndarrays import make_ndarray
+        from octants.types.tensor_types import matrix
+
+        return make_ndarray(matrix(n, m, dtype), shape, needs_grad)  # type: ignore[return-value]
+
+    @classmethod
+    def tensor(cls, n: int, m: int, dtype: Any, shape: Any, **kwargs: Any) -> MatrixTensor:
+        """A tensor of `n` by `m` matrices on either backend: the keywords of `qd.tensor`."""
+        from octants.tensors import make_compound_tensor
+        from octants.types.tensor_types import matrix
+
+        return make_compound_tensor("qd.Matrix.tensor", matrix(n, m, dtype), shape, kwargs)  # type: ignore[return-value]
+
+
+class Vector(Matrix):
+    """A vector of numbers."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__
+    _octants_builtin = "Vector"
+
+    @classmethod
+    def field(cls, n: int, dtype: Any, *args: Any, **kwargs: Any) -> MatrixField:  # type: ignore[override]
+        """A field of vectors: the arguments of `qd.Matrix.field` without the number of columns."""
+        return Matrix.field(n, 1, dtype, *args, **{"ndim": 1, **kwargs})
+
+    @classmethod
+    def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> VectorNdarray:  # type: ignore[override]
+        """An ndarray of vectors."""
+        from octants.ndarrays import make_ndarray
+        from octants.types.tensor_types import vector
+
+        return make_ndarray(vector(n, dtype), shape, needs_grad)  # type: ignore[return-value]
+
+    @classmethod
+    def tensor(cls, n: int, dtype: Any, shape: Any, **kwargs: Any) -> VectorTensor:  # type: ignore[override]
+        """A tensor of vectors on either backend: the keywords of `qd.tensor`."""
+        from octants.tensors import make_compound_tensor
+        from octants.types.tensor_types import vector
+
+        return make_compound_tensor("qd.Vector.tensor", vector(n, dtype), shape, kwargs)  # type: ignore[return-value]
+
+
+for _name in ("zero", "one", "unit", "identity", "diag", "rows", "cols"):
+    getattr(Matrix, _name)._octants_builtin = f"Matrix.{_name}"
+
+_set = object.__setattr__
+
+
+def tensor(entries: np.ndarray[Any, Any]) -> Matrix:
+    """A `Vector` or `Matrix` around an array, by its number of axes."""
+    return Vector(entries) if entries.ndim == 1 else Matrix(entries)
+
+
+def elementwise(function: Callable[..., Any], *args: Any) -> Any:
+    """`function` over components when an argument is a vector or matrix, else over the arguments themselves."""
+    if any(isinstance(arg, Matrix) for arg in args):
+        return tensor(np.asarray(function(*(_operand(arg) for arg in args))))
+    return function(*args)
+
+
+def _binary(function: Callable[[Any, Any], Any], a: Any, b: Any) -> Any:
+    if not _is_numeric(a) or not _is_numeric(b):
+        return NotImplemented
+    return tensor(np.asarray(function(_operand(a), _operand(b))))
+
+
+def _is_numeric(value: Any) -> bool:
+    return isinstance(value, (Matrix, np.ndarray, list, tuple, int, float, np.generic))
+
+
+def _operand(value: Any) -> Any:
+    if isinstance(value, Matrix):
+        return value.entries
+    return np.asarray(value) if isinstance(value, (list, tuple)) else value
+
+
+def _filled(value: int, dt: Any, n: int, m: int | None) -> Matrix:
+    return Vector(np.full(n, value), dt) if m is None else Matrix(np.full((n, m), value), dt)
+
+
+def _swizzle(name: str) -> tuple[int, ...] | None:
+    if not 1 <= len(name) <= 4:
+        return None
+    for letters in SWIZZLES:
+        places = tuple(letters.find(letter) for letter in name)
+        if min(places) >= 0:
+            return places
+    return None
+
+
+def _as_entries(arr: Any, declared: DataType | None) -> np.ndarray[Any, Any]:
+    if isinstance(arr, Matrix):
+        arr = arr.entries
+    if not isinstance(arr, (list, tuple, np.ndarray)):
+        raise OctantsTypeError(f"a Vector or Matrix is made from a sequence or an array, not from {arr!r}")
+    if isinstance(arr, (list, tuple)):
+        arr = [_operand(item) for item in arr]
+    entries = np.array(arr)
+    if entries.ndim not in (1, 2) or entries.size == 0:
+        raise OctantsTypeError(
+            f"a Vector or Matrix has one or two axes and at least one component, got {entries.shape}"
+        )
+    if entries.dtype == object or entries.dtype not in BY_NUMPY:
+        raise OctantsTypeError(f"the components of a Vector or Matrix are numbers, got {arr!r}")
+    if declared is None or entries.dtype == declared.numpy:
+        return entries
+    if declared.kind in ("signed", "unsigned") and entries.dtype.kind == "f":
+        return np.array([declared.convert(math.trunc(x)) for x in entries.ravel()], declared.numpy).reshape(
+            entries.shape
+        )
+    return entries.astype(declared.numpy)

@@ -1,0 +1,328 @@
+"""Ndarrays: arrays whose shape a kernel learns at launch. `qd.ndarray(qd.f32, shape=(4, 5))`.
+
+Elements lie in row-major order, the components of an element innermost. With a `layout` the memory holds the axes in
+another order; shape and indices stay those of the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants import _octants, interchange
+from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
+from octants.fields import widened
+from octants.matrix import Matrix
+from octants.snode import require_program
+from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
+from octants.types.tensor_types import MatrixType, components_array, matrix, vector
+
+
+class Ndarray(_octants.Ndarray):
+    """What all ndarrays share. Made by `qd.ndarray` and its relatives, not by calling the class."""
+
+    _octants_entity = "ndarray"
+
+    grad: Any
+    dual: Any
+    _qd_layout: tuple[int, ...] | None
+    _view: np.ndarray[Any, Any] | None
+
+    def _setup(self, layout: tuple[int, ...] | None) -> None:
+        self._qd_layout = layout
+        self._view = None
+        self.grad = None
+        self.dual = None
+
+    # Description
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type."""
+        return BY_NAME[self.dtype_name]
+
+    @property
+    def element_type(self) -> DataType | MatrixType:
+        """The type of an element."""
+        return element_type_of(self.dtype, self.element_shape)
+
+    @property
+    def layout(self) -> tuple[int, ...] | None:
+        """The axes outermost first in memory, where they are not in the natural order."""
+        return self._qd_layout
+
+    @property
+    def _physical_shape(self) -> tuple[int, ...]:
+        shape = self.shape
+        return shape if self._qd_layout is None else tuple(shape[axis] for axis in self._qd_layout)
+
+    def _get_nelement(self) -> int:
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def _get_element_size(self) -> int:
+        return self.dtype.nbytes * int(np.prod(self.element_shape, dtype=np.int64))
+
+    def has_grad(self) -> bool:
+        """Whether a gradient was allocated."""
+        return self.grad is not None
+
+    def has_dual(self) -> bool:
+        """Whether a dual was allocated."""
+        return self.dual is not None
+
+    # Elements
+
+    def _values(self) -> np.ndarray[Any, Any]:
+        """A view of the memory, indexed by the user's axes and then the element's."""
+        if not self.alive:
+            raise OctantsRuntimeError(
+                "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+            )
+        view = self._view
+        if view is None:
+            element = tuple(self.element_shape)
+            flat = np.frombuffer(self.buffer, dtype=self.dtype.numpy)
+            physical = self._physical_shape + element
+            view = flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
+            if self._qd_layout is not None:
+                order = [self._qd_layout.index(axis) for axis in range(len(self.shape))]
+                view = view.transpose(*order, *range(len(order), len(order) + len(element)))
+            self._view = view
+        _octants.sync()
+        return view
+
+    def _index(self, key: Any) -> tuple[int, ...]:
+        shape = self.shape
+        if isinstance(key, Matrix):
+            key = key.entries.tolist()
+        given = () if key is None else tuple(key) if isinstance(key, (tuple, list)) else (key,)
+        flat: list[int] = []
+        for item in given:
+            if isinstance(item, Matrix):
+                flat.extend(item.entries.tolist())
+            elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+                flat.append(item.__index__())
+            else:
+                raise TypeError(f"an ndarray is indexed with integers, got {item!r}")
+        if len(flat) != len(shape):
+            raise OctantsIndexError(f"{len(shape)}d ndarray indexed with {len(flat)}d indices: {tuple(flat)}")
+        for value, extent in zip(flat, shape, strict=True):
+            if not 0 <= value < extent:
+                raise OctantsAssertionError(
+                    f"Out of bound access to ndarray of shape {shape} with indices {tuple(flat)}"
+                )
+        return tuple(flat)
+
+    def __iter__(self) -> NoReturn:
+        raise NotImplementedError("an ndarray is looped over in a kernel; in Python loop over to_numpy()")
+
+    # Whole arrays
+
+    def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
+        """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
+        `copy=None` gives one where possible."""
+        values = self._values()
+        wanted = values.dtype if dtype is None else numpy_dtype(dtype)
+        if copy is not True and wanted == values.dtype:
+            return values
+        if copy is False:
+            raise ValueError("copy=False gives the memory as it is: dtype must be None or the ndarray's own")
+        return np.array(values, dtype=wanted, order="C")
+
+    def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`."""
+        if not isinstance(arr, np.ndarray):
+            raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
+        self._import(arr)
+
+    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+        values = self._values()
+        if arr.shape != values.shape:
+            raise ValueError(f"Mismatch shape: {values.shape} expected, but {arr.shape} provided")
+        values[...] = interchange.converted(arr, self.dtype)
+
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
+        """All elements as a torch tensor on `device` (the CPU by default)."""
+        return interchange.to_torch(self.to_numpy(copy=copy), device, copy)
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets all elements from a torch tensor."""
+        self._import(interchange.from_torch(arr))
+
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule of the memory."""
+        return interchange.to_dlpack(self._values(), versioned)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return interchange.export_dlpack(self._values(), kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return interchange.CPU_DEVICE
+
+    def fill(self, val: Any) -> None:
+        """Sets all elements to a scalar, or to one vector or matrix."""
+        self._values()[...] = self._element(val)
+
+    def copy_from(self, other: Ndarray) -> None:
+        """Sets all elements from another ndarray of the same shape."""
+        if not isinstance(other, Ndarray):
+            raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
+        if self.shape != other.shape:
+            raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
+        self._import(other._values())
+
+    def _element(self, value: Any) -> Any:
+        values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
+        if values.dtype.kind not in "biuf":
+            raise TypeError(f"expected numbers, got {value!r}")
+        if values.ndim == 0:
+            return self.dtype.convert(values.item())
+        if values.shape != tuple(self.element_shape):
+            raise ValueError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
+        return components_array(values.ravel().tolist(), self.dtype).reshape(values.shape)
+
+    # Copies
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Ndarray:
+        made = make_ndarray(self.element_type, self.shape, self.needs_grad, self._qd_layout)
+        made.copy_from(self)
+        if self.grad is not None:
+            made.grad.copy_from(self.grad)
+        return made
+
+    def __copy__(self) -> Ndarray:
+        return self.__deepcopy__({})
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        grad = None if self.grad is None else self.grad.to_numpy()
+        return _rebuild, (self.element_type, self.shape, self.needs_grad, self._qd_layout, self.to_numpy(), grad)
+
+
+class ScalarNdarray(Ndarray):
+    """An ndarray of scalars."""
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._values()[self._index(key)].item()
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self._values()[self._index(key)] = self.dtype.convert(value)
+
+    def __repr__(self) -> str:
+        return "<qd.ndarray>"
+
+
+class _CompoundNdarray(Ndarray):
+    @property
+    def n(self) -> int:
+        """Rows of an element, or components of a vector."""
+        return int(self.element_shape[0])
+
+    @property
+    def m(self) -> int:
+        """Columns of an element; 1 for vectors."""
+        return int(self.element_shape[1]) if len(self.element_shape) == 2 else 1
+
+    def __getitem__(self, key: Any) -> Matrix:
+        index = self._index(key)
+
+        def write_back(component: Any, value: Any) -> None:
+            place = component if isinstance(component, tuple) else (component,)
+            self._values()[index + place] = value if isinstance(value, np.ndarray) else self.dtype.convert(value)
+
+        return Matrix._element(widened(np.array(self._values()[index])), self.dtype, write_back)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        index = self._index(key)
+        element = self._element(value)
+        if not isinstance(element, np.ndarray):
+            raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
+        self._values()[index] = element
+
+
+class VectorNdarray(_CompoundNdarray):
+    """An ndarray of vectors."""
+
+    def __repr__(self) -> str:
+        return f"<{self.n} Layout.AOS qd.Vector.ndarray>"
+
+
+class MatrixNdarray(_CompoundNdarray):
+    """An ndarray of matrices."""
+
+    def __repr__(self) -> str:
+        return f"<{self.n}x{self.m} Layout.AOS qd.Matrix.ndarray>"
+
+
+def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Ndarray:
+    """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type."""
+    return make_ndarray(dtype, shape, needs_grad)
+
+
+def make_ndarray(dtype: Any, shape: Any, needs_grad: bool = False, layout: tuple[int, ...] | None = None) -> Ndarray:
+    """An ndarray; `layout` lists the axes outermost first in memory."""
+    require_program()
+    scalar, element_shape = _split(dtype)
+    extents = _checked_shape(shape)
+    if needs_grad and not scalar.is_float:
+        raise OctantsRuntimeError(f"{scalar} is not supported for ndarray with `needs_grad=True` or `needs_dual=True`.")
+    made = _allocate(scalar, element_shape, extents, needs_grad, layout)
+    if needs_grad:
+        made.grad = _allocate(scalar, element_shape, extents, False, layout)
+    return made
+
+
+def element_type_of(dtype: DataType, element_shape: Sequence[int]) -> DataType | MatrixType:
+    """The type of elements of the given shape."""
+    if not element_shape:
+        return dtype
+    return vector(element_shape[0], dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+
+
+def _allocate(
+    dtype: DataType,
+    element_shape: tuple[int, ...],
+    shape: tuple[int, ...],
+    needs_grad: bool,
+    layout: tuple[int, ...] | None,
+) -> Ndarray:
+    cls = (ScalarNdarray, VectorNdarray, MatrixNdarray)[len(element_shape)]
+    if layout is None:
+        made = cls(dtype.name, element_shape, shape, needs_grad)
+    else:
+        made = cls(dtype.name, element_shape, shape, needs_grad, order=layout)
+    made._setup(layout)
+    return made
+
+
+def _split(dtype: Any) -> tuple[DataType, tuple[int, ...]]:
+    if isinstance(dtype, MatrixType):
+        return dtype.dtype, dtype.shape
+    try:
+        return resolve_dtype(dtype), ()
+    except ValueError:
+        raise OctantsRuntimeError(f"{dtype!r} is not supported as ndarray element type") from None
+
+
+def _checked_shape(shape: Any) -> tuple[int, ...]:
+    extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    for extent in extents:
+        if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < 1:
+            raise OctantsRuntimeError(f"{extents} is not a valid shape for ndarray: extents are integers of at least 1")
+    return tuple(int(extent) for extent in extents)
+
+
+def _rebuild(
+    element_type: Any,
+    shape: tuple[int, ...],
+    needs_grad: bool,
+    layout: tuple[int, ...] | None,
+    values: np.ndarray[Any, Any],
+    grad: np.ndarray[Any, Any] | None,
+) -> Ndarray:
+    made = make_ndarray(element_type, shape, needs_grad, layout)
+    made.from_numpy(values)
+    if grad is not None:
+        made.grad.from_numpy(grad)
+    return made

@@ -1,0 +1,116 @@
+"""The program: `qd.init`, `qd.reset`, `qd.sync`, and `qd.cfg`, the options in force.
+
+Options, their defaults, their checks and their environment variables (`OCTANTS_<OPTION>`) are the extension module's;
+this file passes them on and keeps the Python side in step.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn
+
+from octants import _logging, _octants
+from octants.architectures import SUPPORTED, Arch, Extension, cpu
+from octants.exceptions import OctantsRuntimeError
+from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
+
+
+class Config:
+    """The options of the running program, by name. They are set by `qd.init`."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        object.__setattr__(self, "_values", values)
+
+    def __getattr__(self, name: str) -> Any:
+        values = object.__getattribute__(self, "_values")
+        if name not in values:
+            raise AttributeError(f"qd.cfg has no option {name!r}")
+        return values[name]
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"qd.cfg.{name} cannot be changed while the program runs: pass {name}=... to qd.init()")
+
+    def __dir__(self) -> list[str]:
+        return sorted(self._values)
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{name}={value!r}' for name, value in self._values.items())})"
+
+
+_current: Config | None = None
+
+
+def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **options: Any) -> None:
+    """Starts a program, ending the one before: its fields, ndarrays and compiled kernels can no longer be used.
+
+    `arch` is where kernels run (`qd.cpu`, `qd.gpu`, ...); what is not available falls back to the CPU unless
+    `enable_fallback=False`. The other options are described in the user guide.
+    """
+    global _current
+    given = {"default_fp": default_fp, "default_ip": default_ip, **options}
+    given = {name: value for name, value in given.items() if value is not None}
+    if arch is not None:
+        given["arch"] = _arch_name(arch)
+    for name in ("default_fp", "default_ip"):
+        if name in given:
+            given[name] = _default_type(name, given[name])
+    _current = None
+    set_default_types(i32, f32)
+    notices = _octants.init(given)
+    values: dict[str, Any] = {**given, **_octants.config()}
+    for name in ("default_fp", "default_ip"):
+        values[name] = BY_NAME[values[name]]
+    values["arch"] = cpu if values["arch"] == "cpu" else Arch(values["arch"])
+    set_default_types(values["default_ip"], values["default_fp"])
+    _logging.set_logging_level(values["log_level"])
+    _current = Config(values)
+    for notice in notices:
+        _logging.warn(notice)
+
+
+def reset() -> None:
+    """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
+    global _current
+    _octants.reset()
+    _current = None
+    set_default_types(i32, f32)
+
+
+def sync() -> None:
+    """Waits until everything launched before is done."""
+    _octants.sync()
+
+
+def current_config() -> Config | None:
+    """The options in force; None before `qd.init()`."""
+    return _current if _octants.is_initialized() else None
+
+
+def is_extension_enabled(ext: Extension) -> bool:
+    """Whether the running program's machine has the ability."""
+    config = current_config()
+    if config is None:
+        raise OctantsRuntimeError("no program is running: call qd.init() first")
+    return ext in SUPPORTED.get(config.arch, frozenset())
+
+
+def dump_compile_config() -> None:
+    """Prints the options in force."""
+    print(current_config())
+
+
+def _arch_name(arch: Any) -> str:
+    """One name for the extension module. Of a list, the first kind that this build drives; "gpu" for a list of others."""
+    if isinstance(arch, (list, tuple)):
+        return "cpu" if any(item in (Arch.x64, Arch.arm64) for item in arch) else "gpu"
+    if isinstance(arch, Arch):
+        return "cpu" if arch in (Arch.x64, Arch.arm64) else arch.name
+    if isinstance(arch, str):
+        return arch
+    raise TypeError(f"arch is one of qd.cpu, qd.gpu, qd.cuda, ..., got {arch!r}")
+
+
+def _default_type(name: str, dtype: Any) -> str:
+    resolved = resolve_dtype(dtype)
+    if resolved.is_float != (name == "default_fp"):
+        raise ValueError(f"{name} is {'a float' if name == 'default_fp' else 'an integer'} type, got {resolved}")
+    return resolved.name

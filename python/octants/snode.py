@@ -1,0 +1,500 @@
+"""Trees of memory levels: `qd.root.dense(qd.ij, (4, 8)).place(x)`.
+
+A tree is described node by node, then finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs
+the memory of a field in it. Finalising fixes the place of every component (`Placement`: a byte offset, and for each axis
+the mixed-radix digits by which an index moves through memory) and allocates one buffer for the tree.
+
+A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
+under `qd.root` like all others.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from octants import _octants
+from octants.axes import axis_numbers
+from octants.exceptions import OctantsRuntimeError
+from octants.types.primitive import DataType
+
+Digit = tuple[int, int]
+
+NOT_PLACED = (
+    "this field has no memory yet: give it a shape=, place it with qd.root.dense(...).place(field), or for a gradient "
+    "use needs_grad=True or qd.root.lazy_grad()"
+)
+
+
+@dataclass
+class Component:
+    """One scalar of a field's element, and where it was placed."""
+
+    dtype: DataType
+    name: str = ""
+    node: SNode | None = None
+    offset: tuple[int, ...] = ()
+    grad: Component | None = field(default=None, repr=False)
+    dual: Component | None = field(default=None, repr=False)
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a component lies in its tree's buffer."""
+
+    base: int
+    """Byte offset of index zero."""
+    axes: tuple[tuple[Digit, ...], ...]
+    """For each axis its digits (extent, stride in bytes), outermost first."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return tuple(prod(extent for extent, _ in digits) for digits in self.axes)
+
+
+class SNode:
+    """One level of a tree: the root, a dense block of cells, or the place of a component."""
+
+    _octants_entity = "snode"
+
+    def __init__(
+        self, tree: SNodeTree, parent: SNode | None, kind: str, axes: tuple[int, ...] = (), sizes: tuple[int, ...] = ()
+    ) -> None:
+        self._tree = tree
+        self._parent = parent
+        self._kind = kind
+        self._axes = axes
+        self._sizes = sizes
+        self._children: list[SNode] = []
+        self._component: Component | None = None
+        self._offset_bytes_in_parent_cell = 0
+        self._cell_bytes = 0
+
+    # Building
+
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
+        """A block of cells below this level: sizes along the given axes, the first axis outermost in memory."""
+        self._tree.check_open()
+        self._check_can_have_children()
+        numbers = axis_numbers(axes)
+        sizes = _sizes(dimensions, len(numbers))
+        child = SNode(self._tree, self, "dense", numbers, sizes)
+        self._children.append(child)
+        return child
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """Puts fields (or lists of them) into each cell of this level, side by side."""
+        self._tree.check_open()
+        self._check_can_have_children()
+        for arg in args:
+            if isinstance(arg, (list, tuple)):
+                self.place(*arg, offset=offset)
+                continue
+            components = getattr(arg, "_placeable", None)
+            if components is None:
+                raise TypeError(f"place() takes fields, got {arg!r}")
+            for component in components():
+                self._place_component(component, offset)
+        return self
+
+    def _place_component(self, component: Component, offset: Any = None) -> None:
+        if component.node is not None:
+            raise OctantsRuntimeError(f"the field {component.name or '(unnamed)'} has been placed already")
+        node = SNode(self._tree, self, "place")
+        offsets = () if offset is None else _offsets(offset)
+        ndim = len(node.shape)
+        if offsets and len(offsets) != ndim:
+            raise OctantsRuntimeError(f"offset {offset} has {len(offsets)} entries, the field has {ndim} axes")
+        node._component = component
+        component.node = node
+        component.offset = offsets or (0,) * ndim
+        self._children.append(node)
+
+    def lazy_grad(self) -> None:
+        """Places the gradient of every floating-point field in this level and below, next to the field."""
+        self._place_companions("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every floating-point field in this level and below, next to the field."""
+        self._place_companions("dual")
+
+    def _place_companions(self, which: str) -> None:
+        self._tree.check_open()
+        for child in list(self._children):
+            if child._component is None:
+                child._place_companions(which)
+                continue
+            companion = getattr(child._component, which)
+            if companion is not None and companion.node is None:
+                self._place_component(companion, child._component.offset or None)
+
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        raise _sparse("Pointer")
+
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        raise _sparse("Bitmasked")
+
+    def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """A growing list: not supported yet."""
+        raise _sparse("Dynamic")
+
+    def hash(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        raise _sparse("Hash")
+
+    def quant_array(self, axes: Any, dimensions: Any, max_num_bits: int) -> SNode:
+        """Packed small integers: not supported yet."""
+        raise OctantsRuntimeError("quant_array is not supported yet")
+
+    def deactivate_all(self) -> None:
+        """Deactivates sparse cells; dense levels have none."""
+
+    def _check_can_have_children(self) -> None:
+        if self._kind == "place":
+            raise OctantsRuntimeError("a field's place has no levels below it")
+
+    # Looking
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The level `n` above this one; None above the root."""
+        node: SNode | None = self
+        for _ in range(n):
+            if node is None:
+                return None
+            node = node._parent
+        return node
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Number of cells along each used axis, counting the levels above."""
+        extents: dict[int, int] = {}
+        for node in self._path_from_root():
+            for axis, size in zip(node._axes, node._sizes, strict=True):
+                extents[axis] = extents.get(axis, 1) * size
+        return tuple(extents[axis] for axis in sorted(extents))
+
+    @property
+    def _name(self) -> str:
+        return self._component.name if self._component is not None else ""
+
+    @property
+    def _dtype(self) -> DataType | None:
+        return self._component.dtype if self._component is not None else None
+
+    @property
+    def _cell_size_bytes(self) -> int:
+        self._tree.finalize()
+        return self._cell_bytes if self._kind != "place" else 0
+
+    def _get_children(self) -> list[SNode]:
+        return list(self._children)
+
+    def _path_from_root(self) -> list[SNode]:
+        path: list[SNode] = []
+        node: SNode | None = self
+        while node is not None:
+            path.append(node)
+            node = node._parent
+        return path[::-1]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, RootProxy):
+            return self._kind == "root"
+        return self is other
+
+    __hash__ = object.__hash__
+
+    def __str__(self) -> str:
+        if self._parent is None:
+            return "qd.root"
+        return f"{self._parent} => {self._kind} {list(self.shape)}"
+
+    def __repr__(self) -> str:
+        return "qd.root" if self._parent is None else f"<qd.SNode of type {self._kind}>"
+
+    # Measuring
+
+    def measure(self) -> tuple[int, int]:
+        """Size and alignment in bytes of everything in this level; fixes the offsets of the levels below."""
+        if self._component is not None:
+            nbytes = self._component.dtype.nbytes
+            return nbytes, nbytes
+        size, alignment = 0, 1
+        for child in self._children:
+            child_size, child_alignment = child.measure()
+            size = _round_up(size, child_alignment)
+            child._offset_bytes_in_parent_cell = size
+            size += child_size
+            alignment = max(alignment, child_alignment)
+        self._cell_bytes = _round_up(size, alignment)
+        return self._cell_bytes * prod(self._sizes), alignment
+
+    def placement(self) -> Placement:
+        """Where this place lies; the tree must have been measured."""
+        base = 0
+        digits: dict[int, list[Digit]] = {}
+        for node in self._path_from_root():
+            base += node._offset_bytes_in_parent_cell
+            stride = node._cell_bytes * prod(node._sizes)
+            for axis, extent in zip(node._axes, node._sizes, strict=True):
+                stride //= extent
+                digits.setdefault(axis, []).append((extent, stride))
+        return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
+
+
+class SNodeTree:
+    """A root, the levels below it, and once finalised their memory."""
+
+    def __init__(self) -> None:
+        require_program()
+        self.root = SNode(self, None, "root")
+        self.destroyed = False
+        self._generation = _octants.generation()
+        self._buffer: _octants.Buffer | None = None
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the memory has been laid out."""
+        return self._buffer is not None or self.destroyed
+
+    def check_open(self) -> None:
+        """Raises when levels can no longer be added."""
+        self.check_alive()
+        if self.finalized:
+            raise OctantsRuntimeError(
+                "this tree is finalized: its memory is in use and it takes no more levels or fields; start again from "
+                "qd.root or a new FieldsBuilder"
+            )
+
+    def check_alive(self) -> None:
+        """Raises when the memory is gone."""
+        if self.destroyed:
+            raise OctantsRuntimeError("the SNode tree of this field has been destroyed")
+        if self._generation != _octants.generation():
+            raise OctantsRuntimeError(
+                "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+            )
+
+    def finalize(self) -> None:
+        """Lays out and allocates the memory, the first time."""
+        if self._buffer is not None:
+            return
+        self.check_alive()
+        nbytes, _ = self.root.measure()
+        self._buffer = _octants.Buffer(max(nbytes, 1))
+
+    @property
+    def buffer(self) -> _octants.Buffer:
+        """The memory, allocated at the first use."""
+        self.check_alive()
+        self.finalize()
+        assert self._buffer is not None
+        return self._buffer
+
+    def destroy(self) -> None:
+        """Frees the memory; the fields in it can no longer be used."""
+        self.check_alive()
+        self.destroyed = True
+        self._buffer = None
+
+
+class FieldsBuilder:
+    """A tree of its own, laid out by `finalize()`."""
+
+    def __init__(self) -> None:
+        self._tree = SNodeTree()
+        self._finalized = False
+
+    def _open_root(self) -> SNode:
+        self._tree.check_open()
+        return self._tree.root
+
+    @property
+    def root(self) -> SNode:
+        """The root of the tree."""
+        return self._tree.root
+
+    @property
+    def finalized(self) -> bool:
+        """Whether `finalize()` was called."""
+        return self._tree.finalized
+
+    def dense(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.dense`."""
+        return self._open_root().dense(indices, dimensions)
+
+    def pointer(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.pointer`."""
+        return self._open_root().pointer(indices, dimensions)
+
+    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
+        """As `qd.root.bitmasked`."""
+        return self._open_root().bitmasked(indices, dimensions)
+
+    def dynamic(self, index: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """As `qd.root.dynamic`."""
+        return self._open_root().dynamic(index, dimension, chunk_size)
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """As `qd.root.place`."""
+        return self._open_root().place(*args, offset=offset)
+
+    def lazy_grad(self) -> None:
+        """As `qd.root.lazy_grad`."""
+        self._open_root().lazy_grad()
+
+    def lazy_dual(self) -> None:
+        """As `qd.root.lazy_dual`."""
+        self._open_root().lazy_dual()
+
+    def deactivate_all(self) -> None:
+        """Deactivates sparse cells; dense levels have none."""
+
+    def finalize(self, raise_warning: bool = True) -> SNodeTree:
+        """Lays out and allocates the memory; the result can `destroy()` it."""
+        self._tree.check_open()
+        self._tree.finalize()
+        return self._tree
+
+
+class RootProxy:
+    """`qd.root`: the tree under construction, a new one once its predecessor is in use."""
+
+    _octants_entity = "snode"
+
+    def __init__(self) -> None:
+        self._open: SNodeTree | None = None
+        self._shaped: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
+
+    def _current(self) -> SNode:
+        tree = self._open
+        if tree is None or tree.finalized or tree._generation != _octants.generation():
+            tree = self._open = SNodeTree()
+        return tree.root
+
+    def own_tree(self) -> SNode:
+        """The root of a new tree for a field that has a shape."""
+        tree = SNodeTree()
+        self._shaped.add(tree)
+        return tree.root
+
+    def dense(self, axes: Any, dimensions: Any) -> SNode:
+        """A block of cells: sizes along the given axes, the first axis outermost in memory."""
+        return self._current().dense(axes, dimensions)
+
+    def place(self, *args: Any, offset: Any = None) -> SNode:
+        """Places fields without axes."""
+        return self._current().place(*args, offset=offset)
+
+    def pointer(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        return self._current().pointer(axes, dimensions)
+
+    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        return self._current().bitmasked(axes, dimensions)
+
+    def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
+        """A growing list: not supported yet."""
+        return self._current().dynamic(axis, dimension, chunk_size)
+
+    def hash(self, axes: Any, dimensions: Any) -> SNode:
+        """A sparse level: not supported yet."""
+        return self._current().hash(axes, dimensions)
+
+    def lazy_grad(self) -> None:
+        """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
+        self._place_companions("grad")
+
+    def lazy_dual(self) -> None:
+        """Places the dual of every floating-point field whose memory is not in use yet, next to the field."""
+        self._place_companions("dual")
+
+    def _place_companions(self, which: str) -> None:
+        self._current()._place_companions(which)
+        for tree in list(self._shaped):
+            if tree._generation == _octants.generation() and not tree.finalized:
+                tree.root._place_companions(which)
+
+    def deactivate_all(self) -> None:
+        """Deactivates sparse cells; dense levels have none."""
+
+    def parent(self, n: int = 1) -> None:
+        """None: nothing is above the root."""
+        return
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """()."""
+        return ()
+
+    @property
+    def finalized(self) -> bool:
+        """Whether the tree under construction is in use; a new one starts then."""
+        return self._open is not None and self._open.finalized
+
+    def _get_children(self) -> list[SNode]:
+        return self._current()._get_children()
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError("qd.root cannot be iterated over")
+
+    def __eq__(self, other: object) -> bool:
+        return other is self or (isinstance(other, SNode) and other._kind == "root")
+
+    __hash__ = object.__hash__
+
+    def __repr__(self) -> str:
+        return "qd.root"
+
+
+root = RootProxy()
+
+
+def require_program() -> None:
+    """Raises before `qd.init()`."""
+    if not _octants.is_initialized():
+        raise OctantsRuntimeError("no program is running: call qd.init() before creating or placing fields")
+
+
+def _sparse(kind: str) -> OctantsRuntimeError:
+    return OctantsRuntimeError(f"{kind} SNode is not supported on this backend yet; use dense levels")
+
+
+def _sizes(dimensions: Any, count: int) -> tuple[int, ...]:
+    given = tuple(dimensions) if isinstance(dimensions, (tuple, list, np.ndarray)) else (dimensions,)
+    if len(given) == 1:
+        given *= count
+    if len(given) != count:
+        raise OctantsRuntimeError(f"{count} axes need {count} sizes, got {len(given)}")
+    return checked_shape(given)
+
+
+def checked_shape(shape: Any) -> tuple[int, ...]:
+    """Extents as integers, each at least 1."""
+    extents = tuple(shape) if isinstance(shape, (tuple, list, np.ndarray)) else (shape,)
+    for number, extent in enumerate(extents):
+        if isinstance(extent, (bool, float, str)) or not hasattr(extent, "__index__"):
+            raise TypeError(f"the extent of an axis is an integer, got {extent!r}")
+        if int(extent) < 1:
+            raise OctantsRuntimeError(
+                f"Every dimension of a Quadrants field should be positive: axis {number} has extent {extent}"
+            )
+    return tuple(int(extent) for extent in extents)
+
+
+def _offsets(offset: Any) -> tuple[int, ...]:
+    given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    return tuple(int(item) for item in given)
+
+
+def _round_up(value: int, alignment: int) -> int:
+    return -(-value // alignment) * alignment

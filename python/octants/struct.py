@@ -1,0 +1,368 @@
+"""Structs as Python values (`qd.Struct(a=1, b=2)`), fields of structs, and the decorator `@qd.dataclass`.
+
+A field of structs is a bundle of fields, one per member; an element of it is a struct whose members, when assigned to, are
+also written to the field.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import types
+from collections.abc import Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+
+from octants.exceptions import OctantsSyntaxError
+from octants.fields import Field, checked_extents, make_matrix_field, make_scalar_field, place_in_own_tree
+from octants.layouts import Layout
+from octants.matrix import Matrix, Vector
+from octants.snode import Component, SNode, require_program
+from octants.types.primitive import DataType
+from octants.types.struct_type import StructType, convert_member
+from octants.types.tensor_types import MatrixType
+
+
+class Struct:
+    """A value of named members: scalars, vectors, matrices, structs."""
+
+    _octants_entity = "struct"
+    _octants_builtin = "Struct"
+
+    entries: dict[str, Any]
+    struct_type: StructType | None
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        if (len(args), len(kwargs)) not in ((1, 0), (0, len(kwargs))) or (
+            args and not isinstance(args[0], (dict, Struct))
+        ):
+            raise OctantsSyntaxError("a Struct is made from one dict, or from keyword arguments")
+        given = dict(args[0].items() if isinstance(args[0], dict) else args[0].entries) if args else kwargs
+        methods = given.pop("__struct_methods", {})
+        self._fill({key: _value(item) for key, item in given.items()}, None, methods, None)
+
+    @classmethod
+    def _of_type(cls, struct_type: StructType, entries: dict[str, Any]) -> Struct:
+        made = object.__new__(cls)
+        made._fill(entries, struct_type, struct_type.methods, None)
+        return made
+
+    @classmethod
+    def _element(cls, field: StructField, index: Any) -> Struct:
+        """An element of a field: assigning to its members writes to the field."""
+        made = object.__new__(cls)
+        entries = {key: member[index] for key, member in field.field_dict.items()}
+        made._fill(entries, field.struct_type, field.methods, (field, index))
+        return made
+
+    def _fill(
+        self, entries: dict[str, Any], struct_type: StructType | None, methods: dict[str, Any], source: Any
+    ) -> None:
+        set_ = object.__setattr__
+        set_(self, "entries", entries)
+        set_(self, "struct_type", struct_type)
+        set_(self, "methods", methods)
+        set_(self, "_source", source)
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the members."""
+        return list(self.entries)
+
+    @property
+    def items(self) -> Any:
+        """Names and values of the members."""
+        return self.entries.items()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("entries", "methods"):
+            raise AttributeError(name)
+        if name in self.entries:
+            return self.entries[name]
+        if name in self.methods:
+            method = self.methods[name]
+            return types.MethodType(method, self) if isinstance(method, types.FunctionType) else method.__get__(self)
+        raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name not in self.entries:
+            raise AttributeError(f"this struct has no member {name!r}; it has {', '.join(self.entries)}")
+        self[name] = value
+
+    def __getitem__(self, key: str) -> Any:
+        return self.entries[key]
+
+    def __setitem__(self, key: str, value: Any) -> None:
+        if self._source is not None:
+            field, index = self._source
+            member = field.field_dict[key]
+            member[index] = value
+            self.entries[key] = member[index]
+        elif self.struct_type is not None:
+            self.entries[key] = convert_member(self.struct_type.members[key], value)
+        elif isinstance(self.entries[key], Matrix):
+            self.entries[key] = type(self.entries[key])(value, self.entries[key].dtype)
+        else:
+            self.entries[key] = _value(value)
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.entries.values())
+
+    def to_dict(self, include_methods: bool = False) -> dict[str, Any]:
+        """Members as a dict of scalars, nested lists and dicts."""
+        plain: dict[str, Any] = {}
+        for key, value in self.entries.items():
+            if isinstance(value, Struct):
+                plain[key] = value.to_dict(include_methods)
+            else:
+                plain[key] = value.to_list() if isinstance(value, Matrix) else value
+        if include_methods:
+            plain["__struct_methods"] = self.methods
+        return plain
+
+    def __repr__(self) -> str:
+        return str(self.to_dict())
+
+    def __copy__(self) -> Struct:
+        return self.__deepcopy__({})
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Struct:
+        made = object.__new__(type(self))
+        entries = {
+            key: value.__deepcopy__(memo) if isinstance(value, (Matrix, Struct)) else value for key, value in self.items
+        }
+        made._fill(entries, self.struct_type, self.methods, None)
+        return made
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return _rebuild, (self.struct_type, dict(self.entries))
+
+    @classmethod
+    def field(
+        cls,
+        members: dict[str, Any],
+        methods: dict[str, Any] | None = None,
+        shape: Any = None,
+        name: str = "<Struct>",
+        offset: Any = None,
+        needs_grad: bool = False,
+        needs_dual: bool = False,
+        layout: Layout = Layout.AOS,
+        struct_type: StructType | None = None,
+    ) -> StructField:
+        """A field of structs of the given members; without `shape` it waits to be placed under `qd.root`."""
+        struct_type = struct_type or StructType(members, methods)
+        made = _unplaced(struct_type, name, needs_grad, needs_dual)
+        if shape is None:
+            if offset is not None:
+                raise OctantsSyntaxError("shape cannot be None when offset is set")
+            require_program()
+            return made
+        extents, offsets = checked_extents(shape, offset)
+        sequence = tuple(range(len(extents)))
+        for wanted, which in ((True, None), (needs_grad, "grad"), (needs_dual, "dual")):
+            leaves = [leaf if which is None else getattr(leaf, which) for leaf in made._leaves()]
+            if wanted:
+                groups = [leaf._placeable() for leaf in leaves]
+                if layout == Layout.AOS:
+                    groups = [[part for group in groups for part in group]]
+                place_in_own_tree(groups, extents, sequence, offsets)
+        return made
+
+
+class StructField:
+    """A field of structs: one field per member."""
+
+    _octants_entity = "struct_field"
+
+    def __init__(self, field_dict: dict[str, Any], struct_type: StructType, name: str = "") -> None:
+        set_ = object.__setattr__
+        set_(self, "field_dict", field_dict)
+        set_(self, "struct_type", struct_type)
+        set_(self, "methods", struct_type.methods)
+        set_(self, "_name", name)
+
+    def get_member_field(self, key: str) -> Any:
+        """The field of one member."""
+        return self.field_dict[key]
+
+    @property
+    def keys(self) -> list[str]:
+        """Names of the members."""
+        return list(self.field_dict)
+
+    @property
+    def _members(self) -> list[Any]:
+        return list(self.field_dict.values())
+
+    def _leaves(self) -> list[Field]:
+        leaves: list[Field] = []
+        for member in self.field_dict.values():
+            leaves.extend(member._leaves() if isinstance(member, StructField) else [member])
+        return leaves
+
+    def _placeable(self) -> list[Component]:
+        return [part for leaf in self._leaves() for part in leaf._placeable()]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return self._leaves()[0].shape
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type of the first member."""
+        return self._leaves()[0].dtype
+
+    @property
+    def snode(self) -> SNode:
+        """The place of the first member."""
+        return self._leaves()[0].snode
+
+    @property
+    def layout(self) -> None:
+        """None: fields of structs have no `order=`."""
+        return
+
+    def parent(self, n: int = 1) -> SNode | None:
+        """The level `n` above the place of the first member."""
+        return self._leaves()[0].parent(n)
+
+    @property
+    def grad(self) -> StructField | None:
+        """The gradients of the floating-point members."""
+        return self._companion("grad")
+
+    @property
+    def dual(self) -> StructField | None:
+        """The duals of the floating-point members."""
+        return self._companion("dual")
+
+    def _companion(self, which: str) -> StructField | None:
+        found = {key: getattr(member, which) for key, member in self.field_dict.items()}
+        found = {key: companion for key, companion in found.items() if companion is not None}
+        return StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
+
+    def has_grad(self) -> bool:
+        """Whether the gradients have memory."""
+        return any(leaf.has_grad() for leaf in self._leaves())
+
+    def has_dual(self) -> bool:
+        """Whether the duals have memory."""
+        return any(leaf.has_dual() for leaf in self._leaves())
+
+    def __getattr__(self, name: str) -> Any:
+        members = object.__getattribute__(self, "__dict__").get("field_dict", {})
+        if name in members:
+            return members[name]
+        raise AttributeError(f"this field of structs has no member {name!r}; it has {', '.join(members)}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"a field of structs cannot be assigned to: use .{name}.fill(...) or .{name}[...] = ...")
+
+    def __getitem__(self, key: Any) -> Struct:
+        return Struct._element(self, key)
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        if not isinstance(value, (dict, Struct)):
+            raise TypeError(f"an element of a field of structs is set from a Struct or a dict, got {value!r}")
+        given = value if isinstance(value, dict) else value.entries
+        for name in self.field_dict:
+            if name not in given:
+                raise KeyError(name)
+        for name, member in self.field_dict.items():
+            member[key] = given[name]
+
+    def __iter__(self) -> NoReturn:
+        raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
+
+    def fill(self, val: Any) -> None:
+        """Sets all elements: every member to one number, or each member to its value in a dict or a Struct."""
+        given = val.entries if isinstance(val, Struct) else val
+        for name, member in self.field_dict.items():
+            member.fill(given[name] if isinstance(given, dict) else given)
+
+    def copy_from(self, other: StructField) -> None:
+        """Sets all elements from another field of structs with the same members and shape."""
+        if not isinstance(other, StructField):
+            raise TypeError("Cannot copy from a non-field object")
+        if set(self.field_dict) != set(other.field_dict):
+            raise ValueError(f"the members differ: {self.keys} and {other.keys}")
+        for name, member in self.field_dict.items():
+            member.copy_from(other.field_dict[name])
+
+    def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
+        """A dict of the members' arrays."""
+        return {name: member.to_numpy(copy=copy) for name, member in self.field_dict.items()}
+
+    def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]]) -> None:
+        """Sets all elements from a dict of the members' arrays."""
+        for name, member in self.field_dict.items():
+            member.from_numpy(array_dict[name])
+
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
+        """A dict of the members' tensors."""
+        return {name: member.to_torch(device, copy=copy) for name, member in self.field_dict.items()}
+
+    def from_torch(self, array_dict: dict[str, Any]) -> None:
+        """Sets all elements from a dict of the members' tensors."""
+        for name, member in self.field_dict.items():
+            member.from_torch(array_dict[name])
+
+    def __str__(self) -> str:
+        if self._leaves()[0].parent() is None:
+            return "<Field: Definition of this field is incomplete>"
+        return str(self.to_numpy())
+
+    def __repr__(self) -> str:
+        return f"<qd.Struct.field {', '.join(self.field_dict)}>"
+
+
+def dataclass(cls: type) -> StructType:
+    """Makes a struct type of a class: its annotations are the members, its functions the methods."""
+    caller = sys._getframe(1)
+    annotations = inspect.get_annotations(cls)
+    namespace = {**vars(sys.modules.get(cls.__module__, types)), **caller.f_globals, **caller.f_locals}
+    members = {
+        key: eval(value, namespace) if isinstance(value, str) else value  # noqa: S307
+        for key, value in annotations.items()
+    }
+    methods = {
+        key: value
+        for key, value in vars(cls).items()
+        if key not in members and (not key.startswith("__")) and (callable(value) or hasattr(value, "__get__"))
+    }
+    made = StructType(members, methods, cls.__name__)
+    made.__doc__ = cls.__doc__
+    return made
+
+
+def _unplaced(struct_type: StructType, name: str, needs_grad: bool, needs_dual: bool) -> StructField:
+    fields: dict[str, Any] = {}
+    for key, type_ in struct_type.members.items():
+        path = f"{name}.{key}"
+        if isinstance(type_, StructType):
+            fields[key] = _unplaced(type_, path, needs_grad, needs_dual)
+        elif isinstance(type_, MatrixType):
+            fields[key] = make_matrix_field(
+                type_.shape, type_.dtype, name=path, needs_grad=needs_grad, needs_dual=needs_dual
+            )
+        else:
+            fields[key] = make_scalar_field(type_, name=path, needs_grad=needs_grad, needs_dual=needs_dual)
+    return StructField(fields, struct_type, name)
+
+
+def _value(item: Any) -> Any:
+    if isinstance(item, dict):
+        return Struct(item)
+    if isinstance(item, np.ndarray) or (isinstance(item, (list, tuple)) and item):
+        return Matrix(item) if np.ndim(item) == 2 else Vector(item)
+    return item
+
+
+def _rebuild(struct_type: StructType | None, entries: dict[str, Any]) -> Struct:
+    return Struct(entries) if struct_type is None else Struct._of_type(struct_type, entries)

@@ -1,0 +1,101 @@
+"""Annotations of kernel and function parameters: `qd.Template`, `qd.types.ndarray(...)`, `qd.ref`.
+
+The compiler reads the attributes; nothing here checks a call.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+from octants.layouts import Layout
+from octants.types.primitive import DataType, resolve_dtype
+from octants.types.tensor_types import MatrixType, matrix, vector
+
+T = TypeVar("T")
+
+
+class Template(Generic[T]):
+    """A compile-time parameter: in a kernel any Python value, in a `@qd.func` a value passed by reference."""
+
+    _octants_entity = "template"
+
+    def __init__(self, element_type: type[T] | None = None, ndim: int | None = None) -> None:
+        self.element_type = element_type
+        self.ndim = ndim
+
+    def __repr__(self) -> str:
+        return "qd.template()"
+
+
+template = Template
+
+
+class NdarrayType:
+    """An array parameter, restricted to an element type and a number of axes where they are given."""
+
+    _octants_entity = "ndarray_type"
+
+    def __init__(
+        self,
+        dtype: Any = None,
+        ndim: int | None = None,
+        element_dim: int | None = None,
+        element_shape: tuple[int, ...] | None = None,
+        needs_grad: bool | None = None,
+        boundary: str = "unsafe",
+        layout: Layout = Layout.AOS,
+    ) -> None:
+        if element_dim is not None and not 0 <= element_dim <= 2:
+            raise ValueError(f"element_dim is 0, 1 or 2, got {element_dim}")
+        if element_shape is not None and element_dim is not None and len(element_shape) != element_dim:
+            raise ValueError(f"element_shape {element_shape} does not have element_dim={element_dim} axes")
+        if element_shape:
+            dtype = vector(element_shape[0], dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+        self.declared = dtype
+        self.ndim = ndim
+        self.element_dim = element_dim
+        self.needs_grad = needs_grad
+        self.boundary = boundary
+        self.layout = layout
+        if dtype is not None and not isinstance(dtype, MatrixType):
+            resolve_dtype(dtype)
+
+    @property
+    def dtype(self) -> DataType | MatrixType | None:
+        """The element type; None accepts any."""
+        declared = self.declared
+        return declared if declared is None or isinstance(declared, MatrixType) else resolve_dtype(declared)
+
+    @property
+    def element_shape(self) -> tuple[int, ...] | None:
+        """Shape of an element: () for scalars; None accepts any."""
+        if self.declared is None:
+            return () if self.element_dim == 0 else None
+        return self.declared.shape if isinstance(self.declared, MatrixType) else ()
+
+    def __class_getitem__(cls, args: Any) -> NdarrayType:
+        return cls(*args) if isinstance(args, tuple) else cls(args)
+
+    def __repr__(self) -> str:
+        return f"NdarrayType(dtype={self.dtype}, ndim={self.ndim}, layout={self.layout}, needs_grad={self.needs_grad})"
+
+
+ndarray = NdarrayType
+NDArray = NdarrayType
+
+
+class RefType:
+    """A scalar parameter of a `@qd.real_func` that the callee may write to."""
+
+    _octants_entity = "ref_type"
+
+    def __init__(self, target: Any) -> None:
+        self.target = resolve_dtype(target)
+
+    def __repr__(self) -> str:
+        return f"qd.ref({self.target})"
+
+
+def ref(target: Any) -> RefType:
+    """The annotation of a by-reference scalar parameter."""
+    return RefType(target)

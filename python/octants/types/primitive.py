@@ -1,0 +1,153 @@
+"""The scalar types: one `DataType` object per machine scalar.
+
+`int`, `float` and `bool` stand for the session's default integer and float types and `u1` wherever a type is expected;
+`resolve_dtype` does the mapping. Arithmetic rules belong to the compiler; this file only names and measures types.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import numpy as np
+
+from octants.exceptions import OctantsSyntaxError
+
+Kind = Literal["bool", "signed", "unsigned", "float"]
+
+
+class DataType:
+    """A machine scalar such as `qd.f32`. There is one object per type, so `is` and `==` agree."""
+
+    __slots__ = ("bits", "kind", "name", "nbytes", "numpy")
+    _octants_entity = "dtype"
+
+    def __init__(self, name: str, kind: Kind, bits: int, numpy_name: str) -> None:
+        self.name = name
+        self.kind: Kind = kind
+        self.bits = bits
+        self.nbytes = (bits + 7) // 8
+        self.numpy: np.dtype[Any] = np.dtype(numpy_name)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def to_string(self) -> str:
+        """The type's name."""
+        return self.name
+
+    def __call__(self, *args: object) -> Any:
+        raise OctantsSyntaxError(
+            f"{self.name}(...) converts a value inside a kernel; in Python use int(), float() or numpy.{self.numpy.name}()"
+        )
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return _by_name, (self.name,)
+
+    @property
+    def is_float(self) -> bool:
+        """f16, f32, f64."""
+        return self.kind == "float"
+
+    def convert(self, value: Any) -> int | float | bool:
+        """A Python scalar as this type stores it, still a Python scalar."""
+        if self.kind == "float":
+            return float(value)
+        if self.kind == "bool":
+            return bool(value)
+        return wrap_integer(int(value), self)
+
+
+def wrap_integer(value: int, dtype: DataType) -> int:
+    """`value` modulo the range of an integer type."""
+    value &= (1 << dtype.bits) - 1
+    if dtype.kind == "signed" and value >> (dtype.bits - 1):
+        value -= 1 << dtype.bits
+    return value
+
+
+def _by_name(name: str) -> DataType:
+    return BY_NAME[name]
+
+
+u1: Final = DataType("u1", "bool", 1, "bool")
+i8: Final = DataType("i8", "signed", 8, "int8")
+i16: Final = DataType("i16", "signed", 16, "int16")
+i32: Final = DataType("i32", "signed", 32, "int32")
+i64: Final = DataType("i64", "signed", 64, "int64")
+u8: Final = DataType("u8", "unsigned", 8, "uint8")
+u16: Final = DataType("u16", "unsigned", 16, "uint16")
+u32: Final = DataType("u32", "unsigned", 32, "uint32")
+u64: Final = DataType("u64", "unsigned", 64, "uint64")
+f16: Final = DataType("f16", "float", 16, "float16")
+f32: Final = DataType("f32", "float", 32, "float32")
+f64: Final = DataType("f64", "float", 64, "float64")
+
+uint1, int8, int16, int32, int64 = u1, i8, i16, i32, i64
+uint8, uint16, uint32, uint64 = u8, u16, u32, u64
+float16, float32, float64 = f16, f32, f64
+
+ALL: Final = (u1, i8, i16, i32, i64, u8, u16, u32, u64, f16, f32, f64)
+BY_NAME: Final = {dtype.name: dtype for dtype in ALL}
+BY_NUMPY: Final = {dtype.numpy: dtype for dtype in ALL}
+
+_defaults = {"ip": i32, "fp": f32}
+
+
+def set_default_types(integer: DataType, floating: DataType) -> None:
+    """What `int` and `float` mean from now on; called by `init` and `reset`."""
+    _defaults["ip"] = integer
+    _defaults["fp"] = floating
+
+
+def default_ip() -> DataType:
+    """The type that `int` stands for."""
+    return _defaults["ip"]
+
+
+def default_fp() -> DataType:
+    """The type that `float` stands for."""
+    return _defaults["fp"]
+
+
+def resolve_dtype(dtype: Any) -> DataType:
+    """The scalar type that `dtype` (a `DataType`, `int`, `float` or `bool`) names."""
+    if isinstance(dtype, DataType):
+        return dtype
+    if dtype is int:
+        return _defaults["ip"]
+    if dtype is float:
+        return _defaults["fp"]
+    if dtype is bool:
+        return u1
+    raise ValueError(f"Invalid data type {dtype!r}: expected one of {', '.join(BY_NAME)}, int, float or bool")
+
+
+def numpy_dtype(dtype: Any) -> np.dtype[Any]:
+    """A numpy dtype from one of ours or of numpy's."""
+    return dtype.numpy if isinstance(dtype, DataType) else np.dtype(dtype)
+
+
+def is_signed(dtype: DataType) -> bool:
+    """i8 to i64."""
+    return _checked(dtype).kind == "signed"
+
+
+def is_real(dtype: DataType) -> bool:
+    """f16, f32, f64."""
+    return _checked(dtype).kind == "float"
+
+
+def is_integral(dtype: DataType) -> bool:
+    """Any integer, `u1` included."""
+    return _checked(dtype).kind != "float"
+
+
+def is_tensor(dtype: object) -> bool:
+    """Whether `dtype` is a vector or matrix type."""
+    return getattr(type(dtype), "_octants_entity", None) == "tensor_type"
+
+
+def _checked(dtype: DataType) -> DataType:
+    if not isinstance(dtype, DataType):
+        raise TypeError(f"expected a scalar type such as qd.f32, got {dtype!r}")
+    return dtype

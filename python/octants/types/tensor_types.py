@@ -1,0 +1,201 @@
+"""The types of vectors and matrices of fixed size: `qd.types.vector(3, qd.f32)`.
+
+A type object is callable in Python scope and builds a value; inside a kernel the compiler knows it by its marker. Equal
+arguments give the same object, so types compare by identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants.exceptions import OctantsTypeError
+from octants.types.primitive import DataType, default_fp, resolve_dtype
+
+if TYPE_CHECKING:
+    from octants.fields import MatrixField
+    from octants.matrix import Matrix
+    from octants.ndarrays import MatrixNdarray, VectorNdarray
+
+
+class MatrixType:
+    """An `n` by `m` matrix of a scalar type, which may be `int` or `float` (the session's default, looked up at use)."""
+
+    _octants_entity = "tensor_type"
+    ndim = 2
+
+    def __init__(self, n: int, m: int, dtype: Any) -> None:
+        self.n = n
+        self.m = m
+        self._declared = dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, m), or (n,) for a vector."""
+        return (self.n, self.m)
+
+    @property
+    def dtype(self) -> DataType:
+        """The scalar type of the components."""
+        return default_fp() if self._declared is None else resolve_dtype(self._declared)
+
+    def get_shape(self) -> tuple[int, ...]:
+        """The same as `shape`."""
+        return self.shape
+
+    def to_string(self) -> str:
+        """A readable name."""
+        return f"MatrixType[{self.n},{self.m}, {self.dtype}]"
+
+    def __repr__(self) -> str:
+        return f"qd.types.matrix({self.n}, {self.m}, {_dtype_name(self._declared)})"
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return matrix, (self.n, self.m, self._declared)
+
+    def __call__(self, *args: Any) -> Matrix:
+        """A value of this type: from all components, from rows, from one array-like, or from one scalar for all."""
+        from octants.matrix import Matrix
+
+        return Matrix(self._entries(args), self.dtype)
+
+    def cast(self, value: Any) -> Matrix:
+        """`value` converted to this type."""
+        return self(value)
+
+    def _entries(self, args: tuple[Any, ...]) -> np.ndarray[Any, Any]:
+        if not args:
+            raise OctantsTypeError(f"{self!r} needs components")
+        flat: list[Any] = []
+        for arg in args:
+            flat.extend(_scalars(arg))
+        size = int(np.prod(self.shape))
+        if len(flat) == 1 and size > 1 and np.ndim(_plain(args[0])) == 0:
+            flat *= size
+        if len(flat) != size:
+            raise IndexError(f"{self!r} has {size} components, {len(flat)} were given")
+        return components_array(flat, self.dtype).reshape(self.shape)
+
+    def field(self, **kwargs: Any) -> MatrixField:
+        """A field of matrices: the arguments of `qd.Matrix.field` after the element type."""
+        from octants.matrix import Matrix
+
+        return Matrix.field(self.n, self.m, dtype=self.dtype, **kwargs)
+
+    def ndarray(self, **kwargs: Any) -> MatrixNdarray | VectorNdarray:
+        """An ndarray of matrices: the arguments of `qd.Matrix.ndarray` after the element type."""
+        from octants.matrix import Matrix
+
+        return Matrix.ndarray(self.n, self.m, dtype=self.dtype, **kwargs)
+
+
+class VectorType(MatrixType):
+    """A vector of `n` components."""
+
+    ndim = 1
+
+    def __init__(self, n: int, dtype: Any) -> None:
+        super().__init__(n, 1, dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n,)."""
+        return (self.n,)
+
+    def to_string(self) -> str:
+        """A readable name."""
+        return f"VectorType[{self.n}, {self.dtype}]"
+
+    def __repr__(self) -> str:
+        return f"qd.types.vector({self.n}, {_dtype_name(self._declared)})"
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        return vector, (self.n, self._declared)
+
+    def __call__(self, *args: Any) -> Matrix:
+        """A value of this type: from scalars and vectors in any mixture that fills it, or from one scalar for all."""
+        from octants.matrix import Vector
+
+        return Vector(self._entries(args), self.dtype)
+
+    def field(self, **kwargs: Any) -> MatrixField:
+        """A field of vectors: the arguments of `qd.Vector.field` after the element type."""
+        from octants.matrix import Vector
+
+        return Vector.field(self.n, dtype=self.dtype, **kwargs)
+
+    def ndarray(self, **kwargs: Any) -> VectorNdarray:
+        """An ndarray of vectors: the arguments of `qd.Vector.ndarray` after the element type."""
+        from octants.matrix import Vector
+
+        return Vector.ndarray(self.n, dtype=self.dtype, **kwargs)
+
+
+_interned: dict[tuple[Any, ...], MatrixType] = {}
+
+
+def vector(n: int, dtype: Any = None) -> VectorType:
+    """The type of vectors of `n` components. Without `dtype` they are of the default float type."""
+    n = _size(n)
+    key = (n, dtype)
+    found = _interned.get(key)
+    if found is None:
+        _check_dtype(dtype)
+        found = _interned[key] = VectorType(n, dtype)
+    assert isinstance(found, VectorType)
+    return found
+
+
+def matrix(n: int, m: int, dtype: Any = None) -> MatrixType:
+    """The type of `n` by `m` matrices. Without `dtype` the components are of the default float type."""
+    n, m = _size(n), _size(m)
+    key = (n, m, dtype, "matrix")
+    found = _interned.get(key)
+    if found is None:
+        _check_dtype(dtype)
+        found = _interned[key] = MatrixType(n, m, dtype)
+    return found
+
+
+def components_array(values: list[Any], dtype: DataType) -> np.ndarray[Any, Any]:
+    """Python scalars as a flat array of `dtype`: floats are truncated for an integer type, integers wrap around."""
+    return np.array([dtype.convert(value) for value in values], dtype=dtype.numpy)
+
+
+def _check_dtype(dtype: Any) -> None:
+    if dtype is not None:
+        resolve_dtype(dtype)
+
+
+def _size(value: Any) -> int:
+    if isinstance(value, (bool, float, str)) or not hasattr(value, "__index__"):
+        raise TypeError(f"the size of a vector or matrix type is an integer, got {value!r}")
+    size = int(value.__index__())
+    if size < 1:
+        raise ValueError(f"the size of a vector or matrix type is at least 1, got {size}")
+    return size
+
+
+def _dtype_name(dtype: Any) -> str:
+    if dtype is None:
+        return "float"
+    return dtype.__name__ if isinstance(dtype, type) else f"qd.{dtype}"
+
+
+def _plain(value: Any) -> Any:
+    return value.to_numpy() if hasattr(value, "to_numpy") else value
+
+
+def _scalars(value: Any) -> Iterator[Any]:
+    """The scalars of an argument, nested sequences and tensors flattened row by row."""
+    if hasattr(value, "to_numpy"):
+        value = value.to_numpy()
+    if isinstance(value, np.ndarray):
+        yield from value.ravel().tolist()
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _scalars(item)
+    else:
+        yield value
