@@ -183,7 +183,8 @@ def _polar2(A, dt: template()):
     """In the plane the nearest orthogonal matrix is the part of `A` that commutes with rotations, scaled; or, for a negative
     determinant, the part that anticommutes (Higham, Functions of Matrices, 2008, problem 8.2).
     """
-    M = cast(A, dt)
+    size = _largest_component(A, dt)
+    M = cast(A, dt) / size
     x = M[0, 0] + M[1, 1]
     y = M[1, 0] - M[0, 1]
     turn = cast(1.0, dt)
@@ -199,7 +200,7 @@ def _polar2(A, dt: template()):
         s = y / length
     R = Matrix([[c, -s * turn], [s, c * turn]])
     P = R.transpose() @ M
-    return R, (P + P.transpose()) * 0.5
+    return R, (P + P.transpose()) * (0.5 * size)
 
 
 @func
