@@ -44,19 +44,19 @@ def is_signed(dtype: Any) -> bool:
     return dtype in (i32, i64)
 
 
-def sign_bit(dtype: Any) -> int:
-    """The highest bit of `dtype`."""
-    return 1 << (63 if dtype in (i64, u64, f64) else 31)
+def width(dtype: Any) -> int:
+    """Bits of `dtype`."""
+    return 64 if dtype in (i64, u64, f64) else 32
 
 
 def identity(op: str, dtype: Any) -> int | float:
     """What leaves every other operand of `op` as it is."""
     if op == "add":
-        return 0
+        return 0.0 if is_float(dtype) else 0
     largest = op == "min"
     if is_float(dtype):
         return float("inf") if largest else float("-inf")
-    bits = 64 if dtype in (i64, u64) else 32
+    bits = width(dtype)
     if is_signed(dtype):
         return (1 << (bits - 1)) - 1 if largest else -(1 << (bits - 1))
     return (1 << bits) - 1 if largest else 0

@@ -9,7 +9,7 @@ from octants.algorithms.chunks import (
     check_type,
     is_float,
     is_signed,
-    sign_bit,
+    width,
 )
 from octants.kernel_decorators import func
 from octants.ops import bit_cast, cast, min, static
@@ -20,9 +20,8 @@ def _passes(key_dtype, end_bit, log256_max_n):
     """The position of the digit of each pair of passes."""
     check_type(key_dtype)
     check_capacity(log256_max_n)
-    width = sign_bit(key_dtype).bit_length()
-    if end_bit <= 0 or end_bit > width or end_bit % (2 * DIGIT_BITS) != 0:
-        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {width}, got {end_bit}")
+    if end_bit <= 0 or end_bit > width(key_dtype) or end_bit % (2 * DIGIT_BITS) != 0:
+        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {width(key_dtype)}, got {end_bit}")
     return range(0, end_bit, 2 * DIGIT_BITS)
 
 
@@ -32,7 +31,7 @@ def _digit(key, shift: template(), key_dtype: template()):
     and signed integers the sign bit.
     """
     bits = bit_cast(key, static(bits_type(key_dtype)))
-    top = cast(static(sign_bit(key_dtype)), static(bits_type(key_dtype)))
+    top = cast(1, static(bits_type(key_dtype))) << static(width(key_dtype) - 1)
     if static(is_signed(key_dtype)):
         bits = bits ^ top
     if static(is_float(key_dtype)):

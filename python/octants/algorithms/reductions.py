@@ -2,7 +2,7 @@
 
 from octants.algorithms.chunks import CHUNKS, bits_type, check_capacity, check_type, identity
 from octants.kernel_decorators import func
-from octants.ops import bit_cast, cast, max, min, static
+from octants.ops import bit_cast, max, min, static
 from octants.types import template
 
 
@@ -23,7 +23,7 @@ def _partials(arr: template(), scratch: template(), n, dtype: template(), op: te
     """Puts the fold of each chunk in `scratch`."""
     for chunk in range(static(CHUNKS)):
         length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        total = cast(static(identity(op, dtype)), dtype)
+        total = dtype(static(identity(op, dtype)))
         for i in range(chunk * length, min(n, (chunk + 1) * length)):
             total = _combine(total, arr[i], op)
         scratch[chunk] = bit_cast(total, static(bits_type(dtype)))
@@ -33,7 +33,7 @@ def _partials(arr: template(), scratch: template(), n, dtype: template(), op: te
 def _reduce(arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template()):
     _partials(arr, scratch, n, dtype, op)
     for _ in range(1):
-        total = cast(static(identity(op, dtype)), dtype)
+        total = dtype(static(identity(op, dtype)))
         for chunk in range(static(CHUNKS)):
             total = _combine(total, bit_cast(scratch[chunk], dtype), op)
         out[0] = total
@@ -43,7 +43,7 @@ def _reduce(arr: template(), out: template(), scratch: template(), n, dtype: tem
 def _exclusive_scan(arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template()):
     _partials(arr, scratch, n, dtype, op)
     for _ in range(1):
-        total = cast(static(identity(op, dtype)), dtype)
+        total = dtype(static(identity(op, dtype)))
         for chunk in range(static(CHUNKS)):
             following = _combine(total, bit_cast(scratch[chunk], dtype), op)
             scratch[chunk] = bit_cast(total, static(bits_type(dtype)))

@@ -8,28 +8,27 @@ import numpy as np
 
 from octants.kernel_decorators import func
 from octants.math.constants import pi
-from octants.ops import cast, clz, ffs, floor, max, min
+from octants.matrix import elementwise
+from octants.ops import cast, clz, ffs, floor, known_to_compiler, max, min
 from octants.types import i32, u32
 
 
+@known_to_compiler("isnan")
 def isnan(x: Any) -> Any:
     """Whether each component is not a number. Works under `fast_math` too: it looks at the bits."""
-    return np.isnan(x)
+    return elementwise(np.isnan, x)
 
 
+@known_to_compiler("isinf")
 def isinf(x: Any) -> Any:
     """Whether each component is plus or minus infinity. Works under `fast_math` too: it looks at the bits."""
-    return np.isinf(x)
+    return elementwise(np.isinf, x)
 
 
+@known_to_compiler("log2")
 def log2(x: Any) -> Any:
     """The logarithm to base 2."""
-    return np.log2(x)
-
-
-isnan._octants_builtin = "isnan"  # type: ignore[attr-defined]
-isinf._octants_builtin = "isinf"  # type: ignore[attr-defined]
-log2._octants_builtin = "log2"  # type: ignore[attr-defined]
+    return elementwise(np.log2, x)
 
 
 @func
