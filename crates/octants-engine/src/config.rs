@@ -120,7 +120,10 @@ pub const OPTIONS: &[OptionInfo] = &[
     option("default_ip", "Type of integer literals and of `int`: i32 or i64."),
     option("debug", "Assertions, bounds and overflow checks in kernels."),
     option("check_out_of_bound", "Bounds checks alone."),
-    option("fast_math", "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, vector math functions."),
+    option(
+        "fast_math",
+        "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, vector math functions.",
+    ),
     option("opt_level", "0 to 3, as a C compiler's -O."),
     option("cpu_max_num_threads", "Most threads a launch uses; 0 for all processors."),
     option("num_compile_threads", "Threads that compile the tasks of one kernel."),

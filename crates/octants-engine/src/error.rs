@@ -27,8 +27,8 @@ pub enum Error {
     Device(String),
     /// Memory could not be allocated.
     OutOfMemory {
-        /// Bytes asked for.
-        bytes: u64,
+        /// What was asked for, and what there is.
+        message: String,
     },
     /// An assertion in a kernel failed.
     Assertion(String),
@@ -50,7 +50,7 @@ impl fmt::Display for Error {
             Error::Unavailable(what) | Error::Device(what) | Error::Assertion(what) | Error::Codegen(what) => {
                 f.write_str(what)
             }
-            Error::OutOfMemory { bytes } => write!(f, "out of memory: {bytes} bytes could not be allocated"),
+            Error::OutOfMemory { message } => f.write_str(message),
         }
     }
 }

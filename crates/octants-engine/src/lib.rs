@@ -13,10 +13,11 @@ mod suggest;
 
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
-pub use session::{Executable, Lowering, Memory, Session, Timings};
+pub use session::{Executable, Lowering, Session, Timings};
 pub use suggest::nearest;
 
 pub use octants_artifact as artifact;
 pub use octants_diag as diag;
 pub use octants_frontend as frontend;
 pub use octants_ir as ir;
+pub use octants_runtime as runtime;

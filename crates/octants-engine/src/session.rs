@@ -3,8 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use octants_frontend::{ArgSpec, Lowered, Obj, World};
-use octants_ir::ArgLayout;
+use octants_codegen_llvm::{CodegenOptions, compile_host};
+use octants_diag::Span;
+use octants_driver_host::{HostConfig, HostDriver};
+use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
+use octants_ir::{ArgLayout, Type};
+use octants_passes::{PassOptions, offload, run_pipeline};
+use octants_runtime::{
+    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, PinnedBuffer, Results,
+    TextSink,
+};
 
 use crate::config::{Arch, Config};
 use crate::error::{CompileError, Error};
@@ -13,6 +21,7 @@ use crate::error::{CompileError, Error};
 pub struct Session {
     config: Config,
     notices: Vec<String>,
+    device: Device,
 }
 
 /// Time spent in each stop of a compilation.
@@ -28,8 +37,8 @@ pub struct Timings {
     pub load: Duration,
 }
 
-/// A kernel after the front end: what [`Session::build`] takes. It holds no handle into the outside world's objects
-/// besides numbers, so it may cross threads.
+/// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
+/// cross threads.
 pub struct Lowering {
     /// What the front end made.
     pub lowered: Lowered,
@@ -41,36 +50,39 @@ pub struct Lowering {
 pub struct Executable {
     /// Where each argument goes.
     pub layout: ArgLayout,
+    /// Type of the result; a struct for several.
+    pub ret: Type,
     /// How long compiling took.
     pub timings: Timings,
+    kernel: LoadedKernel,
 }
 
-/// Memory of the device, zeroed.
+/// Memory of the device, zeroed. It stays valid as long as this value lives, also when its session has ended.
 pub struct Memory {
-    bytes: Box<[u64]>,
-    len: u64,
+    pinned: PinnedBuffer,
 }
 
 impl Memory {
     /// Address on the device; on the host's processor an address of this process.
     pub fn address(&self) -> u64 {
-        self.bytes.as_ptr() as u64
+        self.pinned.ptr()
     }
 
     /// Bytes asked for.
     pub fn len(&self) -> u64 {
-        self.len
+        self.pinned.bytes()
     }
 
     /// No bytes.
     pub fn is_empty(&self) -> bool {
-        self.len == 0
+        self.len() == 0
     }
 }
 
 impl Session {
-    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed.
-    pub fn new(mut config: Config) -> Result<Session, Error> {
+    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed text
+    /// goes to `sink`.
+    pub fn new(mut config: Config, sink: TextSink) -> Result<Session, Error> {
         let mut notices = Vec::new();
         if config.arch != Arch::Cpu {
             let reason = format!("arch `{}` is not available", config.arch.name());
@@ -80,12 +92,20 @@ impl Session {
             notices.push(format!("{reason}; falling back to the CPU"));
             config.arch = Arch::Cpu;
         }
-        Ok(Session { config, notices })
+        let max_threads = Some(config.cpu_max_num_threads).filter(|n| *n > 0);
+        let driver = HostDriver::new(HostConfig { max_threads });
+        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
+        Ok(Session { config, notices, device })
     }
 
     /// The options in force.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+
+    /// The device.
+    pub fn device(&self) -> &Device {
+        &self.device
     }
 
     /// What the user should be told once, after opening.
@@ -95,27 +115,98 @@ impl Session {
 
     /// Allocates zeroed memory.
     pub fn allocate(&self, bytes: u64) -> Result<Arc<Memory>, Error> {
-        Ok(Arc::new(Memory { bytes: vec![0; bytes.div_ceil(8) as usize].into_boxed_slice(), len: bytes }))
+        let buffer: Buffer = self.device.allocate(bytes)?;
+        Ok(Arc::new(Memory { pinned: buffer.pin()? }))
     }
 
     /// Waits for everything launched before.
     pub fn sync(&self) -> Result<(), Error> {
-        Ok(())
+        Ok(self.device.synchronize(&Patient)?)
     }
 
     /// Source to IR. The only stop that asks the outside world anything.
-    pub fn lower(&self, _world: &dyn World, _kernel: Obj, _args: &[ArgSpec]) -> Result<Lowering, CompileError> {
-        let _start = Instant::now();
-        Err(Error::Codegen(String::from("the front end is not connected")).into())
+    pub fn lower(&self, world: &dyn World, kernel: Obj, args: &[ArgSpec]) -> Result<Lowering, CompileError> {
+        let start = Instant::now();
+        let options = Options {
+            default_fp: self.config.default_fp,
+            default_ip: self.config.default_ip,
+            debug: self.config.debug,
+            short_circuit: self.config.short_circuit_operators,
+            unrolling_limit: self.config.unrolling_limit,
+        };
+        match octants_frontend::lower(world, kernel, args, &options) {
+            Ok(lowered) => Ok(Lowering { lowered, elapsed: start.elapsed() }),
+            Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
+        }
     }
 
     /// IR to callable code.
-    pub fn build(&self, _lowering: &Lowering, _arrays_may_alias: bool) -> Result<Executable, Error> {
-        Err(Error::Codegen(String::from("code generation is not connected")))
+    pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
+        let mut timings = Timings { frontend: lowering.elapsed, ..Timings::default() };
+        let start = Instant::now();
+        let sources = &lowering.lowered.sources;
+        let mut kernel = lowering.lowered.kernel.clone();
+        let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
+        let ret = kernel.ret.clone();
+        run_pipeline(
+            &mut kernel,
+            &PassOptions {
+                check_bounds: self.config.debug || self.config.check_out_of_bound,
+                debug: self.config.debug,
+                fast_math: self.config.fast_math,
+                sources: Some(sources),
+            },
+        );
+        if self.config.print_ir {
+            println!("{kernel}");
+        }
+        let program = offload(kernel);
+        timings.passes = start.elapsed();
+        let start = Instant::now();
+        let options = CodegenOptions {
+            fast_math: self.config.fast_math,
+            opt_level: self.config.opt_level,
+            arrays_may_alias,
+            ..CodegenOptions::default()
+        };
+        let artifact = compile_host(&program, &|span: Span| sources.location(span), &options)
+            .map_err(|e| Error::Codegen(e.to_string()))?;
+        timings.codegen = start.elapsed();
+        let start = Instant::now();
+        let kernel = self.device.load(&artifact)?;
+        timings.load = start.elapsed();
+        Ok(Executable { layout, ret, timings, kernel })
     }
 
-    /// Runs code: `slots` are the argument slots of its layout, `result` one slot per scalar of its result.
-    pub fn launch(&self, _code: &Executable, _slots: &[u64], _result: &mut [u64]) -> Result<(), Error> {
-        Err(Error::Device(String::from("launching is not connected")))
+    /// Runs code: `slots` are the argument slots of its layout. `caller` is told before this thread works or waits for long.
+    ///
+    /// # Safety
+    /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        // SAFETY: the caller's contract.
+        Ok(unsafe { self.device.default_stream().launch(&code.kernel, slots, caller) }?)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // An error here is of work that nobody waited for, and nobody is left to be told.
+        let _ = self.device.close(&Patient);
+    }
+}
+
+impl From<DeviceError> for Error {
+    fn from(e: DeviceError) -> Error {
+        match e.kind() {
+            ErrorKind::OutOfMemory { .. } => Error::OutOfMemory { message: e.to_string() },
+            ErrorKind::Assertion(_) => Error::Assertion(e.to_string()),
+            _ => Error::Device(e.to_string()),
+        }
     }
 }
