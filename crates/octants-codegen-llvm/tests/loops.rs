@@ -23,13 +23,7 @@ fn saxpy() -> Program {
         let sum = b.binary(BinaryOp::Add, ax, y);
         b.store(ya, sum);
     });
-    program(
-        vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)],
-        vec![("a", F32)],
-        Type::Unit,
-        true,
-        b.body,
-    )
+    program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![("a", F32)], Type::Unit, true, b.body)
 }
 
 #[test]
@@ -113,9 +107,23 @@ fn break_and_continue_leave_the_right_loop() {
         let (two, fifty) = (b.int(2, Scalar::I32), b.int(50, Scalar::I32));
         let odd = b.binary(BinaryOp::Mod, i, two);
         let even = b.binary(BinaryOp::Eq, odd, zero);
-        if_else(b, even, |b| { b.push(Op::Continue, Type::Unit); }, |_| {});
+        if_else(
+            b,
+            even,
+            |b| {
+                b.push(Op::Continue, Type::Unit);
+            },
+            |_| {},
+        );
         let late = b.binary(BinaryOp::Gt, i, fifty);
-        if_else(b, late, |b| { b.push(Op::Break, Type::Unit); }, |_| {});
+        if_else(
+            b,
+            late,
+            |b| {
+                b.push(Op::Break, Type::Unit);
+            },
+            |_| {},
+        );
         add(b, total, i);
     });
     // A two-dimensional serial loop is one loop: break leaves both axes.
@@ -124,7 +132,14 @@ fn break_and_continue_leave_the_right_loop() {
         let (i, j) = (index(b, l, 0), index(b, l, 1));
         let sum = b.binary(BinaryOp::Add, i, j);
         let hit = b.binary(BinaryOp::Eq, sum, ten);
-        if_else(b, hit, |b| { b.push(Op::Break, Type::Unit); }, |_| {});
+        if_else(
+            b,
+            hit,
+            |b| {
+                b.push(Op::Break, Type::Unit);
+            },
+            |_| {},
+        );
         add(b, steps, one);
     });
     let forever = b.body.add_block();
@@ -135,7 +150,14 @@ fn break_and_continue_leave_the_right_loop() {
     let s = b.load(a);
     let limit = b.int(100, Scalar::I32);
     let stop = b.binary(BinaryOp::Ge, s, limit);
-    if_else(&mut b, stop, |b| { b.push(Op::Break, Type::Unit); }, |_| {});
+    if_else(
+        &mut b,
+        stop,
+        |b| {
+            b.push(Op::Break, Type::Unit);
+        },
+        |_| {},
+    );
     b.set_cursor(here);
     let (ta, sa) = (b.local_addr(total), b.local_addr(steps));
     let (t, s) = (b.load(ta), b.load(sa));

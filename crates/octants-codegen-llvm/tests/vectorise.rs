@@ -38,10 +38,8 @@ fn stencil(make: impl Fn(&str) -> Buffer) -> Program {
 
 fn field(name: &str, shape: [u64; 2]) -> Buffer {
     let root = u32::from(name == "out");
-    let axes = vec![
-        vec![Digit { extent: shape[0], stride: shape[1] * 4 }],
-        vec![Digit { extent: shape[1], stride: 4 }],
-    ];
+    let axes =
+        vec![vec![Digit { extent: shape[0], stride: shape[1] * 4 }], vec![Digit { extent: shape[1], stride: 4 }]];
     let layout = Layout::Dense {
         shape: shape.to_vec(),
         offset: vec![0, 0],
@@ -155,7 +153,10 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
         loaded.run(&[ptr(&mut x), 103, ptr(&mut y), 103], Run::default());
         for (x, y) in x.iter().zip(&y) {
             let expected = reference(f64::from(*x));
-            assert!((f64::from(*y) - expected).abs() <= 1e-6 * expected.abs().max(0.1), "{op:?}({x}) = {y}, not {expected}");
+            assert!(
+                (f64::from(*y) - expected).abs() <= 1e-6 * expected.abs().max(0.1),
+                "{op:?}({x}) = {y}, not {expected}"
+            );
         }
     }
 }

@@ -25,6 +25,9 @@ fn check(error: LLVMErrorRef) {
     }
 }
 
+// SAFETY: loaded code and the symbol table may be used from any thread; ORC locks its session.
+unsafe impl Sync for Loaded {}
+
 /// An artifact in memory.
 pub struct Loaded {
     pub artifact: Artifact,
@@ -103,8 +106,7 @@ pub fn load(artifact: Artifact) -> Loaded {
         check(LLVMOrcCreateDynamicLibrarySearchGeneratorForProcess(&mut generator, prefix, None, std::ptr::null_mut()));
         LLVMOrcJITDylibAddGenerator(dylib, generator);
         let code = &artifact.code;
-        let buffer =
-            LLVMCreateMemoryBufferWithMemoryRangeCopy(code.as_ptr().cast(), code.len(), c"object".as_ptr());
+        let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(code.as_ptr().cast(), code.len(), c"object".as_ptr());
         check(LLVMOrcLLJITAddObjectFile(jit, dylib, buffer));
         Loaded { artifact, jit }
     }
@@ -270,4 +272,11 @@ pub fn if_else(b: &mut Builder, c: ValueId, then: impl FnOnce(&mut Builder), oth
 /// The address of a slice as an argument.
 pub fn ptr<T>(slice: &mut [T]) -> u64 {
     slice.as_mut_ptr() as u64
+}
+
+impl Loaded {
+    /// Runs the first task whole, on this thread, while other threads may do the same.
+    pub fn run_unsynchronised(&self, args: &[u64]) {
+        self.run(args, Run { chunk: 1000, ..Run::default() });
+    }
 }
