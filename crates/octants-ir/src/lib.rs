@@ -29,16 +29,22 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`print`] (the text), [`names`].
+//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`print`] (the text), [`names`], [`parse`];
+//! [`verify`] lists what must hold.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 pub mod body;
 pub mod kernel;
+mod lex;
 pub mod names;
 pub mod op;
+pub mod parse;
+mod parse_op;
 pub mod print;
 pub mod types;
+pub mod verify;
+mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
 pub use kernel::{
@@ -48,5 +54,7 @@ pub use op::{
     AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,
     Reduction, TextPart, UnaryOp, ValueId, binary_type, fold_identity, unary_type,
 };
+pub use parse::ParseError;
 pub use print::print_inst;
 pub use types::{Scalar, StructType, Type};
+pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

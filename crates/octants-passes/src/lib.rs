@@ -1,16 +1,29 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
 //! [`run_pipeline`] takes a [`octants_ir::Kernel`] through the table in [`pipeline`]; [`offload`] makes a
-//! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name.
+//! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name. In debug
+//! builds the IR is verified after each.
+//!
+//! Reading order: [`pipeline`], the passes in the order of its table, [`offload`], [`compute_access`]; [`trace_address`] and
+//! [`copy_code`] serve several of them.
 
+pub mod check_bounds;
+pub mod check_overflow;
 pub mod compute_access;
 pub mod copy_code;
+pub mod eliminate_dead_code;
+mod evaluate;
+pub mod fold_constants;
+mod insert_code;
+pub mod make_updates_atomic;
 pub mod offload;
 pub mod pipeline;
+pub mod privatize_reductions;
+pub mod simplify_locals;
 pub mod trace_address;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
 pub use offload::offload;
-pub use pipeline::{PassOptions, run_pipeline};
+pub use pipeline::{PassOptions, run_pass, run_pipeline};
 pub use trace_address::{Place, trace_address};

@@ -46,6 +46,9 @@ pub fn offload(kernel: Kernel) -> Program {
     let Kernel { name, params, buffers, roots, functions, ret, body: _ } = kernel;
     let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks };
     compute_access(&mut program);
+    if cfg!(debug_assertions) {
+        octants_ir::assert_program(&program, "offload");
+    }
     program
 }
 

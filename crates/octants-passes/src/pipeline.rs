@@ -1,7 +1,15 @@
 //! The pipeline: one table of what runs on a kernel, in which order and when.
 
 use octants_diag::Sources;
-use octants_ir::Kernel;
+use octants_ir::{Kernel, verify::assert_kernel};
+
+use crate::check_bounds::check_bounds;
+use crate::check_overflow::check_overflow;
+use crate::eliminate_dead_code::eliminate_dead_code;
+use crate::fold_constants::fold_constants;
+use crate::make_updates_atomic::make_updates_atomic;
+use crate::privatize_reductions::privatize_reductions;
+use crate::simplify_locals::simplify_locals;
 
 /// What the pipeline is asked for.
 #[derive(Debug, Clone, Copy, Default)]
@@ -17,24 +25,52 @@ pub struct PassOptions<'a> {
 }
 
 /// A row of the table.
-struct Pass {
-    name: &'static str,
+pub struct Pass {
+    /// The name of the pass's function.
+    pub name: &'static str,
     runs: fn(&PassOptions) -> bool,
     run: fn(&mut Kernel, &PassOptions),
 }
 
-const fn always(_: &PassOptions) -> bool {
+fn always(_: &PassOptions) -> bool {
     true
 }
 
 /// The pipeline, in order.
-const PIPELINE: &[Pass] =
-    &[Pass { name: "renumber", runs: always, run: |k, _| crate::copy_code::renumber(&mut k.body) }];
+///
+/// Overflow is checked first, while the operations are the user's own. Locals are simplified before reductions are looked for, which
+/// need to see what an index is made of; bounds are checked last, so that a check is not in the way of a reduction.
+pub const PIPELINE: &[Pass] = &[
+    Pass { name: "check_overflow", runs: |o| o.debug, run: |k, o| check_overflow(k, o.sources) },
+    Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },
+    Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
+    Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
+    Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o.check_bounds) },
+    Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },
+    Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
+];
 
-/// Runs the pipeline on a kernel.
+/// Runs the pipeline on a kernel. In debug builds the verifier runs before it and after each pass.
 pub fn run_pipeline(kernel: &mut Kernel, options: &PassOptions) {
+    if cfg!(debug_assertions) {
+        assert_kernel(kernel, "lowering");
+    }
     for pass in PIPELINE.iter().filter(|p| (p.runs)(options)) {
         (pass.run)(kernel, options);
-        let _ = pass.name;
+        if cfg!(debug_assertions) {
+            assert_kernel(kernel, pass.name);
+        }
+    }
+}
+
+/// Runs one pass of the pipeline by name; false when there is none.
+pub fn run_pass(name: &str, kernel: &mut Kernel, options: &PassOptions) -> bool {
+    match PIPELINE.iter().find(|p| p.name == name) {
+        Some(pass) => {
+            (pass.run)(kernel, options);
+            true
+        }
+        None => false,
     }
 }

@@ -1,0 +1,389 @@
+//! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
+//!
+//! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 12) are here, rules
+//! about the types of one instruction (20 to 31) in `verify_types`. An instruction that breaks a rule about numbers is
+//! looked at no further.
+
+use std::collections::HashSet;
+use std::fmt::{self, Write as _};
+
+use crate::body::Body;
+use crate::kernel::{Buffer, Function, Kernel, Param, Program, Task, TaskKind};
+use crate::op::*;
+use crate::print::print_inst;
+use crate::types::Type;
+use crate::verify_types::check_types;
+
+macro_rules! rules {
+    ($($name:ident = $number:literal: $text:literal),+ $(,)?) => {
+        /// What must hold. The number is part of a violation's text.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum Rule {
+            $(#[doc = $text] $name = $number),+
+        }
+
+        impl Rule {
+            /// Every rule, by number.
+            pub const ALL: &[Rule] = &[$(Rule::$name),+];
+
+            /// The rule in words.
+            pub fn text(self) -> &'static str {
+                match self {
+                    $(Rule::$name => $text),+
+                }
+            }
+        }
+    };
+}
+
+rules! {
+    NumbersExist = 1: "every value, block, local, buffer, axis, function, parameter and frame slot that is named exists",
+    PlacedOnce = 2: "an instruction stands in one place of one block, a block in one place of one instruction",
+    DefinedBefore = 3: "an operand is defined before, in the same block or in one around it",
+    OperandHasValue = 4: "an operand is the result of an instruction that has one",
+    TerminatorLast = 5: "`break`, `continue` and `return` end their block",
+    JumpInLoop = 6: "`break` and `continue` stand in a loop; `break` does not leave a parallel loop",
+    ReturnPlace = 7: "`return` gives what is declared; in a kernel it stands at the end of the root",
+    ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task",
+    LoopIndexInside = 9: "`loop_index` names a `for` around it",
+    ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
+    NoRecursion = 11: "functions do not call themselves, directly or through others",
+    TaskForm = 12: "a serial task holds no parallel loop; the root of a parallel task is instructions without effects and no local, \
+                    then one parallel loop; a frame is used in programs only; names of tasks differ",
+    ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
+    UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
+    BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; its type follows from it",
+    SelectType = 23: "`select` takes u1, alone or in the result's shape, and two values of the result's type",
+    CastType = 24: "`cast` keeps the shape; `bitcast` keeps shape and width",
+    AggregateType = 25: "an aggregate is made of as many parts as its type has, of their types; a part taken out exists and has its type",
+    MatrixType = 26: "`matmul`, `transpose` and `fold` take matrices or vectors that fit and yield what follows",
+    AddressType = 27: "an address is a `ref` to what is there; indices are integers, one per axis",
+    MemoryType = 28: "what is read, written or folded has the type of what the address points to",
+    ConditionType = 29: "a condition is u1; loop bounds are both i32 or both i64, and an index has their type",
+    CallType = 30: "a call's arguments and result have the function's types",
+    ResultType = 31: "`shape` is i32, a parameter has its declared type, an operation without a result is unit, a random value is a scalar",
+}
+
+/// A rule that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// The body: `body`, a function or a task by name.
+    pub place: String,
+    /// The instruction, printed, or what else is wrong.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {} in {}: {} ({})", self.rule as u32, self.place, self.detail, self.rule.text())
+    }
+}
+
+/// What a body may name, and what kind of body it is.
+pub(crate) struct Scope<'a> {
+    pub buffers: &'a [Buffer],
+    pub functions: &'a [Function],
+    pub params: Vec<&'a Type>,
+    pub frame: Option<&'a [Type]>,
+    pub ret: &'a Type,
+    is_function: bool,
+}
+
+/// The violations of a kernel.
+pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
+    let mut out = Vec::new();
+    verify_functions(&k.buffers, &k.functions, &mut out);
+    let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
+    Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run();
+    out
+}
+
+/// The violations of a program.
+pub fn verify_program(p: &Program) -> Vec<Violation> {
+    let mut out = Vec::new();
+    verify_functions(&p.buffers, &p.functions, &mut out);
+    let scope = kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret);
+    let mut names = HashSet::new();
+    for task in &p.tasks {
+        let place = format!("task {}", task.name);
+        if !names.insert(&task.name) {
+            out.push(Violation {
+                rule: Rule::TaskForm,
+                place: place.clone(),
+                detail: "another task has this name".into(),
+            });
+        }
+        let mut v = Verifier::new(&scope, &task.body, place, &mut out);
+        if v.run() {
+            v.task_form(task);
+        }
+    }
+    out
+}
+
+/// Panics if a kernel breaks a rule; `after` says which step made it.
+pub fn assert_kernel(k: &Kernel, after: &str) {
+    panic_on(verify_kernel(k), after, k);
+}
+
+/// Panics if a program breaks a rule; `after` says which step made it.
+pub fn assert_program(p: &Program, after: &str) {
+    panic_on(verify_program(p), after, p);
+}
+
+fn panic_on(violations: Vec<Violation>, after: &str, ir: &dyn fmt::Display) {
+    if violations.is_empty() {
+        return;
+    }
+    let mut text = format!("compiler bug: the IR is broken after {after}\n");
+    for v in &violations {
+        let _ = writeln!(text, "  {v}");
+    }
+    panic!("{text}{ir}");
+}
+
+fn kernel_scope<'a>(
+    buffers: &'a [Buffer],
+    functions: &'a [Function],
+    params: &'a [Param],
+    frame: Option<&'a [Type]>,
+    ret: &'a Type,
+) -> Scope<'a> {
+    Scope { buffers, functions, params: params.iter().map(|p| &p.ty).collect(), frame, ret, is_function: false }
+}
+
+fn verify_functions(buffers: &[Buffer], functions: &[Function], out: &mut Vec<Violation>) {
+    for f in functions {
+        let params = f.params.iter().collect();
+        let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true };
+        Verifier::new(&scope, &f.body, format!("function {}", f.name), out).run();
+    }
+    let calls: Vec<HashSet<usize>> = functions
+        .iter()
+        .map(|f| {
+            let mut callees = HashSet::new();
+            let calls = f.body.insts.iter().filter_map(|i| match &i.op {
+                Op::Call(callee, _) if callee.index() < functions.len() => Some(callee.index()),
+                _ => None,
+            });
+            callees.extend(calls);
+            callees
+        })
+        .collect();
+    for (i, f) in functions.iter().enumerate() {
+        let mut seen = HashSet::new();
+        let mut work: Vec<usize> = calls[i].iter().copied().collect();
+        while let Some(j) = work.pop() {
+            if seen.insert(j) {
+                work.extend(&calls[j]);
+            }
+        }
+        if seen.contains(&i) {
+            let detail = "it calls itself".to_string();
+            out.push(Violation { rule: Rule::NoRecursion, place: format!("function {}", f.name), detail });
+        }
+    }
+}
+
+/// A loop around the instruction being looked at.
+struct Enclosing {
+    v: ValueId,
+    is_for: bool,
+    parallel: bool,
+}
+
+struct Verifier<'a> {
+    scope: &'a Scope<'a>,
+    body: &'a Body,
+    place: String,
+    out: &'a mut Vec<Violation>,
+    visible: Vec<bool>,
+    placed: Vec<bool>,
+    blocks: Vec<bool>,
+    loops: Vec<Enclosing>,
+}
+
+impl<'a> Verifier<'a> {
+    fn new(scope: &'a Scope<'a>, body: &'a Body, place: String, out: &'a mut Vec<Violation>) -> Self {
+        Verifier {
+            scope,
+            body,
+            place,
+            out,
+            visible: vec![false; body.insts.len()],
+            placed: vec![false; body.insts.len()],
+            blocks: vec![false; body.blocks.len()],
+            loops: Vec::new(),
+        }
+    }
+
+    /// True when no rule was broken.
+    fn run(&mut self) -> bool {
+        let before = self.out.len();
+        if self.body.root.index() >= self.body.blocks.len() {
+            self.report(Rule::NumbersExist, format!("root {} does not exist", self.body.root));
+        } else {
+            self.block(self.body.root);
+        }
+        self.out.len() == before
+    }
+
+    fn report(&mut self, rule: Rule, detail: String) {
+        self.out.push(Violation { rule, place: self.place.clone(), detail });
+    }
+
+    fn broken(&mut self, rule: Rule, v: ValueId) {
+        self.report(rule, print_inst(self.body, v));
+    }
+
+    fn block(&mut self, b: BlockId) {
+        if std::mem::replace(&mut self.blocks[b.index()], true) {
+            return self.report(Rule::PlacedOnce, format!("block {b} stands in two places"));
+        }
+        let insts = self.body.block(b);
+        for (i, &v) in insts.iter().enumerate() {
+            if v.index() >= self.body.insts.len() {
+                self.report(Rule::NumbersExist, format!("{v} in {b} does not exist"));
+                continue;
+            }
+            if std::mem::replace(&mut self.placed[v.index()], true) {
+                self.broken(Rule::PlacedOnce, v);
+                continue;
+            }
+            self.inst(v, i + 1 == insts.len(), b == self.body.root);
+        }
+        for &v in insts.iter().filter(|v| v.index() < self.body.insts.len()) {
+            self.visible[v.index()] = false;
+        }
+    }
+
+    fn inst(&mut self, v: ValueId, last: bool, at_root: bool) {
+        let op = &self.body.inst(v).op;
+        if !self.numbers_exist(op) {
+            self.broken(Rule::NumbersExist, v);
+            self.visible[v.index()] = true;
+            return;
+        }
+        let mut sound = true;
+        let names_loop = matches!(op, Op::LoopIndex(..));
+        op.for_each_operand(|u| {
+            if !names_loop && !self.visible[u.index()] {
+                self.broken(Rule::DefinedBefore, v);
+                sound = false;
+            } else if !names_loop && *self.body.ty(u) == Type::Unit {
+                self.broken(Rule::OperandHasValue, v);
+                sound = false;
+            }
+        });
+        self.visible[v.index()] = true;
+        if op.is_terminator() && !last {
+            self.broken(Rule::TerminatorLast, v);
+        }
+        sound &= self.form(v, op, at_root);
+        if sound {
+            let broken =
+                |rule| self.out.push(Violation { rule, place: self.place.clone(), detail: print_inst(self.body, v) });
+            check_types(self.scope, self.body, v, broken);
+        }
+        let is_for = matches!(op, Op::For(_));
+        let parallel = matches!(op, Op::For(l) if l.parallel.is_some());
+        if is_for || matches!(op, Op::Loop(_)) {
+            self.loops.push(Enclosing { v, is_for, parallel });
+        }
+        op.blocks().into_iter().for_each(|b| self.block(b));
+        if is_for || matches!(op, Op::Loop(_)) {
+            self.loops.pop();
+        }
+    }
+
+    fn numbers_exist(&self, op: &Op) -> bool {
+        let (body, scope) = (self.body, self.scope);
+        let mut exist = op.blocks().iter().all(|b| b.index() < body.blocks.len());
+        op.for_each_operand(|u| exist &= u.index() < body.insts.len());
+        exist
+            && match op {
+                Op::Param(i) => (*i as usize) < scope.params.len(),
+                Op::LocalAddr(l) => l.index() < body.locals.len(),
+                Op::BufferAddr(b, _) => b.index() < scope.buffers.len(),
+                Op::Shape(b, axis) => scope.buffers.get(b.index()).is_some_and(|b| *axis < b.ndim),
+                Op::FrameAddr(s) => scope.frame.is_none_or(|f| s.index() < f.len()),
+                Op::Call(f, _) => f.index() < scope.functions.len(),
+                _ => true,
+            }
+    }
+
+    /// Rules about where an instruction stands.
+    fn form(&mut self, v: ValueId, op: &Op, at_root: bool) -> bool {
+        let inner = self.loops.last();
+        let rule = match op {
+            Op::Break if inner.is_none_or(|l| l.parallel) => Rule::JumpInLoop,
+            Op::Continue if inner.is_none() => Rule::JumpInLoop,
+            Op::Return(value) => {
+                let ty = value.map_or(&Type::Unit, |u| self.body.ty(u));
+                if ty == self.scope.ret && (self.scope.is_function || at_root) {
+                    return true;
+                }
+                Rule::ReturnPlace
+            }
+            Op::For(l) if l.parallel.is_some() && (!at_root || self.scope.is_function) => Rule::ParallelAtRoot,
+            Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
+            Op::LoopIndex(l, axis) => {
+                let around = self.loops.iter().any(|e| e.v == *l && e.is_for);
+                let axes = match &self.body.inst(*l).op {
+                    Op::For(l) => l.dims.len(),
+                    _ => 0,
+                };
+                if around && (*axis as usize) < axes {
+                    return true;
+                }
+                Rule::LoopIndexInside
+            }
+            Op::Reduce(slot, x) => {
+                let around = self.loops.iter().find(|e| e.parallel).map(|e| &self.body.inst(e.v).op);
+                let target = match around {
+                    Some(Op::For(l)) => l.reductions.get(*slot as usize).map(|r| self.body.ty(r.target)),
+                    _ => None,
+                };
+                match target {
+                    Some(Type::Ref(t)) if **t == *self.body.ty(*x) => return true,
+                    Some(_) => Rule::MemoryType,
+                    None => Rule::ReduceInParallel,
+                }
+            }
+            Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
+            _ => return true,
+        };
+        self.broken(rule, v);
+        false
+    }
+
+    fn task_form(&mut self, task: &Task) {
+        let body = &task.body;
+        let root = body.block(body.root);
+        let is_parallel = |v: &ValueId| matches!(&body.inst(*v).op, Op::For(l) if l.parallel.is_some());
+        match &task.kind {
+            TaskKind::Serial => {
+                for v in root.iter().filter(|v| is_parallel(v)) {
+                    self.broken(Rule::TaskForm, *v);
+                }
+            }
+            TaskKind::Parallel(_) => {
+                let Some((last, prologue)) = root.split_last() else {
+                    return self.report(Rule::TaskForm, "no loop".to_string());
+                };
+                if !is_parallel(last) {
+                    self.broken(Rule::TaskForm, *last);
+                }
+                for v in prologue {
+                    let op = &body.inst(*v).op;
+                    if matches!(op, Op::LocalAddr(_)) || !(op.is_pure() || matches!(op, Op::Load(_))) {
+                        self.broken(Rule::TaskForm, *v);
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Removes what nobody sees: values without a use, stores to locals that nothing reads, empty branches and loops, calls of functions
+//! without effects, functions that nothing calls, unused locals; and renumbers what is left.
+//!
+//! A `Loop` stays, for it may not end.
+
+use octants_ir::{BlockId, Body, FuncId, Kernel, Op, ValueId};
+
+use crate::compute_access::{Effects, function_effects};
+use crate::copy_code::renumber;
+use crate::trace_address::{Place, trace_address};
+
+/// Removes dead code from the kernel and its functions.
+pub fn eliminate_dead_code(kernel: &mut Kernel) {
+    let effects = function_effects(&kernel.functions);
+    for body in kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body]) {
+        while sweep(body, &effects) {}
+    }
+    remove_functions(kernel);
+    for body in kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body]) {
+        renumber(body);
+    }
+}
+
+/// One pass over a body, backwards; true when it removed something.
+fn sweep(body: &mut Body, functions: &[Effects]) -> bool {
+    let mut read = vec![false; body.locals.len()];
+    body.visit(body.root, &mut |_, inst| {
+        let mut on = |v: ValueId| {
+            if let Place::Local(l) = trace_address(body, v) {
+                read[l.index()] = true;
+            }
+        };
+        match &inst.op {
+            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => on(*a),
+            Op::For(l) => l.reductions.iter().for_each(|r| on(r.target)),
+            Op::Call(_, args) => {
+                args.iter().filter(|a| matches!(body.ty(**a), octants_ir::Type::Ref(_))).for_each(|a| on(*a));
+            }
+            _ => {}
+        }
+    });
+    let used = vec![false; body.insts.len()];
+    let mut sweep = Sweep { body, functions, read, used, removed: false };
+    sweep.block(sweep.body.root);
+    sweep.removed
+}
+
+struct Sweep<'a> {
+    body: &'a mut Body,
+    functions: &'a [Effects],
+    /// Locals that are read, or whose address leaves the body.
+    read: Vec<bool>,
+    used: Vec<bool>,
+    removed: bool,
+}
+
+impl Sweep<'_> {
+    fn block(&mut self, b: BlockId) {
+        let mut insts = std::mem::take(&mut self.body.blocks[b.index()]);
+        if let Some(end) = insts.iter().position(|v| self.body.inst(*v).op.is_terminator()) {
+            insts.truncate(end + 1);
+        }
+        let mut kept = Vec::with_capacity(insts.len());
+        for v in insts.into_iter().rev() {
+            for inner in self.body.inst(v).op.blocks().into_iter().rev() {
+                self.block(inner);
+            }
+            if self.used[v.index()] || self.is_seen(v) {
+                let used = &mut self.used;
+                self.body.inst(v).op.for_each_operand(|u| used[u.index()] = true);
+                kept.push(v);
+            } else {
+                self.removed = true;
+            }
+        }
+        kept.reverse();
+        self.body.blocks[b.index()] = kept;
+    }
+
+    /// Does something besides yielding its value.
+    fn is_seen(&self, v: ValueId) -> bool {
+        match &self.body.inst(v).op {
+            Op::Load(_) | Op::LoopIndex(..) | Op::Random => false,
+            Op::Store(a, _) => match trace_address(self.body, *a) {
+                Place::Local(l) => self.read[l.index()],
+                _ => true,
+            },
+            Op::If(_, then, other) => !self.body.block(*then).is_empty() || !self.body.block(*other).is_empty(),
+            Op::For(l) => !self.body.block(l.body).is_empty(),
+            Op::Call(f, _) => !self.functions[f.index()].is_silent(),
+            op => !op.is_pure(),
+        }
+    }
+}
+
+fn remove_functions(kernel: &mut Kernel) {
+    let mut called = vec![false; kernel.functions.len()];
+    let mut work = calls(&kernel.body);
+    while let Some(f) = work.pop() {
+        if !std::mem::replace(&mut called[f.index()], true) {
+            work.extend(calls(&kernel.functions[f.index()].body));
+        }
+    }
+    let mut count = 0;
+    let numbers: Vec<u32> = called
+        .iter()
+        .map(|c| {
+            count += u32::from(*c);
+            count.saturating_sub(1)
+        })
+        .collect();
+    let mut keep = called.iter();
+    kernel.functions.retain(|_| keep.next() == Some(&true));
+    for body in kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body]) {
+        for inst in &mut body.insts {
+            if let Op::Call(f, _) = &mut inst.op {
+                *f = FuncId(numbers[f.index()]);
+            }
+        }
+    }
+}
+
+fn calls(body: &Body) -> Vec<FuncId> {
+    let mut all = Vec::new();
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::Call(f, _) = inst.op {
+            all.push(f);
+        }
+    });
+    all
+}

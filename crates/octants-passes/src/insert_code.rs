@@ -1,0 +1,57 @@
+//! Walking over a body to put instructions beside those that are there.
+
+use octants_ir::{BinaryOp, BlockId, Body, Builder, Kernel, Op, Scalar, Type, ValueId};
+
+/// Rebuilds every block of a body: `f` gets each instruction in turn, and places it together with what it adds.
+pub(crate) fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, ValueId)) {
+    let mut b = Builder::new();
+    b.body = std::mem::take(body);
+    // Blocks that `f` adds are finished when it returns.
+    for block in 0..b.body.blocks.len() {
+        let insts = std::mem::take(&mut b.body.blocks[block]);
+        for v in insts {
+            b.set_cursor(BlockId(block as u32));
+            b.span = b.body.inst(v).span;
+            f(&mut b, v);
+        }
+    }
+    *body = b.body;
+}
+
+/// The bodies of a kernel: functions, then its own.
+pub(crate) fn bodies(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
+    kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body])
+}
+
+/// `a` and `b`, or the one there is.
+pub(crate) fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
+    match a {
+        Some(a) => b.binary(BinaryOp::And, a, c),
+        None => c,
+    }
+}
+
+/// A constant of a scalar or tensor type.
+pub(crate) fn constant(b: &mut Builder, value: i64, ty: &Type) -> ValueId {
+    let s = ty.scalar().expect("compiler bug: a constant of a type without scalars");
+    let c = b.int(value, s);
+    b.splat(c, ty)
+}
+
+/// A conversion of an index to the type that all checks of it are done in.
+pub(crate) fn widen(b: &mut Builder, index: ValueId) -> ValueId {
+    match b.ty(index).scalar() {
+        Some(Scalar::I32 | Scalar::I64) => index,
+        Some(Scalar::I8 | Scalar::I16 | Scalar::U8 | Scalar::U16 | Scalar::U1) => b.cast(index, Scalar::I32),
+        _ => b.cast(index, Scalar::I64),
+    }
+}
+
+/// An `if` whose `then` block `f` fills.
+pub(crate) fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut Builder)) {
+    let (then, other) = (b.body.add_block(), b.body.add_block());
+    b.push(Op::If(condition, then, other), Type::Unit);
+    let back = b.set_cursor(then);
+    f(b);
+    b.set_cursor(back);
+}
