@@ -1,6 +1,5 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use octants_codegen_llvm::{CodegenOptions, compile_host};
@@ -10,8 +9,7 @@ use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, Type};
 use octants_passes::{PassOptions, offload, run_pipeline};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, PinnedBuffer, Results,
-    TextSink,
+    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Results, TextSink,
 };
 
 use crate::config::{Arch, Config};
@@ -57,25 +55,15 @@ pub struct Executable {
     kernel: LoadedKernel,
 }
 
-/// Memory of the device, zeroed. It stays valid as long as this value lives, also when its session has ended.
-pub struct Memory {
-    pinned: PinnedBuffer,
-}
-
-impl Memory {
-    /// Address on the device; on the host's processor an address of this process.
-    pub fn address(&self) -> u64 {
-        self.pinned.ptr()
+impl Executable {
+    /// Whether some task writes to the buffer of this index.
+    pub fn writes_buffer(&self, index: u32) -> bool {
+        self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
     }
 
-    /// Bytes asked for.
-    pub fn len(&self) -> u64 {
-        self.pinned.bytes()
-    }
-
-    /// No bytes.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
+    /// Number of tasks.
+    pub fn task_count(&self) -> usize {
+        self.kernel.meta().tasks.len()
     }
 }
 
@@ -114,14 +102,18 @@ impl Session {
     }
 
     /// Allocates zeroed memory.
-    pub fn allocate(&self, bytes: u64) -> Result<Arc<Memory>, Error> {
-        let buffer: Buffer = self.device.allocate(bytes)?;
-        Ok(Arc::new(Memory { pinned: buffer.pin()? }))
+    pub fn allocate(&self, bytes: u64) -> Result<Buffer, Error> {
+        Ok(self.device.allocate(bytes)?)
     }
 
     /// Waits for everything launched before.
     pub fn sync(&self) -> Result<(), Error> {
         Ok(self.device.synchronize(&Patient)?)
+    }
+
+    /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on.
+    pub fn close(&self) -> Result<(), Error> {
+        Ok(self.device.close(&Patient)?)
     }
 
     /// Source to IR. The only stop that asks the outside world anything.
@@ -158,7 +150,7 @@ impl Session {
             },
         );
         if self.config.print_ir {
-            println!("{kernel}");
+            eprintln!("{kernel}");
         }
         let program = offload(kernel);
         timings.passes = start.elapsed();

@@ -35,8 +35,6 @@ pub struct ArrayKind {
     pub elem: Option<Type>,
     /// Axes.
     pub ndim: Option<u32>,
-    /// The annotation's `repr`, for messages.
-    pub text: String,
 }
 
 /// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
@@ -125,7 +123,7 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
         match own_marker(annotation).as_deref() {
             Some("template") => return Ok(Some(ParamKind::Template)),
             Some("ndarray_type") => {
-                return Ok(Some(ParamKind::Array(ArrayKind { text: "NDArray".to_string(), ..ArrayKind::default() })));
+                return Ok(Some(ParamKind::Array(ArrayKind::default())));
             }
             Some("tensor_wrapper") => return Ok(Some(ParamKind::Either)),
             _ => {}
@@ -158,5 +156,5 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
             elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
         }
     }
-    Ok(ArrayKind { elem, ndim, text: annotation.repr()?.to_string() })
+    Ok(ArrayKind { elem, ndim })
 }

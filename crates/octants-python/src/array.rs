@@ -9,7 +9,6 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use crate::errors;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 
@@ -105,14 +104,11 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
 
 fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
     let this = array.get();
-    if !this.memory().is_alive() {
-        return Err(errors::dead_object(array.py(), "ndarray"));
-    }
     Ok(ArrayView {
-        address: this.memory().address(),
+        address: this.memory().address(array.py())?,
         elem: this.elem().clone(),
         extents: SmallVec::from_slice(this.extents()),
-        strides: SmallVec::new(),
+        strides: SmallVec::from_slice(this.strides()),
         readonly: false,
     })
 }

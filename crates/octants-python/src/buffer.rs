@@ -1,8 +1,6 @@
 //! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
 
-use std::sync::Arc;
-
-use octants_engine::Memory;
+use octants_engine::runtime::{self, PinnedBuffer};
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -12,8 +10,7 @@ use crate::{errors, program};
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
 pub struct Buffer {
-    memory: Arc<Memory>,
-    generation: u64,
+    memory: runtime::Buffer,
 }
 
 impl Buffer {
@@ -21,22 +18,24 @@ impl Buffer {
     pub fn allocate(py: Python<'_>, bytes: u64) -> PyResult<Buffer> {
         let program = program::require(py)?;
         let memory = py.detach(|| program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
-        Ok(Buffer { memory, generation: program.generation })
+        Ok(Buffer { memory })
     }
 
     /// Address on the device.
-    pub fn address(&self) -> u64 {
-        self.memory.address()
+    #[inline]
+    pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
+        self.memory.ptr().map_err(|_| errors::dead_object(py, "array"))
     }
 
     /// Bytes.
     pub fn len(&self) -> u64 {
-        self.memory.len()
+        self.memory.bytes()
     }
 
     /// Whether the program that made it still runs.
+    #[inline]
     pub fn is_alive(&self) -> bool {
-        self.generation == program::current_generation()
+        self.memory.alive()
     }
 }
 
@@ -57,10 +56,7 @@ impl Buffer {
     /// Address on the device.
     #[getter]
     fn ptr(&self, py: Python<'_>) -> PyResult<u64> {
-        if !self.is_alive() {
-            return Err(errors::dead_object(py, "buffer"));
-        }
-        Ok(self.address())
+        self.address(py)
     }
 
     /// Whether the program that made it still runs.
@@ -74,21 +70,23 @@ impl Buffer {
             return Err(PyBufferError::new_err("view is null"));
         }
         let this = slf.get();
-        if !this.is_alive() {
-            return Err(errors::dead_object(slf.py(), "buffer"));
+        // A view may outlive the program; its memory then stays until the view goes.
+        let pin = this.memory.pin().map_err(|_| errors::dead_object(slf.py(), "array"))?;
+        // SAFETY: `view` is not null; the memory lives as long as `pin`, which the view keeps until it is released.
+        unsafe {
+            let address = pin.ptr() as *mut std::ffi::c_void;
+            let status = ffi::PyBuffer_FillInfo(view, slf.as_ptr(), address, this.len() as ffi::Py_ssize_t, 0, flags);
+            if status != 0 {
+                return Err(PyErr::fetch(slf.py()));
+            }
+            (*view).internal = Box::into_raw(Box::new(pin)).cast();
         }
-        // SAFETY: `view` is not null; the memory lives as long as the buffer object, which the view holds a reference to.
-        let status = unsafe {
-            ffi::PyBuffer_FillInfo(
-                view,
-                slf.as_ptr(),
-                this.address() as *mut std::ffi::c_void,
-                this.len() as ffi::Py_ssize_t,
-                0,
-                flags,
-            )
-        };
-        if status == 0 { Ok(()) } else { Err(PyErr::fetch(slf.py())) }
+        Ok(())
+    }
+
+    unsafe fn __releasebuffer__(&self, view: *mut ffi::Py_buffer) {
+        // SAFETY: set by `__getbuffer__`, and each view is released once.
+        drop(unsafe { Box::from_raw((*view).internal.cast::<PinnedBuffer>()) });
     }
 
     fn __len__(&self) -> usize {

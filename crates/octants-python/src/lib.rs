@@ -6,15 +6,22 @@
 //! compiler asks of Python), [`result`], [`errors`], [`names`].
 
 mod annotation;
+mod argument;
 mod array;
 mod buffer;
+mod classify;
 mod errors;
 mod func;
+mod kernel;
 mod names;
 mod ndarray;
 mod program;
+mod result;
 mod scalar;
+mod signature;
 mod source;
+mod specialization;
+mod world;
 
 use pyo3::prelude::*;
 
@@ -23,6 +30,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<func::Func>()?;
+    m.add_class::<kernel::Kernel>()?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;

@@ -13,8 +13,6 @@ pub struct Known {
     pub np_ndarray: Py<PyType>,
     /// `numpy.generic`, the base of numpy's scalars.
     pub np_generic: Py<PyType>,
-    /// `numpy.bool_`.
-    pub np_bool: Py<PyType>,
     /// `numpy.integer`.
     pub np_integer: Py<PyType>,
     /// `numpy.floating`.
@@ -71,7 +69,6 @@ impl Known {
         Ok(Known {
             np_ndarray: ty("ndarray")?,
             np_generic: ty("generic")?,
-            np_bool: ty("bool_")?,
             np_integer: ty("integer")?,
             np_floating: ty("floating")?,
             builtins,

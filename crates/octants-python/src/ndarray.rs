@@ -1,6 +1,8 @@
 //! [`Ndarray`]: an array of scalars, vectors or matrices in the device's memory. The Python package derives its public
 //! classes from it; the launcher reads pointer and shape without a Python call.
 
+use std::sync::OnceLock;
+
 use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -18,12 +20,13 @@ pub struct Ndarray {
     elem: Type,
     shape: SmallVec<[u64; 4]>,
     needs_grad: bool,
+    strides: OnceLock<SmallVec<[i64; 4]>>,
 }
 
 impl Ndarray {
     /// What the compiler needs to know of it.
     pub fn desc(&self) -> NdarrayDesc {
-        NdarrayDesc { elem: self.elem.clone(), ndim: self.shape.len() as u32, contiguous: true }
+        NdarrayDesc { elem: self.elem.clone(), ndim: self.shape.len() as u32, contiguous: self.strides().is_empty() }
     }
 
     /// Scalar, vector or matrix.
@@ -39,6 +42,16 @@ impl Ndarray {
     /// The memory.
     pub fn memory(&self) -> &Buffer {
         self.buffer.get()
+    }
+
+    /// The memory as a Python object.
+    pub fn buffer(&self, py: Python<'_>) -> Py<Buffer> {
+        self.buffer.clone_ref(py)
+    }
+
+    /// Byte strides of the axes; empty where row-major.
+    pub fn strides(&self) -> &[i64] {
+        self.strides.get().map_or(&[], |s| s)
     }
 }
 
@@ -83,13 +96,34 @@ impl Ndarray {
                 .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
         }
         let buffer = Py::new(py, Buffer::allocate(py, bytes)?)?;
-        Ok(Ndarray { buffer, elem, shape: extents, needs_grad })
+        Ok(Ndarray { buffer, elem, shape: extents, needs_grad, strides: OnceLock::new() })
     }
 
     /// Its memory.
     #[getter]
-    fn buffer(&self, py: Python<'_>) -> Py<Buffer> {
+    #[pyo3(name = "buffer")]
+    fn get_buffer(&self, py: Python<'_>) -> Py<Buffer> {
         self.buffer.clone_ref(py)
+    }
+
+    /// Declares in which order memory holds the axes, outermost first. To be called once, before the first use.
+    fn _set_layout(&self, order: Vec<usize>) -> PyResult<()> {
+        let n = self.shape.len();
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if sorted != (0..n).collect::<Vec<_>>() {
+            return Err(PyValueError::new_err(format!("a layout of {n} axes is a permutation of 0 to {n}, got {order:?}")));
+        }
+        if order == sorted {
+            return Ok(());
+        }
+        let mut strides: SmallVec<[i64; 4]> = SmallVec::from_elem(0, n);
+        let mut stride = i64::from(self.elem.leaves().first().map_or(1, |s| s.bytes())) * self.elem.leaf_count() as i64;
+        for &axis in order.iter().rev() {
+            strides[axis] = stride;
+            stride *= self.shape[axis] as i64;
+        }
+        self.strides.set(strides).map_err(|_| PyValueError::new_err("the layout is already set"))
     }
 
     /// Extents of the axes, elements not counted.

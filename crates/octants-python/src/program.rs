@@ -1,6 +1,6 @@
 //! The current program: what `init` makes and `reset` ends. The only global state of the system.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_engine::environment::apply_environment;
@@ -44,8 +44,38 @@ fn replace(program: Option<Session>) {
         let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
         std::mem::replace(&mut *slot, program.map(|session| Arc::new(Program { session, generation })))
     };
-    // Outside the lock: ending a program joins its threads.
-    drop(old);
+    // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
+    if let Some(old) = old {
+        let _ = old.session.close();
+    }
+}
+
+static PRINTED: Mutex<String> = Mutex::new(String::new());
+static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
+
+/// Takes what kernels print, from whatever thread, without the interpreter.
+fn keep_printed(text: &str) {
+    PRINTED.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
+    ANYTHING_PRINTED.store(true, Ordering::Release);
+}
+
+/// Writes what kernels have printed to `sys.stdout`.
+#[inline]
+pub fn write_printed(py: Python<'_>) -> PyResult<()> {
+    if !ANYTHING_PRINTED.load(Ordering::Acquire) {
+        return Ok(());
+    }
+    let text = {
+        let mut printed = PRINTED.lock().unwrap_or_else(PoisonError::into_inner);
+        ANYTHING_PRINTED.store(false, Ordering::Release);
+        std::mem::take(&mut *printed)
+    };
+    let stdout = py.import("sys")?.getattr("stdout")?;
+    if !stdout.is_none() {
+        stdout.call_method1("write", (text,))?;
+        stdout.call_method0("flush")?;
+    }
+    Ok(())
 }
 
 fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
@@ -89,7 +119,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
     let session = py
         .detach(|| {
             replace(None);
-            Session::new(config)
+            Session::new(config, Arc::new(keep_printed))
         })
         .map_err(|e| errors::from_engine(py, e))?;
     let notices = session.notices().to_vec();
@@ -107,7 +137,9 @@ pub fn reset(py: Python<'_>) {
 #[pyfunction]
 pub fn sync(py: Python<'_>) -> PyResult<()> {
     let program = require(py)?;
-    py.detach(|| program.session.sync()).map_err(|e| errors::from_engine(py, e))
+    let end = py.detach(|| program.session.sync());
+    write_printed(py)?;
+    end.map_err(|e| errors::from_engine(py, e))
 }
 
 /// Whether `init` was called (and `reset` was not).

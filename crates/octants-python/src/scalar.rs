@@ -4,7 +4,6 @@ use half::f16;
 use octants_engine::ir::Scalar;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyBool;
 
 use crate::names::Known;
 
@@ -127,9 +126,4 @@ pub fn slot_to_python<'py>(py: Python<'py>, scalar: Scalar, slot: u64) -> PyResu
         Scalar::U64 => slot.into_pyobject(py)?.into_any(),
     };
     Ok(any)
-}
-
-/// `True` or `False`.
-pub fn is_bool(value: &Bound<'_, PyAny>) -> bool {
-    value.is_instance_of::<PyBool>()
 }

@@ -1,0 +1,437 @@
+//! From the arguments of a call to the key of its specialisation and the words of its slots.
+//!
+//! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the words
+//! mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
+
+use octants_engine::ir::{Scalar, Type};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyTuple};
+use smallvec::SmallVec;
+
+use crate::annotation::{ArrayKind, ParamKind};
+use crate::array::{self, ArrayView};
+use crate::errors;
+use crate::names::{marker, unwrap_tensor};
+use crate::ndarray::Ndarray;
+use crate::scalar::{ScalarError, scalar_to_slot};
+
+/// What a call's arguments come to.
+#[derive(Default)]
+pub struct Gathered<'py> {
+    /// Equal keys mean the same code.
+    pub key: SmallVec<[u64; 16]>,
+    /// Values, and pointer, extents and strides of arrays, in the order of the parameters.
+    pub words: SmallVec<[u64; 48]>,
+    /// First word of each value or array.
+    pub starts: SmallVec<[u32; 16]>,
+    /// The arrays' memory.
+    pub spans: SmallVec<[Span; 8]>,
+    /// Objects made on the way that the launch needs alive.
+    pub held: SmallVec<[Bound<'py, PyAny>; 4]>,
+}
+
+/// Bytes that an array argument covers.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// Which value or array.
+    pub leaf: u32,
+    /// First byte.
+    pub low: u64,
+    /// One past the last.
+    pub high: u64,
+    /// Must not be written.
+    pub readonly: bool,
+}
+
+/// Where an argument stands, for messages.
+pub struct Place<'a> {
+    /// Position in the parameter list.
+    pub index: usize,
+    /// The parameter, or a member of it.
+    pub name: &'a str,
+    /// The struct it is a member of.
+    pub parent: Option<&'a Place<'a>>,
+    /// The kernel's name.
+    pub kernel: &'a str,
+}
+
+impl Place<'_> {
+    /// `a.b.c`.
+    pub fn path(&self) -> String {
+        match self.parent {
+            Some(parent) => format!("{}.{}", parent.path(), self.name),
+            None => self.name.to_string(),
+        }
+    }
+}
+
+const TAG_NONE: u64 = 1;
+const TAG_BOOL: u64 = 2;
+const TAG_INT: u64 = 3;
+const TAG_FLOAT: u64 = 4;
+const TAG_STR: u64 = 5;
+const TAG_TUPLE: u64 = 6;
+const TAG_OBJECT: u64 = 7;
+const TAG_ARRAY: u64 = 1 << 63;
+const TAG_OVERLAP: u64 = 8;
+
+impl<'py> Gathered<'py> {
+    /// Takes one argument.
+    #[inline]
+    pub fn take(&mut self, kind: &ParamKind, value: &Bound<'py, PyAny>, place: &Place<'_>) -> PyResult<()> {
+        match kind {
+            ParamKind::Scalar(scalar) => {
+                self.start();
+                let slot = scalar_to_slot(value, *scalar).map_err(|e| bad_scalar(e, value, *scalar, place))?;
+                self.words.push(slot);
+                Ok(())
+            }
+            ParamKind::Array(wanted) => {
+                let view = array_argument(wanted, value, place)?;
+                self.push_array(&view);
+                Ok(())
+            }
+            ParamKind::Template => template_key(&mut self.key, value, place),
+            ParamKind::Tensor(ty) => {
+                self.start();
+                tensor_words(&mut self.words, ty, value).map_err(|e| bad_tensor(e, value, ty, place))
+            }
+            ParamKind::Struct(ty, object) => {
+                self.start();
+                let py = value.py();
+                let fits = marker(value).as_deref() == Some("struct");
+                if !fits {
+                    return Err(bad_struct(value, object.bind(py), place));
+                }
+                struct_words(&mut self.words, &Type::Struct(ty.clone()), value)
+                    .map_err(|e| e.unwrap_or_else(|| bad_struct(value, object.bind(py), place)))
+            }
+            ParamKind::Either => {
+                let value = unwrap_tensor(value.clone())?;
+                if value.is_instance_of::<Ndarray>() {
+                    self.push_array(&array_argument(&ArrayKind::default(), &value, place)?);
+                    self.held.push(value);
+                    return Ok(());
+                }
+                template_key(&mut self.key, &value, place)
+            }
+            ParamKind::Dataclass(class, members) => {
+                let py = value.py();
+                if !value.is_instance(class.bind(py).as_any())? {
+                    return Err(errors::runtime_error(
+                        py,
+                        format!(
+                            "Argument {:?} needed {} != provided {} (parameter `{}` of kernel `{}`)",
+                            (place.index,),
+                            class.bind(py).repr()?,
+                            value.get_type().repr()?,
+                            place.path(),
+                            place.kernel
+                        ),
+                    ));
+                }
+                for (name, kind) in members {
+                    let member = value.getattr(name.bind(py))?;
+                    let text = name.bind(py).to_str()?;
+                    let place = Place { index: place.index, name: text, parent: Some(place), kernel: place.kernel };
+                    self.take(kind, &member, &place)?;
+                    if matches!(kind, ParamKind::Array(_) | ParamKind::Either) {
+                        self.held.push(member);
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// To be called after the last argument: adds to the key whether arrays overlap.
+    #[inline]
+    pub fn finish(&mut self) {
+        if self.overlapping() {
+            self.key.push(TAG_OVERLAP);
+        }
+    }
+
+    /// Some two array arguments share bytes.
+    pub fn overlapping(&self) -> bool {
+        self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
+    }
+
+    fn start(&mut self) {
+        self.starts.push(self.words.len() as u32);
+    }
+
+    fn push_array(&mut self, view: &ArrayView) {
+        let (low, high) = view.span();
+        self.spans.push(Span { leaf: self.starts.len() as u32, low, high, readonly: view.readonly });
+        self.start();
+        self.words.push(view.address);
+        self.words.extend_from_slice(&view.extents);
+        self.words.extend(view.strides.iter().map(|&s| s as u64));
+        let contiguous = u64::from(view.strides.is_empty());
+        self.key.push(TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | contiguous << 48);
+    }
+}
+
+/// A scalar or tensor type in 32 bits.
+fn type_word(ty: &Type) -> u64 {
+    let scalar = array::scalar_of(ty) as u64;
+    let shape = ty.shape();
+    let extent = |i: usize| u64::from(shape.get(i).copied().unwrap_or(0)) & 0xfff;
+    scalar | (shape.len() as u64) << 4 | extent(0) << 8 | extent(1) << 20
+}
+
+/// Appends what tells a compile-time value apart: numbers, strings and tuples by value, anything else by identity.
+fn template_key(key: &mut SmallVec<[u64; 16]>, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<()> {
+    let py = value.py();
+    let p = value.as_ptr();
+    if value.is_none() {
+        key.push(TAG_NONE);
+        return Ok(());
+    }
+    // SAFETY: `p` is a live object.
+    let ty = unsafe { ffi::Py_TYPE(p) };
+    if ty == &raw mut ffi::PyBool_Type {
+        key.extend_from_slice(&[TAG_BOOL, u64::from(value.is_truthy()?)]);
+        return Ok(());
+    }
+    if value.is_exact_instance_of::<PyInt>() {
+        if let Ok(i) = value.extract::<i64>() {
+            key.extend_from_slice(&[TAG_INT, i as u64]);
+            return Ok(());
+        }
+    } else if value.is_exact_instance_of::<PyFloat>() {
+        key.extend_from_slice(&[TAG_FLOAT, value.extract::<f64>()?.to_bits()]);
+        return Ok(());
+    } else if value.is_exact_instance_of::<PyString>() {
+        key.extend_from_slice(&[TAG_STR, value.hash()? as u64]);
+        return Ok(());
+    } else if let Ok(tuple) = value.cast::<PyTuple>() {
+        key.extend_from_slice(&[TAG_TUPLE, tuple.len() as u64, ty as u64]);
+        for item in tuple.iter() {
+            template_key(key, &item, place)?;
+        }
+        return Ok(());
+    } else if value.is_instance_of::<Ndarray>() {
+        return Err(errors::exception(
+            py,
+            "OctantsRuntimeTypeError",
+            format!(
+                "Ndarray shouldn't be passed in via `qd.template()`: annotate parameter `{}` of kernel `{}` with \
+                 `qd.types.ndarray(...)` instead",
+                place.path(),
+                place.kernel
+            ),
+        ));
+    }
+    key.extend_from_slice(&[TAG_OBJECT, p as u64]);
+    Ok(())
+}
+
+/// The view of an array argument, checked against its annotation.
+pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
+    let mut view = array::view(value)?;
+    if view.is_none() {
+        let unwrapped = unwrap_tensor(value.clone())?;
+        if !unwrapped.is(value) {
+            view = array::view(&unwrapped)?;
+        }
+    }
+    let Some(mut view) = view else { return Err(not_an_array(value, place)) };
+    let own = value.is_instance_of::<Ndarray>();
+    if let Some(elem) = &wanted.elem {
+        let folded = own || view.fold_elements(elem);
+        if !folded || view.elem != *elem {
+            return Err(wrong_elements(&view, elem, own, place));
+        }
+    }
+    match wanted.ndim {
+        Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
+        _ => Ok(view),
+    }
+}
+
+fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
+    let shown = value.repr().map_or_else(|_| "?".to_string(), |r| r.to_string());
+    errors::exception(
+        value.py(),
+        "OctantsRuntimeTypeError",
+        format!(
+            "Invalid type for argument {}, got {shown}: kernel `{}` takes an array there",
+            place.path(),
+            place.kernel
+        ),
+    )
+}
+
+fn wrong_elements(view: &ArrayView, elem: &Type, own: bool, place: &Place<'_>) -> PyErr {
+    let (name, kernel) = (place.path(), place.kernel);
+    if own {
+        return PyTypeError::new_err(format!(
+            "Expect element type {elem} for argument {name}, but get {} (kernel `{kernel}`)",
+            view.elem
+        ));
+    }
+    let (want, got) = (array::scalar_of(elem), array::scalar_of(&view.elem));
+    if want != got {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has dtype={want}, array with dtype={got} is provided \
+             (kernel `{kernel}`)"
+        ));
+    }
+    PyValueError::new_err(format!(
+        "Invalid value for argument {name} - required element type: {elem}, but the array's shape {:?} does not end in {:?} \
+         (kernel `{kernel}`)",
+        &view.extents[..],
+        elem.shape()
+    ))
+}
+
+fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyErr {
+    let (name, kernel, got) = (place.path(), place.kernel, view.extents.len());
+    PyValueError::new_err(if own {
+        format!(
+            "Invalid value for argument {name} - required ndim={ndim}, but {got}d ndarray with shape {:?} is provided \
+             (kernel `{kernel}`)",
+            &view.extents[..]
+        )
+    } else {
+        format!(
+            "Invalid value for argument {name} - required array has ndim={ndim}, array with {got} dimensions is provided \
+             (kernel `{kernel}`)"
+        )
+    })
+}
+
+fn bad_scalar(error: ScalarError, value: &Bound<'_, PyAny>, scalar: Scalar, place: &Place<'_>) -> PyErr {
+    let (name, kernel) = (place.path(), place.kernel);
+    match error {
+        ScalarError::Raised(e) => e,
+        ScalarError::OutOfRange => PyTypeError::new_err(format!(
+            "argument `{name}` of kernel `{kernel}`: {} does not fit {scalar}",
+            value.repr().map_or_else(|_| "the value".to_string(), |r| r.to_string())
+        )),
+        ScalarError::WrongType => errors::exception(
+            value.py(),
+            "OctantsRuntimeTypeError",
+            format!(
+                "Argument ({},) (type={}) cannot be converted into required type {scalar} (parameter `{name}` of kernel \
+                 `{kernel}`)",
+                place.index,
+                value.get_type().repr().map_or_else(|_| "?".to_string(), |r| r.to_string())
+            ),
+        ),
+    }
+}
+
+/// Appends the words of a vector or matrix given as a tensor value, a (nested) sequence, or a numpy array.
+fn tensor_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_, PyAny>) -> Result<(), ScalarError> {
+    let scalar = array::scalar_of(ty);
+    let raised = ScalarError::Raised;
+    let value = match marker(value).as_deref() {
+        Some("tensor") => value.call_method0(pyo3::intern!(value.py(), "to_list")).unwrap_or_else(|_| value.clone()),
+        _ => value.clone(),
+    };
+    let one = |words: &mut SmallVec<[u64; 48]>, item: &Bound<'_, PyAny>| -> Result<(), ScalarError> {
+        let slot = match scalar_to_slot(item, scalar) {
+            // Booleans of numpy arrays.
+            Err(ScalarError::WrongType) if item.hasattr("item").map_err(raised)? => {
+                scalar_to_slot(&item.call_method0("item").map_err(raised)?, scalar)?
+            }
+            other => other?,
+        };
+        words.push(slot);
+        Ok(())
+    };
+    let items = |object: &Bound<'_, PyAny>, n: u32| -> Result<Vec<Py<PyAny>>, ScalarError> {
+        let out: Vec<Py<PyAny>> = object
+            .try_iter()
+            .map_err(raised)?
+            .map(|i| i.map(Bound::unbind))
+            .collect::<PyResult<_>>()
+            .map_err(raised)?;
+        if out.len() != n as usize {
+            return Err(raised(PyValueError::new_err(format!("{} components given where {n} are wanted", out.len()))));
+        }
+        Ok(out)
+    };
+    let py = value.py();
+    match ty {
+        Type::Vector(_, n) => items(&value, *n)?.iter().try_for_each(|i| one(words, i.bind(py))),
+        Type::Matrix(_, n, m) => {
+            for row in items(&value, *n)? {
+                items(row.bind(py), *m)?.iter().try_for_each(|i| one(words, i.bind(py)))?;
+            }
+            Ok(())
+        }
+        _ => unreachable!("compiler bug: not a tensor type"),
+    }
+}
+
+fn bad_tensor(error: ScalarError, value: &Bound<'_, PyAny>, ty: &Type, place: &Place<'_>) -> PyErr {
+    let reason = match &error {
+        ScalarError::Raised(e) => format!(": {}", e.value(value.py())),
+        ScalarError::OutOfRange => ": a component is out of range".to_string(),
+        ScalarError::WrongType => String::new(),
+    };
+    errors::exception(
+        value.py(),
+        "OctantsRuntimeTypeError",
+        format!(
+            "Argument cannot be converted into required type {} (parameter `{}` of kernel `{}` is a {ty}){reason}",
+            array::scalar_of(ty),
+            place.path(),
+            place.kernel
+        ),
+    )
+}
+
+/// Appends the words of a struct value's members. `Err(None)` when it does not have the members that the type asks for.
+fn struct_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_, PyAny>) -> Result<(), Option<PyErr>> {
+    match ty {
+        Type::Struct(s) => {
+            let entries = match marker(value).as_deref() {
+                Some("struct") => value.getattr(pyo3::intern!(value.py(), "entries")).map_err(Some)?,
+                _ => value.clone(),
+            };
+            let Ok(entries) = entries.cast_into::<PyDict>() else { return Err(None) };
+            if entries.len() != s.members.len() {
+                return Err(None);
+            }
+            for (name, member) in &s.members {
+                let Some(item) = entries.get_item(name).map_err(Some)? else { return Err(None) };
+                struct_words(words, member, &item)?;
+            }
+            Ok(())
+        }
+        Type::Scalar(scalar) => match scalar_to_slot(value, *scalar) {
+            Ok(slot) => {
+                words.push(slot);
+                Ok(())
+            }
+            Err(ScalarError::Raised(e)) => Err(Some(e)),
+            Err(_) => Err(None),
+        },
+        _ => tensor_words(words, ty, value).map_err(|e| match e {
+            ScalarError::Raised(e) => Some(e),
+            _ => None,
+        }),
+    }
+}
+
+fn bad_struct(value: &Bound<'_, PyAny>, object: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
+    let text = |o: &Bound<'_, PyAny>| o.repr().map_or_else(|_| "?".to_string(), |r| r.to_string());
+    errors::exception(
+        value.py(),
+        "OctantsRuntimeTypeError",
+        format!(
+            "Argument {} cannot be converted into required type {} (parameter `{}` of kernel `{}`)",
+            text(value.get_type().as_any()),
+            text(object),
+            place.path(),
+            place.kernel
+        ),
+    )
+}

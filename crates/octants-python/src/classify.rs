@@ -1,0 +1,246 @@
+//! What a Python object is to the compiler.
+//!
+//! The package's classes say so themselves by a class attribute `_octants_entity`; functions and classes that the compiler
+//! knows carry `_octants_builtin`. Everything else is told apart by its type.
+
+use octants_engine::Config;
+use octants_engine::frontend::{Entity, FieldDesc, FuncKind, Obj};
+use octants_engine::ir::{ComponentLayout, Digit, Type};
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType};
+
+use crate::annotation::{dataclass_fields, scalar_type, value_type};
+use crate::array::scalar_of;
+use crate::func::Func;
+use crate::kernel::Kernel;
+use crate::names::{Known, marker, text_attribute};
+use crate::ndarray::{Ndarray, element_type, scalar_by_name};
+
+/// What a classification needs of the world around it.
+pub trait Handles<'py> {
+    /// The handle of an object.
+    fn handle(&self, object: Bound<'py, PyAny>) -> Obj;
+}
+
+/// Classifies an object. Errors are those of attributes that the package itself should have.
+pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, config: &Config) -> PyResult<Entity> {
+    if object.is_none() {
+        return Ok(Entity::None);
+    }
+    if object.is_instance_of::<PyBool>() {
+        return Ok(Entity::Bool(object.is_truthy()?));
+    }
+    if object.is_instance_of::<PyInt>() {
+        return Ok(object.extract::<i128>().map_or(Entity::Opaque, Entity::Int));
+    }
+    if object.is_instance_of::<PyFloat>() {
+        return Ok(Entity::Float(object.extract()?));
+    }
+    if let Ok(text) = object.cast::<PyString>() {
+        return Ok(text.to_str().map_or(Entity::Opaque, |t| Entity::Str(t.to_string())));
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Ok(Entity::Tuple(tuple.iter().map(|o| world.handle(o)).collect()));
+    }
+    if let Ok(list) = object.cast::<PyList>() {
+        return Ok(Entity::List(list.iter().map(|o| world.handle(o)).collect()));
+    }
+    if let Some(entity) = function(object, world)? {
+        return Ok(entity);
+    }
+    if object.is_instance_of::<PyType>() {
+        return class(object, world, config);
+    }
+    if let Some(kind) = marker(object) {
+        if let Some(entity) = marked(&kind, object, world, config)? {
+            return Ok(entity);
+        }
+    }
+    let known = Known::get(object.py())?;
+    if let Some(name) = known.builtin(object) {
+        return Ok(Entity::Builtin(name.to_string()));
+    }
+    if let Ok(array) = object.cast::<Ndarray>() {
+        return Ok(Entity::Ndarray(array.get().desc()));
+    }
+    if let Some(entity) = numpy_constant(object, known, config)? {
+        return Ok(entity);
+    }
+    Ok(builtin_name(object).map_or(Entity::Opaque, Entity::Builtin))
+}
+
+fn builtin_name(object: &Bound<'_, PyAny>) -> Option<String> {
+    text_attribute(object, pyo3::intern!(object.py(), "_octants_builtin"))
+}
+
+fn function<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<Option<Entity>> {
+    let py = object.py();
+    if let Ok(func) = object.cast::<Func>() {
+        return Ok(Some(match builtin_name(object) {
+            Some(name) => Entity::Builtin(name),
+            None => Entity::Func(func.get().kind()),
+        }));
+    }
+    if object.is_instance_of::<Kernel>() {
+        return Ok(Some(Entity::Func(FuncKind::Kernel)));
+    }
+    if object.is_instance_of::<PyFunction>() {
+        return Ok(Some(match builtin_name(object) {
+            Some(name) => Entity::Builtin(name),
+            None => Entity::Func(FuncKind::Plain),
+        }));
+    }
+    // SAFETY: only the type of a live object is read.
+    let is_method = unsafe { pyo3::ffi::Py_TYPE(object.as_ptr()) == &raw mut PyMethod_Type };
+    if is_method {
+        let function = object.getattr(pyo3::intern!(py, "__func__"))?;
+        let receiver = object.getattr(pyo3::intern!(py, "__self__"))?;
+        return Ok(Some(Entity::Method(world.handle(function), world.handle(receiver))));
+    }
+    Ok(None)
+}
+
+// Part of CPython's C API, but not among the declarations of `pyo3::ffi`.
+unsafe extern "C" {
+    static mut PyMethod_Type: pyo3::ffi::PyTypeObject;
+}
+
+fn class<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, config: &Config) -> PyResult<Entity> {
+    let py = object.py();
+    let known = Known::get(py)?;
+    if let Some(name) = known.builtin(object) {
+        return Ok(Entity::Builtin(name.to_string()));
+    }
+    if known.np_scalar(object).is_some() {
+        return Ok(scalar_type(object, config)?.map_or(Entity::Opaque, Entity::Dtype));
+    }
+    if let Some(name) = builtin_name(object) {
+        return Ok(Entity::Builtin(name));
+    }
+    if let Some(fields) = dataclass_fields(object)? {
+        return Ok(Entity::DataclassType(fields.into_iter().map(|(n, t)| (n, world.handle(t))).collect()));
+    }
+    Ok(Entity::Opaque)
+}
+
+fn marked<'py>(
+    kind: &str,
+    object: &Bound<'py, PyAny>,
+    world: &impl Handles<'py>,
+    config: &Config,
+) -> PyResult<Option<Entity>> {
+    let py = object.py();
+    Ok(Some(match kind {
+        "dtype" => scalar_type(object, config)?.map_or(Entity::Opaque, Entity::Dtype),
+        "tensor_type" => value_type(object, config)?.map_or(Entity::Opaque, Entity::TensorType),
+        "struct_type" => Entity::StructType {
+            name: text_attribute(object, pyo3::intern!(py, "name")).unwrap_or_else(|| "struct".to_string()),
+            members: members(&object.getattr(pyo3::intern!(py, "members"))?, world)?,
+        },
+        "tensor" => {
+            let dtype = object.getattr_opt(pyo3::intern!(py, "dtype"))?.filter(|d| !d.is_none());
+            let scalar = match dtype {
+                Some(d) => scalar_type(&d, config)?,
+                None => None,
+            };
+            let array = object.call_method0(pyo3::intern!(py, "to_numpy"))?;
+            let Some(Entity::TensorConst { ty, values }) = numpy_constant(&array, Known::get(py)?, config)? else {
+                return Ok(None);
+            };
+            let ty = match scalar {
+                Some(s) => Type::tensor(s, &ty.shape()),
+                None => ty,
+            };
+            Entity::TensorConst { ty, values }
+        }
+        "struct" => {
+            let ty = object.getattr_opt(pyo3::intern!(py, "struct_type"))?.filter(|t| !t.is_none());
+            Entity::StructConst {
+                ty: ty.map(|t| world.handle(t)),
+                members: members(&object.getattr(pyo3::intern!(py, "entries"))?, world)?,
+            }
+        }
+        "field" => Entity::Field(field(object, world)?),
+        "struct_field" => Entity::StructField(members(&object.getattr(pyo3::intern!(py, "field_dict"))?, world)?),
+        _ => return Ok(None),
+    }))
+}
+
+fn members<'py>(dict: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<Vec<(String, Obj)>> {
+    dict.cast::<PyDict>()?.iter().map(|(k, v)| Ok((k.extract()?, world.handle(v)))).collect()
+}
+
+fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<FieldDesc> {
+    let py = object.py();
+    let root = object.getattr(pyo3::intern!(py, "_root"))?;
+    // Lays the tree out, and raises where the program that made it has ended.
+    root.getattr(pyo3::intern!(py, "buffer"))?;
+    let root = world.handle(root).0;
+    let scalar = scalar_by_name(&object.getattr(pyo3::intern!(py, "_dtype_name"))?.extract::<String>()?)?;
+    let element: Vec<u32> = object.getattr(pyo3::intern!(py, "_element_shape"))?.extract()?;
+    let shape: Vec<u64> = object.getattr(pyo3::intern!(py, "_shape"))?.extract()?;
+    let offset = object.getattr(pyo3::intern!(py, "_offset"))?;
+    let offset: Vec<i64> = if offset.is_none() { Vec::new() } else { offset.extract()? };
+    let components: Vec<(u64, Vec<Vec<(u64, u64)>>)> = object.getattr(pyo3::intern!(py, "_components"))?.extract()?;
+    let components = components
+        .into_iter()
+        .map(|(base, axes)| ComponentLayout {
+            root,
+            base,
+            axes: axes
+                .into_iter()
+                .map(|digits| digits.into_iter().map(|(extent, stride)| Digit { extent, stride }).collect())
+                .collect(),
+        })
+        .collect();
+    let name = text_attribute(object, pyo3::intern!(py, "_name")).unwrap_or_default();
+    let offset = if offset.is_empty() { vec![0; shape.len()] } else { offset };
+    Ok(FieldDesc { name, elem: element_type(scalar, &element)?, shape, offset, components })
+}
+
+/// Numpy scalars, and arrays of at most two axes.
+fn numpy_constant(object: &Bound<'_, PyAny>, known: &Known, config: &Config) -> PyResult<Option<Entity>> {
+    let py = object.py();
+    if object.is_instance(known.np_generic.bind(py).as_any())? {
+        let item = object.call_method0(pyo3::intern!(py, "item"))?;
+        return Ok(number(&item));
+    }
+    if !object.is_instance(known.np_ndarray.bind(py).as_any())? {
+        return Ok(None);
+    }
+    let shape: Vec<u32> = object.getattr(pyo3::intern!(py, "shape"))?.extract()?;
+    let dtype = object.getattr(pyo3::intern!(py, "dtype"))?.getattr(pyo3::intern!(py, "type"))?;
+    let Some(scalar) = scalar_type(&dtype, config)? else { return Ok(None) };
+    let list = object.call_method0(pyo3::intern!(py, "tolist"))?;
+    if shape.is_empty() {
+        return Ok(number(&list));
+    }
+    if shape.len() > 2 {
+        return Ok(None);
+    }
+    let mut values = Vec::new();
+    for row in list.try_iter()? {
+        let row = row?;
+        if shape.len() == 1 {
+            values.extend(number(&row));
+            continue;
+        }
+        for item in row.try_iter()? {
+            values.extend(number(&item?));
+        }
+    }
+    let ty = element_type(scalar, &shape)?;
+    debug_assert_eq!(scalar_of(&ty), scalar);
+    Ok(Some(Entity::TensorConst { ty, values }))
+}
+
+fn number(item: &Bound<'_, PyAny>) -> Option<Entity> {
+    if item.is_instance_of::<PyBool>() {
+        return item.is_truthy().ok().map(Entity::Bool);
+    }
+    if item.is_instance_of::<PyInt>() {
+        return item.extract().ok().map(Entity::Int);
+    }
+    item.extract().ok().map(Entity::Float)
+}
+

@@ -1,0 +1,412 @@
+//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
+//! none, fills the slots and launches, all without a Python frame.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use octants_engine::CompileError;
+use octants_engine::runtime::Caller;
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PyTuple};
+use smallvec::SmallVec;
+
+use crate::annotation::ParamKind;
+use crate::argument::{Gathered, Place};
+use crate::classify::Handles;
+use crate::errors;
+use crate::func::{bind_method, copy_names, function_name};
+use crate::program::{self, Program};
+use crate::result::ResultKind;
+use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
+use crate::specialization::{Described, Slots, Specialization};
+use crate::world::PyWorld;
+
+/// A function that is compiled and launched.
+#[pyclass(module = "octants._octants", frozen, weakref, dict)]
+pub struct Kernel {
+    function: Py<PyAny>,
+    name: String,
+    state: Mutex<State>,
+}
+
+/// What a kernel has learned under the current program.
+#[derive(Default)]
+struct State {
+    prepared: Option<Arc<Prepared>>,
+    /// Most recently used first.
+    specializations: Vec<Arc<Specialization>>,
+}
+
+/// A kernel's signature under a program's options.
+struct Prepared {
+    program: Arc<Program>,
+    signature: Signature,
+}
+
+/// Lets go of the interpreter when a launch is about to take long.
+struct Interpreter {
+    saved: std::cell::Cell<*mut ffi::PyThreadState>,
+}
+
+impl Interpreter {
+    fn held() -> Interpreter {
+        Interpreter { saved: std::cell::Cell::new(std::ptr::null_mut()) }
+    }
+}
+
+impl Caller for Interpreter {
+    fn will_block(&self) {
+        if self.saved.get().is_null() {
+            // SAFETY: the thread that launches holds the interpreter until here.
+            self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+        }
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        if !self.saved.get().is_null() {
+            // SAFETY: saved by this thread above.
+            unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
+        }
+    }
+}
+
+impl Kernel {
+    /// The Python function.
+    pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.function.bind(py)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The signature under the current program and the specialisation used last.
+    #[inline]
+    fn prepared(&self, py: Python<'_>) -> PyResult<(Arc<Prepared>, Option<Arc<Specialization>>)> {
+        {
+            let state = self.lock();
+            if let Some(p) = &state.prepared {
+                if p.program.generation == program::current_generation() {
+                    return Ok((p.clone(), state.specializations.first().cloned()));
+                }
+            }
+        }
+        self.prepare(py).map(|p| (p, None))
+    }
+
+    #[cold]
+    fn prepare(&self, py: Python<'_>) -> PyResult<Arc<Prepared>> {
+        let program = program::require(py)?;
+        let function = self.function(py);
+        let signature = Signature::of(function, &declaration(function, &[])?, program.session.config())?;
+        let prepared = Arc::new(Prepared { program, signature });
+        let old = {
+            let mut state = self.lock();
+            let old = std::mem::take(&mut state.specializations);
+            state.prepared = Some(prepared.clone());
+            old
+        };
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(old);
+        Ok(prepared)
+    }
+
+    fn run<'py>(slf: &Bound<'py, Self>, args: &[Bound<'py, PyAny>]) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let this = slf.get();
+        let (prepared, last) = this.prepared(py)?;
+        let mut gathered = Gathered::default();
+        for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
+            let place = Place { index: i, name: &param.text, parent: None, kernel: &this.name };
+            gathered.take(&param.kind, arg, &place)?;
+        }
+        gathered.finish();
+        if let Some(spec) = last {
+            if *spec.key == *gathered.key && spec.is_alive(py) {
+                if let Some(slots) = spec.fill(&gathered, args)? {
+                    return this.launch(py, &prepared, &spec, &gathered, &slots);
+                }
+            }
+        }
+        let (spec, slots) = this.find_or_compile(slf, &prepared, &gathered, args)?;
+        this.launch(py, &prepared, &spec, &gathered, &slots)
+    }
+
+    #[inline]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        prepared: &Prepared,
+        spec: &Specialization,
+        gathered: &Gathered<'_>,
+        slots: &Slots,
+    ) -> PyResult<Py<PyAny>> {
+        spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
+        let interpreter = Interpreter::held();
+        // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
+        // the specialisation keep alive, and whose extents they report.
+        let end = unsafe { prepared.program.session.launch(&spec.code, slots, &interpreter) };
+        drop(interpreter);
+        program::write_printed(py)?;
+        match end {
+            Ok(None) => Ok(py.None()),
+            Ok(Some(results)) => spec.result.build(py, results.slots()),
+            Err(error) => Err(errors::from_engine(py, error)),
+        }
+    }
+
+    #[cold]
+    fn find_or_compile<'py>(
+        &self,
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        gathered: &Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+    ) -> PyResult<(Arc<Specialization>, Slots)> {
+        let py = slf.py();
+        let known: Vec<_> = self.lock().specializations.clone();
+        for spec in known {
+            if *spec.key == *gathered.key && spec.is_alive(py) {
+                if let Some(slots) = spec.fill(gathered, args)? {
+                    self.move_to_front(&spec);
+                    return Ok((spec, slots));
+                }
+            }
+        }
+        let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
+        let Some(slots) = spec.fill(gathered, args)? else {
+            return Err(errors::runtime_error(
+                py,
+                format!("kernel `{}`: an attribute of its arguments changes whenever it is read", self.name),
+            ));
+        };
+        let dead: Vec<_> = {
+            let mut state = self.lock();
+            let (alive, dead) = state.specializations.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
+            state.specializations = alive;
+            state.specializations.insert(0, spec.clone());
+            dead
+        };
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(dead);
+        Ok((spec, slots))
+    }
+
+    fn move_to_front(&self, spec: &Arc<Specialization>) {
+        let mut state = self.lock();
+        if let Some(i) = state.specializations.iter().position(|s| Arc::ptr_eq(s, spec)) {
+            state.specializations[..=i].rotate_right(1);
+        }
+    }
+
+    fn compile<'py>(
+        &self,
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        gathered: &Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+    ) -> PyResult<Specialization> {
+        let py = slf.py();
+        if prepared.signature.method {
+            check_class(&args[0])?;
+        }
+        let session = &prepared.program.session;
+        let world = PyWorld::new(py, session.config());
+        let kinds: Vec<(&str, &ParamKind)> =
+            prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
+        let described = Described::new(&kinds, args, &self.name, &world)?;
+        let handle = world.handle(slf.clone().into_any());
+        let lowering = session.lower(&world, handle, &described.specs).map_err(|e| {
+            if let CompileError::User(_, sources) = &e {
+                if let Err(raised) = world.show_warnings(sources) {
+                    return raised;
+                }
+            }
+            errors::from_compile(py, e, &world.take_causes())
+        })?;
+        world.show_warnings(&lowering.lowered.sources)?;
+        let alias = gathered.overlapping();
+        let code = py.detach(|| session.build(&lowering, alias)).map_err(|e| errors::from_engine(py, e))?;
+        let lowered = &lowering.lowered;
+        let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
+        let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
+        let result = ResultKind::new(&lowered.kernel.ret, annotations, tuple);
+        Specialization::new(gathered, described, lowered, code, result, &world, py)
+    }
+
+    /// Arguments in the order of the parameters.
+    #[cold]
+    fn bind<'py>(
+        &self,
+        py: Python<'py>,
+        args: &[Bound<'py, PyAny>],
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<SmallVec<[Bound<'py, PyAny>; 8]>> {
+        let (prepared, _) = self.prepared(py)?;
+        let params = &prepared.signature.params;
+        if args.len() > params.len() {
+            let shown = |items: &[Bound<'py, PyAny>]| -> String {
+                let texts: Vec<String> =
+                    items.iter().map(|a| a.repr().map_or_else(|_| "?".into(), |r| r.to_string())).collect();
+                texts.join(", ")
+            };
+            let names: Vec<&str> = params.iter().map(|p| p.text.as_str()).collect();
+            return Err(errors::syntax_error(
+                py,
+                format!(
+                    "Too many arguments. Kernel `{}` takes {} ({}), got {} ({})",
+                    self.name,
+                    params.len(),
+                    names.join(", "),
+                    args.len(),
+                    shown(args)
+                ),
+            ));
+        }
+        let mut bound: SmallVec<[Option<Bound<'py, PyAny>>; 8]> = args.iter().cloned().map(Some).collect();
+        bound.resize_with(params.len(), || None);
+        for (name, value) in kwargs.into_iter().flat_map(|d| d.iter()) {
+            let name: String = name.extract()?;
+            match params.iter().position(|p| p.text == name) {
+                Some(i) if bound[i].is_some() => {
+                    return Err(errors::syntax_error(
+                        py,
+                        format!("Multiple values for argument '{name}'. (kernel `{}`)", self.name),
+                    ));
+                }
+                Some(i) => bound[i] = Some(value),
+                None if name == "qd_stream" => {
+                    if !value.is_none() {
+                        return Err(errors::runtime_error(
+                            py,
+                            format!("kernel `{}`: qd_stream= is not supported on this device", self.name),
+                        ));
+                    }
+                }
+                None => {
+                    let names = params.iter().map(|p| p.text.as_str());
+                    let hint = octants_engine::nearest(&name, names)
+                        .map_or_else(String::new, |s| format!(" Did you mean '{s}'?"));
+                    return Err(errors::syntax_error(
+                        py,
+                        format!("Unexpected argument '{name}'.{hint} (kernel `{}`)", self.name),
+                    ));
+                }
+            }
+        }
+        bound
+            .into_iter()
+            .zip(params)
+            .map(|(value, p)| {
+                value.ok_or_else(|| {
+                    errors::syntax_error(py, format!("Missing argument '{}'. (kernel `{}`)", p.text, self.name))
+                })
+            })
+            .collect()
+    }
+}
+
+/// Methods are kernels of data-oriented classes only.
+fn check_class(instance: &Bound<'_, PyAny>) -> PyResult<()> {
+    let py = instance.py();
+    let class = instance.get_type();
+    if class.hasattr(pyo3::intern!(py, "_octants_data_oriented"))?
+        || class.hasattr(pyo3::intern!(py, "__dataclass_fields__"))?
+    {
+        return Ok(());
+    }
+    Err(errors::syntax_error(
+        py,
+        format!("Please decorate class {} with @qd.data_oriented: one of its methods is a kernel", class.name()?),
+    ))
+}
+
+#[pymethods]
+impl Kernel {
+    #[new]
+    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>) -> PyResult<Kernel> {
+        // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
+        let text = has_text_annotations(&fn_)?;
+        let scopes = if text { caller_scopes(py)? } else { Vec::new() };
+        match declaration(&fn_, &scopes) {
+            Ok(declared) => {
+                let program = program::current();
+                let default = octants_engine::Config::default();
+                Signature::of(&fn_, &declared, program.as_ref().map_or(&default, |p| p.session.config()))?;
+                if text {
+                    let annotations = PyDict::new(py);
+                    for p in &declared.params {
+                        if let Some(a) = &p.annotation {
+                            annotations.set_item(&p.name, a)?;
+                        }
+                    }
+                    if let Some(r) = &declared.returns {
+                        annotations.set_item("return", r)?;
+                    }
+                    fn_.setattr("__annotations__", annotations)?;
+                }
+            }
+            Err(e) if e.is_instance_of::<pyo3::exceptions::PyNameError>(py) && text => {}
+            Err(e) => return Err(e),
+        }
+        let name = function_name(&fn_);
+        Ok(Kernel { function: fn_.unbind(), name, state: Mutex::default() })
+    }
+
+    /// Copies the wrapped function's name, documentation and module; called by the decorator.
+    fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
+        copy_names(slf.as_any(), slf.get().function(slf.py()))
+    }
+
+    /// The Python function.
+    #[getter]
+    #[pyo3(name = "fn")]
+    fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function.clone_ref(py)
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let this = slf.get();
+        let positional = args.as_slice();
+        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
+        if kwargs.is_none() && expected == Some(positional.len()) {
+            return Self::run(slf, positional);
+        }
+        let bound = this.bind(slf.py(), positional, kwargs)?;
+        Self::run(slf, &bound)
+    }
+
+    fn __get__(slf: Bound<'_, Self>, instance: Bound<'_, PyAny>, _owner: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        bind_method(slf.into_any(), &instance)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<octants kernel {}>", self.name)
+    }
+
+    /// For each specialisation compiled so far the seconds spent in each stop of its compilation.
+    fn _timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let specs: Vec<_> = self.lock().specializations.clone();
+        let out = PyList::empty(py);
+        for spec in specs {
+            let t = spec.code.timings;
+            let row = PyDict::new(py);
+            let stops: [(&str, Duration); 4] =
+                [("frontend", t.frontend), ("passes", t.passes), ("codegen", t.codegen), ("load", t.load)];
+            for (name, time) in stops {
+                row.set_item(name, time.as_secs_f64())?;
+            }
+            row.set_item("tasks", spec.code.task_count())?;
+            out.append(row)?;
+        }
+        Ok(out)
+    }
+}

@@ -1,0 +1,383 @@
+//! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
+
+use octants_engine::Executable;
+use octants_engine::frontend::{ArgSpec, Capture, Lowered, NdarrayDesc, Obj};
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple, PyWeakrefReference};
+use smallvec::SmallVec;
+
+use crate::annotation::ParamKind;
+use crate::argument::{Gathered, Place, Span, array_argument};
+use crate::array;
+use crate::buffer::Buffer;
+use crate::classify::Handles;
+use crate::errors;
+use crate::names::unwrap_tensor;
+use crate::ndarray::Ndarray;
+use crate::result::ResultKind;
+use crate::world::PyWorld;
+
+/// The slots of one launch.
+pub type Slots = SmallVec<[u64; 64]>;
+
+/// Words of the arguments that go to slots of the code.
+struct Copy {
+    from: u32,
+    to: u32,
+    count: u32,
+}
+
+/// An attribute of a compile-time argument that the code was made for.
+struct Guard {
+    param: u32,
+    path: Vec<Py<PyString>>,
+    expected: Expected,
+}
+
+enum Expected {
+    /// This very object.
+    Same(Py<PyAny>),
+    /// A value equal to this one and of its type.
+    Equal(Py<PyAny>),
+    /// An ndarray of this type, whose memory goes to the slots from `to` on where the code uses it.
+    Array { desc: NdarrayDesc, to: Option<u32> },
+}
+
+/// An object that a key names by its address.
+enum Alive {
+    Weak(Py<PyWeakrefReference>),
+    Strong { _object: Py<PyAny> },
+}
+
+/// Memory that the code reaches without an argument: a field's root or a captured ndarray.
+struct Fixed {
+    buffer: Py<Buffer>,
+    /// The ndarray itself, whose death would free the memory.
+    _owner: Option<Py<PyAny>>,
+}
+
+/// Code and what it was made for.
+pub struct Specialization {
+    /// What the arguments came to.
+    pub key: Box<[u64]>,
+    /// The code.
+    pub code: Executable,
+    /// How the result is rebuilt.
+    pub result: ResultKind,
+    slots: Box<[u64]>,
+    copies: Box<[Copy]>,
+    guards: Box<[Guard]>,
+    alive: Box<[Alive]>,
+    fixed: Box<[Fixed]>,
+    written: Box<[u32]>,
+}
+
+/// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
+type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
+
+/// A value or array argument: where it is in the parameter list.
+type Leaf = (u32, Vec<String>);
+
+/// What the compiler is told of the arguments, and where their words come from.
+pub struct Described {
+    /// One per parameter.
+    pub specs: Vec<ArgSpec>,
+    leaves: Vec<Leaf>,
+    objects: Vec<Alive>,
+}
+
+impl Described {
+    /// Walks the arguments in the order of [`Gathered::take`].
+    pub fn new<'py>(
+        kinds: &[(&str, &ParamKind)],
+        args: &[Bound<'py, PyAny>],
+        kernel: &str,
+        world: &PyWorld<'py>,
+    ) -> PyResult<Described> {
+        let mut out = Described { specs: Vec::new(), leaves: Vec::new(), objects: Vec::new() };
+        for (i, ((name, kind), arg)) in kinds.iter().zip(args).enumerate() {
+            let place = Place { index: i, name, parent: None, kernel };
+            let spec = out.describe(kind, arg, &place, (i as u32, Vec::new()), world)?;
+            out.specs.push(spec);
+        }
+        Ok(out)
+    }
+
+    fn describe<'py>(
+        &mut self,
+        kind: &ParamKind,
+        value: &Bound<'py, PyAny>,
+        place: &Place<'_>,
+        leaf: Leaf,
+        world: &PyWorld<'py>,
+    ) -> PyResult<ArgSpec> {
+        let py = value.py();
+        Ok(match kind {
+            ParamKind::Scalar(s) => {
+                self.leaves.push(leaf);
+                ArgSpec::Value((*s).into(), None)
+            }
+            ParamKind::Tensor(ty) => {
+                self.leaves.push(leaf);
+                ArgSpec::Value(ty.clone(), None)
+            }
+            ParamKind::Struct(ty, object) => {
+                self.leaves.push(leaf);
+                let ty = octants_engine::ir::Type::Struct(ty.clone());
+                ArgSpec::Value(ty, Some(world.handle(object.bind(py).clone())))
+            }
+            ParamKind::Array(wanted) => {
+                self.leaves.push(leaf);
+                ArgSpec::Array(array_argument(wanted, value, place)?.desc())
+            }
+            ParamKind::Either => {
+                let value = unwrap_tensor(value.clone())?;
+                if value.is_instance_of::<Ndarray>() {
+                    return self.describe(&ParamKind::Array(Default::default()), &value, place, leaf, world);
+                }
+                self.template(value, leaf, world)?
+            }
+            ParamKind::Template => self.template(value.clone(), leaf, world)?,
+            ParamKind::Dataclass(class, members) => {
+                let mut out = Vec::new();
+                for (name, kind) in members {
+                    let member = value.getattr(name.bind(py))?;
+                    let text = name.bind(py).to_str()?;
+                    let inner = Place { index: place.index, name: text, parent: Some(place), kernel: place.kernel };
+                    let mut path = leaf.1.clone();
+                    path.push(text.to_string());
+                    out.push((text.to_string(), self.describe(kind, &member, &inner, (leaf.0, path), world)?));
+                }
+                ArgSpec::Dataclass(world.handle(class.bind(py).clone().into_any()), out)
+            }
+        })
+    }
+
+    fn template<'py>(&mut self, value: Bound<'py, PyAny>, leaf: Leaf, world: &PyWorld<'py>) -> PyResult<ArgSpec> {
+        self.keep(&value)?;
+        let obj = world.handle(value);
+        world.is_argument(obj, leaf.0, leaf.1);
+        Ok(ArgSpec::Template(obj))
+    }
+
+    /// Makes sure that an address in the key is that of this object as long as the specialisation is used.
+    fn keep(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+        if let Ok(tuple) = value.cast::<PyTuple>() {
+            return tuple.iter().try_for_each(|item| self.keep(&item));
+        }
+        let by_value = value.is_none()
+            || value.is_exact_instance_of::<PyBool>()
+            || value.is_exact_instance_of::<PyInt>()
+            || value.is_exact_instance_of::<PyFloat>()
+            || value.is_exact_instance_of::<PyString>();
+        if !by_value {
+            self.objects.push(match PyWeakrefReference::new(value) {
+                Ok(weak) => Alive::Weak(weak.unbind()),
+                Err(_) => Alive::Strong { _object: value.clone().unbind() },
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Specialization {
+    /// Puts together what a launch needs, once the kernel is compiled.
+    pub fn new(
+        gathered: &Gathered<'_>,
+        described: Described,
+        lowered: &Lowered,
+        code: Executable,
+        result: ResultKind,
+        world: &PyWorld<'_>,
+        py: Python<'_>,
+    ) -> PyResult<Specialization> {
+        let layout = &code.layout;
+        let mut slots = vec![0u64; layout.slots as usize];
+        let mut copies = Vec::new();
+        let mut fixed = Vec::new();
+        let mut live: Vec<LiveArray> = Vec::new();
+        for (root, &id) in lowered.roots.iter().enumerate() {
+            let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
+            slots[layout.roots[root] as usize] = buffer.get().address(py)?;
+            fixed.push(Fixed { buffer: buffer.unbind(), _owner: None });
+        }
+        let leaf_of = |wanted: &Leaf| described.leaves.iter().position(|l| l == wanted);
+        let words = |leaf: usize| {
+            let start = gathered.starts[leaf];
+            let end = gathered.starts.get(leaf + 1).map_or(gathered.words.len() as u32, |&e| e);
+            (start, end - start)
+        };
+        let mut written = Vec::new();
+        for (i, capture) in lowered.buffers.iter().enumerate() {
+            let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
+            match capture {
+                Capture::Arg { index, path } => {
+                    let leaf = leaf_of(&(*index, path.clone()))
+                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
+                    let (from, count) = words(leaf);
+                    copies.push(Copy { from, to, count });
+                    if code.writes_buffer(i as u32) {
+                        written.push(leaf as u32);
+                    }
+                }
+                Capture::Object { obj, from } => {
+                    let object = world.object(*obj);
+                    let view = array::view(&object)?
+                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array is not an array"))?;
+                    fill_array(&mut slots, to, &view);
+                    match from {
+                        Some((param, path)) => live.push((*param, path.clone(), to, array_desc(&object)?)),
+                        None => {
+                            if let Ok(array) = object.cast::<Ndarray>() {
+                                let buffer = array.get().buffer(py);
+                                fixed.push(Fixed { buffer, _owner: Some(object.clone().unbind()) });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        for (i, (param, path)) in lowered.params.iter().enumerate() {
+            let leaf = leaf_of(&(*param, path.clone()))
+                .ok_or_else(|| errors::runtime_error(py, "compiler bug: a value argument was not found"))?;
+            let (from, count) = words(leaf);
+            copies.push(Copy { from, to: layout.params[i], count });
+        }
+        let guards = guards(py, world, live)?;
+        Ok(Specialization {
+            key: gathered.key.to_vec().into_boxed_slice(),
+            code,
+            result,
+            slots: slots.into_boxed_slice(),
+            copies: copies.into_boxed_slice(),
+            guards: guards.into_boxed_slice(),
+            alive: described.objects.into_boxed_slice(),
+            fixed: fixed.into_boxed_slice(),
+            written: written.into_boxed_slice(),
+        })
+    }
+
+    /// No object of the key has died: a new one at its address would be mistaken for it.
+    #[inline]
+    pub fn is_alive(&self, py: Python<'_>) -> bool {
+        use pyo3::types::PyWeakrefMethods;
+        self.alive.iter().all(|a| match a {
+            Alive::Weak(weak) => weak.bind(py).upgrade().is_some(),
+            Alive::Strong { .. } => true,
+        })
+    }
+
+    /// The slots of a launch with these arguments, or `None` when what was read of them while compiling has changed.
+    #[inline]
+    pub fn fill(&self, gathered: &Gathered<'_>, args: &[Bound<'_, PyAny>]) -> PyResult<Option<Slots>> {
+        let mut slots = Slots::from_slice(&self.slots);
+        for copy in &*self.copies {
+            let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
+            slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
+        }
+        for guard in &*self.guards {
+            if !guard.holds(args, &mut slots)? {
+                return Ok(None);
+            }
+        }
+        Ok(Some(slots))
+    }
+
+    /// Checks that do not change which code runs: memory that is gone, arrays that may not be written.
+    #[inline]
+    pub fn check(&self, py: Python<'_>, spans: &[Span], names: impl Fn(u32) -> String) -> PyResult<()> {
+        if let Some(dead) = self.fixed.iter().find(|f| !f.buffer.get().is_alive()) {
+            dead.buffer.get().address(py)?;
+        }
+        match spans.iter().find(|s| s.readonly && self.written.contains(&s.leaf)) {
+            Some(span) => Err(PyValueError::new_err(format!(
+                "the array given for `{}` is read-only, and the kernel writes to it: pass a writable copy",
+                names(span.leaf)
+            ))),
+            None => Ok(()),
+        }
+    }
+}
+
+fn fill_array(slots: &mut [u64], to: u32, view: &array::ArrayView) {
+    let mut at = to as usize;
+    let mut put = |word: u64| {
+        slots[at] = word;
+        at += 1;
+    };
+    put(view.address);
+    view.extents.iter().for_each(|&e| put(e));
+    view.strides.iter().for_each(|&s| put(s as u64));
+}
+
+fn guards(py: Python<'_>, world: &PyWorld<'_>, live: Vec<LiveArray>) -> PyResult<Vec<Guard>> {
+    let mut out: Vec<Guard> = Vec::new();
+    let mut seen: Vec<(u32, Vec<String>)> = Vec::new();
+    let names = |path: &[String]| path.iter().map(|n| PyString::intern(py, n).unbind()).collect::<Vec<_>>();
+    for (param, path, to, desc) in live {
+        out.push(Guard { param, path: names(&path), expected: Expected::Array { desc, to: Some(to) } });
+        seen.push((param, path));
+    }
+    for read in world.take_reads() {
+        let key = (read.param, read.path.clone());
+        if seen.contains(&key) {
+            continue;
+        }
+        let value = &read.value;
+        let expected = if value.is_none()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>()
+            || value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyTuple>()
+        {
+            Expected::Equal(value.clone().unbind())
+        } else if let Ok(array) = value.cast::<Ndarray>() {
+            Expected::Array { desc: array.get().desc(), to: None }
+        } else if crate::names::marker(value).is_some() {
+            Expected::Same(value.clone().unbind())
+        } else {
+            // Instances, methods, functions, modules: only what was read of them in turn counts.
+            continue;
+        };
+        out.push(Guard { param: read.param, path: names(&read.path), expected });
+        seen.push(key);
+    }
+    Ok(out)
+}
+
+fn array_desc(object: &Bound<'_, PyAny>) -> PyResult<NdarrayDesc> {
+    Ok(object.cast::<Ndarray>()?.get().desc())
+}
+
+impl Guard {
+    fn holds(&self, args: &[Bound<'_, PyAny>], slots: &mut [u64]) -> PyResult<bool> {
+        let Some(first) = args.get(self.param as usize) else { return Ok(false) };
+        let py = first.py();
+        let mut object = first.clone();
+        for name in &self.path {
+            match object.getattr_opt(name.bind(py))? {
+                Some(next) => object = next,
+                None => return Ok(false),
+            }
+        }
+        match &self.expected {
+            Expected::Same(expected) => Ok(unwrap_tensor(object)?.is(expected.bind(py))),
+            Expected::Equal(expected) => {
+                let expected = expected.bind(py);
+                Ok(object.is(expected) || (object.get_type().is(expected.get_type()) && object.eq(expected)?))
+            }
+            Expected::Array { desc, to } => {
+                let object = unwrap_tensor(object)?;
+                let Ok(array) = object.cast::<Ndarray>() else { return Ok(false) };
+                if array.get().desc() != *desc {
+                    return Ok(false);
+                }
+                if let (Some(to), Some(view)) = (to, array::view(&object)?) {
+                    fill_array(slots, *to, &view);
+                }
+                Ok(true)
+            }
+        }
+    }
+}

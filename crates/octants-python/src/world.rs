@@ -1,0 +1,404 @@
+//! The compiler's view of Python: names, attributes, calls and iteration at compile time.
+//!
+//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that were
+//! passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still hold.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::Arc;
+
+use octants_engine::Config;
+use octants_engine::diag::{Diagnostic, SourceFile};
+use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, World, WorldError, WorldResult};
+use octants_engine::ir::Scalar;
+use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+
+use crate::classify::{Handles, classify};
+use crate::func::{Func, function_name};
+use crate::kernel::Kernel;
+use crate::names::{marker, unwrap_tensor};
+use crate::signature::declaration;
+use crate::source::definition_length;
+
+/// An attribute of a compile-time argument that the compiler looked at.
+pub struct Read<'py> {
+    /// Position of the parameter.
+    pub param: u32,
+    /// Attributes from the argument on.
+    pub path: Vec<String>,
+    /// What was there.
+    pub value: Bound<'py, PyAny>,
+}
+
+/// Python, for one compilation.
+pub struct PyWorld<'py> {
+    py: Python<'py>,
+    config: Config,
+    objects: RefCell<Vec<Bound<'py, PyAny>>>,
+    index: RefCell<HashMap<usize, Obj>>,
+    entities: RefCell<HashMap<Obj, Entity>>,
+    causes: RefCell<Vec<Py<PyAny>>>,
+    reached: RefCell<HashMap<Obj, (u32, Vec<String>)>>,
+    reads: RefCell<Vec<Read<'py>>>,
+    warnings: RefCell<Vec<Diagnostic>>,
+}
+
+impl<'py> Handles<'py> for PyWorld<'py> {
+    fn handle(&self, object: Bound<'py, PyAny>) -> Obj {
+        // A wrapper stands for what it wraps; where that cannot be had, it stays what it is.
+        let object = unwrap_tensor(object.clone()).unwrap_or(object);
+        let key = object.as_ptr() as usize;
+        if let Some(&obj) = self.index.borrow().get(&key) {
+            return obj;
+        }
+        let mut objects = self.objects.borrow_mut();
+        let obj = Obj(objects.len() as u32);
+        objects.push(object);
+        self.index.borrow_mut().insert(key, obj);
+        obj
+    }
+}
+
+impl<'py> PyWorld<'py> {
+    /// A world with no objects in it yet.
+    pub fn new(py: Python<'py>, config: &Config) -> PyWorld<'py> {
+        PyWorld {
+            py,
+            config: config.clone(),
+            objects: RefCell::default(),
+            index: RefCell::default(),
+            entities: RefCell::default(),
+            causes: RefCell::default(),
+            reached: RefCell::default(),
+            reads: RefCell::default(),
+            warnings: RefCell::default(),
+        }
+    }
+
+    /// The object of a handle.
+    pub fn object(&self, obj: Obj) -> Bound<'py, PyAny> {
+        self.objects.borrow()[obj.0 as usize].clone()
+    }
+
+    /// Declares an object to be the compile-time argument of a parameter, so that reads from it are remembered.
+    pub fn is_argument(&self, obj: Obj, param: u32, path: Vec<String>) {
+        self.reached.borrow_mut().entry(obj).or_insert((param, path));
+    }
+
+    /// The reads from compile-time arguments.
+    pub fn take_reads(&self) -> Vec<Read<'py>> {
+        self.reads.take()
+    }
+
+    /// Exceptions that compile-time code raised.
+    pub fn take_causes(&self) -> Vec<Py<PyAny>> {
+        self.causes.take()
+    }
+
+    /// Shows the collected warnings: they may raise, where the user has made errors of them.
+    pub fn show_warnings(&self, sources: &octants_engine::diag::Sources) -> PyResult<()> {
+        for warning in self.warnings.take() {
+            let text = warning.render(sources);
+            let text = CString::new(text.replace('\0', "")).unwrap_or_default();
+            PyErr::warn(self.py, &self.py.get_type::<PyUserWarning>(), &text, 2)?;
+        }
+        Ok(())
+    }
+
+    fn fail<T>(&self, error: PyErr) -> WorldResult<T> {
+        let value = error.value(self.py);
+        let name = value.get_type().name().map_or_else(|_| "Exception".to_string(), |n| n.to_string());
+        let text = value.str().map_or_else(|_| String::new(), |s| s.to_string());
+        let message = if text.is_empty() { name } else { format!("{name}: {text}") };
+        let mut causes = self.causes.borrow_mut();
+        causes.push(error.into_value(self.py).into_any());
+        Err(WorldError { message, cause: Some(causes.len() as u32 - 1) })
+    }
+
+    fn done<T>(&self, result: PyResult<T>) -> WorldResult<T> {
+        result.or_else(|e| self.fail(e))
+    }
+
+    fn wrap(&self, result: PyResult<Bound<'py, PyAny>>) -> WorldResult<Obj> {
+        self.done(result).map(|o| self.handle(o))
+    }
+
+    fn args(&self, args: &[Obj]) -> PyResult<Bound<'py, PyTuple>> {
+        PyTuple::new(self.py, args.iter().map(|&o| self.object(o)))
+    }
+
+    fn lookup(&self, func: &Bound<'py, PyAny>, name: &str) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let py = self.py;
+        let cells = func.getattr(pyo3::intern!(py, "__closure__"))?;
+        if !cells.is_none() {
+            let names = func.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?;
+            for (free, cell) in names.try_iter()?.zip(cells.try_iter()?) {
+                if free?.cast::<PyString>()?.to_str()? == name {
+                    return Ok(cell?.getattr(pyo3::intern!(py, "cell_contents")).ok());
+                }
+            }
+        }
+        let globals = func.getattr(pyo3::intern!(py, "__globals__"))?;
+        if let Some(found) = globals.cast::<PyDict>()?.get_item(name)? {
+            return Ok(Some(found));
+        }
+        py.import("builtins")?.getattr_opt(name)
+    }
+
+    fn remember(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Obj {
+        let obj = self.handle(found.clone());
+        let path = self.reached.borrow().get(&from).map(|(p, path)| (*p, path.clone()));
+        if let Some((param, mut path)) = path {
+            path.push(name.to_string());
+            self.reads.borrow_mut().push(Read { param, path: path.clone(), value: self.object(obj) });
+            self.reached.borrow_mut().entry(obj).or_insert((param, path));
+        }
+        obj
+    }
+
+    fn read_source(&self, object: &Bound<'py, PyAny>) -> PyResult<FuncSource> {
+        let py = self.py;
+        let (function, requires_top_level) = python_function(object);
+        let declared = declaration(&function, &[])?;
+        let params = declared
+            .params
+            .into_iter()
+            .map(|p| FuncParam {
+                name: p.name,
+                annotation: p.annotation.map(|a| self.handle(a)),
+                default: p.default.map(|d| self.handle(d)),
+            })
+            .collect();
+        let name = function_name(&function);
+        Ok(FuncSource {
+            file: source_file(py, &function, &name)?,
+            name,
+            params,
+            returns: declared.returns.map(|r| self.handle(r)),
+            requires_top_level,
+        })
+    }
+}
+
+/// The Python function of a kernel, a func or itself.
+fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool) {
+    if let Ok(func) = object.cast::<Func>() {
+        return (func.get().function(object.py()).clone(), func.get().requires_top_level());
+    }
+    if let Ok(kernel) = object.cast::<Kernel>() {
+        return (kernel.get().function(object.py()).clone(), false);
+    }
+    (object.clone(), false)
+}
+
+/// The text of a function and where it stands.
+fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyResult<Arc<SourceFile>> {
+    let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+    let path: String = code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?;
+    let first: u32 = code.getattr(pyo3::intern!(py, "co_firstlineno"))?.extract()?;
+    let linecache = py.import("linecache")?;
+    linecache.call_method1(pyo3::intern!(py, "checkcache"), (&path,))?;
+    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
+    let lines = linecache.call_method1(pyo3::intern!(py, "getlines"), (&path, globals))?;
+    let lines = lines.cast::<PyList>()?;
+    let start = (first as usize).saturating_sub(1);
+    if lines.len() <= start {
+        return Err(PyOSError::new_err(format!(
+            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from their \
+             source, so define them in a file, not in an interactive session, `exec` or a lambda"
+        )));
+    }
+    // Long files hold many functions: lines are looked at only as far as this one goes.
+    let mut window = 64;
+    loop {
+        let texts: Vec<String> = (start..lines.len().min(start + window))
+            .map(|i| lines.get_item(i)?.extract())
+            .collect::<PyResult<_>>()?;
+        let length = definition_length(texts.iter().map(String::as_str));
+        if length < texts.len() || start + texts.len() >= lines.len() {
+            let text = texts[..length].concat();
+            return Ok(Arc::new(SourceFile { path, text, first_line: first }));
+        }
+        window *= 4;
+    }
+}
+
+impl World for PyWorld<'_> {
+    fn entity(&self, obj: Obj) -> Entity {
+        if let Some(entity) = self.entities.borrow().get(&obj) {
+            return entity.clone();
+        }
+        let object = self.object(obj);
+        let entity = match classify(&object, self, &self.config) {
+            Ok(entity) => entity,
+            Err(error) => {
+                // A dead or unplaced field: kept, so that the first use of it as a value raises what Python raised.
+                let _ = self.fail::<()>(error);
+                Entity::Opaque
+            }
+        };
+        // A list may change while the compiler runs Python code.
+        if !matches!(entity, Entity::List(_)) {
+            self.entities.borrow_mut().insert(obj, entity.clone());
+        }
+        entity
+    }
+
+    fn global(&self, func: Obj, name: &str) -> WorldResult<Option<Obj>> {
+        let (function, _) = python_function(&self.object(func));
+        Ok(self.done(self.lookup(&function, name))?.map(|o| self.handle(o)))
+    }
+
+    fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
+        match self.object(obj).getattr(name) {
+            Ok(found) => Ok(Some(self.remember(obj, name, &found))),
+            Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
+            Err(e) => self.fail(e),
+        }
+    }
+
+    fn subscript(&self, obj: Obj, key: Obj) -> WorldResult<Obj> {
+        self.wrap(self.object(obj).get_item(self.object(key)))
+    }
+
+    fn call(&self, func: Obj, args: &[Obj], kwargs: &[(String, Obj)]) -> WorldResult<Obj> {
+        let run = || {
+            let args = self.args(args)?;
+            let named = PyDict::new(self.py);
+            for (name, value) in kwargs {
+                named.set_item(name, self.object(*value))?;
+            }
+            self.object(func).call(args, Some(&named))
+        };
+        self.wrap(run())
+    }
+
+    fn binary(&self, op: &str, left: Obj, right: Obj) -> WorldResult<Obj> {
+        let (a, b) = (self.object(left), self.object(right));
+        let boolean = |r: PyResult<bool>| r.map(|b| pyo3::types::PyBool::new(self.py, b).to_owned().into_any());
+        self.wrap(match op {
+            "+" => a.add(b),
+            "-" => a.sub(b),
+            "*" => a.mul(b),
+            "/" => a.div(b),
+            "//" => a.floor_div(b),
+            "%" => a.rem(b),
+            "**" => a.pow(b, self.py.None()),
+            "@" => a.matmul(b),
+            "<<" => a.lshift(b),
+            ">>" => a.rshift(b),
+            "&" => a.bitand(b),
+            "|" => a.bitor(b),
+            "^" => a.bitxor(b),
+            "in" => boolean(b.contains(a)),
+            "not in" => boolean(b.contains(a).map(|x| !x)),
+            "is" => boolean(Ok(a.is(&b))),
+            "is not" => boolean(Ok(!a.is(&b))),
+            "==" => a.rich_compare(b, pyo3::basic::CompareOp::Eq),
+            "!=" => a.rich_compare(b, pyo3::basic::CompareOp::Ne),
+            "<" => a.rich_compare(b, pyo3::basic::CompareOp::Lt),
+            "<=" => a.rich_compare(b, pyo3::basic::CompareOp::Le),
+            ">" => a.rich_compare(b, pyo3::basic::CompareOp::Gt),
+            ">=" => a.rich_compare(b, pyo3::basic::CompareOp::Ge),
+            other => panic!("compiler bug: no Python operator `{other}`"),
+        })
+    }
+
+    fn unary(&self, op: &str, operand: Obj) -> WorldResult<Obj> {
+        let a = self.object(operand);
+        self.wrap(match op {
+            "-" => a.neg(),
+            "+" => a.pos(),
+            "~" => a.bitnot(),
+            "not" => a.is_truthy().map(|x| pyo3::types::PyBool::new(self.py, !x).to_owned().into_any()),
+            other => panic!("compiler bug: no Python operator `{other}`"),
+        })
+    }
+
+    fn truth(&self, obj: Obj) -> WorldResult<bool> {
+        self.done(self.object(obj).is_truthy())
+    }
+
+    fn iterate(&self, obj: Obj) -> WorldResult<Vec<Obj>> {
+        let items = self.object(obj).try_iter().and_then(|i| i.collect::<PyResult<Vec<_>>>());
+        Ok(self.done(items)?.into_iter().map(|o| self.handle(o)).collect())
+    }
+
+    fn format(&self, obj: Obj, spec: &str) -> WorldResult<String> {
+        let object = self.object(obj);
+        let run = || -> PyResult<String> {
+            if spec.is_empty() {
+                return Ok(object.str()?.to_string());
+            }
+            self.py.import("builtins")?.call_method1("format", (&object, spec))?.extract()
+        };
+        self.done(run())
+    }
+
+    fn make(&self, value: HostValue) -> Obj {
+        let py = self.py;
+        let objects = |items: &[Obj]| -> Vec<Bound<'_, PyAny>> { items.iter().map(|&o| self.object(o)).collect() };
+        let option = |o: Option<Obj>| o.map_or_else(|| py.None().into_bound(py), |o| self.object(o));
+        let run = || -> PyResult<Bound<'_, PyAny>> {
+            Ok(match value {
+                HostValue::None => py.None().into_bound(py),
+                HostValue::Bool(b) => pyo3::types::PyBool::new(py, b).to_owned().into_any(),
+                HostValue::Int(i) => i.into_pyobject(py)?.into_any(),
+                HostValue::Float(x) => x.into_pyobject(py)?.into_any(),
+                HostValue::Str(s) => PyString::new(py, &s).into_any(),
+                HostValue::Tuple(items) => PyTuple::new(py, objects(&items))?.into_any(),
+                HostValue::List(items) => PyList::new(py, objects(&items))?.into_any(),
+                HostValue::Dict(items) => {
+                    let dict = PyDict::new(py);
+                    for (k, v) in items {
+                        dict.set_item(self.object(k), self.object(v))?;
+                    }
+                    dict.into_any()
+                }
+                HostValue::Slice(a, b, c) => {
+                    py.get_type::<PySlice>().call1((option(a), option(b), option(c)))?
+                }
+                HostValue::IntVector(items) => py.import("octants")?.getattr("Vector")?.call1((items,))?,
+            })
+        };
+        let object = run().unwrap_or_else(|e| panic!("compiler bug: a plain Python object cannot be made: {e}"));
+        self.handle(object)
+    }
+
+    fn dtype(&self, scalar: Scalar) -> Obj {
+        let found = self.py.import("octants.types").and_then(|m| m.getattr(scalar.name()));
+        self.handle(found.unwrap_or_else(|e| panic!("compiler bug: octants.types has no {scalar}: {e}")))
+    }
+
+    fn source(&self, func: Obj) -> WorldResult<FuncSource> {
+        self.done(self.read_source(&self.object(func)))
+    }
+
+    fn tensor_method(&self, name: &str) -> Option<Obj> {
+        let methods = self.py.import("octants._tensor_methods").and_then(|m| m.getattr("METHODS")).ok()?;
+        let found = methods.cast::<PyDict>().ok()?.get_item(name).ok()??;
+        Some(self.handle(found))
+    }
+
+    fn print(&self, line: &str) {
+        let shown = self.py.import("builtins").and_then(|m| m.call_method1("print", (line,)));
+        if let Err(error) = shown {
+            error.write_unraisable(self.py, None);
+        }
+    }
+
+    fn warn(&self, warning: Diagnostic) {
+        self.warnings.borrow_mut().push(warning);
+    }
+
+    fn type_name(&self, obj: Obj) -> String {
+        let object = self.object(obj);
+        match marker(&object) {
+            Some(kind) if kind == "field" => "a field".to_string(),
+            _ => object.get_type().name().map_or_else(|_| "object".to_string(), |n| n.to_string()),
+        }
+    }
+}

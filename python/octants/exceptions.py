@@ -1,0 +1,94 @@
+"""The exceptions that kernels and the package raise.
+
+A mistake found while compiling is an `OctantsCompilationError` or one of its kinds, which also are the Python exception of
+that kind: `except TypeError` catches an `OctantsTypeError`. A mistake found while running is an `OctantsRuntimeError`.
+Each has an alias `Quadrants...`, under which programs written for Quadrants catch it.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "OctantsAssertionError",
+    "OctantsCompilationError",
+    "OctantsIndexError",
+    "OctantsNameError",
+    "OctantsOptionError",
+    "OctantsRuntimeError",
+    "OctantsRuntimeTypeError",
+    "OctantsScopeError",
+    "OctantsSyntaxError",
+    "OctantsTypeError",
+    "OctantsValueError",
+    "QuadrantsAssertionError",
+    "QuadrantsCompilationError",
+    "QuadrantsIndexError",
+    "QuadrantsNameError",
+    "QuadrantsRuntimeError",
+    "QuadrantsRuntimeTypeError",
+    "QuadrantsSyntaxError",
+    "QuadrantsTypeError",
+    "QuadrantsValueError",
+]
+
+
+class OctantsCompilationError(Exception):
+    """A kernel cannot be compiled."""
+
+
+class OctantsSyntaxError(OctantsCompilationError, SyntaxError):
+    """A statement, declaration or call is not part of the kernel language."""
+
+    def __str__(self) -> str:
+        # SyntaxError would append a file and line of its own.
+        return str(self.args[0]) if self.args else ""
+
+
+class OctantsNameError(OctantsCompilationError, NameError):
+    """A name in a kernel is not defined."""
+
+
+class OctantsIndexError(OctantsCompilationError, IndexError):
+    """Wrong number of indices, or an index that is known to be outside."""
+
+
+class OctantsTypeError(OctantsCompilationError, TypeError):
+    """An operand, argument or assignment in a kernel has the wrong type."""
+
+
+class OctantsValueError(OctantsCompilationError, ValueError):
+    """A value of the right type that is not allowed where it stands."""
+
+
+class OctantsRuntimeError(RuntimeError):
+    """A launch, or a use of the package from Python, went wrong."""
+
+
+class OctantsAssertionError(OctantsRuntimeError, AssertionError):
+    """An `assert` in a kernel, or a check of debug mode, failed."""
+
+
+class OctantsRuntimeTypeError(OctantsRuntimeError, TypeError):
+    """An argument of a launch has the wrong type."""
+
+
+class OctantsScopeError(OctantsRuntimeError, AssertionError):
+    """A function of the kernel language was called from Python."""
+
+
+class OctantsOptionError(KeyError):
+    """An unknown option of `init`."""
+
+    def __str__(self) -> str:
+        # KeyError would show the message in quotes.
+        return str(self.args[0]) if self.args else ""
+
+
+QuadrantsCompilationError = OctantsCompilationError
+QuadrantsSyntaxError = OctantsSyntaxError
+QuadrantsNameError = OctantsNameError
+QuadrantsIndexError = OctantsIndexError
+QuadrantsTypeError = OctantsTypeError
+QuadrantsValueError = OctantsValueError
+QuadrantsRuntimeError = OctantsRuntimeError
+QuadrantsAssertionError = OctantsAssertionError
+QuadrantsRuntimeTypeError = OctantsRuntimeTypeError
