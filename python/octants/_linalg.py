@@ -4,6 +4,9 @@ Everything is written in the kernel language and unrolls over the matrix's size,
 argument is the type the work is done in; left out, it is the session's default float type.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 import math

@@ -3,6 +3,9 @@
 The compiler looks here for the methods that it does not know itself. Each function takes the tensor first.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from octants.kernel_decorators import func

@@ -1,5 +1,8 @@
 """Keeping the flagged elements of an array, and one element for each run of equal keys."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.algorithms.chunks import CHUNKS, check_capacity
 from octants.kernel_decorators import func
 from octants.ops import cast, min, static

@@ -1,5 +1,8 @@
 """The two algorithms that are called from Python: a sort in place and an inclusive scan in place."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 import warnings
@@ -13,7 +16,14 @@ from octants.types import i32, template
 
 @kernel
 def _exchange(
-    keys: template(), values: template(), has_values: template(), first: i32, n: i32, distance: i32, bit: i32, wanted: i32
+    keys: template(),
+    values: template(),
+    has_values: template(),
+    first: i32,
+    n: i32,
+    distance: i32,
+    bit: i32,
+    wanted: i32,
 ):
     for i in range(n - distance):
         if (i & bit) == wanted:

@@ -1,5 +1,8 @@
 """A stable sort by digits, the lowest first (Knuth, The Art of Computer Programming, volume 3, section 5.2.5)."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.algorithms.chunks import (
     CHUNKS,
     DIGIT_BITS,

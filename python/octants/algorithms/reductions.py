@@ -1,5 +1,8 @@
 """Sum, minimum and maximum of an array, and of all that stands before each element (Blelloch 1990)."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.algorithms.chunks import CHUNKS, bits_type, check_capacity, check_type, identity
 from octants.kernel_decorators import func
 from octants.ops import bit_cast, max, min, static
@@ -64,27 +67,21 @@ def _check(dtype, log256_max_n):
 
 
 @func(requires_top_level=True)
-def reduce_add(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
+def reduce_add(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
     """`out[0] = sum(arr[0:n])`."""
     static(_check(dtype, log256_max_n))
     _reduce(arr, out, scratch, n, dtype, "add")
 
 
 @func(requires_top_level=True)
-def reduce_min(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
+def reduce_min(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
     """`out[0] = min(arr[0:n])`; the largest number of the type for `n == 0`."""
     static(_check(dtype, log256_max_n))
     _reduce(arr, out, scratch, n, dtype, "min")
 
 
 @func(requires_top_level=True)
-def reduce_max(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
+def reduce_max(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
     """`out[0] = max(arr[0:n])`; the smallest number of the type for `n == 0`."""
     static(_check(dtype, log256_max_n))
     _reduce(arr, out, scratch, n, dtype, "max")

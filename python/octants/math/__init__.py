@@ -30,7 +30,17 @@ from octants.math.transforms import (
     translate,
     vdir,
 )
-from octants.math.vector_functions import cross, determinant, distance, dot, inverse, length, normalize, reflect, refract
+from octants.math.vector_functions import (
+    cross,
+    determinant,
+    distance,
+    dot,
+    inverse,
+    length,
+    normalize,
+    reflect,
+    refract,
+)
 from octants.math.vector_types import (
     ivec2,
     ivec3,

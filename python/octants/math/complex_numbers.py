@@ -1,5 +1,8 @@
 """Complex numbers kept in `vec2`: (real part, imaginary part)."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.kernel_decorators import func
 from octants.math.vector_types import vec2
 from octants.ops import abs, atan2, cos, exp, log, select, sin, sqrt

@@ -1,5 +1,8 @@
 """Functions that work component by component, and functions of bits."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

@@ -4,6 +4,9 @@ The 4x4 matrices act on homogeneous coordinates. `translate` and `scale` are wri
 space are written for row vectors, `v @ M`, as the interface has always had them; transpose them for column vectors.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.kernel_decorators import func
 from octants.math.vector_types import mat2, mat4, vec2
 from octants.matrix import Matrix

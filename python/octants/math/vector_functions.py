@@ -1,5 +1,8 @@
 """Functions of whole vectors and matrices."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from octants.kernel_decorators import func
 from octants.ops import max, select, sqrt
 
