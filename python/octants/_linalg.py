@@ -7,8 +7,6 @@ argument is the type the work is done in; left out, it is the session's default 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from __future__ import annotations
-
 import math
 from typing import Any
 

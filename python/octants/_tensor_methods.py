@@ -6,8 +6,6 @@ The compiler looks here for the methods that it does not know itself. Each funct
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from __future__ import annotations
-
 from octants.kernel_decorators import func
 from octants.matrix import Matrix
 from octants.ops import abs, static, static_assert

@@ -3,8 +3,6 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

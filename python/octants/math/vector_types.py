@@ -17,7 +17,7 @@ class _UnsignedVectorType(VectorType):
     def __repr__(self) -> str:
         return f"qd.math.uvec{self.n}"
 
-    def __reduce__(self) -> str:
+    def __reduce__(self) -> str:  # type: ignore[override]
         return f"uvec{self.n}"
 
 
