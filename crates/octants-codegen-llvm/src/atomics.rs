@@ -79,7 +79,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    fn from_bits(&self, v: V, s: Scalar) -> V {
+    fn of_bits(&self, v: V, s: Scalar) -> V {
         match s {
             Scalar::U1 => self.e.trunc(v, self.e.i1),
             s if s.is_float() => self.e.bitcast(v, self.e.scalar(s)),
@@ -103,7 +103,7 @@ impl Lowering<'_, '_> {
         e.position(head);
         let old_bits = e.phi(bits);
         e.add_incoming(old_bits, first, from);
-        let old = self.from_bits(old_bits, s);
+        let old = self.of_bits(old_bits, s);
         let new_bits = self.to_bits(self.updated(op, s, old, operand), s);
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, old_bits, new_bits), done, attempt);
         e.position(attempt);
@@ -126,14 +126,14 @@ impl Lowering<'_, '_> {
             if self.exclusive {
                 let old = self.load_scalar(ptr, leaf, false);
                 let hit = e.icmp(IntCmp::LLVMIntEQ, self.to_bits(old, s), expected);
-                let new = e.select(hit, self.from_bits(desired, s), old);
+                let new = e.select(hit, self.of_bits(desired, s), old);
                 self.store_scalar(ptr, leaf, new, false);
                 out.push(old);
                 continue;
             }
             let pair = e.cmpxchg(ptr, expected, desired);
             self.mark(pair, leaf);
-            out.push(self.from_bits(e.extract_value(pair, 0), s));
+            out.push(self.of_bits(e.extract_value(pair, 0), s));
         }
         out
     }

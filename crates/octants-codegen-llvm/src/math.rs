@@ -91,8 +91,8 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let ty = e.scalar(s);
         match e.as_real(b) {
-            Some(x) if x == 0.0 => e.real(ty, 1.0),
-            Some(x) if x == 0.5 && self.u.options.fast_math => e.intrinsic("llvm.sqrt", ty, &[a]),
+            Some(0.0) => e.real(ty, 1.0),
+            Some(0.5) if self.u.options.fast_math => e.intrinsic("llvm.sqrt", ty, &[a]),
             Some(x) if x.fract() == 0.0 && (x.abs() <= 4.0 || (self.u.options.fast_math && x.abs() <= 32.0)) => {
                 let power = self.product_power(a, x.abs() as u32, &|x, y| e.fmul(x, y));
                 if x < 0.0 { e.fdiv(e.real(ty, 1.0), power) } else { power }

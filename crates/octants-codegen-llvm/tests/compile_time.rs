@@ -1,5 +1,7 @@
 //! How long compilation takes: `cargo nextest run --run-ignored all -E 'binary(compile_time)' --no-capture`.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use std::time::Instant;

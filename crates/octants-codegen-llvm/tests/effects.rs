@@ -1,5 +1,7 @@
 //! Atomics, printing, assertions, random numbers.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use jit::*;

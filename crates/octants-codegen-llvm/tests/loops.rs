@@ -1,5 +1,7 @@
 //! Parallel and serial loops over arrays: bounds, chunk boundaries, control flow, reductions.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use jit::*;

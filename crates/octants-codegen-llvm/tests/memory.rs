@@ -1,5 +1,7 @@
 //! Aggregates, layouts of buffers, references and functions.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use std::sync::Arc;

@@ -1,5 +1,7 @@
 //! Every scalar operation on every scalar type, against the same computed in Rust.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use jit::*;

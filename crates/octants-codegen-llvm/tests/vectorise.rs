@@ -1,5 +1,7 @@
 //! Loops become vector code, with no run-time check of aliasing in front of them.
 
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
 mod jit;
 
 use jit::*;
