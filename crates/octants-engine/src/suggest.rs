@@ -2,7 +2,8 @@
 
 /// The name among `names` that a user most likely meant by `wrong`, if any is near enough.
 pub fn nearest<'a>(wrong: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let limit = (wrong.chars().count() / 3).max(1);
+    let length = wrong.chars().count();
+    let limit = if length < 3 { 0 } else { (length / 3).max(1) };
     names
         .into_iter()
         .map(|name| (distance(&wrong.to_lowercase(), &name.to_lowercase()), name))
@@ -46,5 +47,6 @@ mod tests {
         assert_eq!(nearest("debgu", names), Some("debug"));
         assert_eq!(nearest("default", names), Some("default_fp"));
         assert_eq!(nearest("threads", names), None);
+        assert_eq!(nearest("c", ["a", "b"]), None);
     }
 }

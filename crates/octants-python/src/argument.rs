@@ -101,7 +101,7 @@ impl<'py> Gathered<'py> {
             ParamKind::Struct(ty, object) => {
                 self.start();
                 let py = value.py();
-                let fits = marker(value).as_deref() == Some("struct");
+                let fits = value.is_instance_of::<PyDict>() || marker(value).as_deref() == Some("struct");
                 if !fits {
                     return Err(bad_struct(value, object.bind(py), place));
                 }
