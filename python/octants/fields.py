@@ -143,8 +143,8 @@ class Field:
 
     def __str__(self) -> str:
         if self._parts[0].node is None:
-            return "<Field: Definition of this field is incomplete>"
-        return str(self.to_numpy())
+            return "<a field without memory>"
+        return str(self.to_numpy()) if self._root.alive else "<a field of a program that has ended>"
 
     # Elements
 
@@ -212,9 +212,9 @@ class Field:
 
     def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
         """Sets all elements from an array of shape `shape + element_shape`."""
-        if not isinstance(arr, np.ndarray):
+        if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
-        self._import(arr)
+        self._import(np.asarray(arr))
 
     def _import(self, arr: np.ndarray[Any, Any]) -> None:
         memory = self._memory()

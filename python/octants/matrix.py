@@ -16,7 +16,7 @@ import numpy as np
 
 from octants.exceptions import OctantsIndexError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
-from octants.types.primitive import BY_NUMPY, DataType, resolve_dtype
+from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
 
 if TYPE_CHECKING:
     from octants.fields import MatrixField
@@ -79,9 +79,13 @@ class Matrix:
         return self.entries.shape
 
     @property
-    def dtype(self) -> DataType | None:
-        """The scalar type it was made with; None when it is to follow the default types of the session."""
-        return self._declared  # type: ignore[no-any-return]
+    def dtype(self) -> DataType:
+        """The scalar type that it has in a kernel: the one it was made with, or the session's default for its numbers."""
+        if self._declared is not None:
+            declared: DataType = self._declared
+            return declared
+        kind = self.entries.dtype.kind
+        return u1 if kind == "b" else default_fp() if kind == "f" else default_ip()
 
     def get_shape(self) -> tuple[int, ...]:
         """The same as `shape`."""

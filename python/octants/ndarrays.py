@@ -133,9 +133,9 @@ class Ndarray(_octants.Ndarray):
 
     def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
         """Sets all elements from an array of shape `shape + element_shape`."""
-        if not isinstance(arr, np.ndarray):
+        if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
-        self._import(arr)
+        self._import(np.asarray(arr))
 
     def _import(self, arr: np.ndarray[Any, Any]) -> None:
         values = self._values()

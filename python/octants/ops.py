@@ -127,10 +127,6 @@ raw_div = _binary("raw_div", "The quotient as C computes it: of integers, rounde
 raw_mod = _binary("raw_mod", "The remainder as C computes it: with the sign of x1.", _raw_mod)
 bit_shr = _binary("bit_shr", "Shift to the right that fills with zeros.", _bit_shr)
 
-popcnt = _unary("popcnt", "Number of bits set.", _scalarwise(lambda x: (int(x) & _mask(x)).bit_count()))
-clz = _unary("clz", "Number of zero bits above the highest set bit.", _scalarwise(lambda x: _width(x) - (int(x) & _mask(x)).bit_length()))  # fmt: skip
-ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _scalarwise(lambda x: (int(x) & -int(x)).bit_length()))  # fmt: skip
-
 
 def _width(x: Any) -> int:
     return (
@@ -140,6 +136,23 @@ def _width(x: Any) -> int:
 
 def _mask(x: Any) -> int:
     return (1 << _width(x)) - 1
+
+
+def _count_bits(x: Any) -> int:
+    return (int(x) & _mask(x)).bit_count()
+
+
+def _leading_zeros(x: Any) -> int:
+    return _width(x) - (int(x) & _mask(x)).bit_length()
+
+
+def _lowest_set(x: Any) -> int:
+    return (int(x) & -int(x)).bit_length()
+
+
+popcnt = _unary("popcnt", "Number of bits set.", _scalarwise(_count_bits))
+clz = _unary("clz", "Number of zero bits above the highest set bit.", _scalarwise(_leading_zeros))
+ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _scalarwise(_lowest_set))
 
 
 @known_to_compiler("frexp")

@@ -274,6 +274,11 @@ class SNodeTree:
                 "qd.root or a new FieldsBuilder"
             )
 
+    @property
+    def alive(self) -> bool:
+        """Whether the memory is there, or can still be had."""
+        return not self.destroyed and self._generation == _octants.generation()
+
     def check_alive(self) -> None:
         """Raises when the memory is gone."""
         if self.destroyed:

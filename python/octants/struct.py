@@ -102,7 +102,7 @@ class Struct:
         elif self.struct_type is not None:
             self.entries[key] = convert_member(self.struct_type.members[key], value)
         elif isinstance(self.entries[key], Matrix):
-            self.entries[key] = type(self.entries[key])(value, self.entries[key].dtype)
+            self.entries[key] = type(self.entries[key])(value, self.entries[key]._declared)
         else:
             self.entries[key] = _value(value)
 
@@ -314,9 +314,8 @@ class StructField:
             member.from_torch(array_dict[name])
 
     def __str__(self) -> str:
-        if self._leaves()[0].parent() is None:
-            return "<Field: Definition of this field is incomplete>"
-        return str(self.to_numpy())
+        first = self._leaves()[0]
+        return str(first) if first.parent() is None or not first._root.alive else str(self.to_numpy())
 
     def __repr__(self) -> str:
         return f"<qd.Struct.field {', '.join(self.field_dict)}>"

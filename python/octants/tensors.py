@@ -148,6 +148,8 @@ class Tensor:
     def __repr__(self) -> str:
         backend = "FIELD" if self._is_field() else "NDARRAY"
         layout = "" if self.layout is None else f", layout={self.layout}"
+        if self._is_field() and self._impl.parent() is None:
+            return f"Tensor(without memory, dtype={self.dtype}, backend={backend})"
         return f"Tensor(shape={self.shape}, dtype={self.dtype}, backend={backend}{layout})"
 
 

@@ -74,7 +74,7 @@ class StructType:
         return str(self)
 
     def __repr__(self) -> str:
-        inside = ", ".join(f"{key}={value!r}" for key, value in self._declared.items())
+        inside = ", ".join(f"{key}={type_}" for key, type_ in self.members.items())
         return f"<qd.StructType {inside}>"
 
 

@@ -1,0 +1,310 @@
+"""Fields from the host: elements, whole arrays, gradients, and the end of a program."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+DTYPES = [qd.i8, qd.i16, qd.i32, qd.i64, qd.u8, qd.u16, qd.u32, qd.u64, qd.f16, qd.f32, qd.f64]
+SHAPES = [(), (5,), (3, 4), (2, 3, 4), (1, 2, 1, 2, 1, 2, 1, 2)]
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def every(shape):
+    return itertools.product(*(range(n) for n in shape))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_scalar_elements_and_arrays(dtype, shape):
+    x = qd.field(dtype, shape)
+    assert x.shape == shape
+    assert x.dtype is dtype
+    assert not x.to_numpy().any()
+    for number, index in enumerate(every(shape)):
+        x[index if index else None] = number
+    expected = np.arange(int(np.prod(shape, dtype=int))).astype(dtype.numpy).reshape(shape)
+    assert x.to_numpy().dtype == dtype.numpy
+    np.testing.assert_array_equal(x.to_numpy(), expected)
+    y = qd.field(dtype, shape)
+    y.from_numpy(expected * 2)
+    y.copy_from(x)
+    np.testing.assert_array_equal(y.to_numpy(), expected)
+    assert type(x[(0,) * len(shape) or None]) is (float if dtype.is_float else int)
+    x.fill(7)
+    assert (x.to_numpy() == 7).all()
+
+
+def test_extreme_values_survive():
+    for dtype, value in [(qd.u64, 2**64 - 1), (qd.i64, -(2**63)), (qd.u8, 255), (qd.i8, -128), (qd.f64, 1e300)]:
+        x = qd.field(dtype, ())
+        x[None] = value
+        assert x[None] == value
+    x = qd.field(qd.i8, ())
+    x[None] = 130
+    assert x[None] == -126
+    x[None] = -1.9
+    assert x[None] == -1
+    flag = qd.field(qd.u1, 2)
+    flag[1] = 5
+    assert flag.to_numpy().tolist() == [False, True]
+
+
+@pytest.mark.parametrize("layout", [qd.Layout.AOS, qd.Layout.SOA])
+@pytest.mark.parametrize("order", ["ij", "ji"])
+def test_vector_and_matrix_elements(layout, order):
+    v = qd.Vector.field(3, qd.i32, shape=(2, 3), layout=layout, order=order)
+    m = qd.Matrix.field(2, 3, qd.f32, shape=(2, 3), layout=layout, order=order)
+    for i, j in every((2, 3)):
+        v[i, j] = [i, j, i * j]
+        m[i, j] = [[i, j, 1], [2, 3, i + j]]
+    assert v.to_numpy()[1, 2].tolist() == [1, 2, 2]
+    assert m.to_numpy()[1, 2].tolist() == [[1, 2, 1], [2, 3, 3]]
+    assert (v.n, v.m, m.n, m.m) == (3, 1, 2, 3)
+    assert list(v[1, 2]) == [1, 2, 2]
+    v[1, 2].y = 50
+    v[1, 2][2] += 1
+    v[1, 2].xy = v[1, 2].yx
+    assert list(v[1, 2]) == [50, 1, 3]
+    m[0, 1][1, 2] = 9
+    m[0, 1][0, :] = [4, 5, 6]
+    assert m[0, 1].to_list() == [[4, 5, 6], [2, 3, 9]]
+    assert m.get_scalar_field(1, 2)[0, 1] == 9
+    v[0, 0] += 1
+    assert list(v[0, 0]) == [1, 1, 1]
+    with pytest.raises((TypeError, ValueError)):
+        v[0, 0] = [1, 2]
+    with pytest.raises((TypeError, IndexError)):
+        v[0, 0][3] = 1
+    v.fill(2)
+    m.fill([[1, 2, 3], [4, 5, 6]])
+    assert (v.to_numpy() == 2).all()
+    assert m[1, 1].to_list() == [[1, 2, 3], [4, 5, 6]]
+
+
+def test_element_arithmetic_is_pythons():
+    v = qd.Vector.field(2, qd.i32, shape=1)
+    v[0] = [2**31 - 1, 3]
+    assert (v[0] + 1).to_list() == [2**31, 4]
+    assert v[0] == [2**31 - 1, 3]
+    assert (v[0] / 2).y == 1.5
+
+
+def test_numpy_shapes_of_columns():
+    m = qd.Matrix.field(3, 1, qd.f32, shape=2)
+    assert m.to_numpy().shape == (2, 3)
+    assert m.to_numpy(keep_dims=True).shape == (2, 3, 1)
+    m.from_numpy(np.ones((2, 3, 1), np.float32))
+    m.from_numpy(np.ones((2, 3), np.float32))
+    assert qd.Matrix.field(1, 3, qd.f32, shape=2).to_numpy().shape == (2, 1, 3)
+
+
+def test_arrays_of_other_types_are_converted():
+    x = qd.field(qd.i32, 3)
+    x.from_numpy(np.array([1.9, -1.9, 3.0]))
+    assert x.to_numpy().tolist() == [1, -1, 3]
+    assert x.to_numpy(dtype=np.float64).dtype == np.float64
+    assert x.to_numpy(dtype=qd.f64).dtype == np.float64
+    strided = np.arange(6, dtype=np.int32)[::2]
+    x.from_numpy(strided)
+    assert x.to_numpy().tolist() == [0, 2, 4]
+    with pytest.raises(ValueError, match="does not match"):
+        x.from_numpy(np.zeros(4, np.int32))
+    with pytest.raises(TypeError):
+        x.from_numpy([1, 2, 3])
+
+
+def test_views_without_a_copy():
+    x = qd.field(qd.f32, shape=(2, 3), order="ji")
+    view = x.to_numpy(copy=False)
+    view[1, 2] = 5
+    assert x[1, 2] == 5
+    x[0, 1] = 3
+    assert view[0, 1] == 3
+    with pytest.raises(ValueError, match="copy=False"):
+        x.to_numpy(dtype=np.float64, copy=False)
+    nested = qd.field(qd.f32)
+    qd.root.dense(qd.i, 2).dense(qd.i, 2).place(nested)
+    with pytest.raises(ValueError, match="copy=False"):
+        nested.to_numpy(copy=False)
+    assert nested.to_numpy(copy=None).shape == (4,)
+    soa = qd.Vector.field(3, qd.i32, shape=4, layout=qd.Layout.SOA)
+    soa.to_numpy(copy=False)[2, 1] = 8
+    assert soa[2].y == 8
+    assert np.from_dlpack(x).shape == (2, 3)
+
+
+def test_offsets():
+    x = qd.field(qd.i32, shape=(4, 3), offset=(-2, 10))
+    x[-2, 10] = 1
+    x[1, 12] = 2
+    assert x.to_numpy()[0, 0] == 1
+    assert x.to_numpy()[3, 2] == 2
+    with pytest.raises(AssertionError):
+        x[2, 10]
+    placed = qd.field(qd.i32)
+    qd.root.dense(qd.i, 4).place(placed, offset=-1)
+    placed[-1] = 3
+    assert placed.to_numpy().tolist() == [3, 0, 0, 0]
+
+
+@pytest.mark.parametrize("key", [(3, 0), (-1, 0), (0, 4), (0, -1)])
+def test_indices_out_of_bounds_are_refused(key):
+    x, v = qd.field(qd.f32, (3, 4)), qd.Vector.field(2, qd.f32, (3, 4))
+    for field in (x, v):
+        with pytest.raises(AssertionError, match="out of bounds"):
+            field[key]
+        with pytest.raises(AssertionError, match="out of bounds"):
+            field[key] = 1
+
+
+def test_wrong_indices_are_refused():
+    x = qd.field(qd.f32, (3, 4))
+    for key in (0, (0, 0, 0), None):
+        with pytest.raises(AssertionError, match="Slicing is not supported"):
+            x[key]
+    for key in ((0, slice(None)), (1.5, 0), "a"):
+        with pytest.raises(TypeError, match="Detected illegal element"):
+            x[key]
+    assert x[np.int32(1), np.int64(2)] == 0
+    assert x[qd.Vector([1, 2])] == 0
+    with pytest.raises(NotImplementedError):
+        list(x)
+    with pytest.raises(TypeError):
+        x[0, 0] = [1]
+
+
+def test_arguments_of_field_are_checked():
+    bad = [
+        (dict(shape=0), RuntimeError, "positive"),
+        (dict(shape=(2, -1)), RuntimeError, "positive"),
+        (dict(shape=2.5), TypeError, "integer"),
+        (dict(offset=1), qd.QuadrantsSyntaxError, "offset"),
+        (dict(shape=(2, 2), offset=1), qd.QuadrantsSyntaxError, "offset"),
+        (dict(order="i"), qd.QuadrantsSyntaxError, "order"),
+        (dict(shape=(2, 2), order="i"), qd.QuadrantsSyntaxError, "dimensionality"),
+        (dict(shape=(2, 2), order="ii"), qd.QuadrantsSyntaxError, "different"),
+        (dict(shape=(2, 2), order="ik"), qd.QuadrantsSyntaxError, "Invalid axis"),
+        (dict(shape=2, foo=1), TypeError, "foo"),
+    ]
+    for kwargs, error, match in bad:
+        with pytest.raises(error, match=match):
+            qd.field(qd.f32, **kwargs)
+    with pytest.raises(ValueError, match="Invalid data type"):
+        qd.field("f32", 2)
+    with pytest.raises(RuntimeError, match="same compute type"):
+        qd.Vector.field(2, [qd.f32, qd.i32], 2)
+
+
+def test_gradients():
+    x = qd.field(qd.f32, 3, needs_grad=True)
+    v = qd.Vector.field(2, qd.f64, 3, needs_grad=True, needs_dual=True)
+    x.grad.fill(2)
+    assert x.to_numpy().tolist() == [0, 0, 0]
+    assert x.grad.to_numpy().tolist() == [2, 2, 2]
+    assert x.has_grad()
+    assert not x.has_dual()
+    assert v.grad.shape == v.dual.shape == (3,)
+    assert v.get_scalar_field(1).grad[2] == 0
+    plain = qd.field(qd.f32, 3)
+    assert not plain.has_grad()
+    with pytest.raises(RuntimeError, match="no memory yet"):
+        plain.grad[0]
+    for make in (lambda: qd.field(int, 1, needs_grad=True), lambda: qd.Vector.field(2, int, 1, needs_dual=True)):
+        with pytest.raises(RuntimeError, match="not supported for field with"):
+            make()
+    placed = qd.field(qd.f32, needs_grad=True)
+    qd.root.dense(qd.i, 3).place(placed, placed.grad)
+    assert placed.has_grad()
+
+
+def test_struct_fields():
+    vec3 = qd.types.vector(3, qd.f32)
+    line = qd.types.struct(start=vec3, length=qd.f64)
+    item = qd.types.struct(line=line, idx=int)
+    for layout in (qd.Layout.AOS, qd.Layout.SOA):
+        x = item.field(shape=(2, 2), layout=layout)
+        x[0, 1] = item(line(1, 2.5), 7)
+        assert x[0, 1].to_dict() == {"line": {"start": [1, 1, 1], "length": 2.5}, "idx": 7}
+        x[0, 1].line.start.y = 4
+        x[0, 1].line.length = 3
+        x[0, 1].idx += 1
+        assert x[0, 1].to_dict() == {"line": {"start": [1, 4, 1], "length": 3}, "idx": 8}
+        x[1, 0].line = x[0, 1].line
+        x[1, 1] = {"line": {"start": [1, 2, 3], "length": 1}, "idx": 2}
+        assert x.line.start[1, 0].to_list() == [1, 4, 1]
+        assert x.idx[1, 1] == 2
+        arrays = x.to_numpy()
+        assert arrays["line"]["start"].shape == (2, 2, 3)
+        y = item.field(shape=(2, 2))
+        y.from_numpy(arrays)
+        y.copy_from(x)
+        assert y[1, 1].to_dict() == x[1, 1].to_dict()
+        x.fill(5)
+        assert x[0, 0].to_dict() == {"line": {"start": [5, 5, 5], "length": 5}, "idx": 5}
+        with pytest.raises(KeyError):
+            x[0, 0] = {"idx": 1}
+    placed = qd.Struct.field({"a": qd.f32, "b": vec3})
+    qd.root.dense(qd.i, 2).dense(qd.i, 2).place(placed)
+    placed[3].b = [1, 2, 3]
+    assert placed.b[3].z == 3
+    with pytest.raises(RuntimeError, match="not supported for field with"):
+        qd.Struct.field({"a": int}, shape=1, needs_grad=True)
+
+
+def test_copy_from_needs_a_field_of_the_same_shape():
+    x = qd.field(qd.f32, (2, 3))
+    ones = qd.field(qd.i32, (2, 3))
+    ones.fill(1)
+    x.copy_from(ones)
+    assert (x.to_numpy() == 1).all()
+    with pytest.raises(ValueError, match="does not match"):
+        x.copy_from(qd.field(qd.f32, (3, 2)))
+    with pytest.raises(TypeError):
+        x.copy_from(np.zeros((2, 3)))
+
+
+def test_text():
+    x = qd.field(qd.i32, 3, name="x")
+    assert repr(x) == "<qd.field>"
+    assert str(x) == "[0 0 0]"
+    assert repr(qd.Matrix.field(2, 3, qd.f32, 1)) == "<2x3 qd.Matrix.field>"
+    assert "memory" in str(qd.field(qd.f32))
+    assert x._name == x.snode._name == "x"
+
+
+def test_objects_of_an_ended_program_say_so():
+    x, a, t = qd.field(qd.f32, 3), qd.ndarray(qd.f32, 3), qd.tensor(qd.f32, 3)
+    unused = qd.field(qd.f32, 3)
+    x[0] = 1
+    qd.init(arch=qd.cpu)
+    for use in (lambda: x[0], lambda: x.to_numpy(), lambda: unused[0], lambda: a[0], lambda: a.fill(1), lambda: t[0]):
+        with pytest.raises(RuntimeError, match="ended"):
+            use()
+    assert x.shape == (3,)
+    str(x)
+    qd.reset()
+    for make in (lambda: qd.field(qd.f32, 3), lambda: qd.ndarray(qd.f32, 3), lambda: qd.root.dense(qd.i, 3)):
+        with pytest.raises(RuntimeError, match=r"qd.init\(\)"):
+            make()
+    assert qd.cfg is None
+
+
+def test_memory_of_a_dropped_field_is_freed():
+    import gc
+    import weakref
+
+    x = qd.field(qd.f32, 3)
+    x[0] = 1
+    buffer = weakref.ref(x._root.buffer)
+    del x
+    gc.collect()
+    assert buffer() is None

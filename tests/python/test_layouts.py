@@ -1,0 +1,264 @@
+"""The place of every element: trees laid out by hand-written recursion against what the package computes."""
+
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+DTYPES = [qd.u1, qd.i8, qd.i16, qd.i32, qd.i64, qd.u8, qd.u16, qd.u32, qd.u64, qd.f16, qd.f32, qd.f64]
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+class Level:
+    """A level of a tree as the test writes it down: (axis, size) pairs outermost first, then children."""
+
+    def __init__(self, axes=(), children=()):
+        self.axes = list(axes)
+        self.children = list(children)
+
+
+def up(value, alignment):
+    while value % alignment:
+        value += 1
+    return value
+
+
+def extent(item):
+    """Size and alignment of a child: a level or a (name, dtype) leaf."""
+    if isinstance(item, tuple):
+        return item[1].nbytes, item[1].nbytes
+    size, alignment = cell(item)
+    for _, n in item.axes:
+        size *= n
+    return size, alignment
+
+
+def cell(level):
+    size, alignment = 0, 1
+    for child in level.children:
+        child_size, child_alignment = extent(child)
+        size = up(size, child_alignment) + child_size
+        alignment = max(alignment, child_alignment)
+    return up(size, alignment), alignment
+
+
+def addresses(level, base=0, digits=()):
+    """(leaf name, index of the used axes) -> byte address, by walking over every cell in memory order."""
+    found = {}
+    cell_size, _ = cell(level)
+    for number, choice in enumerate(itertools.product(*(range(n) for _, n in level.axes))):
+        here = digits + tuple((axis, n, value) for (axis, n), value in zip(level.axes, choice))
+        at = base + number * cell_size
+        offset = 0
+        for child in level.children:
+            child_size, child_alignment = extent(child)
+            offset = up(offset, child_alignment)
+            if isinstance(child, tuple):
+                index = {}
+                for axis, n, value in here:
+                    index[axis] = index.get(axis, 0) * n + value
+                found[child[0], tuple(index[axis] for axis in sorted(index))] = at + offset
+            else:
+                found.update(addresses(child, at + offset, here))
+            offset += child_size
+    return found
+
+
+def build(level, node, fields):
+    for child in level.children:
+        if isinstance(child, tuple):
+            fields[child[0]] = field = qd.field(child[1], name=child[0])
+            node.place(field)
+        else:
+            axes = qd.axes(*(axis for axis, _ in child.axes))
+            build(child, node.dense(axes, tuple(n for _, n in child.axes)), fields)
+
+
+def random_level(rng, depth, names):
+    children = []
+    for _ in range(rng.randint(1, 3)):
+        if depth and rng.random() < 0.6:
+            axes = rng.sample(range(4), rng.randint(1, 2))
+            child = random_level(rng, depth - 1, names)
+            child.axes = [(axis, rng.randint(1, 3)) for axis in axes]
+            children.append(child)
+        else:
+            children.append((f"f{next(names)}", rng.choice(DTYPES)))
+    return Level((), children)
+
+
+def address(placement, index):
+    at = placement.base
+    for value, digits in zip(index, placement.axes):
+        for n, stride in reversed(digits):
+            at += value % n * stride
+            value //= n
+        assert value == 0
+    return at
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_random_trees_agree_with_a_walk_over_memory(seed):
+    rng = random.Random(seed)
+    level = random_level(rng, 3, itertools.count())
+    builder, fields = qd.FieldsBuilder(), {}
+    build(level, builder.root, fields)
+    tree = builder.finalize()
+    expected = addresses(level)
+    seen = set()
+    for name, field in fields.items():
+        (placement,) = field._placed()
+        indices = list(itertools.product(*(range(n) for n in field.shape)))
+        assert len(indices) == sum(1 for key in expected if key[0] == name)
+        for index in indices:
+            at = address(placement, index)
+            assert at == expected[name, index]
+            assert at % field.dtype.nbytes == 0
+            covered = set(range(at, at + field.dtype.nbytes))
+            assert not covered & seen
+            seen |= covered
+    assert max(seen) < tree.buffer.nbytes
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_host_access_reaches_those_places(seed):
+    rng = random.Random(100 + seed)
+    level = random_level(rng, 3, itertools.count())
+    builder, fields = qd.FieldsBuilder(), {}
+    build(level, builder.root, fields)
+    tree = builder.finalize()
+    memory = np.frombuffer(tree.buffer, np.uint8)
+    for name, field in fields.items():
+        placement = field._placed()[0]
+        values = np.arange(int(np.prod(field.shape))).astype(field.dtype.numpy).reshape(field.shape)
+        field.from_numpy(values)
+        for index in itertools.product(*(range(n) for n in field.shape)):
+            at = address(placement, index)
+            raw = memory[at : at + field.dtype.nbytes].copy().view(field.dtype.numpy)[0]
+            assert raw == values[index]
+            assert field[index] == values[index]
+        if field.shape:
+            last = tuple(n - 1 for n in field.shape)
+            field[last] = 1
+            values[last] = 1
+        assert (field.to_numpy() == values).all()
+
+
+def test_order_puts_the_named_axis_outermost():
+    x = qd.field(qd.i32, shape=(3, 5), order="ji")
+    placement = x._placed()[0]
+    assert placement.axes == (((3, 4),), ((5, 12),))
+    assert x.shape == (3, 5)
+    assert x.layout == (1, 0)
+
+
+def test_aos_and_soa():
+    aos = qd.Vector.field(3, qd.f32, shape=4, layout=qd.Layout.AOS)
+    soa = qd.Vector.field(3, qd.f32, shape=4, layout=qd.Layout.SOA)
+    assert [p.base for p in aos._placed()] == [0, 4, 8]
+    assert [p.base for p in soa._placed()] == [0, 16, 32]
+    for field in (aos, soa):
+        field.from_numpy(np.arange(12, dtype=np.float32).reshape(4, 3))
+        assert list(field[2]) == [6, 7, 8]
+        field[2][1] = 100
+        assert field.to_numpy()[2].tolist() == [6, 100, 8]
+        assert field.get_scalar_field(1)[2] == 100
+
+
+def test_components_placed_one_by_one():
+    v = qd.Vector.field(2, qd.i32)
+    for number in range(2):
+        qd.root.dense(qd.i, 3).place(v.get_scalar_field(number))
+    v.from_numpy(np.array([[1, 2], [3, 4], [5, 6]], dtype=np.int32))
+    assert v.to_numpy().tolist() == [[1, 2], [3, 4], [5, 6]]
+    assert v.get_scalar_field(1).to_numpy().tolist() == [2, 4, 6]
+    assert list(v[1]) == [3, 4]
+    v.fill([7, 8])
+    assert list(v[2]) == [7, 8]
+
+
+def test_large_index_space_is_laid_out_without_being_touched():
+    x = qd.field(qd.i32)
+    qd.root.dense(qd.l, 3).dense(qd.ijk, 29).place(x)
+    assert x.shape == (29, 29, 29, 3)
+    assert x.snode.parent().parent()._cell_size_bytes == 4 * 29**3
+
+
+def test_shapes_seen_through_the_tree():
+    x = qd.field(qd.f32)
+    block = qd.root.dense(qd.k, 3).dense(qd.ij, (4, 5))
+    leaf = block.dense(qd.i, 2)
+    leaf.place(x)
+    assert x.shape == (8, 5, 3)
+    assert x.parent() == leaf
+    assert x.parent(2) == block
+    assert x.parent(2).parent(2) == qd.root
+    assert x.parent(4) == qd.root
+    assert x.parent(5) is None
+    assert str(x.snode) == "qd.root => dense [3] => dense [4, 5, 3] => dense [8, 5, 3] => place [8, 5, 3]"
+    assert x.snode._path_from_root()[0] == qd.root
+
+
+def test_a_tree_in_use_takes_no_more():
+    x, y = qd.field(qd.f32), qd.field(qd.f32)
+    block = qd.root.dense(qd.i, 4)
+    block.place(x)
+    x[0] = 1
+    with pytest.raises(qd.QuadrantsRuntimeError, match="finalized"):
+        block.place(y)
+    qd.root.dense(qd.i, 4).place(y)
+    assert y[3] == 0
+
+
+def test_placing_twice_and_sparse_levels_are_refused():
+    x = qd.field(qd.f32)
+    qd.root.place(x)
+    with pytest.raises(qd.QuadrantsRuntimeError, match="placed already"):
+        qd.root.place(x)
+    for make in (qd.root.pointer, qd.root.bitmasked, qd.root.dynamic):
+        with pytest.raises(qd.QuadrantsRuntimeError, match="not supported"):
+            make(qd.i, 4)
+    with pytest.raises(TypeError):
+        qd.root.dense(qd.i, 4).place(3)
+    with pytest.raises(qd.QuadrantsRuntimeError, match="positive"):
+        qd.root.dense(qd.i, 0)
+
+
+def test_fields_builder_frees_its_memory():
+    builder = qd.FieldsBuilder()
+    x = qd.field(qd.i32)
+    builder.dense(qd.i, 4).place(x)
+    tree = builder.finalize()
+    x[2] = 5
+    tree.destroy()
+    with pytest.raises(qd.QuadrantsRuntimeError, match="destroyed"):
+        x[2]
+    with pytest.raises(qd.QuadrantsRuntimeError, match="destroyed"):
+        tree.destroy()
+    with pytest.raises(qd.QuadrantsRuntimeError):
+        builder.dense(qd.i, 4)
+
+
+def test_lazy_grad_places_the_gradient_beside_the_field():
+    x, n = qd.field(qd.f32), qd.field(qd.i32)
+    block = qd.root.dense(qd.i, 4)
+    block.place(x, n)
+    shaped = qd.field(qd.f64, shape=3)
+    assert not x.has_grad()
+    qd.root.lazy_grad()
+    assert x.has_grad()
+    assert shaped.has_grad()
+    assert n.grad is None
+    assert x.grad.parent() == block
+    x.grad.fill(2)
+    assert x.to_numpy().tolist() == [0, 0, 0, 0]
+    assert x.grad.to_numpy().tolist() == [2, 2, 2, 2]
