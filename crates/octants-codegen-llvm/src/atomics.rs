@@ -145,7 +145,13 @@ impl Lowering<'_, '_> {
         let accumulator = self.accumulators[slot];
         let ty = self.e.scalar(s);
         let old = self.e.load(ty, accumulator, s.bytes());
-        let new = self.updated(op, s, old, self.value(value));
+        let value = self.value(value);
+        // The vectoriser knows these two as reductions; a comparison and a select it does not.
+        let new = match op {
+            AtomicOp::Min if s.is_float() && s != Scalar::F16 => self.e.intrinsic("llvm.minnum", ty, &[old, value]),
+            AtomicOp::Max if s.is_float() && s != Scalar::F16 => self.e.intrinsic("llvm.maxnum", ty, &[old, value]),
+            _ => self.updated(op, s, old, value),
+        };
         self.e.store(accumulator, new, s.bytes());
     }
 
