@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants.exceptions import OctantsIndexError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
+from octants.types.annotations import Template
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
 
 if TYPE_CHECKING:
@@ -411,20 +412,22 @@ class Matrix:
         """Ones on the diagonal, zeros elsewhere."""
         return Matrix(np.eye(n), dt)
 
+    # The next three are compiled when a kernel calls them with run-time values.
+
     @staticmethod
-    def diag(dim: int, val: Any) -> Matrix:
+    def diag(dim: Template[int], val):  # type: ignore[no-untyped-def]
         """`val` on the diagonal, zeros elsewhere."""
-        return Matrix(np.eye(dim, dtype=np.asarray(val).dtype) * val)
+        return Matrix([[val if i == j else 0 for j in range(dim)] for i in range(dim)])
 
     @staticmethod
-    def rows(rows: Sequence[Any]) -> Matrix:
+    def rows(rows):  # type: ignore[no-untyped-def]
         """A matrix of the given rows."""
-        return Matrix([_operand(row) for row in rows])
+        return Matrix([[row[j] for j in range(len(row))] for row in rows])
 
     @staticmethod
-    def cols(cols: Sequence[Any]) -> Matrix:
+    def cols(cols):  # type: ignore[no-untyped-def]
         """A matrix of the given columns."""
-        return Matrix(np.array([_operand(col) for col in cols]).T)
+        return Matrix([[col[i] for col in cols] for i in range(len(cols[0]))])
 
     # Containers
 
@@ -497,9 +500,6 @@ class Vector(Matrix):
 
         return make_compound_tensor("qd.Vector.tensor", vector(n, dtype), shape, kwargs)  # type: ignore[return-value]
 
-
-for _name in ("zero", "one", "unit", "identity", "diag", "rows", "cols"):
-    getattr(Matrix, _name)._octants_builtin = f"Matrix.{_name}"
 
 _set = object.__setattr__
 

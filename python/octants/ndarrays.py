@@ -31,6 +31,8 @@ class Ndarray(_octants.Ndarray):
     _view: np.ndarray[Any, Any] | None
 
     def _setup(self, layout: tuple[int, ...] | None) -> None:
+        if layout is not None:
+            self._set_layout(layout)
         self._qd_layout = layout
         self._view = None
         self.grad = None
@@ -288,10 +290,7 @@ def _allocate(
     layout: tuple[int, ...] | None,
 ) -> Ndarray:
     cls = (ScalarNdarray, VectorNdarray, MatrixNdarray)[len(element_shape)]
-    if layout is None:
-        made = cls(dtype.name, element_shape, shape, needs_grad)
-    else:
-        made = cls(dtype.name, element_shape, shape, needs_grad, order=layout)
+    made = cls(dtype.name, element_shape, shape, needs_grad)
     made._setup(layout)
     return made
 
