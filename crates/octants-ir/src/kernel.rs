@@ -103,12 +103,6 @@ pub struct Kernel {
     pub ret: Type,
 }
 
-impl Default for Type {
-    fn default() -> Self {
-        Type::Unit
-    }
-}
-
 /// A kernel cut into tasks.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Program {

@@ -138,9 +138,10 @@ impl StructType {
 }
 
 /// The type of a value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub enum Type {
     /// No value.
+    #[default]
     Unit,
     /// One scalar.
     Scalar(Scalar),

@@ -45,6 +45,15 @@ fn float(value: f64, s: Scalar) -> Option<Const> {
     }
 }
 
+/// The value of a float constant of a type: one of f32 may be kept with more digits.
+fn real(c: Const, s: Scalar) -> Option<f64> {
+    match c {
+        Const::Float(x) if s == Scalar::F32 => Some(f64::from(x as f32)),
+        Const::Float(x) if s == Scalar::F64 => Some(x),
+        _ => None,
+    }
+}
+
 /// A unary operation on a constant of type `s`.
 pub(crate) fn unary(op: UnaryOp, c: Const, s: Scalar) -> Option<Const> {
     if let Some(x) = integer(c, s) {
@@ -62,7 +71,7 @@ pub(crate) fn unary(op: UnaryOp, c: Const, s: Scalar) -> Option<Const> {
             _ => None,
         };
     }
-    let Const::Float(x) = c else { return None };
+    let x = real(c, s)?;
     match op {
         UnaryOp::Neg => float(-x, s),
         UnaryOp::Abs => float(x.abs(), s),
@@ -80,10 +89,9 @@ pub(crate) fn unary(op: UnaryOp, c: Const, s: Scalar) -> Option<Const> {
 
 /// A binary operation on constants of type `s`.
 pub(crate) fn binary(op: BinaryOp, a: Const, b: Const, s: Scalar) -> Option<Const> {
-    match (integer(a, s), integer(b, s), a, b) {
-        (Some(a), Some(b), ..) => binary_int(op, a, b, s),
-        (_, _, Const::Float(a), Const::Float(b)) if s != Scalar::F16 => binary_float(op, a, b, s),
-        _ => None,
+    match integer(a, s).zip(integer(b, s)) {
+        Some((a, b)) => binary_int(op, a, b, s),
+        None => binary_float(op, real(a, s)?, real(b, s)?, s),
     }
 }
 
@@ -174,7 +182,7 @@ pub(crate) fn cast(c: Const, from: Scalar, to: Scalar) -> Option<Const> {
             _ => int(x, to),
         };
     }
-    let Const::Float(x) = c else { return None };
+    let x = real(c, from)?;
     if to.is_float() {
         return float(x, to);
     }

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Kernel, LocalId, Op, ValueId};
 
-use crate::trace_address::{Place, trace_address};
+use crate::trace_address::{Place, first_use_sets, trace_address};
 
 /// Makes updates of shared variables in parallel loops atomic.
 pub fn make_updates_atomic(kernel: &mut Kernel) {
@@ -18,12 +18,16 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
             continue;
         }
         let inner = l.body;
-        let shared = shared_locals(body, v);
+        let mut shared = shared_locals(body, v);
+        // What an iteration sets before it reads is its own.
+        shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
         if !shared.is_empty() {
             let mut blocks = vec![inner];
             body.visit(inner, &mut |_, inst| blocks.extend(inst.op.blocks()));
+            let mut uses = vec![0u32; body.insts.len()];
+            body.visit(inner, &mut |_, inst| inst.op.for_each_operand(|u| uses[u.index()] += 1));
             for b in blocks {
-                rewrite_block(body, b, &shared);
+                rewrite_block(body, b, &shared, &uses);
             }
         }
     }
@@ -54,7 +58,7 @@ pub(crate) fn shared_locals(body: &Body, root_loop: ValueId) -> HashSet<LocalId>
     shared
 }
 
-fn rewrite_block(body: &mut Body, b: BlockId, shared: &HashSet<LocalId>) {
+fn rewrite_block(body: &mut Body, b: BlockId, shared: &HashSet<LocalId>, uses: &[u32]) {
     let mut list = body.block(b).to_vec();
     let mut at = 0;
     while at < list.len() {
@@ -65,12 +69,13 @@ fn rewrite_block(body: &mut Body, b: BlockId, shared: &HashSet<LocalId>) {
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` stands twice now; the first goes, and the new value is computed after the atomic.
+            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
-            let end = position(&list, load);
-            list.insert(end + 1, math);
-            at = end + 1;
+            at = position(&list, load);
+            if uses[math.index()] > 1 {
+                list.insert(at + 1, math);
+            }
         }
         at += 1;
     }

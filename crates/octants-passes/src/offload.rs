@@ -3,7 +3,8 @@
 //! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A value of
 //! one task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic on
 //! these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in a
-//! parallel task it is private to the iteration. A local used by several tasks becomes a frame slot.
+//! parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless each of them sets it
+//! before reading it.
 //!
 //! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped loop is
 //! in no group; a later one belongs to the group of the next grouped loop (after the last: to its group), because all
@@ -20,6 +21,7 @@ use octants_ir::{
 
 use crate::compute_access::compute_access;
 use crate::copy_code::Copier;
+use crate::trace_address::{first_use_sets, for_each_local, for_each_use, points_into};
 
 /// Cuts a kernel into tasks.
 pub fn offload(kernel: Kernel) -> Program {
@@ -185,7 +187,11 @@ impl<'a> Cut<'a> {
             }
         }
         let mut slots = HashMap::new();
-        for (l, _) in users.into_iter().filter(|(_, tasks)| tasks.len() > 1) {
+        for (l, tasks) in users {
+            // Where every task sets it before it reads it, no value goes from one to another.
+            if tasks.len() == 1 || tasks.iter().all(|t| self.first_use_in(*t, l) == Some(true)) {
+                continue;
+            }
             slots.insert(l, FrameSlot(self.frame.len() as u32));
             self.frame.push(self.source.locals[l.index()].ty.clone());
         }
@@ -221,30 +227,30 @@ impl<'a> Cut<'a> {
 
     /// The segment of a local's first use in program order, and whether that is a store of the whole of it.
     fn first_use(&self, local: LocalId) -> Option<(usize, bool)> {
-        for (i, segment) in self.segments.iter().enumerate() {
-            for &v in segment.statements.iter().filter(|v| segment.live.contains(v)) {
-                let inst = self.source.inst(v);
-                if matches!(inst.ty, Type::Ref(_)) {
-                    continue; // Taking an address is no use yet.
-                }
-                let mut used = false;
-                for_each_use(self.source, v, &mut |u| used |= self.is_part_of(u, local));
-                for_each_local(self.source, v, &mut |l| used |= l == local);
-                if used {
-                    let whole = matches!(inst.op, Op::Store(a, _) if self.source.inst(a).op == Op::LocalAddr(local));
-                    return Some((i, whole));
-                }
-            }
-        }
-        None
+        (0..self.segments.len()).find_map(|i| {
+            // What a parallel loop stores first, it stores once for each iteration, if any.
+            let serial = self.segments[i].parallel.is_none();
+            self.first_use_in(i, local).map(|whole| (i, whole && serial))
+        })
     }
 
-    fn is_part_of(&self, addr: ValueId, local: LocalId) -> bool {
-        match &self.source.inst(addr).op {
-            Op::LocalAddr(l) => *l == local,
-            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => self.is_part_of(*base, local),
-            _ => false,
+    /// Whether the first use of a local in a segment (in an iteration of a parallel one) is a store of the whole of it.
+    fn first_use_in(&self, segment: usize, local: LocalId) -> Option<bool> {
+        let segment = &self.segments[segment];
+        let mut statements: Vec<ValueId> = segment.statements.clone();
+        statements.retain(|v| segment.live.contains(v));
+        if segment.parallel.is_some()
+            && let [v] = statements[..]
+            && let Op::For(l) = &self.source.inst(v).op
+        {
+            let mut used = false;
+            self.source.inst(v).op.for_each_operand(|u| used |= points_into(self.source, u, local));
+            if used {
+                return Some(false);
+            }
+            statements = self.source.block(l.body).to_vec();
         }
+        first_use_sets(self.source, &statements, local)
     }
 
     fn task_body(&self, segment: &Segment, frame: &HashMap<LocalId, FrameSlot>) -> Body {
@@ -321,29 +327,6 @@ fn is_cheap_unary(op: octants_ir::UnaryOp) -> bool {
 
 fn is_cheap_binary(op: octants_ir::BinaryOp) -> bool {
     !matches!(op, octants_ir::BinaryOp::Pow | octants_ir::BinaryOp::Atan2)
-}
-
-/// Calls `f` on every operand of an instruction and of those in its blocks.
-fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId)) {
-    let op = &body.inst(v).op;
-    op.for_each_operand(&mut *f);
-    for b in op.blocks() {
-        body.visit(b, &mut |_, inst| inst.op.for_each_operand(&mut *f));
-    }
-}
-
-/// Calls `f` on every local whose address an instruction takes, or those in its blocks.
-fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
-    if let Op::LocalAddr(l) = &body.inst(v).op {
-        f(*l);
-    }
-    for b in body.inst(v).op.blocks() {
-        body.visit(b, &mut |_, inst| {
-            if let Op::LocalAddr(l) = &inst.op {
-                f(*l);
-            }
-        });
-    }
 }
 
 fn push(body: &mut Body, block: BlockId, op: Op, ty: Type) -> ValueId {

@@ -1,6 +1,6 @@
-//! What memory an address points into.
+//! What memory an address points into, and where locals are used.
 
-use octants_ir::{Body, BufferId, FrameSlot, LocalId, Op, ValueId};
+use octants_ir::{Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -26,5 +26,53 @@ pub fn trace_address(body: &Body, mut addr: ValueId) -> Place {
             Op::Param(i) => return Place::Param(*i),
             op => panic!("compiler bug: {addr} = {op:?} is not an address\n{body}"),
         }
+    }
+}
+
+/// The address is a local's or in it.
+pub(crate) fn points_into(body: &Body, addr: ValueId, local: LocalId) -> bool {
+    match &body.inst(addr).op {
+        Op::LocalAddr(l) => *l == local,
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => points_into(body, *base, local),
+        _ => false,
+    }
+}
+
+/// Whether the first use of a local in some statements is a store of the whole of it; `None` when they do not use it.
+pub(crate) fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId) -> Option<bool> {
+    for &v in statements {
+        let inst = body.inst(v);
+        if matches!(inst.ty, Type::Ref(_)) {
+            continue; // Taking an address is no use yet.
+        }
+        let mut used = false;
+        for_each_use(body, v, &mut |u| used |= points_into(body, u, local));
+        if used {
+            return Some(matches!(inst.op, Op::Store(a, _) if body.inst(a).op == Op::LocalAddr(local)));
+        }
+    }
+    None
+}
+
+/// Calls `f` on every operand of an instruction and of those in its blocks.
+pub(crate) fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId)) {
+    let op = &body.inst(v).op;
+    op.for_each_operand(&mut *f);
+    for b in op.blocks() {
+        body.visit(b, &mut |_, inst| inst.op.for_each_operand(&mut *f));
+    }
+}
+
+/// Calls `f` on every local whose address an instruction takes, or those in its blocks.
+pub(crate) fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
+    if let Op::LocalAddr(l) = &body.inst(v).op {
+        f(*l);
+    }
+    for b in body.inst(v).op.blocks() {
+        body.visit(b, &mut |_, inst| {
+            if let Op::LocalAddr(l) = &inst.op {
+                f(*l);
+            }
+        });
     }
 }
