@@ -107,7 +107,9 @@ pub struct Diagnostic {
     pub span: Option<Span>,
     /// What to write instead.
     pub hint: Option<String>,
-    /// The call chain that led here, innermost first: (function name, call site).
+    /// The function at the root of the call chain.
+    pub root: String,
+    /// The call chain that led here, innermost first: (function called, call site).
     pub trace: Vec<(String, Span)>,
     /// Handle of a host (Python) exception that caused this, owned by the outside world.
     pub cause: Option<u32>,
@@ -124,6 +126,7 @@ impl Diagnostic {
             message: message.into(),
             span: Some(span),
             hint: None,
+            root: String::new(),
             trace: Vec::new(),
             cause: None,
         })
@@ -135,41 +138,49 @@ impl Diagnostic {
         self
     }
 
-    /// The text shown to the user: message, file and line, the line itself with the expression underlined, hint.
+    /// The text shown to the user, in the manner of a Python traceback: each call on the way with its line and the
+    /// expression underlined, outermost first, then the message, then what to do instead.
     pub fn render(&self, sources: &Sources) -> String {
-        let mut out = self.message.clone();
+        let mut out = String::new();
+        let mut function = self.root.as_str();
+        for (name, site) in self.trace.iter().rev() {
+            render_span(&mut out, sources, *site, function);
+            function = name;
+        }
         if let Some(span) = self.span {
-            render_span(&mut out, sources, span, "");
+            render_span(&mut out, sources, span, function);
         }
+        if !out.is_empty() {
+            out.push('\n');
+        }
+        out.push_str(&self.message);
         if let Some(hint) = &self.hint {
-            let _ = write!(out, "\n  = help: {hint}");
-        }
-        for (name, site) in &self.trace {
-            let _ = write!(out, "\n  in `{name}`, called from");
-            render_span(&mut out, sources, *site, "  ");
+            let _ = write!(out, "\n  help: {hint}");
         }
         out
     }
 }
 
-fn render_span(out: &mut String, sources: &Sources, span: Span, indent: &str) {
+fn render_span(out: &mut String, sources: &Sources, span: Span, function: &str) {
     let (Some(file), Some(pos)) = (sources.get(span.file), sources.position(span)) else {
         return;
     };
-    let _ = write!(out, "\n{indent}  --> {}:{}:{}", file.path, pos.line, pos.column);
+    let _ = write!(out, "\nFile \"{}\", line {}", file.path, pos.line);
+    if !function.is_empty() {
+        let _ = write!(out, ", in {function}");
+    }
+    out.push(':');
     let Some(line) = file.text.split('\n').nth((pos.line - file.first_line) as usize) else {
         return;
     };
-    let gutter = pos.line.to_string();
-    let width = (span.end.saturating_sub(span.start) as usize)
-        .clamp(1, line.chars().count().saturating_sub(pos.column as usize - 1).max(1));
-    let _ = write!(
-        out,
-        "\n{indent}{gutter} | {line}\n{indent}{} | {}{}",
-        " ".repeat(gutter.len()),
-        " ".repeat(pos.column as usize - 1),
-        "^".repeat(width)
-    );
+    let column = pos.column as usize - 1;
+    let start = (span.start as usize).min(file.text.len());
+    let end = (span.end as usize).clamp(start, file.text.len());
+    let spanned = file.text.get(start..end).unwrap_or_default().split('\n').next().unwrap_or_default();
+    let width = spanned.chars().count().max(1);
+    // Tabs keep their width under the line above.
+    let indent: String = line.chars().take(column).map(|c| if c == '\t' { c } else { ' ' }).collect();
+    let _ = write!(out, "\n{line}\n{indent}{}", "^".repeat(width));
 }
 
 #[cfg(test)]
@@ -185,10 +196,11 @@ mod tests {
             first_line: 10,
         }));
         let span = Span { file, start: 17, end: 22 };
-        let text = Diagnostic::new(Code::Name, span, "`a` is not defined").with_hint("define it").render(&sources);
+        let mut d = Diagnostic::new(Code::Name, span, "`a` is not defined").with_hint("define it");
+        d.root = "k".into();
         assert_eq!(
-            text,
-            "`a` is not defined\n  --> sim.py:11:9\n11 |     x = a + b\n   |         ^^^^^\n  = help: define it"
+            d.render(&sources),
+            "\nFile \"sim.py\", line 11, in k:\n    x = a + b\n        ^^^^^\n`a` is not defined\n  help: define it"
         );
     }
 }

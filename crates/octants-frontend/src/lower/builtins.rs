@@ -10,6 +10,8 @@ use crate::arith;
 use crate::value::{Members, Ndrange, Value};
 use crate::world::{Entity, FuncKind, Obj};
 
+const NDRANGE_BOUNDS: &str = "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)";
+
 impl Lowerer<'_> {
     pub(super) fn call_builtin(
         &mut self,
@@ -382,12 +384,12 @@ impl Lowerer<'_> {
             match as_pair {
                 Some(pair) => match &pair[..] {
                     [b, e] => dims.push((b.clone(), e.clone())),
-                    _ => return self.err(Code::Syntax, "an axis of qd.ndrange takes one bound or a pair of bounds"),
+                    _ => return self.err(Code::Syntax, NDRANGE_BOUNDS),
                 },
                 None => {
                     if let Some(Type::Vector(_, n)) = self.runtime_type(a) {
                         if n != 2 {
-                            return self.err(Code::Syntax, "an axis of qd.ndrange takes one bound or a pair of bounds");
+                            return self.err(Code::Syntax, NDRANGE_BOUNDS);
                         }
                         let pair = self.unpack(a)?;
                         dims.push((pair[0].clone(), pair[1].clone()));

@@ -109,10 +109,10 @@ impl Lowerer<'_> {
             }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {
-                let [v] = &args[..] else {
-                    return self.err(Code::Type, format!("`{s}(...)` takes one argument, {} given", args.len()));
+                let ([v], true) = (&args[..], kwargs.is_empty()) else {
+                    return self.err(Code::Syntax, "A primitive type can only decorate a single expression.");
                 };
-                Ok(Value::Rt(self.cast_value(v, s)?))
+                self.typed_literal(v, s)
             }
             Entity::TensorType(ty) => self.construct_tensor(&ty, &args),
             Entity::StructType { .. } => self.construct_struct(obj, &args, &kwargs),
@@ -209,5 +209,39 @@ impl Lowerer<'_> {
             Entity::Func(kind) => self.call_method_by_reference(method, kind, args, kwargs),
             _ => self.call_object(method, args, kwargs),
         }
+    }
+
+    /// `qd.f32(x)`: a literal of that type, or a conversion.
+    fn typed_literal(&mut self, v: &Value, s: octants_ir::Scalar) -> Result<Value> {
+        match v {
+            Value::Int(_) if s.is_float() => {
+                return self.err(
+                    Code::Type,
+                    "Integer literals must be annotated with a integer type. For type casting, use `qd.cast`.",
+                );
+            }
+            Value::Float(_) if !s.is_float() => {
+                return self.err(
+                    Code::Type,
+                    "Floating-point literals must be annotated with a floating-point type. For type casting, use `qd.cast`.",
+                );
+            }
+            Value::Int(i) => {
+                let (low, high) = match (s.is_signed(), s.bits()) {
+                    (true, bits) => (-(1i128 << (bits - 1)), 1i128 << (bits - 1)),
+                    (false, bits) => (0, 1i128 << bits),
+                };
+                if *i < low || *i >= high {
+                    return self
+                        .err(Code::Type, format!("Integer literal {i} exceeded the range of specified dtype: {s}"));
+                }
+            }
+            _ => {}
+        }
+        let value = self.cast_value(v, s)?;
+        if self.b.ty(value).is_tensor() {
+            return self.err(Code::Syntax, "A primitive type cannot decorate an expression with a compound type.");
+        }
+        Ok(Value::Rt(value))
     }
 }

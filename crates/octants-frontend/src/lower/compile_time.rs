@@ -38,6 +38,9 @@ impl Lowerer<'_> {
 
     pub(super) fn fold_binary(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Option<Value>> {
         if !self.host_foldable(l) || !self.host_foldable(r) {
+            if let (Operator::Mod, Value::Str(pattern)) = (op, l) {
+                return Ok(Some(self.format_percent(&pattern.clone(), r)?));
+            }
             // Lists of run-time values still concatenate and repeat.
             if let (Operator::Add, Value::List(a), Value::List(b)) = (op, l, r) {
                 return Ok(Some(Value::list(a.iter().chain(b.iter()).cloned().collect())));

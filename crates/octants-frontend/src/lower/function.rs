@@ -49,7 +49,7 @@ impl Lowerer<'_> {
         let self_by_reference = std::mem::take(&mut self.self_by_reference);
         let parsed = self.parse(func)?;
         let name = parsed.source.name.clone();
-        if self.frames.iter().any(|f| f.func == func) {
+        if kind != FuncKind::Real && self.frames.iter().any(|f| f.func == func) {
             return self.err(
                 Code::Compilation,
                 format!("recursive call of `{name}`: a function cannot call itself in a kernel"),
@@ -339,6 +339,18 @@ impl Lowerer<'_> {
         self.b.span = outer_builder.span;
         let outer_in_kernel = std::mem::replace(&mut self.in_kernel_body, false);
         let static_depth = std::mem::take(&mut self.static_depth);
+        // The place is taken first, so that a function with an annotated result can call itself.
+        let id = FuncId(self.functions.len() as u32);
+        self.functions.push(Function {
+            name: parsed.source.name.clone(),
+            params: types,
+            ret: annotated.clone().unwrap_or(Type::Unit),
+            body: octants_ir::Body::default(),
+        });
+        if let Some(ret) = &annotated {
+            let key = FunctionKey { func, params: keys.to_vec() };
+            self.function_keys.insert(key, Outlined { id, ret: ret.clone(), is_tuple: is_annotated_tuple });
+        }
         self.frames.push(Frame::new(func, &parsed.source.name, ReturnMode::Function(annotated)));
         let result: Result<Type> = (|| {
             let mut next = 0;
@@ -387,8 +399,10 @@ impl Lowerer<'_> {
         let body = std::mem::replace(&mut self.b, outer_builder).body;
         let ret = result?;
         let is_tuple = is_annotated_tuple || matches!(frame.and_then(|f| f.returned), Some(Value::Tuple(_)));
-        self.functions.push(Function { name: parsed.source.name.clone(), params: types, ret: ret.clone(), body });
-        Ok(Outlined { id: FuncId((self.functions.len() - 1) as u32), ret, is_tuple })
+        let function = &mut self.functions[id.index()];
+        function.ret = ret.clone();
+        function.body = body;
+        Ok(Outlined { id, ret, is_tuple })
     }
 
     /// `return` in a function of the IR.

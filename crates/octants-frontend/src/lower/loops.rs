@@ -17,6 +17,8 @@ struct LoopBox {
     position: Vec<usize>,
     /// One loop variable holds all indices.
     grouped: bool,
+    /// Made by `qd.ndrange`, for messages.
+    is_ndrange: bool,
 }
 
 impl Lowerer<'_> {
@@ -107,7 +109,12 @@ impl Lowerer<'_> {
             Value::Range(bounds) => {
                 let begin = self.bound(&bounds.0)?;
                 let end = self.bound(&bounds.1)?;
-                LoopBox { ranges: vec![self.one_type(begin, end)], position: vec![0], grouped: false }
+                LoopBox {
+                    ranges: vec![self.one_type(begin, end)],
+                    position: vec![0],
+                    grouped: false,
+                    is_ndrange: false,
+                }
             }
             Value::Ndrange(n) => self.ndrange_box(n, false)?,
             Value::Grouped(inner) => match &**inner {
@@ -155,7 +162,7 @@ impl Lowerer<'_> {
                     };
                     ranges.push(Range { begin, end });
                 }
-                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false }
+                LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, is_ndrange: false }
             }
         }))
     }
@@ -196,7 +203,7 @@ impl Lowerer<'_> {
             ranges.push(self.one_type(begin, end));
             position[axis] = level;
         }
-        Ok(LoopBox { ranges, position, grouped })
+        Ok(LoopBox { ranges, position, grouped, is_ndrange: true })
     }
 
     /// A loop bound: integers keep 64 bits where they have them, the rest is i32.
@@ -232,10 +239,19 @@ impl Lowerer<'_> {
             return Err(Diagnostic::new(
                 Code::Syntax,
                 target.span,
-                format!(
-                    "the number of the loop variables ({}) is not equal to the dimension of what is looped over ({axes})",
-                    names.len()
-                ),
+                if bounds.is_ndrange {
+                    format!(
+                        "Ndrange for loop with number of the loop variables not equal to the dimension of the ndrange is \
+                         not supported: {} variables, {axes} axes",
+                        names.len()
+                    )
+                } else {
+                    format!(
+                        "the number of the loop variables ({}) is not equal to the dimension of what is looped over \
+                         ({axes})",
+                        names.len()
+                    )
+                },
             )
             .with_hint("use `qd.grouped(...)` to get all indices as one vector"));
         }

@@ -41,7 +41,10 @@ pub fn lower(
     let mut lowerer = Lowerer::new(world, options.clone(), kernel);
     match lowerer.lower_kernel(kernel, args) {
         Ok(returns) => Ok(lowerer.finish(returns)),
-        Err(d) => Err((vec![*d], lowerer.sources)),
+        Err(mut d) => {
+            d.root = lowerer.parsed.get(&kernel).map_or_else(String::new, |p| p.source.name.clone());
+            Err((vec![*d], lowerer.sources))
+        }
     }
 }
 
@@ -556,7 +559,8 @@ impl<'w> Lowerer<'w> {
     fn int_literal(&mut self, i: i128) -> Result<ValueId> {
         let s = self.options.default_ip;
         let bits = s.bits();
-        if i < -(1i128 << (bits - 1)) || i >= 1i128 << bits {
+        let unsigned = u32::from(s.is_unsigned());
+        if i < -(1i128 << (bits - 1)) || i >= 1i128 << (bits - 1 + unsigned) {
             return self.err(
                 Code::Type,
                 format!(
@@ -565,11 +569,7 @@ impl<'w> Lowerer<'w> {
                 ),
             );
         }
-        let wrapped = match bits {
-            32 if s.is_signed() => i64::from(i as i32),
-            _ => i as i64,
-        };
-        Ok(self.b.push(Op::Const(Const::Int(wrapped)), Type::Scalar(s)))
+        Ok(self.b.push(Op::Const(Const::Int(i as i64)), Type::Scalar(s)))
     }
 
     /// The type a value has at run time, without reading it.

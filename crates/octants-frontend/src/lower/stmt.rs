@@ -31,7 +31,7 @@ impl Lowerer<'_> {
     fn lower_stmt(&mut self, s: &Stmt) -> Result<Flow> {
         match &s.kind {
             StmtKind::Expr(e) => {
-                if !matches!(e.kind, ExprKind::Str(_)) {
+                if !matches!(e.kind, ExprKind::Str(_) | ExprKind::Unsupported("Ellipsis")) {
                     self.lower_expr(e)?;
                 }
             }
@@ -135,10 +135,7 @@ impl Lowerer<'_> {
                 if let ExprKind::Attribute(base, name) = &target.kind {
                     let base = self.lower_expr(base)?;
                     if let Some(places) = self.swizzle_places(&base, name)? {
-                        let values = match self.unpack(&value) {
-                            Ok(values) => values,
-                            Err(_) => vec![value; places.len()],
-                        };
+                        let values = self.spread(&value, places.len())?;
                         return self.store(&Value::list(places), &Value::list(values));
                     }
                 }
@@ -206,8 +203,7 @@ impl Lowerer<'_> {
                 .with_hint(format!("copy it: `{name}_copy = {name}`")));
             }
             if is_static {
-                self.bind_value(name, value);
-                return Ok(());
+                return self.err(Code::Syntax, format!("Recreating variables is not allowed: `{name}` exists already"));
             }
             if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_)) {
                 return self.err(
@@ -293,6 +289,18 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// A value for each of `n` places: the items of a vector or list, or one number for all.
+    fn spread(&mut self, value: &Value, n: usize) -> Result<Vec<Value>> {
+        if matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
+            return Ok(vec![Value::Rt(self.rt(value)?); n]);
+        }
+        let values = self.unpack(value)?;
+        if values.len() != n {
+            return self.err(Code::Value, format!("{n} components are assigned {} values", values.len()));
+        }
+        values.into_iter().map(|v| self.detach(v)).collect()
+    }
+
     fn store_members(&mut self, target: &Members, value: &Value) -> Result<()> {
         let values = self.member_values(value)?;
         for (name, member) in &target.items {
@@ -323,6 +331,11 @@ impl Lowerer<'_> {
             (Value::Float(f), Some(s)) if s.is_float() => self.b.float(*f, s),
             _ => self.rt(value)?,
         };
+        if let (Type::Struct(s), Type::Scalar(_)) = (to, self.b.ty(v).clone()) {
+            // One number fills every member.
+            let parts = s.members.iter().map(|(_, t)| self.value_for(&Value::Rt(v), t)).collect::<Result<Vec<_>>>()?;
+            return Ok(self.b.push(Op::MakeStruct(parts), to.clone()));
+        }
         if matches!(to, Type::Struct(_)) && self.b.ty(v) != to {
             let (from, to) = (self.b.ty(v).to_string(), to.to_string());
             return self.err(Code::Type, format!("cannot assign a value of type {from} to a variable of type {to}"));
@@ -374,6 +387,18 @@ impl Lowerer<'_> {
                 if b.immutable.is_some() {
                     return self.assign_name(name, Value::None, false);
                 }
+            }
+        }
+        if let ExprKind::Attribute(base, name) = &target.kind {
+            let base = self.lower_expr(base)?;
+            if let Some(places) = self.swizzle_places(&base, name)? {
+                let v = self.lower_expr(value)?;
+                self.b.span = span;
+                let values = self.spread(&v, places.len())?;
+                for (p, v) in places.iter().zip(&values) {
+                    self.aug_store(p, op, v)?;
+                }
+                return Ok(());
             }
         }
         let place = self.lower_expr(target)?;

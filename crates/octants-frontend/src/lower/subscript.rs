@@ -58,7 +58,37 @@ impl Lowerer<'_> {
                 }
                 Ok(self.lift(found))
             }
-            _ => self.component(base, &index),
+            _ => {
+                if let Some(v) = self.constant_component(base, &index) {
+                    return Ok(v);
+                }
+                self.component(base, &index)
+            }
+        }
+    }
+
+    /// A component of a constant vector or matrix at constant indices stays a compile-time value.
+    fn constant_component(&mut self, base: &Value, index: &[Value]) -> Option<Value> {
+        let Value::Obj(obj) = base else { return None };
+        let Entity::TensorConst { ty, values } = self.world.entity(*obj) else { return None };
+        let shape = ty.shape();
+        if index.len() != shape.len() {
+            return None;
+        }
+        let mut at = 0;
+        for (v, n) in index.iter().zip(&shape) {
+            let Value::Int(i) = v else { return None };
+            let i = if *i < 0 { *i + i128::from(*n) } else { *i };
+            if i < 0 || i >= i128::from(*n) {
+                return None;
+            }
+            at = at * *n as usize + i as usize;
+        }
+        match values.get(at)? {
+            Entity::Int(i) => Some(Value::Int(*i)),
+            Entity::Float(f) => Some(Value::Float(*f)),
+            Entity::Bool(b) => Some(Value::Bool(*b)),
+            _ => None,
         }
     }
 

@@ -107,6 +107,38 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// `"..." % values`.
+    pub(super) fn format_percent(&mut self, pattern: &str, values: &Value) -> Result<Value> {
+        let values = match values {
+            Value::Tuple(items) => items.to_vec(),
+            one => vec![one.clone()],
+        };
+        let mut values = values.iter();
+        let mut out = Vec::new();
+        let mut rest = pattern;
+        while let Some(at) = rest.find('%') {
+            push_text(&mut out, &rest[..at]);
+            let tail = &rest[at + 1..];
+            if let Some(after) = tail.strip_prefix('%') {
+                push_text(&mut out, "%");
+                rest = after;
+                continue;
+            }
+            let Some(len) = tail.find(|c: char| c.is_ascii_alphabetic()) else {
+                return self.err(Code::Syntax, "incomplete `%` in a format string");
+            };
+            let Some(v) = values.next() else { return self.err(Code::Type, "not enough arguments for format string") };
+            let spec = &tail[..=len];
+            self.push_value(&mut out, v, Some(spec).filter(|s| *s != "s" && *s != "d"))?;
+            rest = &tail[len + 1..];
+        }
+        push_text(&mut out, rest);
+        match values.next() {
+            Some(_) => self.err(Code::Type, "not all arguments converted during string formatting"),
+            None => Ok(finish(out)),
+        }
+    }
+
     /// `"...".format(...)`.
     pub(super) fn format_string(&mut self, pattern: &str, args: &[Value], kwargs: &[(String, Value)]) -> Result<Value> {
         let mut out = Vec::new();
