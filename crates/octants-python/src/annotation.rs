@@ -7,6 +7,7 @@ use octants_engine::ir::{Scalar, StructType, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
+use crate::errors;
 use crate::names::{Known, marker, own_marker, text_attribute};
 use crate::ndarray::element_type;
 
@@ -88,8 +89,11 @@ pub fn struct_type(object: &Bound<'_, PyAny>, config: &Config) -> PyResult<Optio
     Ok(Some(Arc::new(StructType { name, members })))
 }
 
+/// A field of a dataclass: name and annotation.
+pub type Member<'py> = (String, Bound<'py, PyAny>);
+
 /// The fields of a `dataclasses.dataclass` class: names and annotations, or `None` where the class is none.
-pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<(String, Bound<'py, PyAny>)>>> {
+pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<Member<'py>>>> {
     let py = class.py();
     if !class.is_instance_of::<PyType>() || !class.hasattr(pyo3::intern!(py, "__dataclass_fields__"))? {
         return Ok(None);
@@ -131,6 +135,16 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
         if let Some(fields) = dataclass_fields(annotation)? {
             let mut members = Vec::new();
             for (name, ty) in fields {
+                if ty.is_instance_of::<PyType>() && ty.hasattr(pyo3::intern!(py, "_octants_data_oriented"))? {
+                    return Err(errors::syntax_error(
+                        py,
+                        format!(
+                            "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are passed \
+                             in a parameter of their own, annotated qd.template()",
+                            annotation.cast::<PyType>()?.name()?
+                        ),
+                    ));
+                }
                 // A member of another type than a kernel's parameter can have is a compile-time value.
                 let kind = param_kind(&ty, config)?.unwrap_or(ParamKind::Template);
                 members.push((PyString::intern(py, &name).unbind(), kind));
@@ -151,10 +165,10 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     let ndim: Option<u32> = annotation.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
     let mut elem = if dtype.is_none() { None } else { value_type(&dtype, config)? };
     let shape = annotation.getattr_opt(pyo3::intern!(py, "element_shape"))?;
-    if let (Some(Type::Scalar(s)), Some(shape)) = (&elem, shape) {
-        if shape.is_instance_of::<PyTuple>() {
-            elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
-        }
+    if let (Some(Type::Scalar(s)), Some(shape)) = (&elem, shape)
+        && shape.is_instance_of::<PyTuple>()
+    {
+        elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
     }
     Ok(ArrayKind { elem, ndim })
 }

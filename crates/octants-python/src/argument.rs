@@ -30,6 +30,8 @@ pub struct Gathered<'py> {
     pub spans: SmallVec<[Span; 8]>,
     /// Objects made on the way that the launch needs alive.
     pub held: SmallVec<[Bound<'py, PyAny>; 4]>,
+    /// Floats are refused as compile-time values.
+    pub no_template_floats: bool,
 }
 
 /// Bytes that an array argument covers.
@@ -93,7 +95,7 @@ impl<'py> Gathered<'py> {
                 self.push_array(&view);
                 Ok(())
             }
-            ParamKind::Template => template_key(&mut self.key, value, place),
+            ParamKind::Template => self.template(value, place),
             ParamKind::Tensor(ty) => {
                 self.start();
                 tensor_words(&mut self.words, ty, value).map_err(|e| bad_tensor(e, value, ty, place))
@@ -115,7 +117,7 @@ impl<'py> Gathered<'py> {
                     self.held.push(value);
                     return Ok(());
                 }
-                template_key(&mut self.key, &value, place)
+                self.template(&value, place)
             }
             ParamKind::Dataclass(class, members) => {
                 let py = value.py();
@@ -159,6 +161,14 @@ impl<'py> Gathered<'py> {
         self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
     }
 
+    #[inline]
+    fn template(&mut self, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<()> {
+        if self.no_template_floats && value.is_exact_instance_of::<PyFloat>() {
+            return Err(templated_float(&place.path(), place.kernel));
+        }
+        template_key(&mut self.key, value, place)
+    }
+
     fn start(&mut self) {
         self.starts.push(self.words.len() as u32);
     }
@@ -173,6 +183,13 @@ impl<'py> Gathered<'py> {
         let contiguous = u64::from(view.strides.is_empty());
         self.key.push(TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | contiguous << 48);
     }
+}
+
+/// The error of a float where the options allow none.
+pub fn templated_float(name: &str, kernel: &str) -> PyErr {
+    PyValueError::new_err(format!(
+        "Floats not allowed as templated types (raise_on_templated_floats=True): `{name}` of kernel `{kernel}`"
+    ))
 }
 
 /// A scalar or tensor type in 32 bits.
@@ -268,10 +285,18 @@ fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
 
 fn wrong_elements(view: &ArrayView, elem: &Type, own: bool, place: &Place<'_>) -> PyErr {
     let (name, kernel) = (place.path(), place.kernel);
+    if own && !elem.shape().is_empty() {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required element type: {}, but {} is provided (kernel `{kernel}`)",
+            type_text(elem),
+            type_text(&view.elem)
+        ));
+    }
     if own {
         return PyTypeError::new_err(format!(
-            "Expect element type {elem} for argument {name}, but get {} (kernel `{kernel}`)",
-            view.elem
+            "Expect element type {} for argument {name}, but get {} (kernel `{kernel}`)",
+            element_text(elem),
+            element_text(&view.elem)
         ));
     }
     let (want, got) = (array::scalar_of(elem), array::scalar_of(&view.elem));
@@ -282,20 +307,44 @@ fn wrong_elements(view: &ArrayView, elem: &Type, own: bool, place: &Place<'_>) -
         ));
     }
     PyValueError::new_err(format!(
-        "Invalid value for argument {name} - required element type: {elem}, but the array's shape {:?} does not end in {:?} \
+        "Invalid value for argument {name} - required element type: {}, but the array's shape {} does not end in {} \
          (kernel `{kernel}`)",
-        &view.extents[..],
-        elem.shape()
+        type_text(elem),
+        tuple_text(&view.extents),
+        tuple_text(&elem.shape())
     ))
+}
+
+/// A shape as Python writes it.
+fn tuple_text<T: std::fmt::Display>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    format!("({}{})", texts.join(", "), if items.len() == 1 { "," } else { "" })
+}
+
+/// An element's type in words.
+fn element_text(ty: &Type) -> String {
+    let shape: Vec<String> = ty.shape().iter().map(u32::to_string).collect();
+    let scalar = array::scalar_of(ty);
+    if shape.is_empty() { scalar.to_string() } else { format!("[Tensor ({}) {scalar}]", shape.join(", ")) }
+}
+
+/// A type object as Python shows it.
+fn type_text(ty: &Type) -> String {
+    let scalar = array::scalar_of(ty);
+    match ty.shape()[..] {
+        [n] => format!("VectorType[{n}, {scalar}]"),
+        [n, m] => format!("MatrixType[{n},{m}, {scalar}]"),
+        _ => scalar.to_string(),
+    }
 }
 
 fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyErr {
     let (name, kernel, got) = (place.path(), place.kernel, view.extents.len());
     PyValueError::new_err(if own {
         format!(
-            "Invalid value for argument {name} - required ndim={ndim}, but {got}d ndarray with shape {:?} is provided \
+            "Invalid value for argument {name} - required ndim={ndim}, but {got}d ndarray with shape {} is provided \
              (kernel `{kernel}`)",
-            &view.extents[..]
+            tuple_text(&view.extents)
         )
     } else {
         format!(

@@ -73,11 +73,7 @@ impl ArrayView {
 
     /// What the compiler needs to know of it.
     pub fn desc(&self) -> NdarrayDesc {
-        NdarrayDesc {
-            elem: self.elem.clone(),
-            ndim: self.extents.len() as u32,
-            contiguous: self.strides.is_empty(),
-        }
+        NdarrayDesc { elem: self.elem.clone(), ndim: self.extents.len() as u32, contiguous: self.strides.is_empty() }
     }
 }
 

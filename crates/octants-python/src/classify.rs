@@ -51,10 +51,10 @@ pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, conf
     if object.is_instance_of::<PyType>() {
         return class(object, world, config);
     }
-    if let Some(kind) = marker(object) {
-        if let Some(entity) = marked(&kind, object, world, config)? {
-            return Ok(entity);
-        }
+    if let Some(kind) = marker(object)
+        && let Some(entity) = marked(&kind, object, world, config)?
+    {
+        return Ok(entity);
     }
     let known = Known::get(object.py())?;
     if let Some(name) = known.builtin(object) {
@@ -170,6 +170,9 @@ fn members<'py>(dict: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     dict.cast::<PyDict>()?.iter().map(|(k, v)| Ok((k.extract()?, world.handle(v)))).collect()
 }
 
+/// First byte, and for each axis its digits: extent and stride.
+type Component = (u64, Vec<Vec<(u64, u64)>>);
+
 fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult<FieldDesc> {
     let py = object.py();
     let root = object.getattr(pyo3::intern!(py, "_root"))?;
@@ -181,7 +184,7 @@ fn field<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyResult
     let shape: Vec<u64> = object.getattr(pyo3::intern!(py, "_shape"))?.extract()?;
     let offset = object.getattr(pyo3::intern!(py, "_offset"))?;
     let offset: Vec<i64> = if offset.is_none() { Vec::new() } else { offset.extract()? };
-    let components: Vec<(u64, Vec<Vec<(u64, u64)>>)> = object.getattr(pyo3::intern!(py, "_components"))?.extract()?;
+    let components: Vec<Component> = object.getattr(pyo3::intern!(py, "_components"))?.extract()?;
     let components = components
         .into_iter()
         .map(|(base, axes)| ComponentLayout {
@@ -243,4 +246,3 @@ fn number(item: &Bound<'_, PyAny>) -> Option<Entity> {
     }
     item.extract().ok().map(Entity::Float)
 }
-

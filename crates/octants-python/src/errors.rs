@@ -38,7 +38,9 @@ pub fn no_program(py: Python<'_>) -> PyErr {
 pub fn dead_object(py: Python<'_>, what: &str) -> PyErr {
     runtime_error(
         py,
-        format!("this {what} belongs to a program that `init()` or `reset()` has ended; create it again after `init()`"),
+        format!(
+            "this {what} belongs to a program that `init()` or `reset()` has ended; create it again after `init()`"
+        ),
     )
 }
 

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
+use crate::signature::{is_method, parameter_names};
 
 /// A function in the kernel language.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
@@ -36,8 +37,9 @@ impl Func {
 impl Func {
     #[new]
     #[pyo3(signature = (fn_, *, requires_top_level = false, real = false))]
-    fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> Func {
-        Func { function: fn_.unbind(), requires_top_level, real }
+    fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
+        check_declaration(&fn_, real)?;
+        Ok(Func { function: fn_.unbind(), requires_top_level, real })
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
@@ -63,7 +65,9 @@ impl Func {
         Err(errors::exception(
             py,
             "OctantsScopeError",
-            format!("`{name}` is a function of the kernel language (@func): it can be called from a kernel or another @func, not from Python"),
+            format!(
+                "`{name}` is a function of the kernel language (@func): it can be called from a kernel or another @func, not from Python"
+            ),
         ))
     }
 
@@ -84,6 +88,26 @@ unsafe extern "C" {
 /// The function's `__name__`.
 pub fn function_name(function: &Bound<'_, PyAny>) -> String {
     crate::names::text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
+}
+
+/// What is wrong with a declaration is said where it stands. Annotations are not evaluated: names in them may come later.
+fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
+    let py = function.py();
+    let names = parameter_names(function)?;
+    let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?;
+    let first = usize::from(is_method(function));
+    for name in names.iter().skip(first).filter(|_| real) {
+        if !annotations.contains(name)? {
+            return Err(errors::syntax_error(
+                py,
+                format!(
+                    "Octants real functions parameters must be type annotated: write for example `{name}: qd.f32` in `{}`",
+                    function_name(function)
+                ),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A bound method of `callable`, as a plain function's `__get__` makes.

@@ -8,11 +8,11 @@ use octants_engine::CompileError;
 use octants_engine::runtime::Caller;
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Place};
+use crate::argument::{Gathered, Place, templated_float};
 use crate::classify::Handles;
 use crate::errors;
 use crate::func::{bind_method, copy_names, function_name};
@@ -21,6 +21,9 @@ use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
 use crate::specialization::{Described, Slots, Specialization};
 use crate::world::PyWorld;
+
+/// Specialisations kept; of more, the ones not used for longest are dropped.
+const MOST_SPECIALIZATIONS: usize = 1024;
 
 /// A function that is compiled and launched.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
@@ -88,10 +91,10 @@ impl Kernel {
     fn prepared(&self, py: Python<'_>) -> PyResult<(Arc<Prepared>, Option<Arc<Specialization>>)> {
         {
             let state = self.lock();
-            if let Some(p) = &state.prepared {
-                if p.program.generation == program::current_generation() {
-                    return Ok((p.clone(), state.specializations.first().cloned()));
-                }
+            if let Some(p) = &state.prepared
+                && p.program.generation == program::current_generation()
+            {
+                return Ok((p.clone(), state.specializations.first().cloned()));
             }
         }
         self.prepare(py).map(|p| (p, None))
@@ -118,18 +121,19 @@ impl Kernel {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
-        let mut gathered = Gathered::default();
+        let config = prepared.program.session.config();
+        let mut gathered = Gathered { no_template_floats: config.raise_on_templated_floats, ..Gathered::default() };
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &this.name };
             gathered.take(&param.kind, arg, &place)?;
         }
         gathered.finish();
-        if let Some(spec) = last {
-            if *spec.key == *gathered.key && spec.is_alive(py) {
-                if let Some(slots) = spec.fill(&gathered, args)? {
-                    return this.launch(py, &prepared, &spec, &gathered, &slots);
-                }
-            }
+        if let Some(spec) = last
+            && *spec.key == *gathered.key
+            && spec.is_alive(py)
+            && let Some(slots) = spec.fill(&gathered, args)?
+        {
+            return this.launch(py, &prepared, &spec, &gathered, &slots);
         }
         let (spec, slots) = this.find_or_compile(slf, &prepared, &gathered, args)?;
         this.launch(py, &prepared, &spec, &gathered, &slots)
@@ -169,11 +173,12 @@ impl Kernel {
         let py = slf.py();
         let known: Vec<_> = self.lock().specializations.clone();
         for spec in known {
-            if *spec.key == *gathered.key && spec.is_alive(py) {
-                if let Some(slots) = spec.fill(gathered, args)? {
-                    self.move_to_front(&spec);
-                    return Ok((spec, slots));
-                }
+            if *spec.key == *gathered.key
+                && spec.is_alive(py)
+                && let Some(slots) = spec.fill(gathered, args)?
+            {
+                self.move_to_front(&spec);
+                return Ok((spec, slots));
             }
         }
         let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
@@ -188,6 +193,9 @@ impl Kernel {
             let (alive, dead) = state.specializations.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
             state.specializations = alive;
             state.specializations.insert(0, spec.clone());
+            let excess = state.specializations.len().min(MOST_SPECIALIZATIONS);
+            let mut dead: Vec<_> = dead;
+            dead.extend(state.specializations.drain(excess..));
             dead
         };
         // Outside the lock: dropping Python objects may run Python code.
@@ -218,12 +226,15 @@ impl Kernel {
         let kinds: Vec<(&str, &ParamKind)> =
             prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
         let described = Described::new(&kinds, args, &self.name, &world)?;
+        if session.config().raise_on_templated_floats {
+            refuse_floats(&kinds, args, &self.name)?;
+        }
         let handle = world.handle(slf.clone().into_any());
         let lowering = session.lower(&world, handle, &described.specs).map_err(|e| {
-            if let CompileError::User(_, sources) = &e {
-                if let Err(raised) = world.show_warnings(sources) {
-                    return raised;
-                }
+            if let CompileError::User(_, sources) = &e
+                && let Err(raised) = world.show_warnings(sources)
+            {
+                return raised;
             }
             errors::from_compile(py, e, &world.take_causes())
         })?;
@@ -307,6 +318,23 @@ impl Kernel {
             })
             .collect()
     }
+}
+
+/// Floats among the attributes of compile-time objects, where the options allow none.
+fn refuse_floats(kinds: &[(&str, &ParamKind)], args: &[Bound<'_, PyAny>], kernel: &str) -> PyResult<()> {
+    for ((name, kind), arg) in kinds.iter().zip(args) {
+        let attributes = match kind {
+            ParamKind::Template => arg.getattr_opt(pyo3::intern!(arg.py(), "__dict__"))?,
+            _ => None,
+        };
+        let Some(Ok(attributes)) = attributes.map(|a| a.cast_into::<PyDict>()) else { continue };
+        for (key, value) in attributes.iter() {
+            if value.is_exact_instance_of::<PyFloat>() {
+                return Err(templated_float(&format!("{name}.{key}"), kernel));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Methods are kernels of data-oriented classes only.

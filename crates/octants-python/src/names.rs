@@ -25,8 +25,31 @@ pub struct Known {
 
 /// Names of Python's builtins that have a meaning of their own in kernels.
 const BUILTINS: &[&str] = &[
-    "range", "len", "min", "max", "abs", "int", "float", "bool", "print", "isinstance", "tuple", "list", "zip",
-    "enumerate", "getattr", "hasattr", "type", "round", "pow", "sum", "any", "all", "divmod", "reversed", "str",
+    "range",
+    "len",
+    "min",
+    "max",
+    "abs",
+    "int",
+    "float",
+    "bool",
+    "print",
+    "isinstance",
+    "tuple",
+    "list",
+    "zip",
+    "enumerate",
+    "getattr",
+    "hasattr",
+    "type",
+    "round",
+    "pow",
+    "sum",
+    "any",
+    "all",
+    "divmod",
+    "reversed",
+    "str",
 ];
 
 const NP_SCALARS: &[(&str, &str)] = &[

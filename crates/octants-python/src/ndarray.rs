@@ -112,7 +112,9 @@ impl Ndarray {
         let mut sorted = order.clone();
         sorted.sort_unstable();
         if sorted != (0..n).collect::<Vec<_>>() {
-            return Err(PyValueError::new_err(format!("a layout of {n} axes is a permutation of 0 to {n}, got {order:?}")));
+            return Err(PyValueError::new_err(format!(
+                "a layout of {n} axes is a permutation of 0 to {n}, got {order:?}"
+            )));
         }
         if order == sorted {
             return Ok(());

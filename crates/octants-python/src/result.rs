@@ -49,8 +49,9 @@ impl ResultKind {
 }
 
 fn take(py: Python<'_>, rest: &mut &[u64]) -> PyResult<u64> {
-    let (first, tail) =
-        rest.split_first().ok_or_else(|| errors::runtime_error(py, "compiler bug: a launch returned too few values"))?;
+    let (first, tail) = rest
+        .split_first()
+        .ok_or_else(|| errors::runtime_error(py, "compiler bug: a launch returned too few values"))?;
     *rest = tail;
     Ok(*first)
 }
@@ -61,15 +62,13 @@ fn value<'py>(annotation: &Bound<'py, PyAny>, ty: &Type, rest: &mut &[u64]) -> P
         Type::Unit | Type::Ref(_) => Ok(py.None().into_bound(py)),
         Type::Scalar(s) => slot_to_python(py, *s, take(py, rest)?),
         Type::Vector(s, n) => {
-            let items: Vec<_> =
-                (0..*n).map(|_| slot_to_python(py, *s, take(py, rest)?)).collect::<PyResult<_>>()?;
+            let items: Vec<_> = (0..*n).map(|_| slot_to_python(py, *s, take(py, rest)?)).collect::<PyResult<_>>()?;
             annotation.call1((PyList::new(py, items)?,))
         }
         Type::Matrix(s, n, m) => {
             let mut rows = Vec::new();
             for _ in 0..*n {
-                let row: Vec<_> =
-                    (0..*m).map(|_| slot_to_python(py, *s, take(py, rest)?)).collect::<PyResult<_>>()?;
+                let row: Vec<_> = (0..*m).map(|_| slot_to_python(py, *s, take(py, rest)?)).collect::<PyResult<_>>()?;
                 rows.push(PyList::new(py, row)?);
             }
             annotation.call1((PyList::new(py, rows)?,))

@@ -33,8 +33,8 @@ pub struct Declaration<'py> {
 const CO_VARARGS: u32 = 4;
 const CO_VARKEYWORDS: u32 = 8;
 
-/// Reads a function. `scopes` are dicts of local names in which string annotations may also be evaluated.
-pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny>]) -> PyResult<Declaration<'py>> {
+/// The names of a function's parameters; an error where it takes `*args` or `**kwargs`.
+pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
     let py = function.py();
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
     let flags: u32 = code.getattr(pyo3::intern!(py, "co_flags"))?.extract()?;
@@ -52,13 +52,20 @@ pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny
             "Octants functions do not support variable keyword parameters (i.e., **kwargs): name each parameter",
         ));
     }
-    let names: Vec<String> = code
-        .getattr(pyo3::intern!(py, "co_varnames"))?
+    code.getattr(pyo3::intern!(py, "co_varnames"))?
         .cast::<PyTuple>()?
         .iter()
         .take(positional + keyword_only)
         .map(|n| n.extract())
-        .collect::<PyResult<_>>()?;
+        .collect()
+}
+
+/// Reads a function. `scopes` are dicts of local names in which string annotations may also be evaluated.
+pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny>]) -> PyResult<Declaration<'py>> {
+    let py = function.py();
+    let names = parameter_names(function)?;
+    let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+    let positional: usize = code.getattr(pyo3::intern!(py, "co_argcount"))?.extract()?;
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?;
     let annotations = annotations.cast::<PyDict>()?;
     let defaults = function.getattr(pyo3::intern!(py, "__defaults__"))?;
@@ -218,7 +225,10 @@ impl Signature {
             if p.default.is_some() {
                 return Err(errors::syntax_error(
                     py,
-                    format!("Octants kernels do not support default values for arguments: parameter `{}` of kernel `{kernel}`", p.name),
+                    format!(
+                        "Octants kernels do not support default values for arguments: parameter `{}` of kernel `{kernel}`",
+                        p.name
+                    ),
                 ));
             }
             let kind = match &p.annotation {

@@ -14,8 +14,9 @@ use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, Wo
 use octants_engine::ir::Scalar;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyList, PySlice, PyString, PyTuple};
 
+use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
 use crate::func::{Func, function_name};
 use crate::kernel::Kernel;
@@ -214,9 +215,8 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     // Long files hold many functions: lines are looked at only as far as this one goes.
     let mut window = 64;
     loop {
-        let texts: Vec<String> = (start..lines.len().min(start + window))
-            .map(|i| lines.get_item(i)?.extract())
-            .collect::<PyResult<_>>()?;
+        let texts: Vec<String> =
+            (start..lines.len().min(start + window)).map(|i| lines.get_item(i)?.extract()).collect::<PyResult<_>>()?;
         let length = definition_length(texts.iter().map(String::as_str));
         if length < texts.len() || start + texts.len() >= lines.len() {
             let text = texts[..length].concat();
@@ -249,7 +249,12 @@ impl World for PyWorld<'_> {
 
     fn global(&self, func: Obj, name: &str) -> WorldResult<Option<Obj>> {
         let (function, _) = python_function(&self.object(func));
-        Ok(self.done(self.lookup(&function, name))?.map(|o| self.handle(o)))
+        let found = self.done(self.lookup(&function, name))?;
+        if self.config.raise_on_templated_floats && found.as_ref().is_some_and(|o| o.is_exact_instance_of::<PyFloat>())
+        {
+            return self.fail(templated_float(name, &function_name(&function)));
+        }
+        Ok(found.map(|o| self.handle(o)))
     }
 
     fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
@@ -358,9 +363,7 @@ impl World for PyWorld<'_> {
                     }
                     dict.into_any()
                 }
-                HostValue::Slice(a, b, c) => {
-                    py.get_type::<PySlice>().call1((option(a), option(b), option(c)))?
-                }
+                HostValue::Slice(a, b, c) => py.get_type::<PySlice>().call1((option(a), option(b), option(c)))?,
                 HostValue::IntVector(items) => py.import("octants")?.getattr("Vector")?.call1((items,))?,
             })
         };
