@@ -30,7 +30,7 @@ pub struct Artifact {
     pub kernel: String,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
-    /// A relocatable object file (host), a cubin or PTX text, a code object, SPIR-V.
+    /// A relocatable object file for the host; for a device its own binary or text.
     pub code: Vec<u8>,
     /// Launch argument slots of 8 bytes each.
     pub arg_slots: u32,

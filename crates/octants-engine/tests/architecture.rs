@@ -1,0 +1,248 @@
+//! The rules that keep the crates apart, held over `cargo metadata` and the source text.
+//!
+//! 1. Runtime and drivers never see IR; code generators never see a device.
+//! 2. Front end, passes and code generators do not depend on one another.
+//! 3. `pyo3` appears in octants-python alone.
+//! 4. No vendor's word outside driver crates and `target/*.rs`, but where a user's choice of device is read.
+//! 5. No global mutable state below octants-python; environment variables are read in one file.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use cargo_metadata::{DependencyKind, MetadataCommand, Package};
+
+/// Each crate with the crates of this workspace that its library may depend on: rules 1 and 2.
+const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
+    ("octants-diag", &[]),
+    ("octants-ir", &["octants-diag"]),
+    ("octants-frontend", &["octants-diag", "octants-ir"]),
+    ("octants-passes", &["octants-diag", "octants-ir"]),
+    ("octants-artifact", &[]),
+    // Code generators name the user's lines in run-time messages: that takes `Span`.
+    ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),
+    ("octants-codegen-naga", &["octants-diag", "octants-ir", "octants-artifact"]),
+    ("octants-runtime", &["octants-artifact"]),
+    ("octants-driver-host", &["octants-runtime", "octants-artifact"]),
+    ("octants-driver-cuda", &["octants-runtime", "octants-artifact"]),
+    ("octants-driver-hip", &["octants-runtime", "octants-artifact"]),
+    ("octants-driver-wgpu", &["octants-runtime", "octants-artifact"]),
+    (
+        "octants-engine",
+        &[
+            "octants-diag",
+            "octants-ir",
+            "octants-frontend",
+            "octants-passes",
+            "octants-artifact",
+            "octants-codegen-llvm",
+            "octants-codegen-naga",
+            "octants-runtime",
+            "octants-driver-host",
+            "octants-driver-cuda",
+            "octants-driver-hip",
+            "octants-driver-wgpu",
+        ],
+    ),
+    ("octants-python", &["octants-engine"]),
+];
+
+/// Rule 4.
+const VENDOR_WORDS: &[&str] = &[
+    "cuda",
+    "cubin",
+    "hip",
+    "hsaco",
+    "ptx",
+    "nvidia",
+    "nvptx",
+    "nvvm",
+    "libdevice",
+    "amd",
+    "amdgpu",
+    "amdgcn",
+    "rocm",
+    "vulkan",
+    "spirv",
+    "metal",
+    "msl",
+];
+
+/// Files that may hold vendors' words, and why.
+const VENDOR_FILES: &[(&str, &str)] = &[
+    ("crates/octants-engine/src/config.rs", "the names a user may give as `arch`"),
+    ("crates/octants-engine/src/session.rs", "where the chosen device's driver is opened"),
+    ("crates/octants-engine/tests/architecture.rs", "this file"),
+];
+
+/// Global state that may be: file, name, reason.
+const GLOBAL_STATE: &[(&str, &str, &str)] = &[
+    (
+        "crates/octants-codegen-llvm/src/target/cpu.rs",
+        "HOST",
+        "what this machine's processor is; set once, never changed",
+    ),
+    ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
+    ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
+    (
+        "crates/octants-runtime/src/nesting.rs",
+        "thread_local",
+        "whether this thread is inside a launch, which may not nest",
+    ),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
+
+fn packages() -> Vec<Package> {
+    let metadata = MetadataCommand::new().manifest_path(root().join("Cargo.toml")).no_deps().exec().unwrap();
+    metadata.packages
+}
+
+/// The Rust files below the `src` of every crate, with paths from the root.
+fn sources() -> Vec<(String, String)> {
+    fn collect(dir: &Path, root: &Path, out: &mut Vec<(String, String)>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                collect(&path, root, out);
+            } else if path.extension().is_some_and(|e| e == "rs") {
+                let text = std::fs::read_to_string(&path).unwrap();
+                out.push((path.strip_prefix(root).unwrap().to_string_lossy().into_owned(), text));
+            }
+        }
+    }
+    let root = root();
+    let mut out = Vec::new();
+    for package in std::fs::read_dir(root.join("crates")).unwrap() {
+        let src = package.unwrap().path().join("src");
+        if src.is_dir() {
+            collect(&src, &root, &mut out);
+        }
+    }
+    out.sort();
+    out
+}
+
+fn is_comment(line: &str) -> bool {
+    line.trim_start().starts_with("//")
+}
+
+/// The words of a line: identifiers cut at underscores and at capitals, in lower case.
+fn words(line: &str) -> Vec<String> {
+    let mut out = vec![String::new()];
+    let mut before = ' ';
+    for c in line.chars() {
+        if !c.is_ascii_alphanumeric() || (c.is_ascii_uppercase() && before.is_ascii_lowercase()) {
+            out.push(String::new());
+        }
+        if c.is_ascii_alphanumeric() {
+            out.last_mut().unwrap().push(c.to_ascii_lowercase());
+        }
+        before = c;
+    }
+    out
+}
+
+#[test]
+fn crates_depend_only_on_what_is_below_them() {
+    let mut wrong = Vec::new();
+    for package in packages() {
+        let Some((_, allowed)) = MAY_DEPEND_ON.iter().find(|(name, _)| *name == package.name.as_str()) else {
+            wrong.push(format!("{} is not in the table", package.name));
+            continue;
+        };
+        for d in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
+            if d.name.starts_with("octants-") && !allowed.contains(&d.name.as_str()) {
+                wrong.push(format!("{} depends on {}", package.name, d.name));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn only_the_binding_knows_python() {
+    let is_python = |name: &str| name.starts_with("pyo3") || name == "numpy" || name == "maturin";
+    let mut wrong = Vec::new();
+    for package in packages().iter().filter(|p| p.name.as_str() != "octants-python") {
+        for d in package.dependencies.iter().filter(|d| is_python(&d.name)) {
+            wrong.push(format!("{} depends on {}", package.name, d.name));
+        }
+    }
+    for (path, text) in sources().iter().filter(|(p, _)| !p.starts_with("crates/octants-python/")) {
+        if text.lines().any(|l| !is_comment(l) && l.contains("pyo3")) {
+            wrong.push(format!("{path} names pyo3"));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn vendors_are_named_only_where_they_are_driven() {
+    let mut wrong = Vec::new();
+    for (path, text) in sources() {
+        let exempt = path.starts_with("crates/octants-driver-")
+            || path.contains("/src/target/")
+            || VENDOR_FILES.iter().any(|(file, _)| *file == path);
+        if exempt {
+            continue;
+        }
+        for (i, line) in text.lines().enumerate() {
+            if let Some(word) = words(line).iter().find(|w| VENDOR_WORDS.contains(&w.as_str())) {
+                wrong.push(format!("{path}:{}: `{word}`", i + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn there_is_no_global_mutable_state_below_the_binding() {
+    let mut wrong = Vec::new();
+    let mut allowed = BTreeSet::new();
+    for (path, text) in sources().iter().filter(|(p, _)| !p.starts_with("crates/octants-python/")) {
+        for (i, line) in text.lines().enumerate().filter(|(_, l)| !is_comment(l)) {
+            let Some(name) = global_state(line) else { continue };
+            match GLOBAL_STATE.iter().find(|(file, item, _)| file == path && *item == name) {
+                Some(entry) => _ = allowed.insert(entry),
+                // What stands inside `thread_local!` is found by that word.
+                None if GLOBAL_STATE.iter().any(|(file, item, _)| file == path && *item == "thread_local") => {}
+                None => wrong.push(format!("{path}:{}: {name}", i + 1)),
+            }
+        }
+    }
+    let gone: Vec<_> = GLOBAL_STATE.iter().filter(|e| !allowed.contains(e)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(gone.is_empty(), "no longer there, take it off the list: {gone:?}");
+}
+
+/// The name of the global that a line declares, if it may change.
+fn global_state(line: &str) -> Option<String> {
+    if line.contains("thread_local!") || line.contains("lazy_static!") {
+        return Some("thread_local".to_string());
+    }
+    let mut parts = line.split_whitespace().skip_while(|w| w.starts_with("pub"));
+    if parts.next()? != "static" {
+        return None;
+    }
+    let first = parts.next()?;
+    if first == "mut" {
+        return Some(parts.next()?.trim_end_matches(':').to_string());
+    }
+    const CHANGEABLE: &[&str] =
+        &["Atomic", "Mutex", "RwLock", "Cell", "OnceLock", "LazyLock", "Lazy", "Once", "Condvar"];
+    let declared = line.split('=').next()?;
+    let changes = CHANGEABLE.iter().any(|c| declared.contains(c));
+    changes.then(|| first.trim_end_matches(':').to_string())
+}
+
+#[test]
+fn the_environment_is_read_in_one_file() {
+    const READS: &[&str] = &["env::var", "env::vars", "env::var_os", "getenv"];
+    let reads = |text: &str| text.lines().any(|l| !is_comment(l) && READS.iter().any(|r| l.contains(r)));
+    let files: Vec<String> = sources().into_iter().filter(|(_, text)| reads(text)).map(|(path, _)| path).collect();
+    assert_eq!(files, ["crates/octants-engine/src/environment.rs"]);
+}
