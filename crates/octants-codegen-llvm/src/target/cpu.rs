@@ -1,0 +1,175 @@
+//! The host: entry points as `octants_artifact` defines them, glibc's vector math, the machine's own features.
+//!
+//! The fields of `HostContext` are addressed by their offsets, which that type documents.
+
+use std::sync::OnceLock;
+
+use inkwell::OptimizationLevel;
+use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
+use octants_ir::Scalar;
+
+use super::{Surroundings, Target, TaskEntry, VectorForm};
+use crate::emit::{Emitter, T, V};
+use crate::{CodegenError, CodegenOptions};
+
+/// What the process runs on: constant, and asked for once because the question is slow on virtual machines.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct HostMachine {
+    pub triple: String,
+    pub cpu: String,
+    pub features: String,
+}
+
+/// The machine this process runs on.
+pub(crate) fn host_machine() -> Result<&'static HostMachine, CodegenError> {
+    static HOST: OnceLock<Result<HostMachine, String>> = OnceLock::new();
+    HOST.get_or_init(|| {
+        inkwell::targets::Target::initialize_native(&InitializationConfig::default())?;
+        Ok(HostMachine {
+            triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
+            cpu: TargetMachine::get_host_cpu_name().to_string(),
+            features: TargetMachine::get_host_cpu_features().to_string(),
+        })
+    })
+    .as_ref()
+    .map_err(|message| CodegenError::new(format!("LLVM cannot generate code for this machine: {message}")))
+}
+
+/// The host as a target.
+pub(crate) struct Cpu {
+    widest_vector: u32,
+    vector_math: bool,
+    prefer_width: u32,
+}
+
+const ARGS: i64 = 0;
+const FRAME: i64 = 8;
+const RESULT: i64 = 16;
+const PRINT: i64 = 24;
+const FAIL: i64 = 32;
+const SEED: i64 = 40;
+const LAUNCH: i64 = 48;
+const CONTEXT_BYTES: u64 = 64;
+
+impl Cpu {
+    /// The target and LLVM's machine for it.
+    pub fn new(options: &CodegenOptions) -> Result<(Cpu, TargetMachine, &'static HostMachine), CodegenError> {
+        let host = host_machine()?;
+        let triple = TargetTriple::create(&host.triple);
+        let target = inkwell::targets::Target::from_triple(&triple)
+            .map_err(|e| CodegenError::new(format!("LLVM does not know the target {}: {e}", host.triple)))?;
+        let level = match options.opt_level {
+            0 => OptimizationLevel::None,
+            1 => OptimizationLevel::Less,
+            2 => OptimizationLevel::Default,
+            _ => OptimizationLevel::Aggressive,
+        };
+        let machine = target
+            .create_target_machine(&triple, &host.cpu, &host.features, level, RelocMode::PIC, CodeModel::Small)
+            .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
+        let has = |feature: &str| host.features.split(',').any(|f| f == feature);
+        let widest_vector = match () {
+            () if !host.triple.starts_with("x86_64") => 0,
+            () if has("+avx512f") && has("+avx512vl") => 512,
+            () if has("+avx2") => 256,
+            () => 128,
+        };
+        let glibc = host.triple.contains("linux") && host.triple.contains("gnu");
+        let cpu = Cpu {
+            widest_vector,
+            vector_math: options.fast_math && options.vector_math && glibc,
+            prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),
+        };
+        Ok((cpu, machine, host))
+    }
+
+    fn field(&self, e: &Emitter, ty: T, context: V, offset: i64) -> V {
+        e.load(ty, e.byte_offset(context, offset), 8)
+    }
+
+    fn call_host(&self, e: &Emitter, context: V, field: i64, site: u32, values: V) {
+        let f = self.field(e, e.ptr, context, field);
+        let ty = e.function_type(e.void, &mut [e.ptr, e.i32, e.ptr]);
+        e.call_pointer(f, ty, &[context, e.i32c(i64::from(site)), values]);
+    }
+}
+
+impl Target for Cpu {
+    fn declare_task(&self, e: &Emitter, symbol: &str) -> TaskEntry {
+        let ty = e.function_type(e.i32, &mut [e.ptr, e.i64, e.i64]);
+        let function = e.add_function(symbol, ty);
+        self.describe_context(e, function, 0);
+        TaskEntry { function, context: e.param(function, 0), begin: e.param(function, 1), end: e.param(function, 2) }
+    }
+
+    fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
+        let function = e.add_function(symbol, e.function_type(e.i64, &mut [e.ptr]));
+        self.describe_context(e, function, 0);
+        (function, e.param(function, 0))
+    }
+
+    fn describe_context(&self, e: &Emitter, function: V, index: usize) {
+        e.param_attribute(function, index, "noalias", 0);
+        e.param_attribute(function, index, "readonly", 0);
+        e.param_attribute(function, index, "noundef", 0);
+        e.param_attribute(function, index, "nonnull", 0);
+        e.param_attribute(function, index, "align", 8);
+        e.param_attribute(function, index, "dereferenceable", CONTEXT_BYTES);
+    }
+
+    fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings {
+        let args = self.field(e, e.ptr, context, ARGS);
+        let frame = self.field(e, e.ptr, context, FRAME);
+        invariant(args);
+        invariant(frame);
+        Surroundings { args, frame }
+    }
+
+    fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V {
+        e.byte_offset(self.field(e, e.ptr, context, RESULT), 8 * i as i64)
+    }
+
+    fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V) {
+        let seed = self.field(e, e.i64, context, SEED);
+        let launch = self.field(e, e.i64, context, LAUNCH);
+        invariant(seed);
+        invariant(launch);
+        (seed, launch)
+    }
+
+    fn print(&self, e: &Emitter, context: V, site: u32, values: V) {
+        self.call_host(e, context, PRINT, site, values);
+    }
+
+    fn fail(&self, e: &Emitter, context: V, site: u32, values: V) {
+        self.call_host(e, context, FAIL, site, values);
+    }
+
+    fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {
+        let (suffix, bits) = match scalar {
+            Scalar::F32 => ("f", 32),
+            Scalar::F64 => ("", 64),
+            _ => return Vec::new(),
+        };
+        if !self.vector_math {
+            return Vec::new();
+        }
+        let operands = "v".repeat(operands);
+        [(128, 'b'), (256, 'd'), (512, 'e')]
+            .into_iter()
+            .filter(|(width, _)| *width <= self.widest_vector)
+            .map(|(width, isa)| {
+                let lanes = width / bits;
+                VectorForm { lanes, symbol: format!("_ZGV{isa}N{lanes}{operands}_{name}{suffix}") }
+            })
+            .collect()
+    }
+
+    fn finish_function(&self, e: &Emitter, function: V) {
+        e.function_attribute(function, "nounwind", 0);
+        e.function_text_attribute(function, "no-trapping-math", "true");
+        if self.prefer_width > 0 {
+            e.function_text_attribute(function, "prefer-vector-width", &self.prefer_width.to_string());
+        }
+    }
+}
