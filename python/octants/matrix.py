@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants.exceptions import OctantsIndexError, OctantsSyntaxError, OctantsTypeError
+from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
 from octants.types.annotations import Template
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
@@ -174,7 +174,7 @@ class Matrix:
         self._check_swizzle(name, places)
         values = [value] if len(places) == 1 else list(value)
         if len(values) != len(places):
-            raise OctantsSyntaxError(f"value len does not match the swizzle pattern={name}")
+            raise OctantsRuntimeError(f"value len does not match the swizzle pattern={name}")
         for place, item in zip(places, values, strict=True):
             self[place] = item
 

@@ -96,7 +96,7 @@ def test_components_swizzles_and_assignment():
     assert v[1] == 7
     with pytest.raises(qd.QuadrantsSyntaxError):
         qd.Vector([1, 2]).z
-    with pytest.raises(qd.QuadrantsSyntaxError):
+    with pytest.raises(qd.QuadrantsRuntimeError):
         v.xy = [1]
     with pytest.raises(AttributeError):
         v.foo

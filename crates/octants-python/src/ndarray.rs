@@ -81,8 +81,8 @@ impl Ndarray {
     ) -> PyResult<Ndarray> {
         let scalar = scalar_by_name(dtype_name)?;
         let elem = element_type(scalar, &element_shape)?;
-        if shape.len() > 8 {
-            return Err(PyValueError::new_err(format!("an ndarray has at most 8 axes, not {}", shape.len())));
+        if shape.len() > 12 {
+            return Err(PyValueError::new_err(format!("an ndarray has at most 12 axes, not {}", shape.len())));
         }
         let mut extents = SmallVec::new();
         let mut bytes = u64::from(scalar.bytes()) * elem.leaf_count() as u64;

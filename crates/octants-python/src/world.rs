@@ -226,6 +226,17 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     }
 }
 
+/// A method of the package's that names a function of the kernel language to stand for it: that one, bound to the same object.
+fn kernel_version(found: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
+    let py = found.py();
+    let receiver = found.getattr_opt(pyo3::intern!(py, "__self__"))?;
+    let version = found.getattr_opt(pyo3::intern!(py, "_octants_in_kernel"))?;
+    match (receiver, version) {
+        (Some(receiver), Some(version)) => version.call_method1(pyo3::intern!(py, "__get__"), (receiver, py.None())),
+        _ => Ok(found),
+    }
+}
+
 impl World for PyWorld<'_> {
     fn entity(&self, obj: Obj) -> Entity {
         if let Some(entity) = self.entities.borrow().get(&obj) {
@@ -259,7 +270,10 @@ impl World for PyWorld<'_> {
 
     fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
         match self.object(obj).getattr(name) {
-            Ok(found) => Ok(Some(self.remember(obj, name, &found))),
+            Ok(found) => {
+                let found = self.done(kernel_version(found))?;
+                Ok(Some(self.remember(obj, name, &found)))
+            }
             Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
             Err(e) => self.fail(e),
         }

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from octants.layouts import Layout
 from octants.types.primitive import DataType, resolve_dtype
-from octants.types.tensor_types import MatrixType, matrix, vector
+from octants.types.tensor_types import AnySize, MatrixType, matrix, vector
 
 T = TypeVar("T")
 
@@ -51,6 +51,8 @@ class NdarrayType:
             raise ValueError(f"element_shape {element_shape} does not have element_dim={element_dim} axes")
         if element_shape:
             dtype = vector(element_shape[0], dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+        if isinstance(dtype, AnySize):
+            element_dim, dtype = dtype.ndim, None
         self.declared = dtype
         self.ndim = ndim
         self.element_dim = element_dim

@@ -7,7 +7,7 @@ arguments give the same object, so types compare by identity.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
@@ -136,8 +136,24 @@ class VectorType(MatrixType):
 _interned: dict[tuple[Any, ...], MatrixType] = {}
 
 
-def vector(n: int, dtype: Any = None) -> VectorType:
+class AnySize:
+    """Vectors or matrices of any size, in annotations of arrays: `qd.types.vector()`, `qd.types.matrix()`."""
+
+    def __init__(self, ndim: int) -> None:
+        self.ndim = ndim
+
+    def __repr__(self) -> str:
+        return f"qd.types.{'vector' if self.ndim == 1 else 'matrix'}()"
+
+
+@overload
+def vector(n: int, dtype: Any = None) -> VectorType: ...
+@overload
+def vector() -> AnySize: ...
+def vector(n: int | None = None, dtype: Any = None) -> VectorType | AnySize:
     """The type of vectors of `n` components. Without `dtype` they are of the default float type."""
+    if n is None:
+        return AnySize(1)
     n = _size(n)
     key = (n, dtype)
     found = _interned.get(key)
@@ -148,8 +164,14 @@ def vector(n: int, dtype: Any = None) -> VectorType:
     return found
 
 
-def matrix(n: int, m: int, dtype: Any = None) -> MatrixType:
+@overload
+def matrix(n: int, m: int, dtype: Any = None) -> MatrixType: ...
+@overload
+def matrix() -> AnySize: ...
+def matrix(n: int | None = None, m: int | None = None, dtype: Any = None) -> MatrixType | AnySize:
     """The type of `n` by `m` matrices. Without `dtype` the components are of the default float type."""
+    if n is None or m is None:
+        return AnySize(2)
     n, m = _size(n), _size(m)
     key = (n, m, dtype, "matrix")
     found = _interned.get(key)
