@@ -19,10 +19,8 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
         .map_err(|e| Diagnostic::new(Code::Syntax, cx.span(e.location), format!("invalid Python: {}", e.error)))?
         .into_syntax();
     let mut body = module.body;
-    if indented {
-        if let Some(r::Stmt::If(block)) = body.first_mut() {
-            body = std::mem::take(&mut block.body).into_iter().collect();
-        }
+    if indented && let Some(r::Stmt::If(block)) = body.first_mut() {
+        body = std::mem::take(&mut block.body).into_iter().collect();
     }
     match body.into_iter().next() {
         Some(r::Stmt::FunctionDef(def)) => Ok(cx.stmts(&def.body)),

@@ -50,12 +50,11 @@ impl Lowerer<'_> {
             "grouped" => match &args[..] {
                 [Value::Static(items)] => Value::Static(items.clone()),
                 [v] => {
-                    if let Value::Obj(o) = v {
-                        if let Entity::Opaque = self.world.entity(*o) {
-                            if let Some(n) = self.host_ndrange(*o)? {
-                                return Ok(Value::Grouped(Rc::new(Value::Ndrange(Rc::new(n)))));
-                            }
-                        }
+                    if let Value::Obj(o) = v
+                        && let Entity::Opaque = self.world.entity(*o)
+                        && let Some(n) = self.host_ndrange(*o)?
+                    {
+                        return Ok(Value::Grouped(Rc::new(Value::Ndrange(Rc::new(n)))));
                     }
                     Value::Grouped(Rc::new(v.clone()))
                 }
@@ -197,10 +196,10 @@ impl Lowerer<'_> {
                     if v.is_compile_time() && !matches!(v, Value::Obj(_)) {
                         return self.call_host(obj, &args, &kwargs);
                     }
-                    if self.runtime_type(v).is_some_and(|t| t.is_tensor()) {
-                        if let Some(r) = self.tensor_method(v, name, &[], &[])? {
-                            return Ok(r);
-                        }
+                    if self.runtime_type(v).is_some_and(|t| t.is_tensor())
+                        && let Some(r) = self.tensor_method(v, name, &[], &[])?
+                    {
+                        return Ok(r);
                     }
                     let items = self.compile_time_items(v)?;
                     self.fold_items(name, &items)?
@@ -245,10 +244,11 @@ impl Lowerer<'_> {
             ) && v.is_compile_time()
         };
         let numbers = args.iter().chain(kwargs.iter().map(|k| &k.1)).all(plain);
-        if numbers && !args.is_empty() {
-            if let Ok(v) = self.call_host(obj, &args, &kwargs) {
-                return Ok(v);
-            }
+        if numbers
+            && !args.is_empty()
+            && let Ok(v) = self.call_host(obj, &args, &kwargs)
+        {
+            return Ok(v);
         }
         // A type as the last argument (`qd.round(x, qd.i32)`) converts the result.
         let mut args = args;
@@ -260,13 +260,12 @@ impl Lowerer<'_> {
                 args.push(v.clone());
             }
         }
-        if let Some(Value::Obj(o)) = args.last() {
-            if matches!(self.world.entity(*o), Entity::Dtype(_))
-                || matches!(self.world.entity(*o), Entity::Builtin(ref n) if n == "int" || n == "float")
-            {
-                let ty = args.pop().unwrap_or(Value::None);
-                convert = Some(self.dtype_of(&ty)?);
-            }
+        if let Some(Value::Obj(o)) = args.last()
+            && (matches!(self.world.entity(*o), Entity::Dtype(_))
+                || matches!(self.world.entity(*o), Entity::Builtin(ref n) if n == "int" || n == "float"))
+        {
+            let ty = args.pop().unwrap_or(Value::None);
+            convert = Some(self.dtype_of(&ty)?);
         }
         let mut values = Vec::new();
         for v in &args {
@@ -346,20 +345,21 @@ impl Lowerer<'_> {
     }
 
     fn lower_range(&mut self, args: &[Value]) -> Result<Value> {
-        if self.static_depth > 0 && args.len() == 3 {
-            if let [Value::Int(a), Value::Int(b), Value::Int(step)] = args {
-                let (a, b, step) = (*a, *b, *step);
-                if step == 0 {
-                    return self.err(Code::Value, "range() arg 3 must not be zero");
-                }
-                let mut items = Vec::new();
-                let mut i = a;
-                while (step > 0 && i < b) || (step < 0 && i > b) {
-                    items.push(Value::Int(i));
-                    i += step;
-                }
-                return Ok(Value::Static(Rc::new(items)));
+        if self.static_depth > 0
+            && args.len() == 3
+            && let [Value::Int(a), Value::Int(b), Value::Int(step)] = args
+        {
+            let (a, b, step) = (*a, *b, *step);
+            if step == 0 {
+                return self.err(Code::Value, "range() arg 3 must not be zero");
             }
+            let mut items = Vec::new();
+            let mut i = a;
+            while (step > 0 && i < b) || (step < 0 && i > b) {
+                items.push(Value::Int(i));
+                i += step;
+            }
+            return Ok(Value::Static(Rc::new(items)));
         }
         match args {
             [end] => Ok(Value::Range(Rc::new((Value::Int(0), end.clone())))),

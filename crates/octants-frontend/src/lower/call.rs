@@ -18,15 +18,14 @@ impl Lowerer<'_> {
         self.static_depth -= u32::from(is_static);
         let (args, kwargs) = arguments?;
         // A list that is a variable grows in place.
-        if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind) {
-            if let (Value::List(items), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str()) {
-                if let ([item], Some(_)) = (&args[..], self.lookup(name)) {
-                    let mut items = items.to_vec();
-                    items.push(item.clone());
-                    self.rebind(name, Value::list(items));
-                    return Ok(Value::None);
-                }
-            }
+        if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind)
+            && let (Value::List(items), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str())
+            && let ([item], Some(_)) = (&args[..], self.lookup(name))
+        {
+            let mut items = items.to_vec();
+            items.push(item.clone());
+            self.rebind(name, Value::list(items));
+            return Ok(Value::None);
         }
         self.call(&callee, args, kwargs)
     }
@@ -93,10 +92,10 @@ impl Lowerer<'_> {
             }
             Entity::Func(kind) => self.call_function(obj, kind, args, kwargs),
             Entity::Method(func, receiver) => {
-                if let Entity::Func(FuncKind::Plain) = self.world.entity(func) {
-                    if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
-                        return self.call_host(obj, &args, &kwargs);
-                    }
+                if let Entity::Func(FuncKind::Plain) = self.world.entity(func)
+                    && args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some())
+                {
+                    return self.call_host(obj, &args, &kwargs);
                 }
                 if let Some((index, path)) = self.reached.get(&obj).cloned() {
                     let mut path = path;
@@ -162,6 +161,10 @@ impl Lowerer<'_> {
                         .collect(),
                 ));
             }
+            Value::Array(_) | Value::Obj(_) if name == "fill" => {
+                let [value] = &args[..] else { return self.err(Code::Type, "`fill` takes one value") };
+                return self.fill_array(base, value);
+            }
             Value::Dataclass(d) => {
                 if let Value::Obj(f) = self.host_attribute(d.obj, name)? {
                     let mut all = vec![base.clone()];
@@ -189,12 +192,12 @@ impl Lowerer<'_> {
                 _ => None,
             },
         };
-        if let Some(ty) = struct_type {
-            if let Some(method) = self.find_struct_method(ty, name)? {
-                let mut all = vec![base.clone()];
-                all.extend(args);
-                return self.call_struct_method(method, all, kwargs);
-            }
+        if let Some(ty) = struct_type
+            && let Some(method) = self.find_struct_method(ty, name)?
+        {
+            let mut all = vec![base.clone()];
+            all.extend(args);
+            return self.call_struct_method(method, all, kwargs);
         }
         if let Some(v) = self.tensor_method(base, name, &args, &kwargs)? {
             return Ok(v);

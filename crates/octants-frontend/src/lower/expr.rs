@@ -234,14 +234,14 @@ impl Lowerer<'_> {
 
     fn logic_rest(&mut self, left: Value, rest: &[&Expr], is_and: bool) -> Result<Value> {
         let Some((next, more)) = rest.split_first() else { return Ok(left) };
-        if left.is_compile_time() {
-            if let Ok(truth) = self.compile_time_truth(&left, "a logical expression") {
-                if truth != is_and {
-                    return Ok(if self.static_depth > 0 { left } else { Value::Bool(truth) });
-                }
-                let v = self.lower_expr(next)?;
-                return self.logic_rest(v, more, is_and);
+        if left.is_compile_time()
+            && let Ok(truth) = self.compile_time_truth(&left, "a logical expression")
+        {
+            if truth != is_and {
+                return Ok(if self.static_depth > 0 { left } else { Value::Bool(truth) });
             }
+            let v = self.lower_expr(next)?;
+            return self.logic_rest(v, more, is_and);
         }
         let l = self.rt(&left)?;
         if self.b.ty(l).is_tensor() || !self.options.short_circuit {
@@ -443,6 +443,9 @@ impl Lowerer<'_> {
 
     /// Attributes of fields and arrays that are known to the compiler.
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
+        if name == "fill" && self.as_array(base).is_some() {
+            return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
+        }
         if !matches!(name, "shape" | "dtype" | "n" | "m" | "ndim") {
             if let Value::Array(b) = base {
                 if let Some(obj) = self.buffer_objects[b.index()] {

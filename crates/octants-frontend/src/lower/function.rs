@@ -126,11 +126,11 @@ impl Lowerer<'_> {
     }
 
     fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<octants_ir::ValueId> {
-        if let (Value::Members(_) | Value::Dict(_), Type::Struct(s)) = (v, ty) {
-            if let Some(obj) = self.struct_objects.get(s).copied() {
-                let v = self.construct_struct(obj, std::slice::from_ref(v), &[])?;
-                return self.rt(&v);
-            }
+        if let (Value::Members(_) | Value::Dict(_), Type::Struct(s)) = (v, ty)
+            && let Some(obj) = self.struct_objects.get(s).copied()
+        {
+            let v = self.construct_struct(obj, std::slice::from_ref(v), &[])?;
+            return self.rt(&v);
         }
         let found = match v.items() {
             Some(items) if ty.is_tensor() => self.make_tensor(items, ty.scalar())?,

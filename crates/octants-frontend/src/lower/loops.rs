@@ -132,17 +132,17 @@ impl Lowerer<'_> {
                     },
                     _ => other.clone(),
                 };
-                if let Some(m) = self.as_members(&first) {
-                    if m.is_array {
-                        return self.loop_box(&Value::Members(m));
-                    }
+                if let Some(m) = self.as_members(&first)
+                    && m.is_array
+                {
+                    return self.loop_box(&Value::Members(m));
                 }
-                if let Value::Obj(o) = &first {
-                    if let Entity::Opaque = self.world.entity(*o) {
-                        // A Python-scope `ndrange` made outside of the kernel.
-                        if let Some(n) = self.host_ndrange(*o)? {
-                            return Ok(Some(self.ndrange_box(&n, false)?));
-                        }
+                if let Value::Obj(o) = &first
+                    && let Entity::Opaque = self.world.entity(*o)
+                {
+                    // A Python-scope `ndrange` made outside of the kernel.
+                    if let Some(n) = self.host_ndrange(*o)? {
+                        return Ok(Some(self.ndrange_box(&n, false)?));
                     }
                 }
                 let Some(buffer) = self.as_array(&first) else { return Ok(None) };
@@ -165,6 +165,34 @@ impl Lowerer<'_> {
                 LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, is_ndrange: false }
             }
         }))
+    }
+
+    /// `x.fill(value)` in a kernel: a loop over all elements, parallel at the top level.
+    pub(super) fn fill_array(&mut self, array: &Value, value: &Value) -> Result<Value> {
+        let (Some(buffer), Some(bounds)) = (self.as_array(array), self.loop_box(array)?) else {
+            let what = self.describe(array);
+            return self.err(Code::Type, format!("{what} cannot be filled"));
+        };
+        let elem = self.buffers[buffer.index()].elem.clone();
+        let value = self.value_for(value, &elem)?;
+        let config = self.pending_config.take();
+        let parallel = self.at_top_level().then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
+        let span = self.b.span;
+        let id = self.b.body.add_inst(Op::Break, Type::Unit, span);
+        let (block, ()) = self.in_block(|s| {
+            let indices = (0..bounds.ranges.len())
+                .map(|level| {
+                    let ty = s.b.ty(bounds.ranges[level].begin).clone();
+                    Value::Rt(s.b.push(Op::LoopIndex(id, level as u32), ty))
+                })
+                .collect::<Vec<_>>();
+            let element = s.element(buffer, &indices)?;
+            s.store(&element, &Value::Rt(value))
+        })?;
+        let l = ForLoop { dims: bounds.ranges, body: block, parallel, reductions: Vec::new() };
+        self.b.body.inst_mut(id).op = Op::For(Box::new(l));
+        self.b.place(id);
+        Ok(Value::None)
     }
 
     pub(super) fn host_ndrange(&mut self, obj: crate::world::Obj) -> Result<Option<Ndrange>> {
@@ -255,13 +283,12 @@ impl Lowerer<'_> {
             )
             .with_hint("use `qd.grouped(...)` to get all indices as one vector"));
         }
-        if !is_tuple && names.len() == 1 {
-            if let Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) = self.lookup(&names[0]) {
-                return self.err(
-                    Code::Syntax,
-                    format!("loop variable `{}` is already the index of an enclosing loop", names[0]),
-                );
-            }
+        if !is_tuple
+            && names.len() == 1
+            && let Some(Binding { value: Value::Rt(_), immutable: Some("loop index") }) = self.lookup(&names[0])
+        {
+            return self
+                .err(Code::Syntax, format!("loop variable `{}` is already the index of an enclosing loop", names[0]));
         }
         let parallel = self.at_top_level();
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
@@ -297,7 +324,8 @@ impl Lowerer<'_> {
         self.frame().loops.pop();
         let (block, _) = result?;
         self.b.span = span;
-        let l = ForLoop { dims: bounds.ranges, body: block, parallel: config, reductions: Vec::new() };
+        let parallel = config.filter(|c| !c.serialize);
+        let l = ForLoop { dims: bounds.ranges, body: block, parallel, reductions: Vec::new() };
         self.b.body.inst_mut(id).op = Op::For(Box::new(l));
         self.b.place(id);
         Ok(())

@@ -271,13 +271,13 @@ impl Lowerer<'_> {
             }
             return self.store_members(m, value);
         }
-        if let (Some(targets), Some(values)) = (target.items(), value.items()) {
-            if targets.len() == values.len() {
-                for (t, v) in targets.iter().zip(values) {
-                    self.store(t, v)?;
-                }
-                return Ok(());
+        if let (Some(targets), Some(values)) = (target.items(), value.items())
+            && targets.len() == values.len()
+        {
+            for (t, v) in targets.iter().zip(values) {
+                self.store(t, v)?;
             }
+            return Ok(());
         }
         let Some(place) = self.place(target) else {
             let what = self.describe(target);
@@ -314,11 +314,11 @@ impl Lowerer<'_> {
 
     /// A value as the run-time type that a variable or element has.
     pub(super) fn value_for(&mut self, value: &Value, to: &Type) -> Result<ValueId> {
-        if let (Some(items), Some(s)) = (value.items(), to.scalar()) {
-            if to.is_tensor() {
-                let v = self.make_tensor(items, Some(s))?;
-                return arith::assign_cast(&mut self.b, v, to);
-            }
+        if let (Some(items), Some(s)) = (value.items(), to.scalar())
+            && to.is_tensor()
+        {
+            let v = self.make_tensor(items, Some(s))?;
+            return arith::assign_cast(&mut self.b, v, to);
         }
         let to_scalar = to.scalar();
         let v = match (value, to_scalar) {
@@ -382,12 +382,11 @@ impl Lowerer<'_> {
 
     fn aug_assign(&mut self, target: &Expr, op: Operator, value: &Expr) -> Result<()> {
         let span = self.b.span;
-        if let ExprKind::Name(name) = &target.kind {
-            if let Some(b) = self.lookup(name) {
-                if b.immutable.is_some() {
-                    return self.assign_name(name, Value::None, false);
-                }
-            }
+        if let ExprKind::Name(name) = &target.kind
+            && let Some(b) = self.lookup(name)
+            && b.immutable.is_some()
+        {
+            return self.assign_name(name, Value::None, false);
         }
         if let ExprKind::Attribute(base, name) = &target.kind {
             let base = self.lower_expr(base)?;

@@ -63,17 +63,17 @@ impl Lowerer<'_> {
 
     /// Members read into one struct value.
     pub(super) fn struct_value(&mut self, m: &Members) -> Result<ValueId> {
-        if let Some(obj) = m.ty {
-            if let Type::Struct(s) = self.type_of_object(obj, self.b.span)? {
-                let mut parts = Vec::new();
-                for (name, ty) in &s.members {
-                    let Some((_, v)) = m.items.iter().find(|(n, _)| n == name) else {
-                        return self.err(Code::Type, format!("struct `{}` needs the member `{name}`", s.name));
-                    };
-                    parts.push(self.value_for(v, ty)?);
-                }
-                return Ok(self.b.push(Op::MakeStruct(parts), Type::Struct(s)));
+        if let Some(obj) = m.ty
+            && let Type::Struct(s) = self.type_of_object(obj, self.b.span)?
+        {
+            let mut parts = Vec::new();
+            for (name, ty) in &s.members {
+                let Some((_, v)) = m.items.iter().find(|(n, _)| n == name) else {
+                    return self.err(Code::Type, format!("struct `{}` needs the member `{name}`", s.name));
+                };
+                parts.push(self.value_for(v, ty)?);
             }
+            return Ok(self.b.push(Op::MakeStruct(parts), Type::Struct(s)));
         }
         let mut parts = Vec::new();
         let mut members = Vec::new();
@@ -101,15 +101,15 @@ impl Lowerer<'_> {
             }
             _ => {}
         }
-        if let Some(v) = self.try_rt(value)? {
-            if let Type::Struct(s) = self.b.ty(v).clone() {
-                return Ok(s
-                    .members
-                    .iter()
-                    .enumerate()
-                    .map(|(i, (n, _))| (n.clone(), Value::Rt(self.b.extract(v, i as u32))))
-                    .collect());
-            }
+        if let Some(v) = self.try_rt(value)?
+            && let Type::Struct(s) = self.b.ty(v).clone()
+        {
+            return Ok(s
+                .members
+                .iter()
+                .enumerate()
+                .map(|(i, (n, _))| (n.clone(), Value::Rt(self.b.extract(v, i as u32))))
+                .collect());
         }
         let what = self.describe(value);
         self.err(Code::Type, format!("expected a struct, got {what}"))
@@ -125,10 +125,10 @@ impl Lowerer<'_> {
                 let items = self.member_values(one)?;
                 return Ok(Value::Rt(self.struct_value(&Members { ty: Some(obj), is_array: false, items })?));
             }
-            if let Some(Type::Struct(t)) = self.runtime_type(one) {
-                if t == s {
-                    return Ok(Value::Rt(self.rt(one)?));
-                }
+            if let Some(Type::Struct(t)) = self.runtime_type(one)
+                && t == s
+            {
+                return Ok(Value::Rt(self.rt(one)?));
             }
         }
         if args.len() > s.members.len() {
@@ -197,10 +197,11 @@ impl Lowerer<'_> {
             if let Value::Obj(o) = base {
                 return Ok(Some(self.host_attribute(*o, name)?));
             }
-            if m.is_array && name == "shape" {
-                if let Some((_, v)) = m.items.first() {
-                    return Ok(Some(self.attribute(&v.clone(), "shape")?));
-                }
+            if m.is_array
+                && name == "shape"
+                && let Some((_, v)) = m.items.first()
+            {
+                return Ok(Some(self.attribute(&v.clone(), "shape")?));
             }
             return Ok(Some(self.struct_method(m.ty, base, name)?));
         }
@@ -230,10 +231,10 @@ impl Lowerer<'_> {
         if matches!(name, "to_dict" | "keys" | "items" | "get") {
             return Ok(Value::Method(Rc::new((base.clone(), name.to_owned()))));
         }
-        if let Some(ty) = ty {
-            if self.find_struct_method(ty, name)?.is_some() {
-                return Ok(Value::Method(Rc::new((base.clone(), name.to_owned()))));
-            }
+        if let Some(ty) = ty
+            && self.find_struct_method(ty, name)?.is_some()
+        {
+            return Ok(Value::Method(Rc::new((base.clone(), name.to_owned()))));
         }
         self.err(Code::Compilation, format!("the struct has no member or method `{name}`"))
     }

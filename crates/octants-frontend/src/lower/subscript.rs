@@ -15,15 +15,15 @@ impl Lowerer<'_> {
             [Value::Tuple(items)] if !matches!(base, Value::Dict(_)) => items.to_vec(),
             _ => index,
         };
-        if let Some(m) = self.as_members(base) {
-            if m.is_array {
-                let items = m
-                    .items
-                    .iter()
-                    .map(|(n, v)| Ok((n.clone(), self.subscript(v, index.clone())?)))
-                    .collect::<Result<Vec<_>>>()?;
-                return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
-            }
+        if let Some(m) = self.as_members(base)
+            && m.is_array
+        {
+            let items = m
+                .items
+                .iter()
+                .map(|(n, v)| Ok((n.clone(), self.subscript(v, index.clone())?)))
+                .collect::<Result<Vec<_>>>()?;
+            return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
         if let Some(buffer) = self.as_array(base) {
             return self.element(buffer, &index);
@@ -321,7 +321,10 @@ impl Lowerer<'_> {
         let mut places = Vec::new();
         let mut all = vec![Vec::new()];
         for axis in &axes {
-            all = all.iter().flat_map(|p: &Vec<Value>| axis.iter().map(|v| [&p[..], &[v.clone()]].concat())).collect();
+            all = all
+                .iter()
+                .flat_map(|p: &Vec<Value>| axis.iter().map(|v| [&p[..], std::slice::from_ref(v)].concat()))
+                .collect();
         }
         for p in all {
             places.push(self.component(base, &p)?);

@@ -171,22 +171,22 @@ impl Lowerer<'_> {
             });
         };
         let shape = ty.shape();
-        if let Type::Vector(s, n) = ty {
-            if let Some(components) = swizzle(name) {
-                if let Some(bad) = components.iter().find(|c| **c >= n) {
-                    return self.err(Code::Index, format!("`.{name}` asks for component {} of a vector of {n}", bad));
-                }
-                let parts = components
-                    .iter()
-                    .map(|c| self.subscript(base, vec![Value::Int(i128::from(*c))]))
-                    .collect::<Result<Vec<_>>>()?;
-                if let [one] = &parts[..] {
-                    return Ok(Some(one.clone()));
-                }
-                let parts = parts.iter().map(|p| self.rt(p)).collect::<Result<Vec<_>>>()?;
-                let ty = Type::Vector(s, parts.len() as u32);
-                return Ok(Some(Value::Rt(self.b.push(Op::MakeTensor(parts), ty))));
+        if let Type::Vector(s, n) = ty
+            && let Some(components) = swizzle(name)
+        {
+            if let Some(bad) = components.iter().find(|c| **c >= n) {
+                return self.err(Code::Index, format!("`.{name}` asks for component {} of a vector of {n}", bad));
             }
+            let parts = components
+                .iter()
+                .map(|c| self.subscript(base, vec![Value::Int(i128::from(*c))]))
+                .collect::<Result<Vec<_>>>()?;
+            if let [one] = &parts[..] {
+                return Ok(Some(one.clone()));
+            }
+            let parts = parts.iter().map(|p| self.rt(p)).collect::<Result<Vec<_>>>()?;
+            let ty = Type::Vector(s, parts.len() as u32);
+            return Ok(Some(Value::Rt(self.b.push(Op::MakeTensor(parts), ty))));
         }
         let int = |n: u32| Value::Int(i128::from(n));
         Ok(Some(match name {
