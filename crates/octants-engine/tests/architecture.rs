@@ -88,7 +88,7 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     (
         "crates/octants-runtime/src/nesting.rs",
         "thread_local",
-        "whether this thread is inside a launch, which may not nest",
+        "whether this thread runs a task, from where a launch must not wait",
     ),
 ];
 
