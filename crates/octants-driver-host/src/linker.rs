@@ -2,7 +2,7 @@
 //!
 //! One [`Linker`] serves a program. Each object gets a symbol table of its own, so that objects may use the same names, and
 //! is given back its table's place when it is unloaded (LLVM's C interface can clear a table but not remove it).
-//! Undefined symbols are looked up in the process, libm and libmvec.
+//! Undefined symbols are looked up in the process, libm, libmvec and libgcc.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Mutex, Once, PoisonError, mpsc};
@@ -241,7 +241,8 @@ fn prepare_process() {
         unsafe {
             LLVM_InitializeNativeTarget();
             LLVM_InitializeNativeAsmPrinter();
-            for library in [c"libm.so.6", c"libmvec.so.1"] {
+            // libgcc has what the code generator calls by itself: integer powers, conversions of f16.
+            for library in [c"libm.so.6", c"libmvec.so.1", c"libgcc_s.so.1"] {
                 // Where one is missing, loading code that needs it says which symbol it lacks.
                 libc::dlopen(library.as_ptr(), libc::RTLD_NOW | libc::RTLD_GLOBAL);
             }

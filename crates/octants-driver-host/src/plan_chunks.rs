@@ -33,6 +33,7 @@ pub struct Shape {
     threads: u32,
     grain: u64,
     inner: Option<u64>,
+    chunks_per_thread: u64,
 }
 
 impl Shape {
@@ -40,7 +41,8 @@ impl Shape {
     pub fn new(meta: &ParallelMeta, threads: u32) -> Shape {
         let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
-        Shape { threads, grain, inner: meta.inner_extent.filter(|&n| n > 1) }
+        let chunks_per_thread = if meta.chunk_per_thread { 1 } else { CHUNKS_PER_THREAD };
+        Shape { threads, grain, inner: meta.inner_extent.filter(|&n| n > 1), chunks_per_thread }
     }
 
     /// How to run `count` iterations that take `cost` nanoseconds each on one thread.
@@ -56,7 +58,7 @@ impl Shape {
             return Plan::Inline;
         }
         let least = (PER_CHUNK / cost).ceil() as u64;
-        let mut chunk = count.div_ceil(width * CHUNKS_PER_THREAD).max(least).max(1);
+        let mut chunk = count.div_ceil(width * self.chunks_per_thread).max(least).max(1);
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
         let share = count.div_ceil(width);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
@@ -84,6 +86,7 @@ mod tests {
             block_dim: None,
             num_threads: None,
             inner_extent: None,
+            chunk_per_thread: false,
             cost_per_iteration: 1.0,
         }
     }

@@ -48,6 +48,7 @@ pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
         block_dim: None,
         num_threads: None,
         inner_extent: None,
+        chunk_per_thread: false,
         cost_per_iteration: cost,
     };
     TaskMeta { parallel: Some(meta), ..serial(symbol) }
