@@ -78,6 +78,8 @@ pub struct ParallelMeta {
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
+    /// Each call pays for private copies of what it scatters to: threads get one chunk each.
+    pub chunk_per_thread: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,
 }

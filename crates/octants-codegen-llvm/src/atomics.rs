@@ -61,6 +61,12 @@ impl Lowering<'_, '_> {
         v
     }
 
+    /// Adds to a scalar whose old value nobody asks for.
+    pub fn atomic_sum(&self, ptr: V, leaf: &LeafAt, operand: V) {
+        let add = if leaf.scalar.is_float() { Rmw::LLVMAtomicRMWBinOpFAdd } else { Rmw::LLVMAtomicRMWBinOpAdd };
+        self.mark(self.e.atomic_rmw(add, ptr, operand), leaf);
+    }
+
     fn is_stack(&self, ptr: V) -> bool {
         crate::emit::llvm!(!llvm_sys::core::LLVMIsAAllocaInst(ptr).is_null())
     }

@@ -214,6 +214,13 @@ impl Emitter {
         llvm!(LLVMAddFunction(self.module, name.as_ptr(), ty))
     }
 
+    /// A function of the C library, declared once.
+    pub fn declare(&self, name: &str, ret: T, params: &mut [T]) -> V {
+        let c_name = c_string(name);
+        let known = llvm!(LLVMGetNamedFunction(self.module, c_name.as_ptr()));
+        if known.is_null() { self.add_function(name, self.function_type(ret, params)) } else { known }
+    }
+
     pub fn set_internal(&self, f: V) {
         llvm!(LLVMSetLinkage(f, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
     }

@@ -23,7 +23,7 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `unit` (a program), `lower_task`, `functions`, `lower_body` (control flow), `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
 mod aggregates;
@@ -42,6 +42,7 @@ mod memory;
 mod metadata;
 mod optimise;
 mod place;
+mod privatise_scatter;
 mod random;
 mod target;
 mod unit;

@@ -73,6 +73,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub params: Vec<Val>,
     /// Accumulators of the parallel loop, and how each is folded.
     pub accumulators: Vec<V>,
+    /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
+    pub moved: HashMap<usize, (V, u64)>,
     pub reductions: Vec<octants_ir::AtomicOp>,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
@@ -115,6 +117,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             params: Vec::new(),
             accumulators: Vec::new(),
             reductions: Vec::new(),
+            moved: HashMap::new(),
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),

@@ -10,6 +10,7 @@ use crate::analyse_locals::{Effects, LocalFacts};
 use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
+use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
 use crate::unit::Unit;
 
 /// Lowers all tasks and the functions they call.
@@ -20,15 +21,34 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
         u.task.set(number as u32);
         let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
         let symbol = format!("octants.{}", task.name);
-        lower_variant(u, task, &symbol, effects, Sharing::ManyThreads);
+        let scatter = scatter_of(u, task, effects);
+        let plain = scatter.as_ref().map(|s| {
+            let code = lower_variant(u, task, &format!("{symbol}.plain"), effects, Variant::Plain(s));
+            u.e.set_internal(code);
+            code
+        });
+        let shared = match (&scatter, plain) {
+            (Some(scatter), Some(plain)) => Variant::Shared(Some((scatter, plain))),
+            _ => Variant::Shared(None),
+        };
+        lower_variant(u, task, &symbol, effects, shared);
         let single_thread_symbol = (effects.atomics && u.options.single_thread_variants).then(|| {
             let symbol = format!("{symbol}.single");
-            lower_variant(u, task, &symbol, effects, Sharing::OneThread);
+            match (&scatter, plain) {
+                (Some(scatter), Some(plain)) => call_plain(u, task, &symbol, scatter, plain),
+                _ => {
+                    lower_variant(u, task, &symbol, effects, Variant::Alone);
+                }
+            }
             symbol
         });
         let parallel = match &task.kind {
             TaskKind::Serial => None,
-            TaskKind::Parallel(config) => Some(lower_count(u, task, config, format!("{symbol}.count"))),
+            TaskKind::Parallel(config) => {
+                let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
+                meta.chunk_per_thread = scatter.is_some();
+                Some(meta)
+            }
         };
         tasks.push(TaskMeta {
             name: task.name.clone(),
@@ -44,11 +64,36 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     tasks
 }
 
-/// Who else may touch memory while the task runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Sharing {
-    ManyThreads,
-    OneThread,
+/// The forms of a task's code.
+#[derive(Debug, Clone, Copy)]
+enum Variant<'s> {
+    /// Other threads touch the same memory. What the task scatters is added up in private copies where that pays.
+    Shared(Option<(&'s Scatter, V)>),
+    /// No other thread touches the memory.
+    Alone,
+    /// What the task scatters goes to memory that only this call touches, passed to it.
+    Plain(&'s Scatter),
+}
+
+/// What a task scatters, where private copies are of use.
+fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
+    match &task.kind {
+        TaskKind::Parallel(config) if effects.atomics && !config.serialize && u.target.privatises_scatter() => {
+            find_scatter(u.program, task, parallel_loop(task).1.body)
+        }
+        _ => None,
+    }
+}
+
+/// The form for one thread of a task that scatters: the plain code on the shared memory itself.
+fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain: V) {
+    let entry = u.target.declare_task(&u.e, symbol, 0);
+    let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
+    let start = u.e.block();
+    let mut args = vec![entry.context, entry.begin, entry.end];
+    args.extend(scatter.regions.iter().map(|r| l.region_pointer(r)));
+    u.e.ret(u.e.call(plain, &args));
+    l.finish(start);
 }
 
 /// The loop of a parallel task, and its value.
@@ -60,8 +105,9 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
     }
 }
 
-fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, sharing: Sharing) {
-    let entry = u.target.declare_task(&u.e, symbol);
+fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, variant: Variant<'_>) -> V {
+    let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
+    let entry = u.target.declare_task(&u.e, symbol, regions.len());
     let parallel = match &task.kind {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => Some((config, parallel_loop(task))),
@@ -70,7 +116,14 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, shar
     let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
     let start = u.e.block();
     l.ret = &u.program.ret;
-    l.exclusive = sharing == Sharing::OneThread;
+    l.exclusive = !matches!(variant, Variant::Shared(_));
+    for (i, region) in regions.iter().enumerate() {
+        let start = if let RegionMemory::Root { start, .. } = region.memory { start } else { 0 };
+        l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), start))));
+    }
+    if let Variant::Shared(Some((scatter, plain))) = variant {
+        l.scatter_privately(scatter, plain, entry.begin, entry.end);
+    }
     if effects.draws {
         l.make_random_state();
     }
@@ -88,6 +141,7 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, shar
     }
     l.end_of_body();
     l.finish(start);
+    entry.function
 }
 
 /// Emits the function that counts a task's iterations; describes the task to the launcher.
@@ -123,6 +177,7 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         block_dim: config.block_dim,
         num_threads: config.num_threads,
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
+        chunk_per_thread: false,
         cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
     }
 }

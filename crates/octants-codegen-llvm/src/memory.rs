@@ -195,7 +195,10 @@ impl Lowering<'_, '_> {
             }
             Layout::Contiguous => {
                 let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
-                let base = self.argument(slot, e.ptr);
+                let base = match self.moved.get(&buffer) {
+                    Some((copy, _)) => *copy,
+                    None => self.argument(slot, e.ptr),
+                };
                 let mut linear: Option<V> = None;
                 for (axis, i) in index.into_iter().enumerate() {
                     linear = Some(match linear {
@@ -235,8 +238,11 @@ impl Lowering<'_, '_> {
         for (i, (c, s)) in components.iter().zip(elem.leaves()).enumerate() {
             let known = kinds.iter().position(|k| k.root == c.root && k.axes == c.axes);
             let ptr = known.unwrap_or_else(|| {
-                let mut ptr = self.argument(self.u.args.roots[c.root as usize], self.e.ptr);
-                ptr = self.e.byte_offset(ptr, c.base as i64);
+                let (base, before) = match self.moved.get(&buffer) {
+                    Some(copy) => *copy,
+                    None => (self.argument(self.u.args.roots[c.root as usize], self.e.ptr), 0),
+                };
+                let mut ptr = self.e.byte_offset(base, (c.base - before) as i64);
                 for (digits, i) in c.axes.iter().zip(index) {
                     ptr = self.digits_pointer(ptr, digits, *i);
                 }

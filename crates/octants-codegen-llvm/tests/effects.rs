@@ -292,3 +292,73 @@ fn several_threads_compile_at_once() {
         }
     });
 }
+
+/// h[x[i]] += 1; f[x[i]] += (i, 2 i), where f's components lie apart in a root behind other data.
+fn scatter() -> Program {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::I32, &[i]);
+        let bin = b.load(a);
+        let one = b.int(1, Scalar::I32);
+        let a = at(b, 1, Scalar::I32, &[bin]);
+        b.push(Op::Atomic(AtomicOp::Add, a, one), Type::I32);
+        let v = b.cast(i, Scalar::F64);
+        let w = b.binary(BinaryOp::Add, v, v);
+        let pair = Type::Vector(Scalar::F64, 2);
+        let v = b.push(Op::MakeTensor(vec![v, w]), pair.clone());
+        let a = at(b, 2, pair.clone(), &[bin]);
+        b.push(Op::Atomic(AtomicOp::Sub, a, v), pair);
+    });
+    let component = |base| ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 20, stride: 8 }]] };
+    let field = Buffer {
+        name: "f".into(),
+        elem: Type::Vector(Scalar::F64, 2),
+        ndim: 1,
+        layout: Layout::Dense { shape: vec![20], offset: vec![0], components: vec![component(400), component(80)] },
+    };
+    let buffers = vec![array("x", Scalar::I32, 1), array("h", Scalar::I32, 1), field];
+    program(buffers, vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn scattered_sums_come_out_the_same_with_private_copies() {
+    let loaded = build(&scatter());
+    assert!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().chunk_per_thread);
+    let n = 1000usize;
+    // Chunks of one iteration take the atomic path, large ones the private path.
+    for (chunk, single) in [(1, false), (7, false), (100, false), (1000, false), (1000, true)] {
+        let mut x: Vec<i32> = (0..n as i32).map(|i| i * 7 % 20).collect();
+        let mut h = vec![3i32; 20];
+        let mut root: Vec<f64> = (0..80).map(f64::from).collect();
+        let args = [ptr(&mut root), ptr(&mut x), n as u64, ptr(&mut h), 20];
+        loaded.run(&args, Run { chunk, single, ..Run::default() });
+        assert_eq!(h, [53; 20]);
+        let mut expected: Vec<f64> = (0..80).map(f64::from).collect();
+        for i in 0..n {
+            expected[50 + i * 7 % 20] -= i as f64;
+            expected[10 + i * 7 % 20] -= 2.0 * i as f64;
+        }
+        assert_eq!(root, expected, "chunk {chunk}, single {single}");
+    }
+}
+
+#[test]
+fn a_buffer_that_is_also_read_is_not_copied() {
+    let mut p = scatter();
+    // The sum's old value is stored somewhere: no copy can know it.
+    let body = &mut p.tasks[0].body;
+    let l = body.block(body.root).last().copied().unwrap();
+    let Op::For(f) = body.inst(l).op.clone() else { panic!() };
+    let sum = *body.block(f.body).iter().find(|v| matches!(body.inst(**v).op, Op::Atomic(..))).unwrap();
+    let index = body.block(f.body)[0];
+    let span = body.inst(sum).span;
+    let reference = Type::Ref(Box::new(Type::I32));
+    let address = body.add_inst(Op::BufferAddr(BufferId(0), vec![index]), reference, span);
+    let store = body.add_inst(Op::Store(address, sum), Type::Unit, span);
+    body.blocks[f.body.index()].extend([address, store]);
+    let loaded = build(&p);
+    assert!(!loaded.artifact.tasks[0].parallel.as_ref().unwrap().chunk_per_thread);
+}

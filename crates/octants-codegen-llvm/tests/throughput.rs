@@ -172,8 +172,7 @@ fn mandel() -> Program {
     let mut b = Builder::new();
     let zero = b.int(0, Scalar::I32);
     let n = shape(&mut b, 0, 0);
-    let (zx, zy, it) =
-        (b.body.add_local("zx", F32), b.body.add_local("zy", F32), b.body.add_local("it", Type::I32));
+    let (zx, zy, it) = (b.body.add_local("zx", F32), b.body.add_local("zy", F32), b.body.add_local("it", Type::I32));
     for_loop(&mut b, vec![(zero, n), (zero, n)], true, vec![], |b, l| {
         let (i, j) = (index(b, l, 0), index(b, l, 1));
         let nf = b.cast(n, Scalar::F32);
@@ -195,9 +194,14 @@ fn mandel() -> Program {
         let (four, limit) = (b.float(4.0, Scalar::F32), b.int(256, Scalar::I32));
         let (near, few) = (b.binary(BinaryOp::Lt, r, four), b.binary(BinaryOp::Lt, k, limit));
         let go = b.binary(BinaryOp::And, near, few);
-        if_else(b, go, |_| {}, |b| {
-            b.push(Op::Break, Type::Unit);
-        });
+        if_else(
+            b,
+            go,
+            |_| {},
+            |b| {
+                b.push(Op::Break, Type::Unit);
+            },
+        );
         let t = b.binary(BinaryOp::Sub, xx, yy);
         let t = b.binary(BinaryOp::Add, t, cx);
         let (two, one) = (b.float(2.0, Scalar::F32), b.int(1, Scalar::I32));

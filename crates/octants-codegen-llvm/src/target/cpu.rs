@@ -95,8 +95,10 @@ impl Cpu {
 }
 
 impl Target for Cpu {
-    fn declare_task(&self, e: &Emitter, symbol: &str) -> TaskEntry {
-        let ty = e.function_type(e.i32, &mut [e.ptr, e.i64, e.i64]);
+    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize) -> TaskEntry {
+        let mut params = vec![e.ptr, e.i64, e.i64];
+        params.resize(3 + pointers, e.ptr);
+        let ty = e.function_type(e.i32, &mut params);
         let function = e.add_function(symbol, ty);
         self.describe_context(e, function, 0);
         TaskEntry { function, context: e.param(function, 0), begin: e.param(function, 1), end: e.param(function, 2) }
@@ -143,6 +145,20 @@ impl Target for Cpu {
 
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V) {
         self.call_host(e, context, FAIL, site, values);
+    }
+
+    fn privatises_scatter(&self) -> bool {
+        true
+    }
+
+    fn allocate_zeroed(&self, e: &Emitter, bytes: V) -> V {
+        let f = e.declare("calloc", e.ptr, &mut [e.i64, e.i64]);
+        e.call(f, &[e.i64c(1), bytes])
+    }
+
+    fn free(&self, e: &Emitter, memory: V) {
+        let f = e.declare("free", e.void, &mut [e.ptr]);
+        e.call(f, &[memory]);
     }
 
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {

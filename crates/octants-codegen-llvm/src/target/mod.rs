@@ -40,8 +40,8 @@ pub(crate) struct VectorForm {
 
 /// One kind of machine.
 pub(crate) trait Target {
-    /// Declares a task.
-    fn declare_task(&self, e: &Emitter, symbol: &str) -> TaskEntry;
+    /// Declares a task; `pointers` more parameters follow those that the host passes.
+    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize) -> TaskEntry;
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
     /// Facts about the context parameter `index` of a function.
@@ -56,6 +56,12 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V);
     /// Calls the host's error reporter with values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V);
+    /// Tasks that scatter sums use private copies.
+    fn privatises_scatter(&self) -> bool;
+    /// Allocates zeroed memory of a number of bytes; null where there is none.
+    fn allocate_zeroed(&self, e: &Emitter, bytes: V) -> V;
+    /// Frees what was allocated.
+    fn free(&self, e: &Emitter, memory: V);
     /// Vector forms of the math function with C's name `name`, for the machine compiled for.
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm>;
     /// Attributes of every function with code.

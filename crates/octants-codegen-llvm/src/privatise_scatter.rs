@@ -1,0 +1,316 @@
+//! Sums scattered over shared memory, without atomics: each call of a task adds into a private copy of the memory it scatters
+//! to, and adds the copy to the shared memory at its end.
+//!
+//! It applies to a task whose every atomic is a sum whose old value nobody asks for, into buffers that the task does nothing
+//! else with: histograms, particles onto a grid. Whether it pays is decided at each call, from the number of iterations and
+//! the size of the copy; otherwise the call runs the task with atomics.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octants_ir::{AtomicOp, BlockId, Body, Const, Layout, Op, Program, Scalar, Task, ValueId};
+
+use crate::analyse_locals::Effects;
+use crate::emit::{Bb, IntCmp, V, llvm};
+use crate::lower_body::Lowering;
+use crate::metadata::Tag;
+use crate::place::LeafAt;
+
+/// A larger copy would not stay in a core's cache.
+const MAX_BYTES: i64 = 4 << 20;
+/// Words that are looked at together when the copy is added.
+const GROUP: u64 = 16;
+
+/// Memory that is copied: one run of equal scalars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub memory: RegionMemory,
+    pub scalar: Scalar,
+    /// The buffers inside it.
+    pub buffers: Vec<usize>,
+}
+
+/// Where a region lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RegionMemory {
+    /// Part of a field root.
+    Root { root: u32, start: u64, bytes: u64 },
+    /// A whole array argument.
+    Array { buffer: usize },
+}
+
+/// What a task scatters to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scatter {
+    pub regions: Vec<Region>,
+    /// Scalars updated by an iteration, roughly.
+    pub updates: f32,
+}
+
+/// Finds out whether a task only scatters sums.
+pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -> Option<Scatter> {
+    let body = &task.body;
+    let mut memo = Vec::new();
+    let mut fits = true;
+    let mut sums: BTreeSet<ValueId> = BTreeSet::new();
+    let mut used: BTreeSet<ValueId> = BTreeSet::new();
+    let mut others: BTreeSet<usize> = BTreeSet::new();
+    body.visit(body.root, &mut |v, inst| {
+        match &inst.op {
+            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, _, operand) => {
+                sums.insert(v);
+                used.insert(*operand);
+            }
+            Op::Atomic(..) | Op::AtomicCas(..) => fits = false,
+            Op::For(l) if !l.reductions.is_empty() => fits = false,
+            // The address of a part of an element is judged by what is done with it.
+            Op::ElementAddr(_, index) => used.extend(index),
+            Op::Call(f, _) => {
+                let callee = &program.functions[f.index()].body;
+                fits &= !Effects::of_body(callee, &program.functions, &mut memo).atomics;
+                touched_by(program, callee, &mut others);
+                used_operands(&inst.op, &mut used);
+            }
+            op => used_operands(op, &mut used),
+        }
+    });
+    if !fits || sums.is_empty() || sums.iter().any(|v| used.contains(v)) {
+        return None;
+    }
+    // Addresses that something else than a sum uses.
+    others.extend(used.iter().filter_map(|v| buffer_of(body, *v)));
+    let mut buffers = BTreeSet::new();
+    for v in &sums {
+        let Op::Atomic(_, address, _) = body.inst(*v).op else { return None };
+        let b = buffer_of(body, address)?;
+        if others.contains(&b) {
+            return None;
+        }
+        buffers.insert(b);
+    }
+    let regions = regions(program, &buffers)?;
+    Some(Scatter { regions, updates: count_updates(body, loop_body) })
+}
+
+fn used_operands(op: &Op, used: &mut BTreeSet<ValueId>) {
+    op.for_each_operand(|v| {
+        used.insert(v);
+    });
+}
+
+/// The buffer that an address is in.
+fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
+    match &body.inst(v).op {
+        Op::BufferAddr(b, _) => Some(b.index()),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => buffer_of(body, *base),
+        _ => None,
+    }
+}
+
+fn touched_by(program: &Program, body: &Body, buffers: &mut BTreeSet<usize>) {
+    body.visit(body.root, &mut |_, inst| match &inst.op {
+        Op::BufferAddr(b, _) => {
+            buffers.insert(b.index());
+        }
+        Op::Call(f, _) => touched_by(program, &program.functions[f.index()].body, buffers),
+        _ => {}
+    });
+}
+
+fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> {
+    let mut regions = Vec::new();
+    let mut roots: BTreeMap<u32, (u64, u64, Scalar, Vec<usize>)> = BTreeMap::new();
+    for &b in buffers {
+        let buffer = &program.buffers[b];
+        let scalar = buffer.elem.scalar()?;
+        if !matches!(scalar.bytes(), 4 | 8) {
+            return None;
+        }
+        let components = match &buffer.layout {
+            Layout::Contiguous => {
+                regions.push(Region { memory: RegionMemory::Array { buffer: b }, scalar, buffers: vec![b] });
+                continue;
+            }
+            Layout::Strided => return None,
+            Layout::Dense { components, .. } => components,
+        };
+        for c in components {
+            let unit = u64::from(scalar.bytes());
+            if c.base % unit != 0 || c.axes.iter().flatten().any(|d| d.stride % unit != 0) {
+                return None;
+            }
+            let last: u64 = c.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
+            let end = c.base + last + unit;
+            let root = roots.entry(c.root).or_insert_with(|| (c.base, end, scalar, Vec::new()));
+            if root.2 != scalar {
+                return None;
+            }
+            root.0 = root.0.min(c.base);
+            root.1 = root.1.max(end);
+            if !root.3.contains(&b) {
+                root.3.push(b);
+            }
+        }
+    }
+    for (root, (start, end, scalar, buffers)) in roots {
+        if end - start > MAX_BYTES as u64 {
+            return None;
+        }
+        // A copy begins at a multiple of eight bytes, as its original does.
+        let start = start & !7;
+        regions.push(Region { memory: RegionMemory::Root { root, start, bytes: end - start }, scalar, buffers });
+    }
+    // Buffers whose components lie in several roots would have several copies.
+    let listed: usize = regions.iter().map(|r| r.buffers.len()).sum();
+    (listed == buffers.len()).then_some(regions)
+}
+
+fn count_updates(body: &Body, block: BlockId) -> f32 {
+    body.block(block)
+        .iter()
+        .map(|v| match &body.inst(*v).op {
+            Op::Atomic(_, _, operand) => body.ty(*operand).leaf_count() as f32,
+            Op::If(_, a, b) => 0.5 * (count_updates(body, *a) + count_updates(body, *b)),
+            Op::For(l) => {
+                let trips: f32 = l
+                    .dims
+                    .iter()
+                    .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
+                        (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
+                        _ => 1.0,
+                    })
+                    .product();
+                trips * count_updates(body, l.body)
+            }
+            Op::Loop(b) => count_updates(body, *b),
+            _ => 0.0,
+        })
+        .sum()
+}
+
+/// A region's copy during a call.
+struct Copy {
+    original: V,
+    copy: V,
+    leaf: LeafAt,
+}
+
+impl Lowering<'_, '_> {
+    /// Address of a region in shared memory.
+    pub fn region_pointer(&self, region: &Region) -> V {
+        match region.memory {
+            RegionMemory::Root { root, start, .. } => {
+                let base = self.argument(self.u.args.roots[root as usize], self.e.ptr);
+                self.e.byte_offset(base, start as i64)
+            }
+            RegionMemory::Array { buffer } => {
+                self.argument(self.u.args.buffers[buffer].expect("compiler bug: an array has slots"), self.e.ptr)
+            }
+        }
+    }
+
+    fn region_words(&self, region: &Region) -> V {
+        let e = self.e;
+        match region.memory {
+            RegionMemory::Root { bytes, .. } => e.i64c((bytes / u64::from(region.scalar.bytes())) as i64),
+            RegionMemory::Array { buffer } => {
+                let b = &self.u.program.buffers[buffer];
+                let leaves = e.i64c(b.elem.leaf_count() as i64);
+                (0..b.ndim as usize).fold(leaves, |n, axis| e.mul(n, self.extent(buffer, axis)))
+            }
+        }
+    }
+
+    /// Takes the task's code without atomics, `plain`, on private copies where that pays, and returns; goes on at the insertion
+    /// point where it does not.
+    pub fn scatter_privately(&self, scatter: &Scatter, plain: V, begin: V, end: V) {
+        let e = self.e;
+        let mut total = e.i64c(0);
+        let mut copies = Vec::new();
+        let mut words_in_all = e.i64c(0);
+        for region in &scatter.regions {
+            let words = self.region_words(region);
+            words_in_all = e.add(words_in_all, words);
+            // Whole groups, so that the last is read without care.
+            let groups = e.udiv(e.add(words, e.i64c(GROUP as i64 - 1)), e.i64c(GROUP as i64));
+            let bytes = e.mul(groups, e.i64c((GROUP * u64::from(region.scalar.bytes())) as i64));
+            let tag = region.buffers.iter().map(|b| self.buffer_tag(*b)).reduce(Tag::union);
+            let leaf = LeafAt { ptr: 0, offset: 0, scalar: region.scalar, tag };
+            copies.push((Copy { original: self.region_pointer(region), copy: total, leaf }, groups));
+            total = e.add(total, bytes);
+        }
+        let iterations = e.sub_nsw(end, begin);
+        let updates = e.mul(iterations, e.i64c((scatter.updates.ceil() as i64).max(1)));
+        let many = e.icmp(IntCmp::LLVMIntSGE, e.add(updates, updates), words_in_all);
+        let fits = e.icmp(IntCmp::LLVMIntULE, total, e.i64c(MAX_BYTES));
+        let attempt = self.new_block(c"private");
+        let atomic = self.new_block(c"atomic");
+        let run = self.new_block(c"private.run");
+        e.cond_br(e.and(many, fits), attempt, atomic);
+        e.position(attempt);
+        let memory = self.u.target.allocate_zeroed(e, total);
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, memory, e.zero(e.ptr)), atomic, run);
+        e.position(run);
+        let mut args = vec![self.context, begin, end];
+        for (c, _) in &mut copies {
+            c.copy = e.gep(e.i8, memory, c.copy);
+            args.push(c.copy);
+        }
+        let status = e.call(plain, &args);
+        for (c, groups) in &copies {
+            self.add_copy(c, *groups);
+        }
+        self.u.target.free(e, memory);
+        e.ret(status);
+        e.position(atomic);
+    }
+
+    fn buffer_tag(&self, buffer: usize) -> Tag {
+        let n = self.u.program.buffers[buffer].elem.leaf_count().max(1);
+        let metadata = &self.u.metadata;
+        metadata.component(buffer, 0).union(metadata.component(buffer, n - 1))
+    }
+
+    /// Adds what is not zero in a copy to the original.
+    fn add_copy(&self, c: &Copy, groups: V) {
+        let e = self.e;
+        let s = c.leaf.scalar;
+        let ty = e.scalar(s);
+        let bits = llvm!(llvm_sys::core::LLVMVectorType(e.bits(s), GROUP as u32));
+        let exit = self.new_block(c"added");
+        let (group, next_group) = self.open_count(groups, exit);
+        let first = e.mul_nsw(group, e.i64c(GROUP as i64));
+        let words = e.load(bits, e.gep(ty, c.copy, first), s.bytes());
+        let any = e.intrinsic("llvm.vector.reduce.or", bits, &[words]);
+        let look = self.new_block(c"look");
+        e.cond_br(e.icmp(IntCmp::LLVMIntNE, any, e.zero(e.bits(s))), look, next_group);
+        e.position(look);
+        let (word, next_word) = self.open_count(e.i64c(GROUP as i64), next_group);
+        let at = e.add_nsw(first, word);
+        let value = e.load(ty, e.gep(ty, c.copy, at), s.bytes());
+        let raw = if s.is_float() { e.bitcast(value, e.bits(s)) } else { value };
+        let add = self.new_block(c"add");
+        e.cond_br(e.icmp(IntCmp::LLVMIntNE, raw, e.zero(e.bits(s))), add, next_word);
+        e.position(add);
+        self.atomic_sum(e.gep(ty, c.original, at), &c.leaf, value);
+        e.br(next_word);
+        e.position(exit);
+    }
+
+    /// Opens a loop that counts to `n`: the insertion point is in its body, which must end at the returned block.
+    fn open_count(&self, n: V, exit: Bb) -> (V, Bb) {
+        let e = self.e;
+        let (head, inside, next) =
+            (self.new_block(c"count"), self.new_block(c"count.body"), self.new_block(c"count.next"));
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let i = e.phi(e.i64);
+        e.add_incoming(i, e.i64c(0), from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, i, n), inside, exit);
+        e.position(next);
+        e.add_incoming(i, e.add_nsw(i, e.i64c(1)), next);
+        e.br(head);
+        e.position(inside);
+        (i, next)
+    }
+}
