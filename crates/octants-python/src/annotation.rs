@@ -7,9 +7,9 @@ use octants_engine::ir::{Scalar, StructType, Type};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
-use crate::errors;
 use crate::names::{Known, marker, own_marker, text_attribute};
 use crate::ndarray::element_type;
+use crate::signature::caller_scopes;
 
 /// How a parameter takes its argument.
 pub enum ParamKind {
@@ -27,6 +27,8 @@ pub enum ParamKind {
     Either,
     /// An instance of a `dataclasses.dataclass`: the class and its members.
     Dataclass(Py<PyType>, Vec<(Py<PyString>, ParamKind)>),
+    /// Nothing: the message says why.
+    Refused(String),
 }
 
 /// What an array annotation asks for.
@@ -102,13 +104,26 @@ pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<M
     for field in py.import("dataclasses")?.call_method1("fields", (class,))?.try_iter()? {
         let field = field?;
         let mut ty = field.getattr("type")?;
-        if let Ok(text) = ty.cast::<PyString>() {
-            let module = py.import("sys")?.getattr("modules")?.get_item(class.getattr("__module__")?)?;
-            ty = py.import("builtins")?.call_method1("eval", (text, module.getattr("__dict__")?))?;
+        if ty.is_instance_of::<PyString>() {
+            ty = evaluated(class, &ty)?;
+            // The names it is made of may be gone next time.
+            field.setattr("type", &ty)?;
         }
         out.push((field.getattr("name")?.extract()?, ty));
     }
     Ok(Some(out))
+}
+
+/// A string annotation of a class's member: by the names of its module, else of the scopes that are running.
+fn evaluated<'py>(class: &Bound<'py, PyAny>, text: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    let py = class.py();
+    let module = py.import("sys")?.getattr("modules")?.get_item(class.getattr("__module__")?)?;
+    let globals = module.getattr("__dict__")?;
+    let eval = py.import("builtins")?.getattr("eval")?;
+    let first = eval.call1((text, &globals));
+    let Err(error) = first else { return first };
+    let mut scopes = caller_scopes(py)?.into_iter();
+    scopes.find_map(|scope| eval.call1((text, &globals, scope)).ok()).ok_or(error)
 }
 
 /// The kind of a parameter, or `None` when the annotation is not one that a kernel can have.
@@ -136,14 +151,13 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
             let mut members = Vec::new();
             for (name, ty) in fields {
                 if ty.is_instance_of::<PyType>() && ty.hasattr(pyo3::intern!(py, "_octants_data_oriented"))? {
-                    return Err(errors::syntax_error(
-                        py,
-                        format!(
-                            "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are passed \
-                             in a parameter of their own, annotated qd.template()",
-                            annotation.cast::<PyType>()?.name()?
-                        ),
-                    ));
+                    let message = format!(
+                        "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are passed in \
+                         a parameter of their own, annotated qd.template()",
+                        annotation.cast::<PyType>()?.name()?
+                    );
+                    members.push((PyString::intern(py, &name).unbind(), ParamKind::Refused(message)));
+                    continue;
                 }
                 // A member of another type than a kernel's parameter can have is a compile-time value.
                 let kind = param_kind(&ty, config)?.unwrap_or(ParamKind::Template);

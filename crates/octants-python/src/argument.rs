@@ -119,6 +119,7 @@ impl<'py> Gathered<'py> {
                 }
                 self.template(&value, place)
             }
+            ParamKind::Refused(message) => Err(errors::syntax_error(value.py(), message.clone())),
             ParamKind::Dataclass(class, members) => {
                 let py = value.py();
                 if !value.is_instance(class.bind(py).as_any())? {

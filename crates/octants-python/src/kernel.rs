@@ -1,6 +1,7 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
 //! none, fills the slots and launches, all without a Python frame.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -230,7 +231,7 @@ impl Kernel {
             refuse_floats(&kinds, args, &self.name)?;
         }
         let handle = world.handle(slf.clone().into_any());
-        let lowering = session.lower(&world, handle, &described.specs).map_err(|e| {
+        let lowering = guarded(py, &self.name, || session.lower(&world, handle, &described.specs))?.map_err(|e| {
             if let CompileError::User(_, sources) = &e
                 && let Err(raised) = world.show_warnings(sources)
             {
@@ -240,7 +241,8 @@ impl Kernel {
         })?;
         world.show_warnings(&lowering.lowered.sources)?;
         let alias = gathered.overlapping();
-        let code = py.detach(|| session.build(&lowering, alias)).map_err(|e| errors::from_engine(py, e))?;
+        let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
+            .map_err(|e| errors::from_engine(py, e))?;
         let lowered = &lowering.lowered;
         let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
@@ -318,6 +320,19 @@ impl Kernel {
             })
             .collect()
     }
+}
+
+/// A broken invariant of the compiler as an exception that programs survive.
+fn guarded<T>(py: Python<'_>, kernel: &str, run: impl FnOnce() -> T) -> PyResult<T> {
+    // What a panic leaves half done is dropped with the compilation.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without a message");
+        errors::runtime_error(py, format!("the compiler failed on kernel `{kernel}`: {text}"))
+    })
 }
 
 /// Floats among the attributes of compile-time objects, where the options allow none.

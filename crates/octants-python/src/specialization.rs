@@ -139,6 +139,7 @@ impl Described {
                 self.template(value, leaf, world)?
             }
             ParamKind::Template => self.template(value.clone(), leaf, world)?,
+            ParamKind::Refused(message) => return Err(errors::syntax_error(py, message.clone())),
             ParamKind::Dataclass(class, members) => {
                 let mut out = Vec::new();
                 for (name, kind) in members {

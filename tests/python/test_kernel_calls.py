@@ -1,0 +1,447 @@
+"""Calls of kernels: how arguments are taken, when code is compiled anew, what is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import threading
+import weakref
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program() -> Iterator[None]:
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def compiled(kernel: qd.Kernel) -> int:
+    return len(kernel._timings())
+
+
+@qd.kernel
+def add(a: qd.i32, b: qd.f32) -> qd.f32:
+    """Adds."""
+    return a + b
+
+
+@qd.kernel
+def scale(x: qd.types.ndarray(dtype=qd.f32, ndim=1), by: qd.f32):
+    for i in x:
+        x[i] *= by
+
+
+@qd.kernel
+def shift(to: qd.types.ndarray(dtype=qd.f32, ndim=1), source: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for _ in range(1):
+        for i in range(1, to.shape[0]):
+            to[i] = source[i - 1]
+
+
+class TestBinding:
+    def test_positional_and_keyword_arguments_mean_the_same(self) -> None:
+        assert add(1, 2.5) == add(1, b=2.5) == add(b=2.5, a=1) == 3.5
+        assert compiled(add) == 1
+
+    @pytest.mark.parametrize(
+        ("args", "kwargs", "message"),
+        [
+            ((1,), {}, "Missing argument 'b'"),
+            ((1, 2, 3), {}, "Too many arguments"),
+            ((1,), {"c": 2}, "Unexpected argument 'c'"),
+            ((1, 2), {"a": 2}, "Multiple values for argument 'a'"),
+        ],
+    )
+    def test_wrong_arguments_are_named(self, args: tuple, kwargs: dict, message: str) -> None:
+        with pytest.raises(qd.OctantsSyntaxError, match=message):
+            add(*args, **kwargs)
+
+    def test_a_stream_argument_may_be_none(self) -> None:
+        assert add(1, 2.0, qd_stream=None) == 3.0
+
+    def test_names_are_those_of_the_function(self) -> None:
+        assert add.__name__ == "add"
+        assert add.__doc__ == "Adds."
+        assert add.__wrapped__ is add.fn
+
+    def test_declarations_are_checked_where_they_stand(self) -> None:
+        with pytest.raises(qd.OctantsSyntaxError, match="must be type annotated.*`a: qd.f32`"):
+
+            @qd.kernel
+            def bare(a):
+                pass
+
+        with pytest.raises(qd.OctantsSyntaxError, match="variable positional parameters"):
+
+            @qd.kernel
+            def many(*a):
+                pass
+
+        with pytest.raises(qd.OctantsSyntaxError, match="default values"):
+
+            @qd.kernel
+            def default(a: qd.i32 = 3):
+                pass
+
+        with pytest.raises(qd.OctantsSyntaxError, match="Invalid type annotation"):
+
+            @qd.kernel
+            def odd(a: 3):
+                pass
+
+    def test_annotations_may_name_local_variables(self) -> None:
+        vec = qd.types.vector(2, qd.f32)
+
+        @qd.kernel
+        def total(v: vec) -> qd.f32:
+            return v[0] + v[1]
+
+        assert total([1.0, 2.0]) == 3.0
+
+
+class TestScalars:
+    def test_integers_keep_their_low_bits(self) -> None:
+        @qd.kernel
+        def same(a: qd.u8) -> qd.i32:
+            return a
+
+        assert same(300) == 44
+
+    @pytest.mark.parametrize("value", [1.5, "1", None, [1], np.float32(1)])
+    def test_what_is_no_integer_is_refused(self, value: object) -> None:
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="required type i32 .parameter `a` of kernel `add`"):
+            add(value, 1.0)
+
+    @pytest.mark.parametrize("value", [np.int64(2), np.uint8(2), True])
+    def test_numpy_integers_and_booleans_are_integers(self, value: object) -> None:
+        assert add(value, 0.0) == int(value)
+
+    def test_out_of_range_is_refused(self) -> None:
+        @qd.kernel
+        def same(a: qd.u64) -> qd.u64:
+            return a
+
+        assert same(2**64 - 1) == 2**64 - 1
+        for value in (-1, 2**64):
+            with pytest.raises(TypeError, match="does not fit u64"):
+                same(value)
+
+
+class TestArrays:
+    def test_numpy_arrays_are_not_copied(self) -> None:
+        a = np.arange(4, dtype=np.float32)
+        scale(a, 2.0)
+        assert a.tolist() == [0, 2, 4, 6]
+
+    def test_strided_arrays_are_written_in_place(self) -> None:
+        a = np.ones((3, 4), np.float32)
+        scale(a[:, 1], 5.0)
+        scale(a[2, ::-2], 3.0)
+        assert a.tolist() == [[1, 5, 1, 1], [1, 5, 1, 1], [1, 15, 1, 3]]
+
+    def test_contiguous_and_strided_arrays_have_code_of_their_own(self) -> None:
+        before = compiled(scale)
+        a = np.ones((4, 4), np.float32)
+        scale(a[0], 1.0)
+        scale(a[:, 0], 1.0)
+        scale(a[1], 1.0)
+        assert compiled(scale) <= before + 2
+
+    def test_vectors_fold_the_last_axis(self) -> None:
+        @qd.kernel
+        def norms(x: qd.types.ndarray(dtype=qd.types.vector(3, qd.f32), ndim=1)) -> qd.f32:
+            s = 0.0
+            for i in range(x.shape[0]):
+                s += x[i].dot(x[i])
+            return s
+
+        assert norms(np.ones((5, 3), np.float32)) == 15
+        with pytest.raises(ValueError, match=r"the array's shape \(5, 2\) does not end in \(3,\)"):
+            norms(np.ones((5, 2), np.float32))
+
+    def test_read_only_arrays_may_be_read(self) -> None:
+        a, b = np.ones(3, np.float32), np.zeros(3, np.float32)
+        a.flags.writeable = False
+        shift(b, a)
+        assert b.tolist() == [0, 1, 1]
+        with pytest.raises(ValueError, match="read-only"):
+            shift(a, b)
+
+    @pytest.mark.parametrize(
+        ("value", "error", "message"),
+        [
+            (np.zeros(3), ValueError, "required array has dtype=f32, array with dtype=f64"),
+            (np.zeros((2, 2), np.float32), ValueError, "required array has ndim=1, array with 2 dimensions"),
+            (np.zeros(3, np.complex64), ValueError, "complex64 cannot be used"),
+            (np.zeros(3, ">f4"), ValueError, "cannot be used"),
+            ([1.0], TypeError, "Invalid type for argument x"),
+            (3, TypeError, "Invalid type for argument x"),
+        ],
+    )
+    def test_what_does_not_fit_is_refused(self, value: object, error: type[Exception], message: str) -> None:
+        with pytest.raises(error, match=message):
+            scale(value, 1.0)
+
+    def test_overlapping_arrays_are_read_after_they_are_written(self) -> None:
+        a = np.arange(64, dtype=np.float32)
+        shift(np.zeros(64, np.float32), a)
+        shift(a[1:], a[:-1])
+        expected = np.arange(64, dtype=np.float32)
+        for i in range(1, 63):
+            expected[i + 1] = expected[i - 1]
+        assert a.tolist() == expected.tolist()
+
+    def test_memoryviews_are_arrays(self) -> None:
+        a = np.ones(3, np.float32)
+        scale(memoryview(a), 4.0)
+        assert a.tolist() == [4, 4, 4]
+
+
+class TestTemplates:
+    def test_values_of_equal_type_share_code(self) -> None:
+        @qd.kernel
+        def twice(n: qd.template()) -> qd.f32:
+            return n * 2
+
+        assert [twice(1), twice(1), twice(2), twice(1.0), twice(True)] == [2, 2, 4, 2, 2]
+        assert compiled(twice) == 4
+
+    def test_tuples_and_none(self) -> None:
+        @qd.kernel
+        def total(items: qd.template(), more: qd.template()) -> qd.i32:
+            s = 0
+            for i in qd.static(range(len(items))):
+                s += items[i]
+            if qd.static(more is not None):
+                s += 100
+            return s
+
+        assert (total((1, 2), None), total((1, 2), 0), total((1, 2, 3), None)) == (3, 103, 6)
+
+    def test_fields_by_identity(self) -> None:
+        @qd.kernel
+        def fill(f: qd.template(), v: qd.i32):
+            for i in f:
+                f[i] = v
+
+        a, b = qd.field(qd.i32, 3), qd.field(qd.i32, 3)
+        fill(a, 1)
+        fill(b, 2)
+        fill(a, 3)
+        assert (a.to_numpy().tolist(), b.to_numpy().tolist(), compiled(fill)) == ([3] * 3, [2] * 3, 2)
+
+    def test_objects_are_not_kept_alive(self) -> None:
+        @qd.data_oriented
+        class Holder:
+            def __init__(self, n: int) -> None:
+                self.n = n
+
+            @qd.kernel
+            def get(self) -> qd.i32:
+                return self.n
+
+        kept = []
+        for n in range(5):
+            holder = Holder(n)
+            assert holder.get() == n
+            kept.append(weakref.ref(holder))
+            del holder
+        gc.collect()
+        assert [r() for r in kept] == [None] * 5
+
+    def test_ndarrays_are_refused(self) -> None:
+        @qd.kernel
+        def fill(f: qd.template()):
+            pass
+
+        with pytest.raises(qd.OctantsRuntimeTypeError, match="qd.types.ndarray"):
+            fill(qd.ndarray(qd.f32, 3))
+
+
+class TestObjects:
+    def test_changed_attributes_are_seen(self) -> None:
+        @qd.data_oriented
+        class Sim:
+            def __init__(self) -> None:
+                self.n = 3
+                self.x = qd.field(qd.i32, 8)
+
+            @qd.kernel
+            def fill(self):
+                for i in range(self.n):
+                    self.x[i] += 1
+
+        sim = Sim()
+        sim.fill()
+        sim.n = 5
+        sim.fill()
+        sim.x = qd.field(qd.i32, 8)
+        sim.fill()
+        assert sim.x.to_numpy().tolist() == [1] * 5 + [0] * 3
+        assert compiled(Sim.fill) == 3
+        sim.fill()
+        assert compiled(Sim.fill) == 3
+
+    def test_arrays_of_objects_are_found_at_each_launch(self) -> None:
+        @qd.data_oriented
+        class Sim:
+            def __init__(self) -> None:
+                self.x = qd.ndarray(qd.f32, 4)
+
+            @qd.kernel
+            def fill(self, v: qd.f32):
+                for i in self.x:
+                    self.x[i] = v
+
+        sim = Sim()
+        first = sim.x
+        sim.fill(1.0)
+        sim.x = qd.ndarray(qd.f32, 6)
+        sim.fill(2.0)
+        assert first.to_numpy().tolist() == [1.0] * 4
+        assert sim.x.to_numpy().tolist() == [2.0] * 6
+        assert compiled(Sim.fill) == 1
+
+    def test_the_class_must_be_declared(self) -> None:
+        class Plain:
+            @qd.kernel
+            def run(self):
+                pass
+
+        with pytest.raises(qd.OctantsSyntaxError, match="Please decorate class Plain with @qd.data_oriented"):
+            Plain().run()
+
+    def test_dataclasses_of_arrays_and_numbers(self) -> None:
+        @dataclasses.dataclass
+        class Inner:
+            y: qd.types.NDArray[qd.f32, 1]
+
+        @dataclasses.dataclass
+        class State:
+            x: qd.types.NDArray[qd.f32, 1]
+            dt: qd.f32
+            inner: Inner
+
+        @qd.kernel
+        def step(s: State):
+            for i in s.x:
+                s.x[i] += s.dt * s.inner.y[i]
+
+        s = State(np.ones(3, np.float32), 0.5, Inner(np.full(3, 4, np.float32)))
+        step(s)
+        s.dt = 1.0
+        step(s)
+        assert s.x.tolist() == [7.0] * 3
+        assert compiled(step) == 1
+        with pytest.raises(RuntimeError, match="parameter `s` of kernel `step`"):
+            step(3)
+
+
+class TestResults:
+    def test_tuples_vectors_matrices_and_structs(self) -> None:
+        pair = qd.types.struct(a=qd.i32, v=qd.types.vector(2, qd.f32))
+
+        @qd.kernel
+        def several(n: qd.i32) -> tuple[qd.i32, qd.types.vector(2, qd.f32)]:
+            return n, qd.Vector([1.0, 2.0])
+
+        @qd.kernel
+        def matrix() -> qd.types.matrix(2, 3, qd.i32):
+            return qd.Matrix([[1, 2, 3], [4, 5, 6]])
+
+        @qd.kernel
+        def struct(s: pair) -> pair:
+            return pair(a=s.a + 1, v=s.v * 2)
+
+        n, v = several(3)
+        assert (n, v.to_numpy().tolist()) == (3, [1, 2])
+        assert matrix().to_numpy().tolist() == [[1, 2, 3], [4, 5, 6]]
+        s = struct(pair(a=1, v=[1, 2]))
+        assert (s.a, s.v.to_numpy().tolist()) == (2, [2, 4])
+
+    @pytest.mark.parametrize(
+        ("dtype", "value"),
+        [(qd.i8, -5), (qd.u64, 2**63 + 1), (qd.i64, -(2**40)), (qd.f64, 0.1), (qd.f16, 0.5), (qd.u1, 1)],
+    )
+    def test_scalars_of_every_width(self, dtype: qd.types.DataType, value: float) -> None:
+        @qd.kernel
+        def same(a: dtype) -> dtype:
+            return a
+
+        assert same(value) == value
+
+
+class TestProgram:
+    def test_use_before_init_says_what_to_do(self) -> None:
+        qd.reset()
+        with pytest.raises(RuntimeError, match=r"init\(\)"):
+            add(1, 2.0)
+
+    def test_objects_of_a_dead_program_raise(self) -> None:
+        a = qd.ndarray(qd.f32, 3)
+        qd.init(arch=qd.cpu)
+        with pytest.raises(RuntimeError, match="has ended"):
+            scale(a, 1.0)
+
+    def test_kernels_are_compiled_anew_under_new_options(self) -> None:
+        @qd.kernel
+        def third() -> float:
+            return 1.0 / 3.0
+
+        assert third() == np.float32(1) / np.float32(3)
+        qd.init(arch=qd.cpu, default_fp=qd.f64)
+        assert third() == 1.0 / 3.0
+
+    def test_unknown_options_are_refused_with_the_near_miss(self) -> None:
+        with pytest.raises(KeyError, match="fastmath.*did you mean `fast_math`"):
+            qd.init(arch=qd.cpu, fastmath=True)
+
+    def test_many_programs_leak_no_memory(self) -> None:
+        def resident() -> int:
+            with open("/proc/self/statm") as f:
+                return int(f.read().split()[1]) * 4096
+
+        def cycle() -> None:
+            qd.init(arch=qd.cpu)
+            f = qd.field(qd.f32, shape=1 << 22)
+            f.fill(1.0)
+
+        cycle()
+        start = resident()
+        for _ in range(8):
+            cycle()
+        assert resident() - start < 3 * (1 << 24)
+
+    def test_threads_launch_at_once(self) -> None:
+        def work(out: np.ndarray) -> None:
+            for _ in range(200):
+                scale(out, 2.0)
+                scale(out, 0.5)
+
+        outs = [np.arange(1000, dtype=np.float32) for _ in range(4)]
+        threads = [threading.Thread(target=work, args=(o,)) for o in outs]
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+        assert all((o == np.arange(1000)).all() for o in outs)
+
+    def test_functions_of_the_kernel_language_are_not_called_from_python(self) -> None:
+        @qd.func
+        def inner(x):
+            return x
+
+        with pytest.raises(qd.OctantsRuntimeError, match="`inner` is a function of the kernel language"):
+            inner(1)
+
+    def test_sources_must_be_available(self) -> None:
+        scope: dict = {"qd": qd}
+        exec("@qd.kernel\ndef made() -> qd.i32:\n    return 1\n", scope)
+        with pytest.raises(qd.OctantsCompilationError, match="source of `made` is not available"):
+            scope["made"]()
