@@ -279,6 +279,12 @@ def stop_grad(x: Any) -> Any:
     return x
 
 
+@known_to_compiler("loop_unique")
+def loop_unique(val: Any, covers: Any = None) -> Any:
+    """The value, which the caller knows to differ between the iterations of the loop."""
+    return val
+
+
 atomic_add = _kernel_only("atomic_add", "x += y in one step; returns the old x.")
 atomic_sub = _kernel_only("atomic_sub", "x -= y in one step; returns the old x.")
 atomic_mul = _kernel_only("atomic_mul", "x *= y in one step; returns the old x.")

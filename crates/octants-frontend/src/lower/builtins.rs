@@ -216,7 +216,7 @@ impl Lowerer<'_> {
             },
             // Hints that change nothing on the back ends there are.
             "block_local" | "cache_read_only" | "no_activate" | "mesh_local" | "block_dim_adaptive" => Value::None,
-            "assume_in_range" | "stop_grad" | "volatile_load" => match args.first() {
+            "assume_in_range" | "loop_unique" | "stop_grad" | "volatile_load" => match args.first() {
                 Some(v) => {
                     let v = self.rt(v)?;
                     Value::Rt(v)
