@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, Function, LocalId, Op, ValueId};
+use octants_ir::{BlockId, Body, FuncId, Function, LocalId, Op, ValueId};
 
 /// Facts about the locals of a body.
 #[derive(Debug, Default)]
@@ -149,11 +149,28 @@ pub(crate) struct Effects {
 }
 
 impl Effects {
-    /// The effects of a body, given those of the functions it calls.
+    /// The effects of a body and of all functions it reaches, which may call themselves. `memo` holds what is known of some already.
     pub fn of_body(body: &Body, functions: &[Function], memo: &mut Vec<Option<Effects>>) -> Effects {
         memo.resize(functions.len(), None);
-        let mut effects = Effects::default();
         let mut calls = Vec::new();
+        let mut effects = Effects::own(body, &mut calls);
+        let mut seen = vec![false; functions.len()];
+        while let Some(f) = calls.pop() {
+            if std::mem::replace(&mut seen[f.index()], true) {
+                continue;
+            }
+            let callee = memo[f.index()].unwrap_or_else(|| Effects::own(&functions[f.index()].body, &mut calls));
+            effects.fails |= callee.fails;
+            effects.draws |= callee.draws;
+            effects.atomics |= callee.atomics;
+            effects.size += callee.size;
+        }
+        effects
+    }
+
+    /// The effects of a body without those of the functions it calls, which are added to `calls`.
+    fn own(body: &Body, calls: &mut Vec<FuncId>) -> Effects {
+        let mut effects = Effects::default();
         body.visit(body.root, &mut |_, inst| {
             effects.size += 1 + inst.ty.clone().leaf_count_or_one() / 4;
             match &inst.op {
@@ -165,20 +182,6 @@ impl Effects {
                 _ => {}
             }
         });
-        for f in calls {
-            let callee = match memo[f.index()] {
-                Some(e) => e,
-                None => {
-                    let e = Effects::of_body(&functions[f.index()].body, functions, memo);
-                    memo[f.index()] = Some(e);
-                    e
-                }
-            };
-            effects.fails |= callee.fails;
-            effects.draws |= callee.draws;
-            effects.atomics |= callee.atomics;
-            effects.size += callee.size;
-        }
         effects
     }
 }

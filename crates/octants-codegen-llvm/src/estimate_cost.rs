@@ -5,8 +5,15 @@ use octants_ir::{BinaryOp, BlockId, Body, Const, Function, Op, UnaryOp};
 /// Trips assumed of a loop whose bounds are not constants.
 const UNKNOWN_TRIPS: f32 = 8.0;
 
+/// Calls deeper than this cost nothing more: functions may call themselves.
+const DEEPEST_CALL: u32 = 8;
+
 /// The price of a block.
 pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
+    block_cost(body, block, functions, 0)
+}
+
+fn block_cost(body: &Body, block: BlockId, functions: &[Function], depth: u32) -> f32 {
     body.block(block)
         .iter()
         .map(|v| {
@@ -38,7 +45,7 @@ pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function])
                 Op::Random => 8.0 * leaves,
                 Op::Print(_) => 500.0,
                 Op::If(_, a, b) => {
-                    0.5 + estimate_cost(body, *a, functions).max(estimate_cost(body, *b, functions)) * 0.7
+                    0.5 + block_cost(body, *a, functions, depth).max(block_cost(body, *b, functions, depth)) * 0.7
                 }
                 Op::For(l) => {
                     let trips: f32 = l
@@ -49,12 +56,12 @@ pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function])
                             _ => UNKNOWN_TRIPS,
                         })
                         .product();
-                    trips * (0.3 + estimate_cost(body, l.body, functions))
+                    trips * (0.3 + block_cost(body, l.body, functions, depth))
                 }
-                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + estimate_cost(body, *b, functions)),
-                Op::Call(f, _) => {
+                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions, depth)),
+                Op::Call(f, _) if depth < DEEPEST_CALL => {
                     let callee = &functions[f.index()].body;
-                    1.0 + estimate_cost(callee, callee.root, functions)
+                    1.0 + block_cost(callee, callee.root, functions, depth + 1)
                 }
                 _ => 0.15 * leaves,
             }

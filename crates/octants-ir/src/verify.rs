@@ -48,7 +48,7 @@ rules! {
     ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task",
     LoopIndexInside = 9: "`loop_index` names a `for` around it",
     ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
-    NoRecursion = 11: "functions do not call themselves, directly or through others",
+    FunctionReturns = 11: "every way through a function that has a result ends in `return`",
     TaskForm = 12: "a serial task holds no parallel loop; the root of a parallel task is instructions without effects and no local, \
                     then one parallel loop; a frame is used in programs only; names of tasks differ",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
@@ -159,33 +159,32 @@ fn verify_functions(buffers: &[Buffer], functions: &[Function], out: &mut Vec<Vi
     for f in functions {
         let params = f.params.iter().collect();
         let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true };
-        Verifier::new(&scope, &f.body, format!("function {}", f.name), out).run();
-    }
-    let calls: Vec<HashSet<usize>> = functions
-        .iter()
-        .map(|f| {
-            let mut callees = HashSet::new();
-            let calls = f.body.insts.iter().filter_map(|i| match &i.op {
-                Op::Call(callee, _) if callee.index() < functions.len() => Some(callee.index()),
-                _ => None,
-            });
-            callees.extend(calls);
-            callees
-        })
-        .collect();
-    for (i, f) in functions.iter().enumerate() {
-        let mut seen = HashSet::new();
-        let mut work: Vec<usize> = calls[i].iter().copied().collect();
-        while let Some(j) = work.pop() {
-            if seen.insert(j) {
-                work.extend(&calls[j]);
-            }
-        }
-        if seen.contains(&i) {
-            let detail = "it calls itself".to_string();
-            out.push(Violation { rule: Rule::NoRecursion, place: format!("function {}", f.name), detail });
+        let place = format!("function {}", f.name);
+        let sound = Verifier::new(&scope, &f.body, place.clone(), out).run();
+        if sound && f.ret != Type::Unit && !returns(&f.body, f.body.root) {
+            out.push(Violation { rule: Rule::FunctionReturns, place, detail: "it may end without a result".into() });
         }
     }
+}
+
+/// Control does not come out at the end of a block.
+fn returns(body: &Body, b: BlockId) -> bool {
+    match body.block(b).last().map(|v| &body.inst(*v).op) {
+        Some(Op::Return(_)) => true,
+        Some(Op::If(_, then, other)) => returns(body, *then) && returns(body, *other),
+        // A loop that is left by `break` comes out.
+        Some(Op::Loop(inner)) => !breaks(body, *inner),
+        _ => false,
+    }
+}
+
+/// A block leaves the loop around it.
+fn breaks(body: &Body, b: BlockId) -> bool {
+    body.block(b).iter().any(|v| match &body.inst(*v).op {
+        Op::Break => true,
+        Op::If(_, then, other) => breaks(body, *then) || breaks(body, *other),
+        _ => false,
+    })
 }
 
 /// A loop around the instruction being looked at.

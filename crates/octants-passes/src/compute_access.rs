@@ -1,6 +1,6 @@
 //! The memory that code touches: buffers and frame slots, through calls and references passed to functions.
 //!
-//! Assumes that functions do not call themselves. A `Shape` touches nothing. Locals are of no interest to other tasks and left out.
+//! Functions may call themselves. A `Shape` touches nothing. Locals are of no interest to other tasks and left out.
 
 use std::collections::BTreeSet;
 
@@ -52,15 +52,14 @@ impl Effects {
 /// The effects of each function, by `FuncId`.
 pub fn function_effects(functions: &[Function]) -> Vec<Effects> {
     let mut all = vec![Effects::default(); functions.len()];
-    // A call chain without recursion is at most as long as there are functions, and mostly much shorter.
-    for _ in 0..=functions.len() {
+    // Each round adds what one more call reaches; the sets only grow, so this ends.
+    loop {
         let next: Vec<Effects> = functions.iter().map(|f| body_effects(&f.body, &all)).collect();
         if next == all {
-            break;
+            return all;
         }
         all = next;
     }
-    all
 }
 
 /// The effects of a body, given those of the functions it may call.

@@ -78,7 +78,7 @@ pub(crate) fn unary(op: UnaryOp, c: Const, s: Scalar) -> Option<Const> {
         UnaryOp::Floor => float(x.floor(), s),
         UnaryOp::Ceil => float(x.ceil(), s),
         UnaryOp::Trunc => float(x.trunc(), s),
-        UnaryOp::Round => float(x.round_ties_even(), s),
+        UnaryOp::Round => float(x.round(), s),
         UnaryOp::Sqrt if s == Scalar::F32 => float(f64::from((x as f32).sqrt()), s),
         UnaryOp::Sqrt => float(x.sqrt(), s),
         UnaryOp::IsNan => truth(x.is_nan()),
