@@ -146,6 +146,7 @@ impl Session {
                 check_bounds: self.config.debug || self.config.check_out_of_bound,
                 debug: self.config.debug,
                 fast_math: self.config.fast_math,
+                arrays_may_alias,
                 sources: Some(sources),
             },
         );

@@ -20,6 +20,8 @@ pub struct PassOptions<'a> {
     pub debug: bool,
     /// Floats may be reassociated, contracted, and assumed finite.
     pub fast_math: bool,
+    /// Two array arguments may be the same memory.
+    pub arrays_may_alias: bool,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<&'a Sources>,
 }
@@ -46,7 +48,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
-    Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o.check_bounds) },
+    Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },
     Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
 ];

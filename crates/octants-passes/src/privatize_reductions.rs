@@ -6,26 +6,39 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use octants_ir::{AtomicOp, Body, Const, Inst, Kernel, Layout, Op, Reduction, Scalar, Type, UnaryOp, ValueId};
+use octants_ir::{
+    AtomicOp, Body, BufferId, Const, Inst, Kernel, Layout, Op, Reduction, Scalar, Type, UnaryOp, ValueId,
+};
 
 use crate::check_bounds::index_range;
 use crate::compute_access::{Effects, function_effects};
 use crate::make_updates_atomic::{same_address, shared_locals};
+use crate::pipeline::PassOptions;
 use crate::trace_address::{Place, trace_address};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;
 
-/// Turns updates of loop-invariant addresses into reductions. With `checked`, only of addresses that are inside for certain: a check in
-/// the loop would come before the reduction's store.
-pub fn privatize_reductions(kernel: &mut Kernel, checked: bool) {
+/// Turns updates of loop-invariant addresses into reductions.
+///
+/// Where bounds are checked, only of addresses that are inside for certain: the check stays in the loop, and the address is used
+/// after it. Where arrays may be the same memory, only if the loop uses no other array.
+pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
+    let checked = options.check_bounds;
     let functions = function_effects(&kernel.functions);
+    let is_array = |b: BufferId| !matches!(kernel.buffers[b.index()].layout, Layout::Dense { .. });
+    // One array stands for all that may be the same memory.
+    let first = (0..kernel.buffers.len() as u32).map(BufferId).find(|b| options.arrays_may_alias && is_array(*b));
+    let memory = |place: Place| match (place, first) {
+        (Place::Buffer(b), Some(first)) if is_array(b) => Place::Buffer(first),
+        _ => place,
+    };
     let inside = |body: &Body, addr: ValueId| !checked || is_inside(body, &kernel.buffers, addr);
     let body = &mut kernel.body;
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.parallel.as_ref().is_some_and(|c| !c.serialize) {
-            let updates = foldable_updates(body, v, &functions, &inside);
+            let updates = foldable_updates(body, v, &functions, &inside, &memory);
             privatize(body, v, &updates);
         }
     }
@@ -37,6 +50,7 @@ fn foldable_updates(
     root_loop: ValueId,
     functions: &[Effects],
     inside: &dyn Fn(&Body, ValueId) -> bool,
+    memory: &dyn Fn(Place) -> Place,
 ) -> Vec<ValueId> {
     let Op::For(l) = &body.inst(root_loop).op else { return Vec::new() };
     let mut used = vec![false; body.insts.len()];
@@ -53,7 +67,7 @@ fn foldable_updates(
             && is_invariant(body, *addr, &in_loop)
             && inside(body, *addr)
         {
-            let entry = places.entry(trace_address(body, *addr)).or_insert_with(|| Some(Vec::new()));
+            let entry = places.entry(memory(trace_address(body, *addr))).or_insert_with(|| Some(Vec::new()));
             if let Some(found) = entry {
                 found.push(v);
             }
@@ -62,7 +76,7 @@ fn foldable_updates(
         let mut effects = Effects::default();
         crate::compute_access::inst_effects(body, &inst.op, functions, &mut effects);
         for b in effects.access.reads.iter().chain(&effects.access.writes) {
-            places.insert(Place::Buffer(*b), None);
+            places.insert(memory(Place::Buffer(*b)), None);
         }
         for s in effects.access.frame_reads.iter().chain(&effects.access.frame_writes) {
             places.insert(Place::Frame(*s), None);

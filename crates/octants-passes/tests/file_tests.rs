@@ -1,6 +1,6 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math`, and holds the input and, after a line
+//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias`, and holds the input and, after a line
 //! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
 //! `OCTANTS_BLESS=1` the expected part is written instead of compared.
@@ -75,6 +75,7 @@ fn run(case: &Case) -> String {
         check_bounds: has("check_bounds"),
         debug: has("debug"),
         fast_math: has("fast_math"),
+        arrays_may_alias: has("arrays_may_alias"),
         sources: None,
     };
     let is_program = case.input.trim_start().starts_with("program");
