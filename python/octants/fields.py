@@ -372,7 +372,7 @@ class MatrixField(Field):
             )
         super()._import(arr.reshape(self.shape + self._element_shape))
 
-    def to_torch(  # type: ignore[override]
+    def to_torch(
         self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True
     ) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
@@ -383,9 +383,9 @@ class MatrixField(Field):
 
 
 @func
-def _fill_in_kernel(target: Template, value):  # type: ignore[no-untyped-def]
+def _fill_in_kernel(target: Template, value):
     for I in grouped(target):
-        target[I] = value
+        target[I] = value  # type: ignore[index]
 
 
 Field.fill._octants_in_kernel = _fill_in_kernel  # type: ignore[attr-defined]

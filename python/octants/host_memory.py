@@ -31,7 +31,7 @@ class HostMemory:
         self.dtype = dtype
         self._digits = tuple(tuple(extent for extent, _ in digits) for digits in first.axes)
         self._plain = all(len(digits) == 1 for digits in self._digits)
-        memory = np.frombuffer(buffer, dtype=np.uint8)
+        memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
         step = _common_step(placements)
         if step is None:
             self._views = [_view(memory, dtype, placement) for placement in placements]

@@ -415,17 +415,18 @@ class Matrix:
     # The next three are compiled when a kernel calls them with run-time values.
 
     @staticmethod
-    def diag(dim: Template[int], val):  # type: ignore[no-untyped-def]
+    def diag(dim: Template[int], val):
         """`val` on the diagonal, zeros elsewhere."""
-        return Matrix([[val if i == j else 0 for j in range(dim)] for i in range(dim)])
+        places = range(dim)  # type: ignore[call-overload]
+        return Matrix([[val if i == j else 0 for j in places] for i in places])
 
     @staticmethod
-    def rows(rows):  # type: ignore[no-untyped-def]
+    def rows(rows):
         """A matrix of the given rows."""
         return Matrix([[row[j] for j in range(len(row))] for row in rows])
 
     @staticmethod
-    def cols(cols):  # type: ignore[no-untyped-def]
+    def cols(cols):
         """A matrix of the given columns."""
         return Matrix([[col[i] for col in cols] for i in range(len(cols[0]))])
 

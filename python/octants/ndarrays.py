@@ -85,7 +85,7 @@ class Ndarray(_octants.Ndarray):
         view = self._view
         if view is None:
             element = tuple(self.element_shape)
-            flat = np.frombuffer(self.buffer, dtype=self.dtype.numpy)
+            flat = np.frombuffer(memoryview(self.buffer), dtype=self.dtype.numpy)
             physical = self._physical_shape + element
             view = flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
             if self._qd_layout is not None:
@@ -279,7 +279,11 @@ def element_type_of(dtype: DataType, element_shape: Sequence[int]) -> DataType |
     """The type of elements of the given shape."""
     if not element_shape:
         return dtype
-    return vector(element_shape[0], dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+    return (
+        vector(element_shape[0], dtype)
+        if len(element_shape) == 1
+        else matrix(element_shape[0], element_shape[1], dtype)
+    )
 
 
 def _allocate(

@@ -34,7 +34,7 @@ class Tensor:
     def __init__(self, impl: Any) -> None:
         if not isinstance(impl, (Field, Ndarray)):
             raise TypeError(f"Tensor(impl) requires an Ndarray or Field; got {type(impl).__name__}")
-        self._impl = impl
+        self._impl: Any = impl
 
     def _unwrap(self) -> Any:
         return self._impl

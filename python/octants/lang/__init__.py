@@ -3,6 +3,11 @@
 Every name here is another module's; new programs do not need this package.
 """
 
-from octants.lang import exception, field, impl, kernel_impl, matrix, misc, ops, snode, struct
+import sys
+
+from octants.lang import exception, field, impl, kernel_impl, matrix, ops, snode, struct
+from octants.lang import program as misc
+
+sys.modules[f"{__name__}.misc"] = misc
 
 __all__ = ["exception", "field", "impl", "kernel_impl", "matrix", "misc", "ops", "snode", "struct"]

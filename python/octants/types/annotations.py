@@ -50,7 +50,11 @@ class NdarrayType:
         if element_shape is not None and element_dim is not None and len(element_shape) != element_dim:
             raise ValueError(f"element_shape {element_shape} does not have element_dim={element_dim} axes")
         if element_shape:
-            dtype = vector(element_shape[0], dtype) if len(element_shape) == 1 else matrix(*element_shape, dtype)
+            dtype = (
+                vector(element_shape[0], dtype)
+                if len(element_shape) == 1
+                else matrix(element_shape[0], element_shape[1], dtype)
+            )
         if isinstance(dtype, AnySize):
             element_dim, dtype = dtype.ndim, None
         self.declared = dtype

@@ -1,0 +1,255 @@
+"""The program around kernels: init, reset, options, logging, imports, running as Quadrants."""
+
+import logging
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    yield
+    qd.reset()
+
+
+def run(code, *, args=(), cwd=None):
+    return subprocess.run([sys.executable, *args, "-c", textwrap.dedent(code)], capture_output=True, text=True, cwd=cwd)
+
+
+def test_options_are_read_back():
+    assert qd.cfg is None
+    qd.init(arch=qd.cpu, default_fp=qd.f64, debug=True, cpu_max_num_threads=1)
+    assert qd.cfg.arch == qd.cpu
+    assert qd.cfg.default_fp is qd.f64
+    assert qd.cfg.default_ip is qd.i32
+    assert qd.cfg.debug is True
+    assert qd.cfg.cpu_max_num_threads == 1
+    with pytest.raises(AttributeError, match="no option"):
+        qd.cfg.foo
+    with pytest.raises(AttributeError, match=r"qd.init\(\)"):
+        qd.cfg.debug = False
+    assert qd.is_extension_enabled(qd.extension.data64)
+    assert not qd.is_extension_enabled(qd.extension.sparse)
+    assert qd.field(float, 1).dtype is qd.f64
+    qd.reset()
+    assert qd.cfg is None
+
+
+def test_unknown_options_and_bad_values_are_refused():
+    with pytest.raises(KeyError, match="did you mean `debug`"):
+        qd.init(arch=qd.cpu, debgu=True)
+    for kwargs in (dict(default_fp=qd.i32), dict(default_ip=qd.f32), dict(opt_level=9), dict(log_level="loud")):
+        with pytest.raises(ValueError):
+            qd.init(arch=qd.cpu, **kwargs)
+    with pytest.raises(TypeError):
+        qd.init(arch=3)
+
+
+def test_gpu_falls_back_to_the_cpu_with_one_line(caplog):
+    with caplog.at_level(logging.INFO, logger="octants"):
+        qd.init(arch=qd.gpu)
+    if qd.cfg.arch == qd.cpu:
+        assert len(caplog.records) == 1
+        qd.reset()
+        with pytest.raises(RuntimeError):
+            qd.init(arch=qd.gpu, enable_fallback=False)
+
+
+def test_many_programs_leave_nothing_behind():
+    import resource
+
+    def cycle():
+        qd.init(arch=qd.cpu)
+        x = qd.field(qd.f32, 1 << 20)
+        x[5] = 1
+        qd.ndarray(qd.f32, 1 << 20)[3] = 2
+        assert x[5] == 1
+
+    for _ in range(10):
+        cycle()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    for _ in range(100):
+        cycle()
+    after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    assert after - before < 64 * 1024
+
+
+def test_logging_levels():
+    qd.init(arch=qd.cpu, log_level="error")
+    assert not qd.is_logging_effective("warn")
+    assert qd.is_logging_effective("error")
+    qd.set_logging_level("trace")
+    assert qd.is_logging_effective(qd.TRACE)
+    qd.set_logging_level("info")
+    with pytest.raises(ValueError, match="logging level"):
+        qd.set_logging_level("loud")
+
+
+def test_import_brings_in_neither_torch_nor_what_is_not_used():
+    result = run(
+        """
+        import sys
+        import octants as qd
+        print([m for m in ("torch", "octants.math", "octants.algorithms", "octants._linalg") if m in sys.modules])
+        assert qd.math.vec3(1, 2, 3).z == 3
+        assert "svd" in dir(qd) and callable(qd.ndrange)
+        """
+    )
+    assert (result.returncode, result.stdout.strip()) == (0, "[]"), result.stderr
+
+
+def test_environment_sets_options():
+    result = subprocess.run(
+        [sys.executable, "-c", "import octants as qd; qd.init(qd.cpu); print(qd.cfg.default_fp, qd.cfg.debug)"],
+        capture_output=True,
+        text=True,
+        env={"OCTANTS_DEFAULT_FP": "f64", "OCTANTS_DEBUG": "1", "PATH": "/usr/bin:/bin"},
+    )
+    assert result.stdout.strip() == "f64 True", result.stderr
+
+
+PROGRAM = """
+import sys
+import quadrants as qd
+from quadrants.math import vec3
+import quadrants.types
+
+qd.init(arch=qd.cpu)
+x = qd.field(qd.i32, 4)
+
+@qd.kernel
+def square():
+    for i in x:
+        x[i] = i * i
+
+square()
+print(__name__, sys.argv[1:], x.to_numpy().tolist(), qd.__name__, quadrants.types is qd.types, vec3(1).x)
+"""
+
+
+def test_a_program_for_quadrants_runs_unchanged(tmp_path):
+    script = tmp_path / "program.py"
+    script.write_text(PROGRAM)
+    expected = "__main__ ['a', '-b'] [0, 1, 4, 9] octants True 1.0"
+    for command in (["octants.as_quadrants", str(script)], ["octants.as_quadrants", "-m", "program"]):
+        result = subprocess.run(
+            [sys.executable, "-m", *command, "a", "-b"], capture_output=True, text=True, cwd=tmp_path
+        )
+        assert result.stdout.strip() == expected, result.stderr
+    result = run("import octants.as_quadrants, quadrants, octants; assert quadrants is octants")
+    assert result.returncode == 0, result.stderr
+    result = run("import octants.as_quadrants\nimport quadrants.no_such_module")
+    assert "ModuleNotFoundError" in result.stderr
+
+
+def test_data_oriented_and_plain_functions():
+    qd.init(arch=qd.cpu)
+
+    @qd.data_oriented
+    class Simulation:
+        def __init__(self, n):
+            self.n = n
+            self.x = qd.field(qd.f32, shape=n)
+
+        @qd.kernel
+        def step(self, dt: qd.f32):
+            for i in range(self.n):
+                self.x[i] += self.weight(i) * dt
+
+        @qd.func
+        def weight(self, i):
+            return i + 1
+
+    a, b = Simulation(3), Simulation(2)
+    a.step(2)
+    b.step(1)
+    assert a.x.to_numpy().tolist() == [2, 4, 6]
+    assert b.x.to_numpy().tolist() == [1, 2]
+    with pytest.raises(qd.QuadrantsSyntaxError):
+        qd.data_oriented(3)
+    with pytest.raises(qd.QuadrantsSyntaxError):
+        qd.kernel(3)
+
+
+def test_kernels_see_every_layout():
+    qd.init(arch=qd.cpu)
+    shape = (6, 4)
+    nested = qd.field(qd.i32)
+    qd.root.dense(qd.j, 2).dense(qd.ij, (3, 2)).dense(qd.i, 2).place(nested)
+    fields = [
+        qd.field(qd.i32, shape),
+        qd.field(qd.i32, shape, order="ji"),
+        nested,
+        qd.tensor(qd.i32, shape, layout=(1, 0)),
+        qd.tensor(qd.i32, shape, layout=(1, 0), backend=qd.Backend.FIELD),
+    ]
+
+    @qd.kernel
+    def write(x: qd.Tensor):
+        for i, j in qd.ndrange(6, 4):
+            x[i, j] = i * 10 + j
+
+    @qd.kernel
+    def add(x: qd.Tensor):
+        for I in qd.grouped(x):
+            x[I] += 1
+
+    expected = np.arange(6)[:, None] * 10 + np.arange(4)
+    for x in fields:
+        write(x)
+        np.testing.assert_array_equal(x.to_numpy(), expected)
+        x[5, 3] = -1
+        add(x)
+        assert x[5, 3] == 0
+        assert x[0, 0] == 1
+
+
+def test_kernels_see_struct_fields_and_offsets():
+    qd.init(arch=qd.cpu)
+    particle = qd.types.struct(pos=qd.math.vec3, mass=qd.f64, alive=qd.u1)
+    for layout in (qd.Layout.AOS, qd.Layout.SOA):
+        particles = particle.field(shape=5, layout=layout)
+        shifted = qd.Vector.field(2, qd.f32, shape=5, offset=-2, layout=layout)
+
+        @qd.kernel
+        def move():
+            for i in particles:
+                particles[i].pos = qd.math.vec3(i, 2 * i, 1)
+                particles[i].mass = i * 0.5
+                particles[i].alive = i > 2
+            for i in shifted:
+                shifted[i] = [i, -i]
+
+        move()
+        assert particles[3].pos.to_list() == [3, 6, 1]
+        assert particles.mass.to_numpy().tolist() == [0, 0.5, 1, 1.5, 2]
+        assert particles.alive.to_numpy().tolist() == [False, False, False, True, True]
+        assert shifted.to_numpy().tolist() == [[i, -i] for i in range(-2, 3)]
+
+
+def test_fill_and_constants_in_kernels():
+    qd.init(arch=qd.cpu)
+    x, v = qd.field(qd.i32, (2, 3)), qd.Vector.field(2, qd.f32, 4)
+    constant = qd.Vector([1, 2])
+
+    @qd.kernel
+    def fill(value: qd.i32):
+        x.fill(value)
+        v.fill(constant)
+
+    fill(7)
+    assert (x.to_numpy() == 7).all()
+    assert v.to_numpy().tolist() == [[1, 2]] * 4
+
+    @qd.kernel
+    def build(a: qd.math.vec2) -> qd.math.mat2:
+        return (
+            qd.Matrix.cols([a, 2 * a]) + qd.Matrix.rows([a, a]) + qd.Matrix.diag(2, a.x) + qd.Matrix.identity(qd.f32, 2)
+        )
+
+    assert build(qd.math.vec2(3, 5)).to_list() == [[3 + 3 + 3 + 1, 6 + 5], [5 + 3, 10 + 5 + 3 + 1]]
