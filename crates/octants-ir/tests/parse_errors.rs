@@ -1,0 +1,30 @@
+//! What the parser says about text that it cannot read, and where.
+
+use octants_ir::{Body, Kernel};
+
+fn error(text: &str) -> String {
+    text.parse::<Kernel>().expect_err("text that is not IR").to_string()
+}
+
+fn in_body(line: &str) -> String {
+    error(&format!("kernel k -> unit {{\n  body {{\n    {line}\n  }}\n}}"))
+}
+
+#[test]
+fn errors_name_the_line_and_what_is_wrong() {
+    assert_eq!(in_body("%0: i32 = frobnicate %1"), "line 3: `frobnicate` is not an operation");
+    assert_eq!(in_body("%0: q32 = const 1"), "line 3: `q32` is not a type");
+    assert_eq!(in_body("%0: !Missing = param 0"), "line 3: struct `!Missing` is not declared above");
+    assert_eq!(in_body("print(\"open"), "line 3: a quote that is not closed");
+    assert_eq!(in_body("%0: i32 = const 1\n    %0: i32 = const 2"), "line 4: %0 is defined twice");
+    assert_eq!(in_body("local $1 x: i32"), "line 3: locals are numbered from 0, in order");
+    assert_eq!(in_body("%0: i32 = const 1 ?"), "line 3: `?` has no meaning here");
+    assert!(error("program k -> unit {").starts_with("line 1: expected `kernel`"));
+}
+
+#[test]
+fn a_body_alone_reads_back() {
+    let text = "local $0 x: f32\n%0: ref f32 = local_addr $0\n%1: f32 = load %0 ; a comment\nprint(%1)\n";
+    let body: Body = text.parse().expect("a body");
+    assert_eq!(body.to_string(), text.replace(" ; a comment", ""));
+}
