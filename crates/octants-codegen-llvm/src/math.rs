@@ -17,7 +17,7 @@ impl Lowering<'_, '_> {
             UnaryOp::Rsqrt => return e.fdiv(e.real(ty, 1.0), e.intrinsic("llvm.sqrt", ty, &[v])),
             UnaryOp::Floor => return e.intrinsic("llvm.floor", ty, &[v]),
             UnaryOp::Ceil => return e.intrinsic("llvm.ceil", ty, &[v]),
-            UnaryOp::Round => return e.intrinsic("llvm.roundeven", ty, &[v]),
+            UnaryOp::Round => return e.intrinsic("llvm.round", ty, &[v]),
             UnaryOp::Trunc => return e.intrinsic("llvm.trunc", ty, &[v]),
             UnaryOp::Sin => "sin",
             UnaryOp::Cos => "cos",

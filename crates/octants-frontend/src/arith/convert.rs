@@ -15,8 +15,8 @@ pub fn describe(ty: &Type) -> String {
     }
 }
 
-/// The operands of `symbol` do not go together.
-pub(crate) fn mismatch(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Diagnostic> {
+/// The error that the operands of `symbol` do not go together.
+pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Diagnostic> {
     let (lt, rt) = (b.ty(l), b.ty(r));
     let error = Diagnostic::new(
         Code::Type,
@@ -64,11 +64,11 @@ pub fn broadcast(b: &mut Builder, l: ValueId, r: ValueId) -> Result<(ValueId, Va
 fn broadcast_for(b: &mut Builder, symbol: &str, l: ValueId, r: ValueId) -> Result<(ValueId, ValueId)> {
     let (lt, rt) = (b.ty(l).clone(), b.ty(r).clone());
     match (&lt, &rt) {
-        _ if lt.scalar().is_none() || rt.scalar().is_none() => Err(mismatch(b, symbol, l, r)),
+        _ if lt.scalar().is_none() || rt.scalar().is_none() => Err(unsupported(b, symbol, l, r)),
         (Type::Scalar(_), _) => Ok((b.splat(l, &rt), r)),
         (_, Type::Scalar(_)) => Ok((l, b.splat(r, &lt))),
         _ if lt.shape() == rt.shape() => Ok((l, r)),
-        _ => Err(mismatch(b, symbol, l, r)),
+        _ => Err(unsupported(b, symbol, l, r)),
     }
 }
 
@@ -81,11 +81,11 @@ pub(crate) fn promote_pair(
     to: Scalar,
 ) -> Result<(ValueId, ValueId)> {
     if b.ty(l).scalar().is_none() || b.ty(r).scalar().is_none() {
-        return Err(mismatch(b, symbol, l, r));
+        return Err(unsupported(b, symbol, l, r));
     }
     // Converting before copying converts a scalar once and not once per component.
     let (l2, r2) = (b.cast(l, to), b.cast(r, to));
-    broadcast_for(b, symbol, l2, r2).map_err(|_| mismatch(b, symbol, l, r))
+    broadcast_for(b, symbol, l2, r2).map_err(|_| unsupported(b, symbol, l, r))
 }
 
 /// `qd.cast(v, to)`: every component of a scalar or tensor becomes a `to`.

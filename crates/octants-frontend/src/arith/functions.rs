@@ -5,7 +5,7 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Op, Scalar, StructType, Type, UnaryOp, ValueId};
 
-use super::convert::{broadcast, describe, expect_integers, mismatch, promote_pair, to_mask};
+use super::convert::{broadcast, describe, expect_integers, promote_pair, to_mask, unsupported};
 use super::operators::{
     Comparison, Operator, UnaryOperator, arithmetic, binary, bitwise, compare, float_promotion, shift, unary,
 };
@@ -230,7 +230,7 @@ fn logical(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) 
     }
     let (ls, rs) = match (b.ty(l).scalar(), b.ty(r).scalar()) {
         (Some(ls), Some(rs)) if ls.is_int() && rs.is_int() => (ls, rs),
-        _ => return Err(mismatch(b, symbol, l, r)),
+        _ => return Err(unsupported(b, symbol, l, r)),
     };
     let (l, r) = promote_pair(b, symbol, l, r, ls.promote(rs))?;
     let truth = to_mask(b, symbol, l)?;
@@ -247,7 +247,7 @@ pub fn select(b: &mut Builder, _o: &Options, c: ValueId, x: ValueId, y: ValueId)
             let ty = b.ty(x).clone();
             return Ok(b.push(Op::Select(mask, x, y), ty));
         }
-        return Err(mismatch(b, "select", x, y));
+        return Err(unsupported(b, "select", x, y));
     };
     let shapes_error = |b: &Builder| {
         Diagnostic::new(

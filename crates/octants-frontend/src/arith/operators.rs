@@ -3,7 +3,7 @@
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
-use super::convert::{describe, expect_integers, mismatch, promote_pair};
+use super::convert::{describe, expect_integers, promote_pair, unsupported};
 use crate::world::Options;
 
 /// A binary operator of Python's grammar, comparisons and `and`/`or` apart.
@@ -139,7 +139,7 @@ pub fn binary(b: &mut Builder, o: &Options, op: Operator, l: ValueId, r: ValueId
 }
 
 fn scalars(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Result<(Scalar, Scalar)> {
-    b.ty(l).scalar().zip(b.ty(r).scalar()).ok_or_else(|| mismatch(b, symbol, l, r))
+    b.ty(l).scalar().zip(b.ty(r).scalar()).ok_or_else(|| unsupported(b, symbol, l, r))
 }
 
 /// An operation whose result has the promoted type of its operands.
@@ -159,7 +159,7 @@ pub(super) fn float_promotion(b: &Builder, o: &Options, symbol: &str, l: ValueId
 pub(super) fn bitwise(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
     let (ls, rs) = scalars(b, symbol, l, r)?;
     if ls.is_float() || rs.is_float() {
-        return Err(mismatch(b, symbol, l, r));
+        return Err(unsupported(b, symbol, l, r));
     }
     arithmetic(b, op, symbol, l, r)
 }
@@ -168,7 +168,7 @@ pub(super) fn bitwise(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r
 pub(super) fn shift(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
     let (ls, rs) = scalars(b, symbol, l, r)?;
     if ls.is_float() || rs.is_float() {
-        return Err(mismatch(b, symbol, l, r));
+        return Err(unsupported(b, symbol, l, r));
     }
     if ls == Scalar::U1 {
         // One bit has no room for a shift: the bit is shifted as an i32, and the result tells whether any bit is left.

@@ -261,18 +261,26 @@ impl Lowerer<'_> {
             };
             return self.logic_rest(Value::Rt(v), more, is_and);
         }
-        // result = left; if left (or not left): result = right
+        // result = left; if left (or not left): result = right, in the type that both promote to.
         let cond = arith::to_condition(&mut self.b, l)?;
-        let result = self.new_local(if is_and { "and" } else { "or" }, cond);
         let span = self.b.span;
-        let (block, ()) = self.in_block(|s| {
+        let (block, r) = self.in_block(|s| {
             let r = s.lower_expr(next)?;
-            let r = s.condition(&r)?;
-            let addr = s.b.local_addr(result);
-            s.b.store(addr, r);
-            Ok(())
+            s.rt(&r)
         })?;
         self.b.span = span;
+        let (ty, symbol) = (self.b.ty(l).clone(), if is_and { "&&" } else { "||" });
+        let ty = match (ty.scalar(), self.b.ty(r)) {
+            (Some(ls), Type::Scalar(rs)) if rs.is_int() => Type::Scalar(ls.promote(*rs)),
+            _ => return Err(arith::unsupported(&self.b, symbol, l, r)),
+        };
+        let left = arith::assign_cast(&mut self.b, l, &ty)?;
+        let result = self.new_local(if is_and { "and" } else { "or" }, left);
+        let back = self.b.set_cursor(block);
+        let right = arith::assign_cast(&mut self.b, r, &ty)?;
+        let addr = self.b.local_addr(result);
+        self.b.store(addr, right);
+        self.b.set_cursor(back);
         let empty = self.b.body.add_block();
         let (a, b) = if is_and { (block, empty) } else { (empty, block) };
         self.b.push(Op::If(cond, a, b), Type::Unit);
@@ -375,7 +383,7 @@ impl Lowerer<'_> {
                 (Some(sa), Some(sb)) if !tb.is_tensor() => ta.with_scalar(sa.promote(sb)),
                 _ => {
                     return self
-                        .err(Code::Type, format!("the two sides of a conditional expression differ: {ta} and {tb}"));
+                        .err(Code::Type, format!("Cannot broadcast tensor to tensor: the two sides of a conditional expression are {ta} and {tb}"));
                 }
             }
         };

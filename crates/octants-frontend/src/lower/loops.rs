@@ -28,6 +28,13 @@ impl Lowerer<'_> {
         if let Value::Static(items) = &iterable {
             return self.static_for(target, items.to_vec(), body);
         }
+        // What `qd.static`, `zip`, `enumerate` and their like return is unrolled; a list or tuple by name is not.
+        if matches!(iter.kind, ExprKind::Call(..))
+            && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Obj(_))
+        {
+            let items = self.compile_time_items(&iterable)?;
+            return self.static_for(target, items, body);
+        }
         let config = self.pending_config.take();
         let Some(bounds) = self.loop_box(&iterable)? else {
             let what = self.describe(&iterable);
