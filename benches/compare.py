@@ -35,7 +35,8 @@ def measure(name: str, module: str, *options: str) -> dict[str, np.ndarray]:
         command = [sys.executable, "-W", "ignore", str(EXAMPLES / f"{name}.py"), "--module", module, *options]
         done = subprocess.run([*command, "--measure", str(path)], capture_output=True, text=True, check=False)
         if done.returncode != 0 or not path.exists():
-            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+            # A diagnostic ends with its message, and indented lines after it.
+            last = ([s for s in done.stderr.splitlines() if s[:1].strip()] or ["no output"])[-1]
             raise RuntimeError(f"{name} on {module}: exit {done.returncode}: {last}")
         with np.load(path) as saved:
             return {key: saved[key] for key in saved.files}

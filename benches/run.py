@@ -42,7 +42,7 @@ def records(script: str, *arguments: str, threads: int | None = None) -> Iterato
     command = [sys.executable, "-W", "ignore", str(HERE / script), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     if done.returncode != 0:
-        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        last = ([s for s in done.stderr.splitlines() if s[:1].strip()] or ["no output"])[-1]
         print(f"note: {script} {' '.join(arguments)}: exit {done.returncode}: {last}", file=sys.stderr)
     for line in done.stdout.splitlines():
         if line.startswith("@@"):
