@@ -40,6 +40,7 @@ class Field:
         self._name = name
         self._qd_layout: tuple[int, ...] | None = None
         self._host: HostMemory | None = None
+        self._shifted = False
         self._placements: list[Placement] | None = None
         self.grad: Any = None
         self.dual: Any = None
@@ -89,10 +90,11 @@ class Field:
         """Host access to the elements; raises when the program that made the field has ended."""
         tree = self._root
         tree.check_alive()
-        if self._host is None:
-            placements = self._placed()
-            self._host = HostMemory(tree.buffer, self._dtype.numpy, self._element_shape, placements)
-        return self._host
+        host = self._host
+        if host is None:
+            host = self._host = HostMemory(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
+            self._shifted = any(self._parts[0].offset)
+        return host
 
     def _placeable(self) -> list[Component]:
         return self._parts
@@ -151,13 +153,24 @@ class Field:
 
     # Elements
 
-    def _index(self, key: Any) -> tuple[int, ...]:
+    def _index(self, memory: HostMemory, key: Any) -> tuple[int, ...]:
         """A key as indices counting from zero, checked against the shape."""
-        place = self._place()
+        given = () if key is None else key if type(key) is tuple else (key,)
+        shape = memory.shape
+        if not self._shifted and len(given) == len(shape):
+            for value, extent in zip(given, shape):  # noqa: B905
+                if type(value) is not int or not 0 <= value < extent:
+                    break
+            else:
+                return given
+        return self._checked_index(shape, key)
+
+    def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
+        """The same for every kind of key, with an offset, and with an error for what is wrong."""
         if isinstance(key, Matrix):
             key = key.entries.tolist()
         given = () if key is None else tuple(key) if isinstance(key, (tuple, list)) else (key,)
-        shape, offset = place.shape, self._parts[0].offset
+        offset = self._parts[0].offset
         flat: list[int] = []
         for item in given:
             if isinstance(item, Matrix):
@@ -281,13 +294,15 @@ class ScalarField(Field):
     """A field of scalars."""
 
     def __getitem__(self, key: Any) -> Any:
-        return self._memory().get(self._index(key))
+        memory = self._memory()
+        return memory.get(self._index(memory, key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        index = self._index(key)
-        if isinstance(value, (str, bytes, list, tuple, dict)) or isinstance(value, Matrix):
+        memory = self._memory()
+        index = self._index(memory, key)
+        if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
             raise TypeError(self._named(f"an element is a number, got {value!r}"))
-        self._memory().set(index, self._dtype.convert(value))
+        memory.set(index, self._dtype.convert(value))
 
     def __repr__(self) -> str:
         return "<qd.field>"
@@ -325,8 +340,8 @@ class MatrixField(Field):
         return component
 
     def __getitem__(self, key: Any) -> Matrix:
-        index = self._index(key)
         memory = self._memory()
+        index = self._index(memory, key)
 
         def write_back(component: Any, value: Any) -> None:
             self._store_component(index, component, value)
@@ -345,11 +360,12 @@ class MatrixField(Field):
         memory.set_component(index, checked, self._dtype.convert(value))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        index = self._index(key)
+        memory = self._memory()
+        index = self._index(memory, key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
-        self._memory().set(index, element)
+        memory.set(index, element)
 
     def to_numpy(  # type: ignore[override]
         self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
@@ -372,9 +388,7 @@ class MatrixField(Field):
             )
         super()._import(arr.reshape(self.shape + self._element_shape))
 
-    def to_torch(
-        self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True
-    ) -> Any:
+    def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
         return interchange.to_torch(self._export(None, copy, self._element_axes(keep_dims)), device, copy)
 

@@ -38,6 +38,7 @@ class HostMemory:
         else:
             strides = tuple(step * count for count in _element_strides(element_shape))
             self._views = [_view(memory, dtype, first, element_shape, strides)]
+        self._simple = self._plain and len(self._views) == 1 and not element_shape
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
@@ -70,6 +71,8 @@ class HostMemory:
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
         _octants.sync()
+        if self._simple:
+            return self._views[0].item(index)
         place = index if self._plain else self._place(index)
         if len(self._views) == 1:
             found = self._views[0][place]

@@ -281,12 +281,13 @@ class SNodeTree:
 
     def check_alive(self) -> None:
         """Raises when the memory is gone."""
+        if self._generation == _octants.generation() and not self.destroyed:
+            return
         if self.destroyed:
             raise OctantsRuntimeError("the SNode tree of this field has been destroyed")
-        if self._generation != _octants.generation():
-            raise OctantsRuntimeError(
-                "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
-            )
+        raise OctantsRuntimeError(
+            "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
+        )
 
     def finalize(self) -> None:
         """Lays out and allocates the memory, the first time."""
