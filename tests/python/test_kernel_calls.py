@@ -445,3 +445,78 @@ class TestProgram:
         exec("@qd.kernel\ndef made() -> qd.i32:\n    return 1\n", scope)
         with pytest.raises(qd.OctantsCompilationError, match="source of `made` is not available"):
             scope["made"]()
+
+
+class TestGuards:
+    """Code is made for what was read of compile-time objects; a change is seen at the next launch."""
+
+    def test_values_behind_lists_and_dicts(self) -> None:
+        class Part:
+            def __init__(self, n: int) -> None:
+                self.n = n
+
+        @qd.data_oriented
+        class Sim:
+            def __init__(self) -> None:
+                self.sizes = [1, 2]
+                self.named = {"a": 10}
+                self.parts = [Part(100), Part(200)]
+
+            @qd.kernel
+            def total(self) -> qd.i32:
+                s = self.sizes[0] + self.named["a"]
+                for p in qd.static(self.parts):
+                    s += p.n
+                return s
+
+        sim = Sim()
+        assert sim.total() == 311
+        sim.sizes[0] = 2
+        assert sim.total() == 312
+        sim.named["a"] = 20
+        assert sim.total() == 322
+        sim.parts[1].n = 300
+        assert sim.total() == 422
+        before = compiled(Sim.total)
+        assert sim.total() == 422
+        assert compiled(Sim.total) == before
+
+    def test_vectors_that_a_property_makes_anew(self) -> None:
+        @qd.data_oriented
+        class Sim:
+            def __init__(self) -> None:
+                self.scale = 1.0
+
+            @property
+            def gravity(self) -> qd.Vector:
+                return qd.Vector([0.0, self.scale])
+
+            @qd.kernel
+            def get(self) -> qd.f32:
+                return self.gravity[1]
+
+        sim = Sim()
+        assert [sim.get(), sim.get()] == [1.0, 1.0]
+        assert compiled(Sim.get) == 1
+        sim.scale = 2.0
+        assert sim.get() == 2.0
+
+    def test_arrays_that_a_property_makes_anew(self) -> None:
+        @qd.data_oriented
+        class Sim:
+            @property
+            def x(self) -> qd.Ndarray:
+                a = qd.ndarray(qd.f32, 3)
+                a.fill(2.0)
+                return a
+
+            @qd.kernel
+            def total(self) -> qd.f32:
+                s = 0.0
+                for i in range(3):
+                    s += self.x[i]
+                return s
+
+        sim = Sim()
+        assert [sim.total() for _ in range(20)] == [6.0] * 20
+        assert compiled(Sim.total) == 1

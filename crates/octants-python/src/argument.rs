@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use crate::annotation::{ArrayKind, ParamKind};
 use crate::array::{self, ArrayView};
 use crate::errors;
+use crate::guard::Held;
 use crate::names::{marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 use crate::scalar::{ScalarError, scalar_to_slot};
@@ -29,7 +30,7 @@ pub struct Gathered<'py> {
     /// The arrays' memory.
     pub spans: SmallVec<[Span; 8]>,
     /// Objects made on the way that the launch needs alive.
-    pub held: SmallVec<[Bound<'py, PyAny>; 4]>,
+    pub held: Held<'py>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
 }

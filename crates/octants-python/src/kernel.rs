@@ -132,11 +132,11 @@ impl Kernel {
         if let Some(spec) = last
             && *spec.key == *gathered.key
             && spec.is_alive(py)
-            && let Some(slots) = spec.fill(&gathered, args)?
+            && let Some(slots) = spec.fill(&mut gathered, args, false)?
         {
             return this.launch(py, &prepared, &spec, &gathered, &slots);
         }
-        let (spec, slots) = this.find_or_compile(slf, &prepared, &gathered, args)?;
+        let (spec, slots) = this.find_or_compile(slf, &prepared, &mut gathered, args)?;
         this.launch(py, &prepared, &spec, &gathered, &slots)
     }
 
@@ -168,7 +168,7 @@ impl Kernel {
         &self,
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
-        gathered: &Gathered<'py>,
+        gathered: &mut Gathered<'py>,
         args: &[Bound<'py, PyAny>],
     ) -> PyResult<(Arc<Specialization>, Slots)> {
         let py = slf.py();
@@ -176,18 +176,15 @@ impl Kernel {
         for spec in known {
             if *spec.key == *gathered.key
                 && spec.is_alive(py)
-                && let Some(slots) = spec.fill(gathered, args)?
+                && let Some(slots) = spec.fill(gathered, args, false)?
             {
                 self.move_to_front(&spec);
                 return Ok((spec, slots));
             }
         }
         let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
-        let Some(slots) = spec.fill(gathered, args)? else {
-            return Err(errors::runtime_error(
-                py,
-                format!("kernel `{}`: an attribute of its arguments changes whenever it is read", self.name),
-            ));
+        let Some(slots) = spec.fill(gathered, args, true)? else {
+            return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
         };
         let dead: Vec<_> = {
             let mut state = self.lock();

@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`program`] (init and reset), [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`array`], [`scalar`] (what a call
-//! passes), [`specialization`] (a compiled kernel and how its slots are filled), [`world`], [`classify`], [`source`] (what the
+//! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`errors`], [`names`].
 
 mod annotation;
@@ -12,6 +12,7 @@ mod buffer;
 mod classify;
 mod errors;
 mod func;
+mod guard;
 mod kernel;
 mod names;
 mod ndarray;

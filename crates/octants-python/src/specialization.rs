@@ -13,6 +13,7 @@ use crate::array;
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
+use crate::guard::{Guard, Path, Step, fill_array};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -26,22 +27,6 @@ struct Copy {
     from: u32,
     to: u32,
     count: u32,
-}
-
-/// An attribute of a compile-time argument that the code was made for.
-struct Guard {
-    param: u32,
-    path: Vec<Py<PyString>>,
-    expected: Expected,
-}
-
-enum Expected {
-    /// This very object.
-    Same(Py<PyAny>),
-    /// A value equal to this one and of its type.
-    Equal(Py<PyAny>),
-    /// An ndarray of this type, whose memory goes to the slots from `to` on where the code uses it.
-    Array { desc: NdarrayDesc, to: Option<u32> },
 }
 
 /// An object that a key names by its address.
@@ -158,7 +143,8 @@ impl Described {
     fn template<'py>(&mut self, value: Bound<'py, PyAny>, leaf: Leaf, world: &PyWorld<'py>) -> PyResult<ArgSpec> {
         self.keep(&value)?;
         let obj = world.handle(value);
-        world.is_argument(obj, leaf.0, leaf.1);
+        let steps = leaf.1.into_iter().map(Step::Attribute).collect();
+        world.is_argument(obj, Path { param: leaf.0, steps });
         Ok(ArgSpec::Template(obj))
     }
 
@@ -269,16 +255,22 @@ impl Specialization {
         })
     }
 
-    /// The slots of a launch with these arguments, or `None` when what was read of them while compiling has changed.
+    /// The slots of a launch with these arguments, or `None` when what was read of them while compiling has changed. Code
+    /// that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
     #[inline]
-    pub fn fill(&self, gathered: &Gathered<'_>, args: &[Bound<'_, PyAny>]) -> PyResult<Option<Slots>> {
+    pub fn fill<'py>(
+        &self,
+        gathered: &mut Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+        fresh: bool,
+    ) -> PyResult<Option<Slots>> {
         let mut slots = Slots::from_slice(&self.slots);
         for copy in &*self.copies {
             let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
             slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
         }
         for guard in &*self.guards {
-            if !guard.holds(args, &mut slots)? {
+            if !guard.holds(args, &mut slots, &mut gathered.held)? && !fresh {
                 return Ok(None);
             }
         }
@@ -301,84 +293,24 @@ impl Specialization {
     }
 }
 
-fn fill_array(slots: &mut [u64], to: u32, view: &array::ArrayView) {
-    let mut at = to as usize;
-    let mut put = |word: u64| {
-        slots[at] = word;
-        at += 1;
-    };
-    put(view.address);
-    view.extents.iter().for_each(|&e| put(e));
-    view.strides.iter().for_each(|&s| put(s as u64));
-}
-
+/// What the code assumes: the arrays that it uses, and all that was read of compile-time arguments.
 fn guards(py: Python<'_>, world: &PyWorld<'_>, live: Vec<LiveArray>) -> PyResult<Vec<Guard>> {
     let mut out: Vec<Guard> = Vec::new();
-    let mut seen: Vec<(u32, Vec<String>)> = Vec::new();
-    let names = |path: &[String]| path.iter().map(|n| PyString::intern(py, n).unbind()).collect::<Vec<_>>();
+    let mut arrays: Vec<(u32, Vec<String>)> = Vec::new();
     for (param, path, to, desc) in live {
-        out.push(Guard { param, path: names(&path), expected: Expected::Array { desc, to: Some(to) } });
-        seen.push((param, path));
+        let steps = path.iter().cloned().map(Step::Attribute).collect();
+        out.push(Guard::array(py, &Path { param, steps }, desc, to));
+        arrays.push((param, path));
     }
     for read in world.take_reads() {
-        let key = (read.param, read.path.clone());
-        if seen.contains(&key) {
-            continue;
+        let known = |a: &(u32, Vec<String>)| a.0 == read.path.param && read.path.attributes().is_some_and(|n| a.1 == n);
+        if !arrays.iter().any(known) {
+            out.extend(Guard::value(&read.path, &read.value)?);
         }
-        let value = &read.value;
-        let expected = if value.is_none()
-            || value.is_instance_of::<PyInt>()
-            || value.is_instance_of::<PyFloat>()
-            || value.is_instance_of::<PyString>()
-            || value.is_instance_of::<PyTuple>()
-        {
-            Expected::Equal(value.clone().unbind())
-        } else if let Ok(array) = value.cast::<Ndarray>() {
-            Expected::Array { desc: array.get().desc(), to: None }
-        } else if crate::names::marker(value).is_some() {
-            Expected::Same(value.clone().unbind())
-        } else {
-            // Instances, methods, functions, modules: only what was read of them in turn counts.
-            continue;
-        };
-        out.push(Guard { param: read.param, path: names(&read.path), expected });
-        seen.push(key);
     }
     Ok(out)
 }
 
 fn array_desc(object: &Bound<'_, PyAny>) -> PyResult<NdarrayDesc> {
     Ok(object.cast::<Ndarray>()?.get().desc())
-}
-
-impl Guard {
-    fn holds(&self, args: &[Bound<'_, PyAny>], slots: &mut [u64]) -> PyResult<bool> {
-        let Some(first) = args.get(self.param as usize) else { return Ok(false) };
-        let py = first.py();
-        let mut object = first.clone();
-        for name in &self.path {
-            match object.getattr_opt(name.bind(py))? {
-                Some(next) => object = next,
-                None => return Ok(false),
-            }
-        }
-        match &self.expected {
-            Expected::Same(expected) => Ok(unwrap_tensor(object)?.is(expected.bind(py))),
-            Expected::Equal(expected) => {
-                let expected = expected.bind(py);
-                Ok(object.is(expected) || (object.get_type().is(expected.get_type()) && object.eq(expected)?))
-            }
-            Expected::Array { desc, to } => {
-                let object = unwrap_tensor(object)?;
-                let Ok(array) = object.cast::<Ndarray>() else { return Ok(false) };
-                if array.get().desc() != *desc {
-                    return Ok(false);
-                }
-                if let (Some(to), Some(view)) = (to, array::view(&object)?) {
-                    fill_array(slots, *to, &view);
-                }
-                Ok(true)
-            }
-        }
-    }
 }

@@ -19,6 +19,7 @@ use pyo3::types::{PyDict, PyFloat, PyList, PySlice, PyString, PyTuple};
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
 use crate::func::{Func, function_name};
+use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
 use crate::names::{marker, unwrap_tensor};
 use crate::signature::declaration;
@@ -26,10 +27,8 @@ use crate::source::definition_length;
 
 /// An attribute of a compile-time argument that the compiler looked at.
 pub struct Read<'py> {
-    /// Position of the parameter.
-    pub param: u32,
-    /// Attributes from the argument on.
-    pub path: Vec<String>,
+    /// How it was reached.
+    pub path: Path,
     /// What was there.
     pub value: Bound<'py, PyAny>,
 }
@@ -42,7 +41,7 @@ pub struct PyWorld<'py> {
     index: RefCell<HashMap<usize, Obj>>,
     entities: RefCell<HashMap<Obj, Entity>>,
     causes: RefCell<Vec<Py<PyAny>>>,
-    reached: RefCell<HashMap<Obj, (u32, Vec<String>)>>,
+    reached: RefCell<HashMap<Obj, Path>>,
     reads: RefCell<Vec<Read<'py>>>,
     warnings: RefCell<Vec<Diagnostic>>,
 }
@@ -85,8 +84,8 @@ impl<'py> PyWorld<'py> {
     }
 
     /// Declares an object to be the compile-time argument of a parameter, so that reads from it are remembered.
-    pub fn is_argument(&self, obj: Obj, param: u32, path: Vec<String>) {
-        self.reached.borrow_mut().entry(obj).or_insert((param, path));
+    pub fn is_argument(&self, obj: Obj, path: Path) {
+        self.reached.borrow_mut().entry(obj).or_insert(path);
     }
 
     /// The reads from compile-time arguments.
@@ -149,13 +148,13 @@ impl<'py> PyWorld<'py> {
         py.import("builtins")?.getattr_opt(name)
     }
 
-    fn remember(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Obj {
+    /// Takes note of something that was read of an object, where that object belongs to a compile-time argument.
+    fn remember(&self, from: Obj, step: impl FnOnce() -> Step, found: &Bound<'py, PyAny>) -> Obj {
         let obj = self.handle(found.clone());
-        let path = self.reached.borrow().get(&from).map(|(p, path)| (*p, path.clone()));
-        if let Some((param, mut path)) = path {
-            path.push(name.to_string());
-            self.reads.borrow_mut().push(Read { param, path: path.clone(), value: self.object(obj) });
-            self.reached.borrow_mut().entry(obj).or_insert((param, path));
+        let path = self.reached.borrow().get(&from).map(|path| path.then(step()));
+        if let Some(path) = path {
+            self.reached.borrow_mut().entry(obj).or_insert_with(|| path.clone());
+            self.reads.borrow_mut().push(Read { path, value: self.object(obj) });
         }
         obj
     }
@@ -251,6 +250,14 @@ impl World for PyWorld<'_> {
                 Entity::Opaque
             }
         };
+        if let Entity::Tuple(items) | Entity::List(items) = &entity {
+            for (i, &item) in items.iter().enumerate() {
+                let path = self.reached.borrow().get(&obj).map(|path| path.then(Step::Item(i)));
+                if let Some(path) = path {
+                    self.reached.borrow_mut().entry(item).or_insert(path);
+                }
+            }
+        }
         // A list may change while the compiler runs Python code.
         if !matches!(entity, Entity::List(_)) {
             self.entities.borrow_mut().insert(obj, entity.clone());
@@ -272,7 +279,7 @@ impl World for PyWorld<'_> {
         match self.object(obj).getattr(name) {
             Ok(found) => {
                 let found = self.done(kernel_version(found))?;
-                Ok(Some(self.remember(obj, name, &found)))
+                Ok(Some(self.remember(obj, || Step::Attribute(name.to_string()), &found)))
             }
             Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
             Err(e) => self.fail(e),
@@ -280,7 +287,9 @@ impl World for PyWorld<'_> {
     }
 
     fn subscript(&self, obj: Obj, key: Obj) -> WorldResult<Obj> {
-        self.wrap(self.object(obj).get_item(self.object(key)))
+        let key = self.object(key);
+        let found = self.done(self.object(obj).get_item(&key))?;
+        Ok(self.remember(obj, || Step::Key(Arc::new(key.unbind())), &found))
     }
 
     fn call(&self, func: Obj, args: &[Obj], kwargs: &[(String, Obj)]) -> WorldResult<Obj> {
@@ -343,7 +352,8 @@ impl World for PyWorld<'_> {
 
     fn iterate(&self, obj: Obj) -> WorldResult<Vec<Obj>> {
         let items = self.object(obj).try_iter().and_then(|i| i.collect::<PyResult<Vec<_>>>());
-        Ok(self.done(items)?.into_iter().map(|o| self.handle(o)).collect())
+        let items = self.done(items)?.into_iter().enumerate();
+        Ok(items.map(|(i, o)| self.remember(obj, || Step::Item(i), &o)).collect())
     }
 
     fn format(&self, obj: Obj, spec: &str) -> WorldResult<String> {

@@ -1,0 +1,196 @@
+//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read while
+//! it was compiled. A launch looks again and takes other code where something has changed.
+//!
+//! Numbers, strings and containers are compared by value. Fields and types must be the same object. Vectors, matrices and
+//! numpy arrays that are the same object are taken to be unchanged: their contents are looked at only when the object is
+//! another one. An ndarray may be replaced by any other of its type.
+
+use std::sync::Arc;
+
+use octants_engine::frontend::NdarrayDesc;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use smallvec::SmallVec;
+
+use crate::array::{self, ArrayView};
+use crate::names::{Known, marker, unwrap_tensor};
+use crate::ndarray::Ndarray;
+
+/// One step from an object to one that it holds.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// `.name`
+    Attribute(String),
+    /// `[index]` of a list or tuple.
+    Item(usize),
+    /// `[key]` of anything.
+    Key(Arc<Py<PyAny>>),
+}
+
+/// From a compile-time argument to something that was read of it.
+#[derive(Debug, Clone)]
+pub struct Path {
+    /// Position of the parameter.
+    pub param: u32,
+    /// From the argument on.
+    pub steps: Vec<Step>,
+}
+
+impl Path {
+    /// One step further.
+    pub fn then(&self, step: Step) -> Path {
+        let mut steps = self.steps.clone();
+        steps.push(step);
+        Path { param: self.param, steps }
+    }
+
+    /// The attributes, where there are no other steps.
+    pub fn attributes(&self) -> Option<Vec<&str>> {
+        self.steps
+            .iter()
+            .map(|s| match s {
+                Step::Attribute(name) => Some(name.as_str()),
+                Step::Item(_) | Step::Key(_) => None,
+            })
+            .collect()
+    }
+}
+
+/// Objects that must live until a launch has ended.
+pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
+
+enum Walk {
+    Attribute(Py<PyString>),
+    Item(usize),
+    Key(Py<PyAny>),
+}
+
+/// An assumption.
+pub struct Guard {
+    param: u32,
+    walk: Box<[Walk]>,
+    expected: Expected,
+}
+
+enum Expected {
+    /// This very object.
+    Same(Py<PyAny>),
+    /// A value of the same type, equal to this one.
+    Equal(Py<PyAny>),
+    /// A vector, matrix or numpy array with the same contents.
+    Like(Py<PyAny>),
+    /// An ndarray of this type. Its memory goes to the slots from `to` on.
+    Array { desc: NdarrayDesc, to: u32 },
+}
+
+impl Guard {
+    /// That an ndarray of this type is at the end of a path; its memory goes to the slots from `to` on.
+    pub fn array(py: Python<'_>, path: &Path, desc: NdarrayDesc, to: u32) -> Guard {
+        Guard { param: path.param, walk: walk(py, path), expected: Expected::Array { desc, to } }
+    }
+
+    /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
+    pub fn value(path: &Path, value: &Bound<'_, PyAny>) -> PyResult<Option<Guard>> {
+        let py = value.py();
+        let keep = |o: &Bound<'_, PyAny>| o.clone().unbind();
+        let expected = if value.is_none()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>()
+            || value.is_instance_of::<PyString>()
+            || value.is_instance_of::<PyTuple>()
+        {
+            Expected::Equal(keep(value))
+        } else if let Ok(list) = value.cast::<PyList>() {
+            // A copy: the list itself may be changed in place.
+            Expected::Equal(PyList::new(py, list.iter())?.into_any().unbind())
+        } else if let Ok(dict) = value.cast::<PyDict>() {
+            Expected::Equal(dict.copy()?.into_any().unbind())
+        } else if value.is_instance_of::<Ndarray>() {
+            // Either not used as an array, or reached in a way that a launch cannot repeat: the code has its address.
+            Expected::Same(keep(value))
+        } else {
+            match marker(value).as_deref() {
+                Some("tensor") => Expected::Like(keep(value)),
+                Some(_) => Expected::Same(keep(value)),
+                None if value.is_instance(Known::get(py)?.np_ndarray.bind(py).as_any())? => Expected::Like(keep(value)),
+                None if value.is_instance(Known::get(py)?.np_generic.bind(py).as_any())? => {
+                    Expected::Equal(keep(value))
+                }
+                None => return Ok(None),
+            }
+        };
+        Ok(Some(Guard { param: path.param, walk: walk(py, path), expected }))
+    }
+
+    /// Looks again. Puts the memory of an ndarray into its slots, and the ndarray among the objects that the launch holds.
+    pub fn holds<'py>(&self, args: &[Bound<'py, PyAny>], slots: &mut [u64], held: &mut Held<'py>) -> PyResult<bool> {
+        let Some(first) = args.get(self.param as usize) else { return Ok(false) };
+        let py = first.py();
+        let mut object = first.clone();
+        for step in &self.walk {
+            let next = match step {
+                Walk::Attribute(name) => object.getattr_opt(name.bind(py))?,
+                Walk::Item(i) => object.get_item(*i).ok(),
+                Walk::Key(key) => object.get_item(key.bind(py)).ok(),
+            };
+            match next {
+                Some(next) => object = next,
+                None => return Ok(false),
+            }
+        }
+        match &self.expected {
+            Expected::Same(expected) => Ok(object.is(expected) || unwrap_tensor(object)?.is(expected)),
+            Expected::Equal(expected) => {
+                let expected = expected.bind(py);
+                if object.is(expected) {
+                    return Ok(true);
+                }
+                // Objects whose comparison gives no truth value count as different.
+                Ok(object.get_type().is(expected.get_type()) && object.eq(expected).unwrap_or(false))
+            }
+            Expected::Like(expected) => Ok(object.is(expected) || same_contents(&object, expected.bind(py))),
+            Expected::Array { desc, to } => {
+                let object = unwrap_tensor(object)?;
+                let Ok(array) = object.cast::<Ndarray>() else { return Ok(false) };
+                if array.get().desc() != *desc {
+                    return Ok(false);
+                }
+                if let Some(view) = array::view(&object)? {
+                    fill_array(slots, *to, &view);
+                }
+                held.push(object);
+                Ok(true)
+            }
+        }
+    }
+}
+
+fn walk(py: Python<'_>, path: &Path) -> Box<[Walk]> {
+    let step = |s: &Step| match s {
+        Step::Attribute(name) => Walk::Attribute(PyString::intern(py, name).unbind()),
+        Step::Item(i) => Walk::Item(*i),
+        Step::Key(key) => Walk::Key(key.clone_ref(py)),
+    };
+    path.steps.iter().map(step).collect()
+}
+
+fn same_contents(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {
+    let bytes = |o: &Bound<'_, PyAny>| -> PyResult<(String, Vec<u8>)> {
+        let array = if marker(o).as_deref() == Some("tensor") { o.call_method0("to_numpy")? } else { o.clone() };
+        let kind = format!("{} {}", array.getattr("dtype")?, array.getattr("shape")?);
+        Ok((kind, array.call_method0("tobytes")?.extract()?))
+    };
+    match (bytes(a), bytes(b)) {
+        (Ok(a), Ok(b)) => a == b,
+        _ => false,
+    }
+}
+
+/// Puts an array's pointer, extents and strides into its slots.
+pub fn fill_array(slots: &mut [u64], to: u32, view: &ArrayView) {
+    let words =
+        std::iter::once(view.address).chain(view.extents.iter().copied()).chain(view.strides.iter().map(|&s| s as u64));
+    for (slot, word) in slots[to as usize..].iter_mut().zip(words) {
+        *slot = word;
+    }
+}
