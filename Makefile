@@ -64,7 +64,7 @@ test-rust: $(STAMPS)/system
 
 # -rs prints why each skipped test was skipped.
 test-python: $(STAMPS)/build
-	$(BIN)/python -m pytest tests/python -q -rs -n 2
+	$(BIN)/python -m pytest tests/python -rs -n 2
 
 check: $(STAMPS)/tools
 	$(CARGO) fmt --all --check
