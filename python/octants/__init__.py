@@ -299,7 +299,7 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("algorithms", "lang", "math", "profiler")
+_LAZY_MODULES = ("algorithms", "lang", "math", "profiler", "tools")
 _LAZY_NAMES = dict.fromkeys(
     ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
 )

@@ -1,0 +1,5 @@
+"""Tools around programs: writing geometry to files."""
+
+from octants.tools.ply import PLYWriter
+
+__all__ = ["PLYWriter"]
