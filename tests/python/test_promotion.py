@@ -16,8 +16,7 @@ NUMPY = dict(
 )
 BITS = {name: 1 if name == "u1" else int(name[1:]) for name in NAMES}
 
-# A literal is of the default float type.
-FRACTION = float(np.float32(0.1))
+FRACTION = 0.5
 WIDE = 2**40 + 2**20 + 2**10 + 1
 
 
@@ -181,7 +180,7 @@ def session():
 @qd.func
 def _signature(value, row: qd.template(), out: qd.template()):
     kept = value
-    kept = qd.cast(0.1, qd.f64)
+    kept = qd.cast(0.5, qd.f64)
     out[row, 0] = qd.cast(kept, qd.f64)
     kept = (qd.cast(1, qd.i64) << 40) + 1049601
     out[row, 1] = qd.cast(kept, qd.f64)

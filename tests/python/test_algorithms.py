@@ -1,0 +1,175 @@
+"""`qd.algorithms` against numpy, on lengths around the number of chunks."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+LENGTHS = [1, 2, 63, 64, 65, 1000, 20_000]
+TYPES = {"i32": np.int32, "u32": np.uint32, "f32": np.float32, "i64": np.int64, "u64": np.uint64, "f64": np.float64}
+LEVELS = 3
+
+
+@pytest.fixture(autouse=True)
+def session():
+    qd.init(arch=qd.cpu, log_level=qd.ERROR)
+    yield
+    qd.reset()
+
+
+def numbers(name, n, seed=0):
+    low = 0 if name[0] == "u" else -50
+    # Whole numbers, so that sums of floats are exact.
+    return np.random.default_rng(seed).integers(low, 50, n).astype(TYPES[name])
+
+
+def filled(name, values):
+    field = qd.field(getattr(qd, name), shape=len(values))
+    field.from_numpy(values)
+    return field
+
+
+def scratch_of(name, slots):
+    return qd.field(qd.u64 if name.endswith("64") else qd.u32, shape=slots)
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("name", TYPES)
+def test_reductions_and_scans(name, n):
+    a = numbers(name, n)
+    dtype = getattr(qd, name)
+    arr, count = filled(name, a), filled("i32", np.array([n], dtype=np.int32))
+    results = [qd.field(dtype, shape=1) for _ in range(3)]
+    scans = [qd.field(dtype, shape=n) for _ in range(3)]
+    total, smallest, largest = results
+    sums, minima, maxima = scans
+    scratch = scratch_of(name, qd.algorithms.exclusive_scan_scratch_slots(n, LEVELS))
+
+    @qd.kernel
+    def run():
+        qd.algorithms.reduce_add(arr, total, scratch, count[0], dtype, LEVELS)
+        qd.algorithms.reduce_min(arr, smallest, scratch, count[0], dtype, LEVELS)
+        qd.algorithms.reduce_max(arr, largest, scratch, count[0], dtype, LEVELS)
+        qd.algorithms.exclusive_scan_add(arr, sums, scratch, count[0], dtype, LEVELS)
+        qd.algorithms.exclusive_scan_min(arr, minima, scratch, count[0], dtype, LEVELS)
+        qd.algorithms.exclusive_scan_max(arr, maxima, scratch, count[0], dtype, LEVELS)
+
+    run()
+    assert [r[0] for r in results] == [a.sum(dtype=a.dtype), a.min(), a.max()]
+    info = np.finfo(a.dtype) if name[0] == "f" else np.iinfo(a.dtype)
+    lowest, highest = (-np.inf, np.inf) if name[0] == "f" else (info.min, info.max)
+    expected = [
+        (sums, 0, np.cumsum(a, dtype=a.dtype)),
+        (minima, highest, np.minimum.accumulate(a)),
+        (maxima, lowest, np.maximum.accumulate(a)),
+    ]
+    for scan, first, inclusive in expected:
+        assert scan.to_numpy().tolist() == [first, *inclusive[:-1].tolist()]
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_select(n):
+    a, flags = numbers("f32", n), np.random.default_rng(1).integers(0, 2, n).astype(np.int32)
+    arr, chosen, out = filled("f32", a), filled("i32", flags), qd.field(qd.f32, shape=n)
+    found, count = qd.field(qd.i32, shape=1), filled("i32", np.array([n], dtype=np.int32))
+    scratch = qd.field(qd.u32, shape=qd.algorithms.select_scratch_slots(n))
+
+    @qd.kernel
+    def run():
+        qd.algorithms.select(arr, chosen, out, found, scratch, count[0], LEVELS)
+
+    run()
+    assert found[0] == flags.sum()
+    assert out.to_numpy()[: found[0]].tolist() == a[flags == 1].tolist()
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("name", TYPES)
+def test_sort_is_stable_and_carries_values(name, n):
+    a = numbers(name, n)
+    if name[0] == "f":
+        a *= TYPES[name](0.37)
+    dtype, width = getattr(qd, name), int(name[1:])
+    keys, spare = filled(name, a), qd.field(dtype, shape=n)
+    values, spare_values = filled("i32", np.arange(n, dtype=np.int32)), qd.field(qd.i32, shape=n)
+    count = qd.field(qd.i32, shape=())
+    count[None] = n
+    scratch = qd.field(qd.u32, shape=qd.algorithms.sort_scratch_slots(n, LEVELS))
+
+    @qd.kernel
+    def run():
+        qd.algorithms.sort(keys, spare, values, spare_values, scratch, count, dtype, True, width, LEVELS)
+
+    run()
+    order = np.argsort(a, kind="stable")
+    assert keys.to_numpy().tolist() == a[order].tolist()
+    assert values.to_numpy().tolist() == order.tolist()
+
+
+def test_sort_of_ndarrays_by_low_bits():
+    array = qd.types.ndarray(qd.u32, ndim=1)
+
+    @qd.kernel
+    def run(keys: array, spare: array, scratch: array, n: qd.types.ndarray(qd.i32, ndim=0)):
+        qd.algorithms.sort(keys, spare, keys, spare, scratch, n, qd.u32, False, 16, LEVELS)
+
+    a = np.random.default_rng(2).integers(0, 1 << 16, 500).astype(np.uint32)
+    keys, spare = qd.ndarray(qd.u32, shape=500), qd.ndarray(qd.u32, shape=500)
+    scratch = qd.ndarray(qd.u32, shape=qd.algorithms.sort_scratch_slots(500, LEVELS))
+    n = qd.ndarray(qd.i32, shape=())
+    keys.from_numpy(a)
+    n.fill(500)
+    run(keys, spare, scratch, n)
+    assert keys.to_numpy().tolist() == np.sort(a).tolist()
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+@pytest.mark.parametrize("distinct", [1, 7, 1000])
+def test_reduce_by_key(n, distinct):
+    rng = np.random.default_rng(n)
+    k = np.sort(rng.integers(0, distinct, n)).astype(np.int32)
+    v = numbers("f32", n)
+    keys, values = filled("i32", k), filled("f32", v)
+    keys_out, values_out = qd.field(qd.i32, shape=n), qd.field(qd.f32, shape=n)
+    runs, count = qd.field(qd.i32, shape=1), filled("i32", np.array([n], dtype=np.int32))
+    scratch = qd.field(qd.u32, shape=qd.algorithms.reduce_by_key_scratch_slots(n))
+
+    @qd.kernel
+    def run():
+        qd.algorithms.reduce_by_key_add(keys, values, keys_out, values_out, runs, scratch, count[0], qd.f32, LEVELS)
+
+    run()
+    unique, which = np.unique(k, return_inverse=True)
+    assert runs[0] == len(unique)
+    assert keys_out.to_numpy()[: len(unique)].tolist() == unique.tolist()
+    assert values_out.to_numpy()[: len(unique)].tolist() == np.bincount(which, weights=v).tolist()
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 100, 4097])
+@pytest.mark.parametrize("offset", [0, -5, 7])
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_host_side_algorithms(n, offset):
+    a = np.random.default_rng(3).integers(-99, 99, n).astype(np.int32)
+    keys, values = (qd.field(qd.i32, shape=n, offset=offset) for _ in range(2))
+    keys.from_numpy(a)
+    values.from_numpy(a * 2)
+    qd.algorithms.parallel_sort(keys, values)
+    assert keys.to_numpy().tolist() == np.sort(a).tolist()
+    assert values.to_numpy().tolist() == (np.sort(a) * 2).tolist()
+
+    keys.from_numpy(a)
+    qd.algorithms.PrefixSumExecutor(n).run(keys)
+    assert keys.to_numpy().tolist() == np.cumsum(a).tolist()
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="log256_max_n"):
+        qd.algorithms.reduce_scratch_slots(10, 5)
+    arr, out, scratch = qd.field(qd.i16, shape=4), qd.field(qd.i16, shape=1), qd.field(qd.u32, shape=64)
+
+    @qd.kernel
+    def run():
+        qd.algorithms.reduce_add(arr, out, scratch, 4, qd.i16, 1)
+
+    with pytest.raises(Exception, match="the algorithms work on"):
+        run()
