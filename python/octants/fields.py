@@ -311,6 +311,10 @@ class ScalarField(Field):
 class MatrixField(Field):
     """A field of vectors or matrices."""
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._scalar_fields: dict[int, ScalarField] = {}
+
     @property
     def n(self) -> int:
         """Rows of an element, or components of a vector."""
@@ -331,7 +335,10 @@ class MatrixField(Field):
         if len(indices) not in (1, 2) or (len(indices) == 2 and len(self._element_shape) == 1 and indices[1] != 0):
             raise IndexError(f"an element has the shape {self._element_shape}, got the indices {indices}")
         place = indices[0] * self.m + (indices[1] if len(indices) == 2 else 0)
-        component = ScalarField(self._dtype, (), [self._parts[place]], self._name)
+        # One object per component: a kernel is compiled for each object it is given.
+        if place in self._scalar_fields:
+            return self._scalar_fields[place]
+        component = self._scalar_fields[place] = ScalarField(self._dtype, (), [self._parts[place]], self._name)
         component._qd_layout = self._qd_layout
         if self.grad is not None:
             component.grad = self.grad.get_scalar_field(*indices)

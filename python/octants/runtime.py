@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
+from octants.snode import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 
 
@@ -54,6 +55,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         if name in given:
             given[name] = _default_type(name, given[name])
     _current = None
+    root.forget()
     set_default_types(i32, f32)
     notices = _octants.init(given)
     values: dict[str, Any] = {**given, **_octants.config()}
@@ -72,6 +74,7 @@ def reset() -> None:
     global _current
     _octants.reset()
     _current = None
+    root.forget()
     set_default_types(i32, f32)
 
 

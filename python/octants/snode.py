@@ -386,6 +386,10 @@ class RootProxy:
             tree = self._open = SNodeTree()
         return tree.root
 
+    def forget(self) -> None:
+        """Lets go of the tree under construction, when the program ends."""
+        self._open = None
+
     def own_tree(self) -> SNode:
         """The root of a new tree for a field that has a shape."""
         tree = SNodeTree()

@@ -185,6 +185,7 @@ class StructField:
         set_(self, "struct_type", struct_type)
         set_(self, "methods", struct_type.methods)
         set_(self, "_name", name)
+        set_(self, "_companions", {})
 
     def get_member_field(self, key: str) -> Any:
         """The field of one member."""
@@ -243,9 +244,13 @@ class StructField:
         return self._companion("dual")
 
     def _companion(self, which: str) -> StructField | None:
+        if which in self._companions:
+            return self._companions[which]  # type: ignore[no-any-return]
         found = {key: getattr(member, which) for key, member in self.field_dict.items()}
         found = {key: companion for key, companion in found.items() if companion is not None}
-        return StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
+        made = StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
+        self._companions[which] = made
+        return made
 
     def has_grad(self) -> bool:
         """Whether the gradients have memory."""

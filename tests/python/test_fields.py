@@ -78,6 +78,7 @@ def test_vector_and_matrix_elements(layout, order):
     m[0, 1][0, :] = [4, 5, 6]
     assert m[0, 1].to_list() == [[4, 5, 6], [2, 3, 9]]
     assert m.get_scalar_field(1, 2)[0, 1] == 9
+    assert m.get_scalar_field(1, 2) is m.get_scalar_field(1, 2)
     v[0, 0] += 1
     assert list(v[0, 0]) == [1, 1, 1]
     with pytest.raises((TypeError, ValueError)):

@@ -68,6 +68,9 @@ def test_many_programs_leave_nothing_behind():
         x = qd.field(qd.f32, 1 << 20)
         x[5] = 1
         qd.ndarray(qd.f32, 1 << 20)[3] = 2
+        y = qd.field(qd.f32)
+        qd.root.dense(qd.i, 1 << 20).place(y)
+        y[5] = 1
         assert x[5] == 1
 
     for _ in range(10):
