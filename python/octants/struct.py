@@ -245,7 +245,7 @@ class StructField:
 
     def _companion(self, which: str) -> StructField | None:
         if which in self._companions:
-            return self._companions[which]  # type: ignore[no-any-return]
+            return self._companions[which]
         found = {key: getattr(member, which) for key, member in self.field_dict.items()}
         found = {key: companion for key, companion in found.items() if companion is not None}
         made = StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
