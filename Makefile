@@ -57,7 +57,7 @@ test: test-rust test-python
 
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
-	    $(CARGO) nextest run --workspace --no-fail-fast; \
+	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
 	else \
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
 	fi
