@@ -520,3 +520,74 @@ class TestGuards:
         sim = Sim()
         assert [sim.total() for _ in range(20)] == [6.0] * 20
         assert compiled(Sim.total) == 1
+
+
+class _Torchlike:
+    """What the binding asks of a torch tensor, over a numpy array."""
+
+    def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
+        self.array = array
+        self.device = type("device", (), {"type": device})()
+        self.dtype = f"torch.{array.dtype}"
+        self.shape = array.shape
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+
+def test_tensors_are_taken_by_their_memory() -> None:
+    a = np.ones((3, 4), np.float32)
+    scale(_Torchlike(a[:, 1]), 3.0)
+    scale(_Torchlike(a[0]), 2.0)
+    assert a[:, 1].tolist() == [6, 3, 3]
+    with pytest.raises(ValueError, match="device `cuda`"):
+        scale(_Torchlike(a[0], "cuda"), 2.0)
+
+
+def test_classes_with_kernels_can_be_collected() -> None:
+    def make() -> weakref.ref:
+        @qd.data_oriented
+        class Local:
+            n = 3
+
+            @qd.func
+            def three(self):
+                return Local.n
+
+            @qd.kernel
+            def get(self) -> qd.i32:
+                return Local.n + self.three()
+
+        assert Local().get() == 6
+        return weakref.ref(Local)
+
+    ref = make()
+    gc.collect()
+    assert ref() is None
+
+
+def test_dataclasses_may_be_compile_time_values() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Params:
+        n: int
+        x: qd.Ndarray
+
+    @qd.kernel
+    def fill(p: qd.template(), v: qd.f32):
+        for i in range(p.n):
+            p.x[i] = v
+
+    a, b = Params(2, qd.ndarray(qd.f32, 3)), Params(3, qd.ndarray(qd.f32, 3))
+    fill(a, 1.0)
+    fill(b, 2.0)
+    fill(a, 3.0)
+    assert (a.x.to_numpy().tolist(), b.x.to_numpy().tolist()) == ([3, 3, 0], [2, 2, 2])

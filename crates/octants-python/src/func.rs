@@ -2,6 +2,7 @@
 
 use octants_engine::frontend::FuncKind;
 use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
@@ -40,6 +41,11 @@ impl Func {
     fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
         check_declaration(&fn_, real)?;
         Ok(Func { function: fn_.unbind(), requires_top_level, real })
+    }
+
+    /// The function may refer to the class that holds it: the collector must see that.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use octants_engine::CompileError;
 use octants_engine::runtime::Caller;
 use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyList, PyTuple};
 use smallvec::SmallVec;
@@ -394,6 +395,11 @@ impl Kernel {
         }
         let name = function_name(&fn_);
         Ok(Kernel { function: fn_.unbind(), name, state: Mutex::default() })
+    }
+
+    /// The function may refer to the class that holds it: the collector must see that.
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
