@@ -19,6 +19,7 @@
 //!   they go by way of 32.
 //! - Integer division by zero yields the dividend, the remainder of it zero; nothing traps.
 //! - Shift counts are taken modulo the width.
+//! - Under `fast_math` f32 and f64 denormals count as zero, where the processor can be told so.
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!

@@ -111,9 +111,19 @@ impl Lowering<'_, '_> {
             Const::Int(i) if s.is_float() => self.e.real(llvm_ty, i as f64),
             Const::Int(i) if s == Scalar::U1 => self.e.int(llvm_ty, i & 1),
             Const::Int(i) => self.e.int(llvm_ty, i),
-            Const::Float(f) if s.is_float() => self.e.real(llvm_ty, f),
+            Const::Float(f) if s.is_float() => self.e.real(llvm_ty, self.flushed(f, s)),
             Const::Float(f) => self.e.int(llvm_ty, f as i64),
         }
+    }
+
+    /// A constant as the processor would see it under `fast_math`: denormals are zero.
+    fn flushed(&self, f: f64, s: Scalar) -> f64 {
+        let least = match s {
+            Scalar::F32 => f64::from(f32::MIN_POSITIVE),
+            Scalar::F64 => f64::MIN_POSITIVE,
+            _ => return f,
+        };
+        if self.u.options.fast_math && f.abs() < least { 0.0_f64.copysign(f) } else { f }
     }
 
     fn param(&self, i: usize) -> Val {

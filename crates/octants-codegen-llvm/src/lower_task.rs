@@ -4,7 +4,7 @@
 //! axis run in unit stride, and the outer indices advance like an odometer, so that no element costs a division.
 
 use octants_artifact::{ParallelMeta, TaskMeta};
-use octants_ir::{Const, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, ValueId};
+use octants_ir::{Body, Const, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, ValueId};
 
 use crate::analyse_locals::{Effects, LocalFacts};
 use crate::emit::{IntCmp, V};
@@ -31,15 +31,24 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             (Some(scatter), Some(plain)) => Variant::Shared(Some((scatter, plain))),
             _ => Variant::Shared(None),
         };
-        lower_variant(u, task, &symbol, effects, shared);
+        let flushes = u.target.flushes_denormals() && uses_floats(&task.body);
+        let publish = |symbol: &str, lower: &dyn Fn(&str) -> V| {
+            if !flushes {
+                lower(symbol);
+                return;
+            }
+            let body = lower(&format!("{symbol}.body"));
+            u.e.set_internal(body);
+            u.e.function_attribute(body, "noinline", 0);
+            u.target.enter_flushing(&u.e, symbol, body);
+        };
+        publish(&symbol, &|symbol| lower_variant(u, task, symbol, effects, shared));
         let single_thread_symbol = (effects.atomics && u.options.single_thread_variants).then(|| {
             let symbol = format!("{symbol}.single");
-            match (&scatter, plain) {
-                (Some(scatter), Some(plain)) => call_plain(u, task, &symbol, scatter, plain),
-                _ => {
-                    lower_variant(u, task, &symbol, effects, Variant::Alone);
-                }
-            }
+            publish(&symbol, &|symbol| match (&scatter, plain) {
+                (Some(scatter), Some(plain)) => call_plain(u, task, symbol, scatter, plain),
+                _ => lower_variant(u, task, symbol, effects, Variant::Alone),
+            });
             symbol
         });
         let parallel = match &task.kind {
@@ -75,6 +84,15 @@ enum Variant<'s> {
     Plain(&'s Scatter),
 }
 
+/// Anything in the body computes with floats, functions that it calls included if they take or give any.
+fn uses_floats(body: &Body) -> bool {
+    let mut any = false;
+    body.visit(body.root, &mut |_, inst| {
+        any |= inst.ty.scalar().is_some_and(|s| s.is_float()) || matches!(inst.op, Op::Call(..))
+    });
+    any
+}
+
 /// What a task scatters, where private copies are of use.
 fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
     match &task.kind {
@@ -86,7 +104,7 @@ fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
-fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain: V) {
+fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain: V) -> V {
     let entry = u.target.declare_task(&u.e, symbol, 0);
     let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
     let start = u.e.block();
@@ -94,6 +112,7 @@ fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain:
     args.extend(scatter.regions.iter().map(|r| l.region_pointer(r)));
     u.e.ret(u.e.call(plain, &args));
     l.finish(start);
+    entry.function
 }
 
 /// The loop of a parallel task, and its value.

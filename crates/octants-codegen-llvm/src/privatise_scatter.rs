@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octants_ir::{AtomicOp, BlockId, Body, Const, Layout, Op, Program, Scalar, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::analyse_locals::Effects;
 use crate::emit::{Bb, IntCmp, V, llvm};
@@ -54,6 +54,7 @@ pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -
     let mut sums: BTreeSet<ValueId> = BTreeSet::new();
     let mut used: BTreeSet<ValueId> = BTreeSet::new();
     let mut others: BTreeSet<usize> = BTreeSet::new();
+    let mut called = BTreeSet::new();
     body.visit(body.root, &mut |v, inst| {
         match &inst.op {
             Op::Atomic(AtomicOp::Add | AtomicOp::Sub, _, operand) => {
@@ -67,7 +68,7 @@ pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -
             Op::Call(f, _) => {
                 let callee = &program.functions[f.index()].body;
                 fits &= !Effects::of_body(callee, &program.functions, &mut memo).atomics;
-                touched_by(program, callee, &mut others);
+                touched_by(program, *f, &mut called, &mut others);
                 used_operands(&inst.op, &mut used);
             }
             op => used_operands(op, &mut used),
@@ -106,12 +107,17 @@ fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
     }
 }
 
-fn touched_by(program: &Program, body: &Body, buffers: &mut BTreeSet<usize>) {
+/// Collects the buffers that a function touches, with the functions it calls; `called` holds those done already.
+fn touched_by(program: &Program, f: FuncId, called: &mut BTreeSet<FuncId>, buffers: &mut BTreeSet<usize>) {
+    if !called.insert(f) {
+        return;
+    }
+    let body = &program.functions[f.index()].body;
     body.visit(body.root, &mut |_, inst| match &inst.op {
         Op::BufferAddr(b, _) => {
             buffers.insert(b.index());
         }
-        Op::Call(f, _) => touched_by(program, &program.functions[f.index()].body, buffers),
+        Op::Call(f, _) => touched_by(program, *f, called, buffers),
         _ => {}
     });
 }

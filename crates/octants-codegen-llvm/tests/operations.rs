@@ -260,7 +260,7 @@ fn float_operations() {
                     x.signum(),
                     x.floor(),
                     x.ceil(),
-                    x.round_ties_even(),
+                    x.round(),
                     x.trunc(),
                     x.sin(),
                     x.exp(),
@@ -366,4 +366,22 @@ fn bits_are_kept_by_bitcast_and_select_picks() {
     let (x, y) = (1.5f32.to_bits(), 2.5f32.to_bits());
     let out = build(&p).run(&[x.into(), y.into()], Run::default()).result;
     assert_eq!(out, [u64::from(x), x.into(), y.into()]);
+}
+
+#[test]
+fn denormals_are_zero_under_fast_math_alone() {
+    let p = returns(Scalar::F32, |b, x, y| {
+        let c = b.float(1e-45, Scalar::F32);
+        let product = b.binary(BinaryOp::Mul, x, y);
+        vec![c, product]
+    });
+    let args = [u64::from(1e-20f32.to_bits()), u64::from(1e-20f32.to_bits())];
+    if cfg!(target_arch = "x86_64") {
+        assert_eq!(build(&p).run(&args, Run::default()).result, [0, 0]);
+        // The caller's own arithmetic is as it was.
+        assert!(std::hint::black_box(1e-20f32) * std::hint::black_box(1e-20f32) > 0.0);
+    }
+    let strict = CodegenOptions { fast_math: false, ..CodegenOptions::default() };
+    let out = build_with(&p, &strict).run(&args, Run::default()).result;
+    assert_eq!(out, [1, u64::from((1e-20f32 * 1e-20f32).to_bits())]);
 }

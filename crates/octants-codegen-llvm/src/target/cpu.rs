@@ -40,6 +40,7 @@ pub(crate) struct Cpu {
     widest_vector: u32,
     vector_math: bool,
     prefer_width: u32,
+    flush_denormals: bool,
 }
 
 const ARGS: i64 = 0;
@@ -50,6 +51,9 @@ const FAIL: i64 = 32;
 const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const CONTEXT_BYTES: u64 = 64;
+
+/// Bits of x86's MXCSR: results flush to zero, denormal operands are zero.
+const FLUSH_DENORMALS: i64 = 0x8040;
 
 impl Cpu {
     /// The target and LLVM's machine for it.
@@ -77,6 +81,7 @@ impl Cpu {
         let glibc = host.triple.contains("linux") && host.triple.contains("gnu");
         let cpu = Cpu {
             widest_vector,
+            flush_denormals: options.fast_math && host.triple.starts_with("x86_64"),
             vector_math: options.fast_math && options.vector_math && glibc,
             prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),
         };
@@ -147,6 +152,25 @@ impl Target for Cpu {
         self.call_host(e, context, FAIL, site, values);
     }
 
+    fn flushes_denormals(&self) -> bool {
+        self.flush_denormals
+    }
+
+    fn enter_flushing(&self, e: &Emitter, symbol: &str, body: V) {
+        let entry = self.declare_task(e, symbol, 0);
+        self.finish_function(e, entry.function);
+        e.position(e.add_block(entry.function, c"entry"));
+        let (saved, changed) = (e.alloca(e.i32, 4), e.alloca(e.i32, 4));
+        let read = e.declare("llvm.x86.sse.stmxcsr", e.void, &mut [e.ptr]);
+        let write = e.declare("llvm.x86.sse.ldmxcsr", e.void, &mut [e.ptr]);
+        e.call(read, &[saved]);
+        e.store(changed, e.or(e.load(e.i32, saved, 4), e.i32c(FLUSH_DENORMALS)), 4);
+        e.call(write, &[changed]);
+        let status = e.call(body, &[entry.context, entry.begin, entry.end]);
+        e.call(write, &[saved]);
+        e.ret(status);
+    }
+
     fn privatises_scatter(&self) -> bool {
         true
     }
@@ -184,6 +208,9 @@ impl Target for Cpu {
     fn finish_function(&self, e: &Emitter, function: V) {
         e.function_attribute(function, "nounwind", 0);
         e.function_text_attribute(function, "no-trapping-math", "true");
+        if self.flush_denormals {
+            e.function_text_attribute(function, "denormal-fp-math", "preserve-sign,preserve-sign");
+        }
         if self.prefer_width > 0 {
             e.function_text_attribute(function, "prefer-vector-width", &self.prefer_width.to_string());
         }

@@ -56,6 +56,11 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V);
     /// Calls the host's error reporter with values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V);
+    /// Float code runs with the processor treating denormals as zero: then `enter_flushing` makes the entry points.
+    fn flushes_denormals(&self) -> bool;
+    /// Emits the task `symbol`, which sets the processor, calls `body` with its own parameters and sets the processor back. The
+    /// call is what keeps float instructions from moving past the change.
+    fn enter_flushing(&self, e: &Emitter, symbol: &str, body: V);
     /// Tasks that scatter sums use private copies.
     fn privatises_scatter(&self) -> bool;
     /// Allocates zeroed memory of a number of bytes; null where there is none.
