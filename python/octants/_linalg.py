@@ -18,6 +18,8 @@ from octants.types.primitive import default_fp
 
 # Sweeps over all pairs of columns. Convergence is quadratic: five to seven sweeps reach full precision.
 _MOST_SWEEPS = 16
+# Eigenvalue problems up to this size are unrolled over pairs of axes; beyond it that would make the code too long.
+_LARGEST_UNROLLED = 4
 
 
 def _float_type(dt: Any) -> Any:
@@ -31,10 +33,6 @@ def _epsilon(dt: Any) -> float:
 
 def _pairs(n: int) -> list[tuple[int, int]]:
     return [(p, q) for p in range(n) for q in range(p + 1, n)]
-
-
-def _others(n: int, p: int, q: int) -> list[int]:
-    return [k for k in range(n) if k not in (p, q)]
 
 
 @func
@@ -263,6 +261,35 @@ def eig(A, dt: template() = None):
 
 
 @func
+def _rotate(B: template(), Q: template(), p, q):
+    """Turns the basis in the plane of axes `p` and `q` so that `B[p, q]` vanishes."""
+    n = static(B.n)
+    theta = (B[q, q] - B[p, p]) / (2.0 * B[p, q])
+    t = select(theta >= 0.0, 1.0, -1.0) / (abs(theta) + sqrt(1.0 + theta * theta))
+    c = 1.0 / sqrt(1.0 + t * t)
+    s = c * t
+    pp = B[p, p] - t * B[p, q]
+    qq = B[q, q] + t * B[p, q]
+    for k in static(range(n)):
+        kp = B[k, p]
+        kq = B[k, q]
+        B[k, p] = c * kp - s * kq
+        B[k, q] = s * kp + c * kq
+        kp = Q[k, p]
+        kq = Q[k, q]
+        Q[k, p] = c * kp - s * kq
+        Q[k, q] = s * kp + c * kq
+    # The columns are turned; the rows are their mirror images, except for the four components in both.
+    for k in static(range(n)):
+        B[p, k] = B[k, p]
+        B[q, k] = B[k, q]
+    B[p, p] = pp
+    B[q, q] = qq
+    B[p, q] = 0.0
+    B[q, p] = 0.0
+
+
+@func
 def _jacobi(A, dt: template()):
     """Eigenvalues and eigenvectors of a symmetric matrix, ascending, by cyclic Jacobi rotations (Golub and Van Loan, Matrix
     Computations, section 8.5).
@@ -281,30 +308,17 @@ def _jacobi(A, dt: template()):
     for _ in range(static(_MOST_SWEEPS)):
         if rotated == 1:
             rotated = 0
-            for p, q in static(_pairs(n)):
-                if abs(B[p, q]) > negligible:
-                    rotated = 1
-                    theta = (B[q, q] - B[p, p]) / (2.0 * B[p, q])
-                    t = select(theta >= 0.0, 1.0, -1.0) / (abs(theta) + sqrt(1.0 + theta * theta))
-                    c = 1.0 / sqrt(1.0 + t * t)
-                    s = c * t
-                    moved = t * B[p, q]
-                    B[p, p] -= moved
-                    B[q, q] += moved
-                    B[p, q] = cast(0.0, dt)
-                    B[q, p] = cast(0.0, dt)
-                    for k in static(_others(n, p, q)):
-                        kp = B[k, p]
-                        kq = B[k, q]
-                        B[k, p] = c * kp - s * kq
-                        B[p, k] = B[k, p]
-                        B[k, q] = s * kp + c * kq
-                        B[q, k] = B[k, q]
-                    for k in static(range(n)):
-                        kp = Q[k, p]
-                        kq = Q[k, q]
-                        Q[k, p] = c * kp - s * kq
-                        Q[k, q] = s * kp + c * kq
+            if static(n <= _LARGEST_UNROLLED):
+                for p, q in static(_pairs(n)):
+                    if abs(B[p, q]) > negligible:
+                        rotated = 1
+                        _rotate(B, Q, p, q)
+            else:
+                for p in range(n - 1):
+                    for q in range(p + 1, n):
+                        if abs(B[p, q]) > negligible:
+                            rotated = 1
+                            _rotate(B, Q, p, q)
     values = Vector([B[i, i] * size for i in range(n)])
     for last in static(range(n - 1, 0, -1)):
         for p in static(range(last)):
