@@ -16,12 +16,9 @@ from octants import _octants, interchange
 from octants.axes import axes, order_axes
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, OctantsSyntaxError
 from octants.host_memory import HostMemory
-from octants.kernel_decorators import func
 from octants.layouts import Layout
 from octants.matrix import Matrix
-from octants.ops import grouped
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
-from octants.types.annotations import Template
 from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType, components_array
 
@@ -401,15 +398,6 @@ class MatrixField(Field):
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} qd.Matrix.field>"
-
-
-@func
-def _fill_in_kernel(target: Template, value):
-    for I in grouped(target):
-        target[I] = value  # type: ignore[index]
-
-
-Field.fill._octants_in_kernel = _fill_in_kernel  # type: ignore[attr-defined]
 
 
 def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
