@@ -13,6 +13,9 @@ use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
 use crate::unit::Unit;
 
+/// Tasks of more instructions than this are large: the time it takes to compile them matters more.
+const LARGE: usize = 800;
+
 /// Lowers all tasks and the functions they call.
 pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     let mut memo = u.effects.iter().copied().map(Some).collect();
@@ -133,6 +136,9 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     };
     let facts = LocalFacts::of(&task.body, parallel.map(|(_, (_, l))| l.body));
     let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
+    if effects.size > LARGE {
+        u.target.prefer_narrow_vectors(&u.e, entry.function);
+    }
     let start = u.e.block();
     l.ret = &u.program.ret;
     l.exclusive = !matches!(variant, Variant::Shared(_));

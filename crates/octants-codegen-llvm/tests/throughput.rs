@@ -141,8 +141,8 @@ fn nbody() -> Program {
                 })
                 .collect();
             let mut r2 = b.binary(BinaryOp::Mul, d[0], d[0]);
-            for k in 1..3 {
-                let s = b.binary(BinaryOp::Mul, d[k], d[k]);
+            for d in &d[1..] {
+                let s = b.binary(BinaryOp::Mul, *d, *d);
                 r2 = b.binary(BinaryOp::Add, r2, s);
             }
             let eps = b.float(1e-3, Scalar::F32);
@@ -152,16 +152,16 @@ fn nbody() -> Program {
             let inv = b.binary(BinaryOp::Div, one, root);
             let inv2 = b.binary(BinaryOp::Mul, inv, inv);
             let inv3 = b.binary(BinaryOp::Mul, inv2, inv);
-            for k in 0..3 {
-                let f = b.binary(BinaryOp::Mul, d[k], inv3);
-                let old = b.load(addresses[k]);
+            for (d, a) in d.iter().zip(&addresses) {
+                let f = b.binary(BinaryOp::Mul, *d, inv3);
+                let old = b.load(*a);
                 let new = b.binary(BinaryOp::Add, old, f);
-                b.store(addresses[k], new);
+                b.store(*a, new);
             }
         });
-        for k in 0..3 {
-            let v = b.load(addresses[k]);
-            store(b, 3 + k as u32, Scalar::F32, &[i], v);
+        for (k, a) in (3..).zip(&addresses) {
+            let v = b.load(*a);
+            store(b, k, Scalar::F32, &[i], v);
         }
     });
     let buffers = ["x", "y", "z", "ax", "ay", "az"].iter().map(|n| f32_array(n, 1)).collect();

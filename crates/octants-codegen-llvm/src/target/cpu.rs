@@ -52,6 +52,9 @@ const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const CONTEXT_BYTES: u64 = 64;
 
+/// Width in bits of vectors in large functions.
+const NARROW: u32 = 256;
+
 /// Bits of x86's MXCSR: results flush to zero, denormal operands are zero.
 const FLUSH_DENORMALS: i64 = 0x8040;
 
@@ -203,6 +206,12 @@ impl Target for Cpu {
                 VectorForm { lanes, symbol: format!("_ZGV{isa}N{lanes}{operands}_{name}{suffix}") }
             })
             .collect()
+    }
+
+    fn prefer_narrow_vectors(&self, e: &Emitter, function: V) {
+        if self.prefer_width > NARROW {
+            e.function_text_attribute(function, "prefer-vector-width", &NARROW.to_string());
+        }
     }
 
     fn finish_function(&self, e: &Emitter, function: V) {

@@ -69,6 +69,9 @@ pub(crate) trait Target {
     fn free(&self, e: &Emitter, memory: V);
     /// Vector forms of the math function with C's name `name`, for the machine compiled for.
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm>;
+    /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop for what is
+    /// left over, which takes time to compile and seldom pays there.
+    fn prefer_narrow_vectors(&self, e: &Emitter, function: V);
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);
 }
