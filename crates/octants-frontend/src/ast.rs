@@ -14,6 +14,22 @@ pub struct Stmt {
     pub span: Span,
 }
 
+impl Stmt {
+    /// What a message about the statement underlines: of a statement with a body, what stands between keyword and colon.
+    pub fn head(&self) -> Span {
+        match &self.kind {
+            StmtKind::If(test, ..) | StmtKind::While(test, ..) => test.span,
+            StmtKind::For(target, iter, ..) => Span { end: iter.span.end, ..target.span },
+            StmtKind::With(items, _) => match (items.first(), items.last()) {
+                (Some((first, _)), Some((last, None))) => Span { end: last.span.end, ..first.span },
+                (Some((first, _)), Some((_, Some(target)))) => Span { end: target.span.end, ..first.span },
+                _ => self.span,
+            },
+            _ => self.span,
+        }
+    }
+}
+
 /// The statements of the language.
 #[derive(Debug, Clone, PartialEq)]
 pub enum StmtKind {

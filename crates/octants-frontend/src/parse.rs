@@ -14,7 +14,7 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
     let indented = file.text.starts_with([' ', '\t']);
     let text = if indented { format!("{BLOCK}{}", file.text) } else { file.text.clone() };
     let shift = if indented { BLOCK.len() as u32 } else { 0 };
-    let cx = Convert { file: index, shift };
+    let cx = Convert { file: index, shift, text: &text };
     let module = ruff_python_parser::parse_module(&text)
         .map_err(|e| Diagnostic::new(Code::Syntax, cx.span(e.location), format!("invalid Python: {}", e.error)))?
         .into_syntax();
@@ -34,12 +34,13 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
     }
 }
 
-struct Convert {
+struct Convert<'t> {
     file: u32,
     shift: u32,
+    text: &'t str,
 }
 
-impl Convert {
+impl Convert<'_> {
     fn span(&self, range: TextRange) -> Span {
         Span {
             file: self.file,
@@ -225,7 +226,9 @@ impl Convert {
                             r::InterpolatedStringElement::Literal(l) => text(&mut parts, &l.value),
                             r::InterpolatedStringElement::Interpolation(i) => {
                                 if let Some(debug) = &i.debug_text {
-                                    text(&mut parts, &debug_source(debug, &i.expression));
+                                    let range = i.expression.range().to_std_range();
+                                    let source = self.text.get(range).unwrap_or_default();
+                                    text(&mut parts, &format!("{}{source}{}", debug.leading(), debug.trailing()));
                                 }
                                 let spec = i.format_spec.as_ref().map(|s| {
                                     s.elements
@@ -245,15 +248,6 @@ impl Convert {
         }
         parts
     }
-}
-
-/// The text before the value of `{x=}`.
-fn debug_source(debug: &r::DebugText, expression: &r::Expr) -> String {
-    let name = match expression {
-        r::Expr::Name(n) => n.id.to_string(),
-        _ => String::new(),
-    };
-    format!("{}{name}{}", debug.leading(), debug.trailing())
 }
 
 /// A literal past u64: in base 10, 16, 8 or 2, when it fits i128.

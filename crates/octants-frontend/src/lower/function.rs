@@ -70,7 +70,10 @@ impl Lowerer<'_> {
         };
         self.b.span = site;
         result.map_err(|mut d| {
-            d.trace.push((name, site));
+            // An argument that does not fit is a mistake of the caller.
+            if !d.trace.is_empty() || d.span != Some(site) {
+                d.trace.push((name, site));
+            }
             d
         })
     }

@@ -19,7 +19,7 @@ impl Lowerer<'_> {
 
     pub(super) fn lower_stmts(&mut self, stmts: &[Stmt]) -> Result<Flow> {
         for s in stmts {
-            self.b.span = s.span;
+            self.b.span = s.head();
             let flow = self.lower_stmt(s)?;
             if flow != Flow::Normal {
                 return Ok(flow);
@@ -132,14 +132,19 @@ impl Lowerer<'_> {
                 if is_static {
                     return self.err(Code::Syntax, "Static assign cannot be used on elements in arrays");
                 }
-                if let ExprKind::Attribute(base, name) = &target.kind {
-                    let base = self.lower_expr(base)?;
-                    if let Some(places) = self.swizzle_places(&base, name)? {
-                        let values = self.spread(&value, places.len())?;
-                        return self.store(&Value::list(places), &Value::list(values));
+                // The value is read before the target's indices may write.
+                let value = if crate::syntax_facts::may_write(target) { self.detach_deep(value)? } else { value };
+                let place = match &target.kind {
+                    ExprKind::Attribute(base, name) => {
+                        let base = self.lower_expr(base)?;
+                        self.b.span = target.span;
+                        match self.swizzle_places(&base, name)? {
+                            Some(places) => Value::list(places),
+                            None => self.attribute(&base, name)?,
+                        }
                     }
-                }
-                let place = self.lower_expr(target)?;
+                    _ => self.lower_expr(target)?,
+                };
                 self.b.span = target.span;
                 self.store(&place, &value)
             }
@@ -271,10 +276,10 @@ impl Lowerer<'_> {
             }
             return self.store_members(m, value);
         }
-        if let (Some(targets), Some(values)) = (target.items(), value.items())
-            && targets.len() == values.len()
-        {
-            for (t, v) in targets.iter().zip(values) {
+        if let Some(targets) = target.items().filter(|t| !t.is_empty()) {
+            // A slice: its values may be read from the places that are written.
+            let values = self.spread(value, targets.len())?;
+            for (t, v) in targets.iter().zip(&values) {
                 self.store(t, v)?;
             }
             return Ok(());
@@ -289,16 +294,20 @@ impl Lowerer<'_> {
         Ok(())
     }
 
-    /// A value for each of `n` places: the items of a vector or list, or one number for all.
+    /// A value for each of `n` places: the items of a vector or list, the rows of a matrix, or one number for all.
     fn spread(&mut self, value: &Value, n: usize) -> Result<Vec<Value>> {
-        if matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
-            return Ok(vec![Value::Rt(self.rt(value)?); n]);
-        }
-        let values = self.unpack(value)?;
+        let values = match self.runtime_type(value) {
+            Some(Type::Scalar(_)) => return Ok(vec![self.detach(value.clone())?; n]),
+            Some(Type::Matrix(_, rows, _)) => {
+                let m = Value::Rt(self.rt(value)?);
+                (0..rows).map(|i| self.subscript(&m, vec![Value::Int(i.into())])).collect::<Result<Vec<_>>>()?
+            }
+            _ => self.unpack(value)?,
+        };
         if values.len() != n {
             return self.err(Code::Value, format!("{n} components are assigned {} values", values.len()));
         }
-        values.into_iter().map(|v| self.detach(v)).collect()
+        values.into_iter().map(|v| self.detach_deep(v)).collect()
     }
 
     fn store_members(&mut self, target: &Members, value: &Value) -> Result<()> {
@@ -388,19 +397,23 @@ impl Lowerer<'_> {
         {
             return self.assign_name(name, Value::None, false);
         }
-        if let ExprKind::Attribute(base, name) = &target.kind {
-            let base = self.lower_expr(base)?;
-            if let Some(places) = self.swizzle_places(&base, name)? {
-                let v = self.lower_expr(value)?;
-                self.b.span = span;
-                let values = self.spread(&v, places.len())?;
-                for (p, v) in places.iter().zip(&values) {
-                    self.aug_store(p, op, v)?;
+        let place = match &target.kind {
+            ExprKind::Attribute(base, name) => {
+                let base = self.lower_expr(base)?;
+                self.b.span = target.span;
+                match self.swizzle_places(&base, name)? {
+                    Some(places) => Value::list(places),
+                    None => self.attribute(&base, name)?,
                 }
-                return Ok(());
             }
+            _ => self.lower_expr(target)?,
+        };
+        if let (Value::List(places), ExprKind::Attribute(..) | ExprKind::Subscript(..)) = (&place, &target.kind) {
+            // A swizzle or a slice.
+            let v = self.lower_expr(value)?;
+            self.b.span = span;
+            return self.aug_store_all(places, op, &v);
         }
-        let place = self.lower_expr(target)?;
         let v = self.lower_expr(value)?;
         self.b.span = span;
         if let Value::Members(m) = &place {
@@ -413,6 +426,17 @@ impl Lowerer<'_> {
             return Ok(());
         }
         self.aug_store(&place, op, &v)
+    }
+
+    fn aug_store_all(&mut self, places: &[Value], op: Operator, value: &Value) -> Result<()> {
+        let values = self.spread(value, places.len())?;
+        for (p, v) in places.iter().zip(&values) {
+            match p {
+                Value::List(row) => self.aug_store_all(row, op, v)?,
+                p => self.aug_store(p, op, v)?,
+            }
+        }
+        Ok(())
     }
 
     fn aug_store(&mut self, target: &Value, op: Operator, value: &Value) -> Result<()> {
@@ -430,11 +454,20 @@ impl Lowerer<'_> {
             Operator::BitXor => Some(AtomicOp::Xor),
             _ => None,
         };
-        let v = self.operand_for(value, &ty)?;
-        if let (true, Some(atomic)) = (place.global, atomic) {
-            let v = arith::assign_cast(&mut self.b, v, &ty)?;
-            self.b.push(Op::Atomic(atomic, place.addr, v), ty);
-            return Ok(());
+        let mut v = self.operand_for(value, &ty)?;
+        let (to, from) = (ty.scalar(), self.b.ty(v).scalar());
+        // `+=` and `-=` convert the operand to the target's type; the others work in the type of `target op value`.
+        let converts = match op {
+            Operator::Add | Operator::Sub => true,
+            Operator::Mul => to.zip(from).is_some_and(|(to, from)| to.promote(from) == to),
+            _ => to.is_some_and(|s| !s.is_float()) && from.is_some_and(|s| !s.is_float()),
+        };
+        if converts && let (Some(_), Some(atomic)) = (from, atomic) {
+            v = arith::assign_cast(&mut self.b, v, &ty)?;
+            if place.global {
+                self.b.push(Op::Atomic(atomic, place.addr, v), ty);
+                return Ok(());
+            }
         }
         let old = self.b.load(place.addr);
         let new = arith::binary(&mut self.b, &self.options, op, old, v)?;
@@ -464,6 +497,7 @@ impl Lowerer<'_> {
             let cond = self.compile_time_truth(&cond, "an `if qd.static(...)`")?;
             return self.lower_stmts(if cond { then } else { orelse });
         }
+        self.b.span = test.span;
         let cond = self.condition(&cond)?;
         let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
         let (b, flow_b) = self.in_block(|s| s.lower_stmts(orelse))?;
@@ -721,7 +755,7 @@ impl Lowerer<'_> {
             if !is_block(s) && !compile_time {
                 return Err(Diagnostic::new(
                     Code::Syntax,
-                    s.span,
+                    s.head(),
                     "When using qd.stream_parallel(), all top-level statements must be 'with qd.stream_parallel():' blocks",
                 )
                 .with_hint("move non-parallel code to a separate kernel"));
@@ -752,11 +786,15 @@ impl Lowerer<'_> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) {
             return self.err(Code::Syntax, "qd.stream_parallel() can only be used inside @qd.kernel, not @qd.func");
         }
-        if !self.at_top_level() || !self.frame_ref().loops.is_empty() {
+        // Directly in the kernel's body: not in a loop or a branch, unrolled and compile-time ones included.
+        let stands_in_body = self.parsed.get(&self.kernel_obj).is_some_and(|p| {
+            p.body.iter().any(|s| matches!(&s.kind, StmtKind::With(i, _) if std::ptr::eq(i.as_slice(), items)))
+        });
+        if !stands_in_body {
             return self.err(Code::Syntax, "qd.stream_parallel() must stand at the top level of the kernel");
         }
-        if arguments.positional.len() + arguments.keywords.len() > 0
-            && arguments.keywords.iter().any(|(n, _)| n.as_deref() != Some("allow_overlap"))
+        if !arguments.positional.is_empty()
+            || arguments.keywords.iter().any(|(n, _)| n.as_deref() != Some("allow_overlap"))
         {
             return self.err(Code::Syntax, "qd.stream_parallel() takes only `allow_overlap=`");
         }
