@@ -591,3 +591,35 @@ def test_dataclasses_may_be_compile_time_values() -> None:
     fill(b, 2.0)
     fill(a, 3.0)
     assert (a.x.to_numpy().tolist(), b.x.to_numpy().tolist()) == ([3, 3, 0], [2, 2, 2])
+
+
+def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
+    @qd.func
+    def twice(x):
+        return 2 * x
+
+    @qd.data_oriented(template_primitives=False)
+    class Sim:
+        def __init__(self) -> None:
+            self.t = 0.5
+            self.n = 2
+            self.on = True
+
+        @qd.kernel
+        def get(self) -> qd.f32:
+            s = 0.0
+            for _ in range(self.n):
+                s += twice(self.t)
+            return s if self.on else -1.0
+
+    sim = Sim()
+    assert sim.get() == 2.0
+    sim.t = 3
+    sim.n = 3
+    assert sim.get() == 18.0
+    sim.on = False
+    assert sim.get() == -1.0
+    assert compiled(Sim.get) == 1
+    sim.n = 1.5
+    with pytest.raises(TypeError, match="attribute `n` was compiled as i32"):
+        sim.get()

@@ -29,6 +29,8 @@ pub enum Entity {
     Tuple(Vec<Obj>),
     /// A list: its items.
     List(Vec<Obj>),
+    /// A number that a launch reads anew, of the type it has now: an attribute of a template argument whose class asks for it.
+    Live(Scalar),
     /// A scalar type (`qd.f32`); the Python types `int`, `float`, `bool` are `Builtin`.
     Dtype(Scalar),
     /// `qd.types.vector(3, qd.f32)`, `qd.types.matrix(2, 2, qd.f32)`.
@@ -214,6 +216,12 @@ pub trait World {
 
     /// Text and signature of a function (`Entity::Func`, or the kernel itself).
     fn source(&self, func: Obj) -> WorldResult<FuncSource>;
+
+    /// What an [`Entity::Live`] number is now, as a constant: a launch that finds another one takes other code.
+    /// Every world that has live numbers provides it.
+    fn freeze(&self, obj: Obj) -> Obj {
+        obj
+    }
 
     /// A method of a tensor value (`v.norm()`): the kernel-language function that takes the tensor first, for the methods
     /// that the compiler does not know itself.

@@ -8,6 +8,8 @@
 use std::sync::Arc;
 
 use octants_engine::frontend::NdarrayDesc;
+use octants_engine::ir::Scalar;
+use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
@@ -15,6 +17,7 @@ use smallvec::SmallVec;
 use crate::array::{self, ArrayView};
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// One step from an object to one that it holds.
 #[derive(Debug, Clone)]
@@ -34,6 +37,8 @@ pub struct Path {
     pub param: u32,
     /// From the argument on.
     pub steps: Vec<Step>,
+    /// Numbers at the end of attributes are read at each launch instead of being compiled in.
+    pub live: bool,
 }
 
 impl Path {
@@ -41,7 +46,7 @@ impl Path {
     pub fn then(&self, step: Step) -> Path {
         let mut steps = self.steps.clone();
         steps.push(step);
-        Path { param: self.param, steps }
+        Path { param: self.param, steps, live: self.live }
     }
 
     /// The attributes, where there are no other steps.
@@ -65,11 +70,24 @@ enum Walk {
     Key(Py<PyAny>),
 }
 
-/// An assumption.
-pub struct Guard {
+/// A way from the arguments that can be gone at each launch.
+struct Route {
     param: u32,
     walk: Box<[Walk]>,
+}
+
+/// An assumption.
+pub struct Guard {
+    route: Route,
     expected: Expected,
+}
+
+/// A number that is read at each launch.
+pub struct LiveNumber {
+    route: Route,
+    path: String,
+    scalar: Scalar,
+    to: u32,
 }
 
 enum Expected {
@@ -86,7 +104,7 @@ enum Expected {
 impl Guard {
     /// That an ndarray of this type is at the end of a path; its memory goes to the slots from `to` on.
     pub fn array(py: Python<'_>, path: &Path, desc: NdarrayDesc, to: u32) -> Guard {
-        Guard { param: path.param, walk: walk(py, path), expected: Expected::Array { desc, to } }
+        Guard { route: Route::new(py, path), expected: Expected::Array { desc, to } }
     }
 
     /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
@@ -119,25 +137,13 @@ impl Guard {
                 None => return Ok(None),
             }
         };
-        Ok(Some(Guard { param: path.param, walk: walk(py, path), expected }))
+        Ok(Some(Guard { route: Route::new(py, path), expected }))
     }
 
     /// Looks again. Puts the memory of an ndarray into its slots, and the ndarray among the objects that the launch holds.
     pub fn holds<'py>(&self, args: &[Bound<'py, PyAny>], slots: &mut [u64], held: &mut Held<'py>) -> PyResult<bool> {
-        let Some(first) = args.get(self.param as usize) else { return Ok(false) };
-        let py = first.py();
-        let mut object = first.clone();
-        for step in &self.walk {
-            let next = match step {
-                Walk::Attribute(name) => object.getattr_opt(name.bind(py))?,
-                Walk::Item(i) => object.get_item(*i).ok(),
-                Walk::Key(key) => object.get_item(key.bind(py)).ok(),
-            };
-            match next {
-                Some(next) => object = next,
-                None => return Ok(false),
-            }
-        }
+        let Some(object) = self.route.follow(args)? else { return Ok(false) };
+        let py = object.py();
         match &self.expected {
             Expected::Same(expected) => Ok(object.is(expected) || unwrap_tensor(object)?.is(expected)),
             Expected::Equal(expected) => {
@@ -165,13 +171,67 @@ impl Guard {
     }
 }
 
-fn walk(py: Python<'_>, path: &Path) -> Box<[Walk]> {
-    let step = |s: &Step| match s {
-        Step::Attribute(name) => Walk::Attribute(PyString::intern(py, name).unbind()),
-        Step::Item(i) => Walk::Item(*i),
-        Step::Key(key) => Walk::Key(key.clone_ref(py)),
-    };
-    path.steps.iter().map(step).collect()
+impl Route {
+    fn new(py: Python<'_>, path: &Path) -> Route {
+        let step = |s: &Step| match s {
+            Step::Attribute(name) => Walk::Attribute(PyString::intern(py, name).unbind()),
+            Step::Item(i) => Walk::Item(*i),
+            Step::Key(key) => Walk::Key(key.clone_ref(py)),
+        };
+        Route { param: path.param, walk: path.steps.iter().map(step).collect() }
+    }
+
+    /// What is at the end now.
+    fn follow<'py>(&self, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let Some(first) = args.get(self.param as usize) else { return Ok(None) };
+        let py = first.py();
+        let mut object = first.clone();
+        for step in &self.walk {
+            let next = match step {
+                Walk::Attribute(name) => object.getattr_opt(name.bind(py))?,
+                Walk::Item(i) => object.get_item(*i).ok(),
+                Walk::Key(key) => object.get_item(key.bind(py)).ok(),
+            };
+            match next {
+                Some(next) => object = next,
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(object))
+    }
+}
+
+impl LiveNumber {
+    /// A number at the end of attributes, read as `scalar` into slot `to`.
+    pub fn new(py: Python<'_>, param: u32, path: &[String], scalar: Scalar, to: u32) -> LiveNumber {
+        let steps = path.iter().cloned().map(Step::Attribute).collect();
+        let route = Route::new(py, &Path { param, steps, live: true });
+        LiveNumber { route, path: path.join("."), scalar, to }
+    }
+
+    /// Reads it.
+    pub fn read(&self, args: &[Bound<'_, PyAny>], slots: &mut [u64]) -> PyResult<()> {
+        let Some(object) = self.route.follow(args)? else {
+            return Err(PyTypeError::new_err(format!(
+                "attribute `{}` is gone, which a kernel reads at launch",
+                self.path
+            )));
+        };
+        slots[self.to as usize] = scalar_to_slot(&object, self.scalar).map_err(|e| match e {
+            ScalarError::Raised(e) => e,
+            ScalarError::OutOfRange => {
+                PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.path, self.scalar))
+            }
+            ScalarError::WrongType => PyTypeError::new_err(format!(
+                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of numbers that \
+                 kernels read at launch",
+                self.path,
+                self.scalar,
+                object.get_type()
+            )),
+        })?;
+        Ok(())
+    }
 }
 
 fn same_contents(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {

@@ -13,7 +13,7 @@ use crate::array;
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
-use crate::guard::{Guard, Path, Step, fill_array};
+use crate::guard::{Guard, LiveNumber, Path, Step, fill_array};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -53,6 +53,7 @@ pub struct Specialization {
     slots: Box<[u64]>,
     copies: Box<[Copy]>,
     guards: Box<[Guard]>,
+    numbers: Box<[LiveNumber]>,
     alive: Box<[Alive]>,
     fixed: Box<[Fixed]>,
     written: Box<[u32]>,
@@ -144,7 +145,7 @@ impl Described {
         self.keep(&value)?;
         let obj = world.handle(value);
         let steps = leaf.1.into_iter().map(Step::Attribute).collect();
-        world.is_argument(obj, Path { param: leaf.0, steps });
+        world.is_argument(obj, leaf.0, steps);
         Ok(ArgSpec::Template(obj))
     }
 
@@ -196,6 +197,7 @@ impl Specialization {
             (start, end - start)
         };
         let mut written = Vec::new();
+        let mut numbers = Vec::new();
         for (i, capture) in lowered.buffers.iter().enumerate() {
             let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
             match capture {
@@ -226,10 +228,15 @@ impl Specialization {
             }
         }
         for (i, (param, path)) in lowered.params.iter().enumerate() {
-            let leaf = leaf_of(&(*param, path.clone()))
-                .ok_or_else(|| errors::runtime_error(py, "compiler bug: a value argument was not found"))?;
-            let (from, count) = words(leaf);
-            copies.push(Copy { from, to: layout.params[i], count });
+            let to = layout.params[i];
+            match leaf_of(&(*param, path.clone())) {
+                Some(leaf) => {
+                    let (from, count) = words(leaf);
+                    copies.push(Copy { from, to, count });
+                }
+                // Not an argument: a number that one holds.
+                None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
+            }
         }
         let guards = guards(py, world, live)?;
         Ok(Specialization {
@@ -239,6 +246,7 @@ impl Specialization {
             slots: slots.into_boxed_slice(),
             copies: copies.into_boxed_slice(),
             guards: guards.into_boxed_slice(),
+            numbers: numbers.into_boxed_slice(),
             alive: described.objects.into_boxed_slice(),
             fixed: fixed.into_boxed_slice(),
             written: written.into_boxed_slice(),
@@ -274,6 +282,9 @@ impl Specialization {
                 return Ok(None);
             }
         }
+        for number in &*self.numbers {
+            number.read(args, &mut slots)?;
+        }
         Ok(Some(slots))
     }
 
@@ -299,7 +310,7 @@ fn guards(py: Python<'_>, world: &PyWorld<'_>, live: Vec<LiveArray>) -> PyResult
     let mut arrays: Vec<(u32, Vec<String>)> = Vec::new();
     for (param, path, to, desc) in live {
         let steps = path.iter().cloned().map(Step::Attribute).collect();
-        out.push(Guard::array(py, &Path { param, steps }, desc, to));
+        out.push(Guard::array(py, &Path { param, steps, live: false }, desc, to));
         arrays.push((param, path));
     }
     for read in world.take_reads() {

@@ -14,7 +14,7 @@ use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, Wo
 use octants_engine::ir::Scalar;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
 
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
@@ -84,8 +84,28 @@ impl<'py> PyWorld<'py> {
     }
 
     /// Declares an object to be the compile-time argument of a parameter, so that reads from it are remembered.
-    pub fn is_argument(&self, obj: Obj, path: Path) {
-        self.reached.borrow_mut().entry(obj).or_insert(path);
+    pub fn is_argument(&self, obj: Obj, param: u32, steps: Vec<Step>) {
+        let baked = self.object(obj).get_type().getattr_opt(pyo3::intern!(self.py, "_octants_template_primitives"));
+        let live = matches!(baked, Ok(Some(b)) if b.is_truthy().is_ok_and(|b| !b));
+        self.reached.borrow_mut().entry(obj).or_insert(Path { param, steps, live });
+    }
+
+    /// Numbers of this object are read at each launch.
+    fn is_live(&self, obj: Obj) -> bool {
+        self.reached.borrow().get(&obj).is_some_and(|path| path.live && path.attributes().is_some())
+    }
+
+    /// A number that launches read anew: a handle of its own, since equal numbers may be one object.
+    fn live_number(&self, from: Obj, name: &str, found: &Bound<'py, PyAny>) -> Option<Obj> {
+        let path = self.reached.borrow().get(&from)?.then(Step::Attribute(name.to_string()));
+        let float = found.is_instance_of::<PyFloat>();
+        let scalar = if float { self.config.default_fp } else { self.config.default_ip };
+        let mut objects = self.objects.borrow_mut();
+        let obj = Obj(objects.len() as u32);
+        objects.push(found.clone());
+        self.entities.borrow_mut().insert(obj, Entity::Live(scalar));
+        self.reached.borrow_mut().insert(obj, path);
+        Some(obj)
     }
 
     /// The reads from compile-time arguments.
@@ -183,6 +203,12 @@ impl<'py> PyWorld<'py> {
     }
 }
 
+fn is_number(object: &Bound<'_, PyAny>) -> bool {
+    object.is_exact_instance_of::<PyFloat>()
+        || object.is_exact_instance_of::<PyInt>()
+        || object.is_exact_instance_of::<PyBool>()
+}
+
 /// The Python function of a kernel, a func or itself.
 fn python_function<'py>(object: &Bound<'py, PyAny>) -> (Bound<'py, PyAny>, bool) {
     if let Ok(func) = object.cast::<Func>() {
@@ -222,17 +248,6 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
             return Ok(Arc::new(SourceFile { path, text, first_line: first }));
         }
         window *= 4;
-    }
-}
-
-/// A method of the package's that names a function of the kernel language to stand for it: that one, bound to the same object.
-fn kernel_version(found: Bound<'_, PyAny>) -> PyResult<Bound<'_, PyAny>> {
-    let py = found.py();
-    let receiver = found.getattr_opt(pyo3::intern!(py, "__self__"))?;
-    let version = found.getattr_opt(pyo3::intern!(py, "_octants_in_kernel"))?;
-    match (receiver, version) {
-        (Some(receiver), Some(version)) => version.call_method1(pyo3::intern!(py, "__get__"), (receiver, py.None())),
-        _ => Ok(found),
     }
 }
 
@@ -277,10 +292,8 @@ impl World for PyWorld<'_> {
 
     fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
         match self.object(obj).getattr(name) {
-            Ok(found) => {
-                let found = self.done(kernel_version(found))?;
-                Ok(Some(self.remember(obj, || Step::Attribute(name.to_string()), &found)))
-            }
+            Ok(found) if self.is_live(obj) && is_number(&found) => Ok(self.live_number(obj, name, &found)),
+            Ok(found) => Ok(Some(self.remember(obj, || Step::Attribute(name.to_string()), &found))),
             Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
             Err(e) => self.fail(e),
         }
@@ -306,7 +319,7 @@ impl World for PyWorld<'_> {
 
     fn binary(&self, op: &str, left: Obj, right: Obj) -> WorldResult<Obj> {
         let (a, b) = (self.object(left), self.object(right));
-        let boolean = |r: PyResult<bool>| r.map(|b| pyo3::types::PyBool::new(self.py, b).to_owned().into_any());
+        let boolean = |r: PyResult<bool>| r.map(|b| PyBool::new(self.py, b).to_owned().into_any());
         self.wrap(match op {
             "+" => a.add(b),
             "-" => a.sub(b),
@@ -341,7 +354,7 @@ impl World for PyWorld<'_> {
             "-" => a.neg(),
             "+" => a.pos(),
             "~" => a.bitnot(),
-            "not" => a.is_truthy().map(|x| pyo3::types::PyBool::new(self.py, !x).to_owned().into_any()),
+            "not" => a.is_truthy().map(|x| PyBool::new(self.py, !x).to_owned().into_any()),
             other => panic!("compiler bug: no Python operator `{other}`"),
         })
     }
@@ -374,7 +387,7 @@ impl World for PyWorld<'_> {
         let run = || -> PyResult<Bound<'_, PyAny>> {
             Ok(match value {
                 HostValue::None => py.None().into_bound(py),
-                HostValue::Bool(b) => pyo3::types::PyBool::new(py, b).to_owned().into_any(),
+                HostValue::Bool(b) => PyBool::new(py, b).to_owned().into_any(),
                 HostValue::Int(i) => i.into_pyobject(py)?.into_any(),
                 HostValue::Float(x) => x.into_pyobject(py)?.into_any(),
                 HostValue::Str(s) => PyString::new(py, &s).into_any(),
@@ -402,6 +415,15 @@ impl World for PyWorld<'_> {
 
     fn source(&self, func: Obj) -> WorldResult<FuncSource> {
         self.done(self.read_source(&self.object(func)))
+    }
+
+    fn freeze(&self, obj: Obj) -> Obj {
+        let value = self.object(obj);
+        let path = self.reached.borrow().get(&obj).cloned();
+        if let Some(path) = path {
+            self.reads.borrow_mut().push(Read { path, value: value.clone() });
+        }
+        self.handle(value)
     }
 
     fn tensor_method(&self, name: &str) -> Option<Obj> {

@@ -321,7 +321,12 @@ impl Lowerer<'_> {
                     Value::Static(Rc::new(self.compile_time_items(&v)?))
                 }
                 Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Text(_) => {
-                    let what = self.describe(&v);
+                    let mut what = self.describe(&v);
+                    if let Value::Rt(id) = v
+                        && let Op::Param(_) = self.b.body.inst(id).op
+                    {
+                        what = format!("a runtime kernel argument ({what})");
+                    }
                     if self.runtime_type(&v).is_some_and(|t| t.is_tensor()) || matches!(v, Value::Place(_)) {
                         // An alias of an element or a vector.
                         v

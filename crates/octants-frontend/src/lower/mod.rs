@@ -439,7 +439,25 @@ impl<'w> Lowerer<'w> {
             Entity::Str(s) => Value::str(&s),
             Entity::Tuple(items) => Value::tuple(items.into_iter().map(|o| self.lift(o)).collect()),
             Entity::List(items) => Value::list(items.into_iter().map(|o| self.lift(o)).collect()),
+            Entity::Live(scalar) => self.live_number(obj, scalar),
             _ => Value::Obj(obj),
+        }
+    }
+
+    /// A number of a template argument that is read at launch: a parameter of its own. Functions of the IR see no parameters
+    /// and take the number that it is now.
+    fn live_number(&mut self, obj: Obj, scalar: Scalar) -> Value {
+        let spec = ArgSpec::Value(scalar.into(), None);
+        let found = match self.reached.get(&obj).cloned() {
+            Some((index, path)) if self.in_kernel_body => self.argument(index, path, &spec).ok(),
+            _ => None,
+        };
+        match found {
+            Some(value) => value,
+            None => {
+                let now = self.world.freeze(obj);
+                self.lift(now)
+            }
         }
     }
 
