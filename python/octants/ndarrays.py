@@ -20,6 +20,31 @@ from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtyp
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
 
 
+class ElementType:
+    """Scalar type and shape of the elements of an ndarray of vectors or matrices."""
+
+    def __init__(self, dtype: DataType, shape: tuple[int, ...]) -> None:
+        self._dtype = dtype
+        self._shape = shape
+
+    def element_type(self) -> DataType:
+        """The scalar type."""
+        return self._dtype
+
+    def shape(self) -> list[int]:
+        """Extents of an element."""
+        return list(self._shape)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ElementType) and (other._dtype, other._shape) == (self._dtype, self._shape)
+
+    def __hash__(self) -> int:
+        return hash((self._dtype, self._shape))
+
+    def __repr__(self) -> str:
+        return f"[Tensor ({', '.join(map(str, self._shape))}) {self._dtype}]"
+
+
 class Ndarray(_octants.Ndarray):
     """What all ndarrays share. Made by `qd.ndarray` and its relatives, not by calling the class."""
 
@@ -46,8 +71,11 @@ class Ndarray(_octants.Ndarray):
         return BY_NAME[self.dtype_name]
 
     @property
-    def element_type(self) -> DataType | MatrixType:
-        """The type of an element."""
+    def element_type(self) -> DataType | ElementType:
+        """The type of an element: a scalar type, or a description of a vector or matrix."""
+        return ElementType(self.dtype, tuple(self.element_shape)) if self.element_shape else self.dtype
+
+    def _value_type(self) -> DataType | MatrixType:
         return element_type_of(self.dtype, self.element_shape)
 
     @property
@@ -188,7 +216,7 @@ class Ndarray(_octants.Ndarray):
     # Copies
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Ndarray:
-        made = make_ndarray(self.element_type, self.shape, self.needs_grad, self._qd_layout)
+        made = make_ndarray(self._value_type(), self.shape, self.needs_grad, self._qd_layout)
         made.copy_from(self)
         if self.grad is not None:
             made.grad.copy_from(self.grad)
@@ -199,7 +227,7 @@ class Ndarray(_octants.Ndarray):
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         grad = None if self.grad is None else self.grad.to_numpy()
-        return _rebuild, (self.element_type, self.shape, self.needs_grad, self._qd_layout, self.to_numpy(), grad)
+        return _rebuild, (self._value_type(), self.shape, self.needs_grad, self._qd_layout, self.to_numpy(), grad)
 
 
 class ScalarNdarray(Ndarray):

@@ -40,6 +40,8 @@ def test_vectors_and_matrices():
     m = qd.ndarray(qd.types.matrix(2, 2, qd.i32), (2, 2))
     assert isinstance(v, qd.VectorNdarray)
     assert isinstance(m, qd.MatrixNdarray)
+    assert v.element_type.element_type() is qd.f32
+    assert m.element_type.shape() == [2, 2]
     assert (v.n, v.element_shape, m.n, m.m, m.element_shape) == (3, (3,), 2, 2, (2, 2))
     v[1] = [1, 2, 3]
     v[1].y = 9
