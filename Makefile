@@ -4,7 +4,7 @@
 #   make test     Rust tests, Python tests, every example against numpy
 #   make check    formatting, lints, types
 #   make bench    micro-benchmarks: launches, compile time, throughput
-#   make docs     the Rust API's pages, and a check of the guide's links
+#   make docs     pages about the Rust code, and a check of the guide's links
 #   make wheel    a wheel with LLVM inside, in dist/
 #   make clean    removes everything that was built
 
@@ -76,7 +76,7 @@ bench: $(STAMPS)/build
 	$(BIN)/python benches/run.py $(ARGS)
 
 docs: $(STAMPS)/tools
-	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --quiet
+	RUSTDOCFLAGS="-D warnings -A rustdoc::private-intra-doc-links" $(CARGO) doc --workspace --no-deps --document-private-items --quiet
 	$(BIN)/python tools/check_links.py
 	@echo "written: target/doc, start at target/doc/octants_ir/index.html; the guide is docs/index.md"
 
