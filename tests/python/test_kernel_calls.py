@@ -623,3 +623,91 @@ def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
     sim.n = 1.5
     with pytest.raises(TypeError, match="attribute `n` was compiled as i32"):
         sim.get()
+
+
+def test_numpy_scalars_and_long_integers_as_compile_time_values() -> None:
+    @qd.kernel
+    def same(n: qd.template()) -> qd.i32:
+        return n
+
+    assert [same(np.int32(3)) for _ in range(5)] == [3] * 5
+    assert compiled(same) == 1
+    assert same(np.int64(3)) == 3
+    assert compiled(same) == 2
+
+    @qd.kernel
+    def bits(n: qd.template()) -> qd.i32:
+        return qd.static(n >> 64)
+
+    assert [bits(2**k) for k in (70, 80, 90)] == [2**6, 2**16, 2**26]
+
+
+def test_lists_given_as_compile_time_values_may_change() -> None:
+    @qd.kernel
+    def total(items: qd.template()) -> qd.i32:
+        s = 0
+        for i in qd.static(items):
+            s += i
+        return s
+
+    items = [1, 2]
+    assert total(items) == 3
+    items.append(4)
+    assert total(items) == 7
+
+
+def test_an_attribute_that_changes_all_the_time_is_named() -> None:
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.step = 0
+
+        @qd.kernel
+        def get(self) -> qd.i32:
+            return self.step
+
+    sim = Sim()
+
+    def run(steps: range) -> list[int]:
+        out = []
+        for sim.step in steps:
+            out.append(sim.get())
+        return out
+
+    assert run(range(16)) == list(range(16))
+    with pytest.warns(RuntimeWarning, match=r"compiled 16 times for different values of `self.step`"):
+        assert run(range(16, 20)) == [16, 17, 18, 19]
+
+
+def test_arrays_without_axes() -> None:
+    @qd.kernel
+    def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=0), v: qd.f32):
+        x[None] = v
+
+    a = np.zeros((), np.float32)
+    fill(a, 2.0)
+    assert a[()] == 2.0
+
+
+# fmt: off
+@qd.kernel
+def oddly_laid_out(
+    a: qd.i32,  # a comment with a ) and a "quote
+) -> qd.i32:
+    """A text that goes on
+at the first column, with ''' in it
+    """
+    b = (a +
+1)
+# A comment at the first column.
+
+    c = b + \
+2
+    s = "# no comment ("
+    return c
+not_part_of_it = "but the next line would be, were it indented"
+# fmt: on
+
+
+def test_the_text_of_a_kernel_ends_where_it_ends() -> None:
+    assert oddly_laid_out(1) == 4

@@ -7,14 +7,14 @@ use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use crate::annotation::{ArrayKind, ParamKind};
 use crate::array::{self, ArrayView};
 use crate::errors;
 use crate::guard::Held;
-use crate::names::{marker, unwrap_tensor};
+use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
@@ -79,6 +79,7 @@ const TAG_TUPLE: u64 = 6;
 const TAG_OBJECT: u64 = 7;
 const TAG_ARRAY: u64 = 1 << 63;
 const TAG_OVERLAP: u64 = 8;
+const TAG_NUMPY: u64 = 9;
 
 impl<'py> Gathered<'py> {
     /// Takes one argument.
@@ -245,8 +246,27 @@ fn template_key(key: &mut SmallVec<[u64; 16]>, value: &Bound<'_, PyAny>, place: 
             ),
         ));
     }
+    if !by_identity(value)? {
+        // A scalar of numpy: its type and its value.
+        key.extend_from_slice(&[TAG_NUMPY, ty as u64]);
+        return template_key(key, &value.call_method0(pyo3::intern!(py, "item"))?, place);
+    }
     key.extend_from_slice(&[TAG_OBJECT, p as u64]);
     Ok(())
+}
+
+/// Whether a key tells this compile-time value apart by its address, so that it must not die while the key is used.
+pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let by_value = value.is_none()
+        || value.is_exact_instance_of::<PyBool>()
+        || value.is_exact_instance_of::<PyFloat>()
+        || value.is_exact_instance_of::<PyString>()
+        || (value.is_exact_instance_of::<PyInt>() && value.extract::<i64>().is_ok());
+    if by_value {
+        return Ok(false);
+    }
+    let py = value.py();
+    Ok(!value.is_instance(Known::get(py)?.np_generic.bind(py).as_any())?)
 }
 
 /// The view of an array argument, checked against its annotation.

@@ -74,6 +74,8 @@ enum Walk {
 struct Route {
     param: u32,
     walk: Box<[Walk]>,
+    /// For messages.
+    text: String,
 }
 
 /// An assumption.
@@ -85,7 +87,6 @@ pub struct Guard {
 /// A number that is read at each launch.
 pub struct LiveNumber {
     route: Route,
-    path: String,
     scalar: Scalar,
     to: u32,
 }
@@ -140,6 +141,11 @@ impl Guard {
         Ok(Some(Guard { route: Route::new(py, path), expected }))
     }
 
+    /// Position of the parameter, and the way from there as the user writes it.
+    pub fn path(&self) -> (u32, String) {
+        (self.route.param, self.route.text.clone())
+    }
+
     /// Looks again. Puts the memory of an ndarray into its slots, and the ndarray among the objects that the launch holds.
     pub fn holds<'py>(&self, args: &[Bound<'py, PyAny>], slots: &mut [u64], held: &mut Held<'py>) -> PyResult<bool> {
         let Some(object) = self.route.follow(args)? else { return Ok(false) };
@@ -178,7 +184,16 @@ impl Route {
             Step::Item(i) => Walk::Item(*i),
             Step::Key(key) => Walk::Key(key.clone_ref(py)),
         };
-        Route { param: path.param, walk: path.steps.iter().map(step).collect() }
+        let text = |s: &Step| match s {
+            Step::Attribute(name) => format!(".{name}"),
+            Step::Item(i) => format!("[{i}]"),
+            Step::Key(key) => format!("[{}]", key.bind(py).repr().map_or_else(|_| "?".to_string(), |r| r.to_string())),
+        };
+        Route {
+            param: path.param,
+            walk: path.steps.iter().map(step).collect(),
+            text: path.steps.iter().map(text).collect(),
+        }
     }
 
     /// What is at the end now.
@@ -206,7 +221,11 @@ impl LiveNumber {
     pub fn new(py: Python<'_>, param: u32, path: &[String], scalar: Scalar, to: u32) -> LiveNumber {
         let steps = path.iter().cloned().map(Step::Attribute).collect();
         let route = Route::new(py, &Path { param, steps, live: true });
-        LiveNumber { route, path: path.join("."), scalar, to }
+        LiveNumber { route, scalar, to }
+    }
+
+    fn name(&self) -> &str {
+        self.route.text.trim_start_matches('.')
     }
 
     /// Reads it.
@@ -214,18 +233,18 @@ impl LiveNumber {
         let Some(object) = self.route.follow(args)? else {
             return Err(PyTypeError::new_err(format!(
                 "attribute `{}` is gone, which a kernel reads at launch",
-                self.path
+                self.name()
             )));
         };
         slots[self.to as usize] = scalar_to_slot(&object, self.scalar).map_err(|e| match e {
             ScalarError::Raised(e) => e,
             ScalarError::OutOfRange => {
-                PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.path, self.scalar))
+                PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.name(), self.scalar))
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
                 "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of numbers that \
                  kernels read at launch",
-                self.path,
+                self.name(),
                 self.scalar,
                 object.get_type()
             )),

@@ -27,6 +27,9 @@ use crate::world::PyWorld;
 /// Specialisations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
 
+/// Compilations for different values of the same objects after which the user is told.
+const MANY_CHANGES: usize = 16;
+
 /// A function that is compiled and launched.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
 pub struct Kernel {
@@ -183,6 +186,7 @@ impl Kernel {
                 return Ok((spec, slots));
             }
         }
+        self.warn_of_changes(py, prepared, gathered, args)?;
         let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
         let Some(slots) = spec.fill(gathered, args, true)? else {
             return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
@@ -200,6 +204,29 @@ impl Kernel {
         // Outside the lock: dropping Python objects may run Python code.
         drop(dead);
         Ok((spec, slots))
+    }
+
+    /// Says once that a kernel is compiled again and again because something changes that it was compiled for.
+    fn warn_of_changes(
+        &self,
+        py: Python<'_>,
+        prepared: &Prepared,
+        gathered: &Gathered<'_>,
+        args: &[Bound<'_, PyAny>],
+    ) -> PyResult<()> {
+        let same: Vec<_> = self.lock().specializations.iter().filter(|s| *s.key == *gathered.key).cloned().collect();
+        if same.len() != MANY_CHANGES {
+            return Ok(());
+        }
+        let Some((param, path)) = same[0].changed(args) else { return Ok(()) };
+        let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
+        let text = format!(
+            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes often is better \
+             passed as an argument, or kept in a field",
+            self.name
+        );
+        let text = std::ffi::CString::new(text).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 2)
     }
 
     fn move_to_front(&self, spec: &Arc<Specialization>) {

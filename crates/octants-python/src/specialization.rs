@@ -4,16 +4,16 @@ use octants_engine::Executable;
 use octants_engine::frontend::{ArgSpec, Capture, Lowered, NdarrayDesc, Obj};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyFloat, PyInt, PyString, PyTuple, PyWeakrefReference};
+use pyo3::types::{PyTuple, PyWeakrefReference};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Place, Span, array_argument};
+use crate::argument::{Gathered, Place, Span, array_argument, by_identity};
 use crate::array;
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
-use crate::guard::{Guard, LiveNumber, Path, Step, fill_array};
+use crate::guard::{Guard, Held, LiveNumber, Path, Step, fill_array};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -154,12 +154,7 @@ impl Described {
         if let Ok(tuple) = value.cast::<PyTuple>() {
             return tuple.iter().try_for_each(|item| self.keep(&item));
         }
-        let by_value = value.is_none()
-            || value.is_exact_instance_of::<PyBool>()
-            || value.is_exact_instance_of::<PyInt>()
-            || value.is_exact_instance_of::<PyFloat>()
-            || value.is_exact_instance_of::<PyString>();
-        if !by_value {
+        if by_identity(value)? {
             self.objects.push(match PyWeakrefReference::new(value) {
                 Ok(weak) => Alive::Weak(weak.unbind()),
                 Err(_) => Alive::Strong { _object: value.clone().unbind() },
@@ -251,6 +246,13 @@ impl Specialization {
             fixed: fixed.into_boxed_slice(),
             written: written.into_boxed_slice(),
         })
+    }
+
+    /// What differs from what was read while compiling, for messages.
+    pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
+        let (mut slots, mut held) = (Slots::from_slice(&self.slots), Held::new());
+        let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut held), Ok(false));
+        self.guards.iter().find(differs).map(Guard::path)
     }
 
     /// No object of the key has died: a new one at its address would be mistaken for it.

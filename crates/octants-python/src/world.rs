@@ -87,7 +87,13 @@ impl<'py> PyWorld<'py> {
     pub fn is_argument(&self, obj: Obj, param: u32, steps: Vec<Step>) {
         let baked = self.object(obj).get_type().getattr_opt(pyo3::intern!(self.py, "_octants_template_primitives"));
         let live = matches!(baked, Ok(Some(b)) if b.is_truthy().is_ok_and(|b| !b));
-        self.reached.borrow_mut().entry(obj).or_insert(Path { param, steps, live });
+        let path = Path { param, steps, live };
+        let value = self.object(obj);
+        if value.is_instance_of::<PyList>() || value.is_instance_of::<PyDict>() {
+            // Told apart by identity, but what is in them may change.
+            self.reads.borrow_mut().push(Read { path: path.clone(), value });
+        }
+        self.reached.borrow_mut().entry(obj).or_insert(path);
     }
 
     /// Numbers of this object are read at each launch.
