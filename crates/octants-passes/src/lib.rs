@@ -1,10 +1,10 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
-//! [`run_pipeline`] takes a [`octants_ir::Kernel`] through the table in [`pipeline`]; [`offload`] makes a
+//! [`run_pipeline`] takes a [`octants_ir::Kernel`] through the table in [`pipeline`]; [`mod@offload`] makes a
 //! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name. In debug
 //! builds the IR is verified after each.
 //!
-//! Reading order: [`pipeline`], the passes in the order of its table, [`offload`], [`compute_access`]; [`trace_address`] and
+//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
 //! [`copy_code`] serve several of them.
 
 pub mod check_bounds;
