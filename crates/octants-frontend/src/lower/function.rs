@@ -7,26 +7,17 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{Builder, FuncId, Function, Op, StructType, Type};
 
+use super::pass::{ParamKey, Passed};
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
-use crate::value::{Place, Value};
-use crate::world::{ArgSpec, Entity, FuncKind, Obj};
+use crate::value::Value;
+use crate::world::{Entity, FuncKind, Obj};
 
 /// What makes two calls of a function the same code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct FunctionKey {
     func: Obj,
     params: Vec<ParamKey>,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum ParamKey {
-    Value(Type),
-    Reference(Type, bool),
-    /// A compile-time value, by its debug text: host objects show as their handles.
-    Fixed(String),
-    /// A dataclass argument: its by-value members follow as parameters.
-    Dataclass(String, Vec<((u32, Vec<String>), Type)>),
 }
 
 /// A function of the IR and how to read its result.
@@ -118,7 +109,7 @@ impl Lowerer<'_> {
     }
 
     /// The type an annotation asks for by value; `None` for templates, arrays and parameters without annotation.
-    fn value_annotation(&mut self, annotation: Option<Obj>) -> Result<Option<Type>> {
+    pub(super) fn value_annotation(&mut self, annotation: Option<Obj>) -> Result<Option<Type>> {
         let Some(obj) = annotation else { return Ok(None) };
         match self.world.entity(obj) {
             Entity::Dtype(_) | Entity::TensorType(_) | Entity::StructType { .. } => {}
@@ -128,7 +119,7 @@ impl Lowerer<'_> {
         Ok(Some(self.type_of_object(obj, self.b.span)?))
     }
 
-    fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<octants_ir::ValueId> {
+    pub(super) fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<octants_ir::ValueId> {
         if let (Value::Members(_) | Value::Dict(_), Type::Struct(s)) = (v, ty)
             && let Some(obj) = self.struct_objects.get(s).copied()
         {
@@ -244,57 +235,11 @@ impl Lowerer<'_> {
         self_by_reference: bool,
     ) -> Result<Value> {
         let mut keys = Vec::new();
-        let mut operands = Vec::new();
-        let mut types = Vec::new();
+        let mut passed = Passed::default();
         for (i, (p, v)) in parsed.source.params.iter().zip(&args).enumerate() {
-            let by_reference = i == 0 && self_by_reference;
-            let by_value = match self.value_annotation(p.annotation)? {
-                Some(ty) => Some(self.argument_for(&p.name, v, &ty)?),
-                None if !by_reference
-                    && p.annotation.is_none()
-                    && (self.is_runtime(v) || matches!(v, Value::Members(m) if !m.is_array)) =>
-                {
-                    Some(self.rt(v)?)
-                }
-                None => match v {
-                    Value::Dataclass(d) => {
-                        let mut leaves = Vec::new();
-                        value_members(&d.path, &d.members, &mut leaves);
-                        let mut members = Vec::new();
-                        for (path, spec) in leaves {
-                            let v = self.argument(d.index, path.clone(), &spec)?;
-                            let v = self.rt(&v)?;
-                            let ty = self.b.ty(v).clone();
-                            members.push(((d.index, path), ty.clone()));
-                            operands.push(v);
-                            types.push(ty);
-                        }
-                        keys.push(ParamKey::Dataclass(format!("{:?}", (d.index, &d.path)), members));
-                        continue;
-                    }
-                    Value::Tuple(_) | Value::List(_) if !v.is_compile_time() => Some(self.rt(v)?),
-                    Value::Rt(v) => Some(*v),
-                    Value::Var(_) | Value::Place(_) => {
-                        let Some(place) = self.place(v) else { continue };
-                        let ty = self.b.ty(place.addr).clone();
-                        keys.push(ParamKey::Reference(ty.clone(), place.global));
-                        operands.push(place.addr);
-                        types.push(ty);
-                        continue;
-                    }
-                    _ => None,
-                },
-            };
-            match by_value {
-                Some(v) => {
-                    let ty = self.b.ty(v).clone();
-                    keys.push(ParamKey::Value(ty.clone()));
-                    operands.push(v);
-                    types.push(ty);
-                }
-                None => keys.push(ParamKey::Fixed(format!("{v:?}"))),
-            }
+            keys.push(self.pass_argument(p, v, i == 0 && self_by_reference, &mut passed)?);
         }
+        let Passed { operands, types } = passed;
         let key = FunctionKey { func, params: keys.clone() };
         let outlined = match self.function_keys.get(&key) {
             Some(o) => o.clone(),
@@ -358,31 +303,15 @@ impl Lowerer<'_> {
         let result: Result<Type> = (|| {
             let mut next = 0;
             for ((p, key), v) in parsed.source.params.iter().zip(keys).zip(args) {
-                let value = match key {
-                    ParamKey::Fixed(_) => v.clone(),
-                    ParamKey::Dataclass(_, members) => {
-                        for (path, ty) in members {
-                            let rt = self.b.push(Op::Param(next), ty.clone());
-                            next += 1;
-                            self.frame().bound_params.insert(path.clone(), rt);
-                        }
-                        v.clone()
-                    }
-                    ParamKey::Value(ty) => {
-                        let rt = self.b.push(Op::Param(next), ty.clone());
-                        next += 1;
-                        if parsed.mutated.contains(&p.name) {
-                            Value::Var(self.new_local(&p.name, rt))
-                        } else {
-                            Value::Rt(rt)
-                        }
-                    }
-                    ParamKey::Reference(ty, global) => {
-                        let addr = self.b.push(Op::Param(next), ty.clone());
-                        next += 1;
-                        Value::Place(Place { addr, global: *global })
-                    }
+                let mut value = self.receive(key, v, &mut next)?;
+                let copied = match key {
+                    ParamKey::Value(_) => true,
+                    ParamKey::Tuple(_) | ParamKey::List(_) => p.annotation.is_none(),
+                    _ => false,
                 };
+                if copied && parsed.mutated.contains(&p.name) {
+                    value = self.variable(&p.name, value)?;
+                }
                 self.bind_value(&p.name, value);
             }
             self.lower_stmts(&parsed.body)?;
@@ -461,17 +390,5 @@ impl Lowerer<'_> {
         self.frame().returned = Some(if is_tuple { Value::tuple(Vec::new()) } else { Value::None });
         self.b.push(Op::Return(Some(value)), Type::Unit);
         Ok(())
-    }
-}
-
-/// The by-value members of a dataclass argument, nested ones included.
-fn value_members(path: &[String], members: &[(String, ArgSpec)], out: &mut Vec<(Vec<String>, ArgSpec)>) {
-    for (name, spec) in members {
-        let path = [path, std::slice::from_ref(name)].concat();
-        match spec {
-            ArgSpec::Value(..) => out.push((path, spec.clone())),
-            ArgSpec::Dataclass(_, inner) => value_members(&path, inner, out),
-            ArgSpec::Array(_) | ArgSpec::Template(_) => {}
-        }
     }
 }

@@ -6,6 +6,7 @@ mod compile_time;
 mod expr;
 mod function;
 mod loops;
+mod pass;
 mod stmt;
 mod structs;
 mod subscript;

@@ -1,7 +1,7 @@
 //! Statements.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{AtomicOp, Op, Scalar, Type, ValueId};
+use octants_ir::{AtomicOp, ForLoop, LoopConfig, Op, Scalar, Type, ValueId};
 
 use super::{Binding, Flow, LoopKind, Lowerer, ReturnMode};
 use crate::arith;
@@ -799,13 +799,38 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, "qd.stream_parallel() takes only `allow_overlap=`");
         }
         self.next_group += 1;
-        self.group = Some(self.next_group - 1);
+        let group = self.next_group - 1;
+        self.group = Some(group);
+        let start = self.b.body.block(self.b.cursor()).len();
         let flow = self.scoped(|s| s.lower_stmts(body));
         self.group = None;
         match flow? {
             Flow::Return => self.err(Code::Syntax, "`return` is not supported in a kernel with qd.stream_parallel()"),
-            flow => Ok(flow),
+            flow => {
+                self.enclose_serial_end(start, group);
+                Ok(flow)
+            }
         }
+    }
+
+    /// Statements after the last parallel loop of a group become one loop of one iteration, since only loops name their group.
+    fn enclose_serial_end(&mut self, start: usize, group: u32) {
+        let cursor = self.b.cursor();
+        let of_group = |v: &ValueId| match &self.b.body.inst(*v).op {
+            Op::For(l) => l.parallel.as_ref().is_some_and(|c| c.group == Some(group)),
+            _ => false,
+        };
+        let insts = self.b.body.block(cursor);
+        let from = insts[start..].iter().rposition(of_group).map_or(start, |i| start + i + 1);
+        if insts[from..].iter().all(|v| self.b.body.inst(*v).op.is_pure()) {
+            return;
+        }
+        let tail = self.b.body.blocks[cursor.index()].split_off(from);
+        let block = self.b.body.add_block();
+        self.b.body.blocks[block.index()] = tail;
+        let config = LoopConfig { serialize: true, group: Some(group), ..LoopConfig::default() };
+        let l = ForLoop { dims: Vec::new(), body: block, parallel: Some(config), reductions: Vec::new() };
+        self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
 }
 

@@ -165,3 +165,29 @@ def deep_other(a, n: qd.template()):
 @qd.kernel
 def templates(a: qd.i32) -> qd.i32:
     return deep(a, 2) + deep(a, 0)
+
+
+@qd.func
+def pick(pair, which):
+    if which:
+        return pair[0] * 1.0
+    a, b = pair
+    return b
+
+
+@qd.func
+def from_dict(d, which):
+    if which:
+        return d["a"]
+    return d["b"]
+
+
+@qd.kernel
+def tuples_to_an_outlined_function(a: qd.i32, b: qd.f32) -> qd.f32:
+    return pick((a, b), a) + pick((1, b), a) + from_dict({"a": a, "b": 2}, a)
+
+
+@qd.kernel
+def evaluated_once(n: qd.template() = qd.field(qd.i32, shape=())):
+    for i in range(4):
+        x[qd.atomic_add(n[None], 1)] += n[None]

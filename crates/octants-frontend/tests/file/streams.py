@@ -21,3 +21,17 @@ def groups(n: qd.i32):
         y[0] = 3
     with qd.stream_parallel():
         pass
+
+
+@qd.kernel
+def serial_blocks(n: qd.i32):
+    with qd.stream_parallel():
+        a = x[0]
+        x[1] = a
+    with qd.stream_parallel():
+        b = y[0]
+        for i in range(n):
+            y[i] += b
+        c = y[1]
+        for i in qd.static(range(2)):
+            y[i + 2] = c

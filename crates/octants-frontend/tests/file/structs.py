@@ -22,6 +22,13 @@ class Body:
         self.mass *= k
         return self.mass
 
+    @qd.func
+    def grow(self, k):
+        if k < 0:
+            return self.mass
+        self.mass *= k
+        return self.mass + self.pos.x
+
 
 Pair = qd.types.struct(first=Body, count=qd.i32)
 bodies = Body.field(shape=4)
@@ -87,3 +94,29 @@ def passed(b: Body) -> qd.f32:
     by_reference(c)
     by_reference(bodies[0])
     return r + c.mass
+
+
+@qd.func
+def hit(b: qd.template(), t):
+    if t > 0:
+        b.mass = t
+        return 1
+    return 0
+
+
+@qd.kernel
+def elements_to_an_outlined_function() -> qd.i32:
+    c = Body()
+    r = 0
+    for i in bodies:
+        r += hit(bodies[i], i) + hit(c, 1)
+        bodies[i].grow(2)
+        hit(pairs[i].first, i)
+    return r
+
+
+@qd.kernel
+def base_evaluated_once(n: qd.template() = qd.field(qd.i32, shape=())):
+    for i in range(4):
+        bodies[qd.atomic_add(n[None], 1)].mass = n[None]
+        bodies[qd.atomic_add(n[None], 1)].mass += 1

@@ -95,3 +95,27 @@ def old_values(y: qd.types.ndarray(qd.i32, 1)) -> qd.i32:
 @qd.kernel
 def zero_and_one(w: qd.types.vector(2, qd.f64)) -> qd.types.vector(2, qd.f64):
     return qd.zero(w) + qd.one(w)
+
+
+@qd.kernel
+def promoted_updates(y: qd.types.ndarray(qd.i32, 1)) -> qd.i32:
+    i = 3
+    i += 0.7
+    i *= 2.5
+    y[0] += 0.7
+    y[0] *= 2.5
+    y[0] *= i
+    x[0] *= 2
+    return i
+
+
+@qd.kernel
+def slices(m: qd.types.matrix(2, 2, qd.f32)) -> qd.f32:
+    u = qd.Vector([1.0, 2.0, 3.0])
+    u[1:3] = u[0:2]
+    u[0:2] = 7.0
+    u[0:2] += [1.0, 2.0]
+    k = m
+    k[:, :] = m @ m
+    k[0, :] *= 2
+    return u[0] + k[0, 0]
