@@ -29,7 +29,7 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`print`] (the text), [`names`], [`parse`];
+//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`mod@print`] (the text), [`names`], [`parse`];
 //! [`verify`] lists what must hold.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
