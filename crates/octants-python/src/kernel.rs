@@ -226,7 +226,7 @@ impl Kernel {
             self.name
         );
         let text = std::ffi::CString::new(text).unwrap_or_default();
-        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 2)
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 1)
     }
 
     fn move_to_front(&self, spec: &Arc<Specialization>) {

@@ -126,10 +126,20 @@ impl<'py> PyWorld<'py> {
 
     /// Shows the collected warnings: they may raise, where the user has made errors of them.
     pub fn show_warnings(&self, sources: &octants_engine::diag::Sources) -> PyResult<()> {
+        let category = self.py.get_type::<PyUserWarning>();
+        let c_text = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
         for warning in self.warnings.take() {
-            let text = warning.render(sources);
-            let text = CString::new(text.replace('\0', "")).unwrap_or_default();
-            PyErr::warn(self.py, &self.py.get_type::<PyUserWarning>(), &text, 2)?;
+            let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
+            let text = match &warning.hint {
+                Some(hint) => c_text(&format!("{}; {hint}", warning.message)),
+                None => c_text(&warning.message),
+            };
+            match place {
+                Some((path, line)) => {
+                    PyErr::warn_explicit(self.py, &category, &text, &c_text(&path), line as i32, None, None)?;
+                }
+                None => PyErr::warn(self.py, &category, &text, 1)?,
+            }
         }
         Ok(())
     }
