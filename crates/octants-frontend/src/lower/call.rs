@@ -1,5 +1,7 @@
 //! Calls: who is called, with what, and whether at compile time or at run time.
 
+use std::rc::Rc;
+
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::Type;
 
@@ -19,24 +21,22 @@ impl Lowerer<'_> {
         let (args, kwargs) = arguments?;
         // A list that is a variable grows in place.
         if let (Value::Method(m), ExprKind::Attribute(base, _)) = (&callee, &func.kind)
-            && let (Value::List(items), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str())
-            && let ([item], Some(_)) = (&args[..], self.lookup(name))
+            && let (Value::List(_), ExprKind::Name(name), "append") = (&m.0, &base.kind, m.1.as_str())
+            && let ([item], true) = (&args[..], kwargs.is_empty())
+            && self.lookup(name).is_some()
         {
-            let mut items = items.to_vec();
-            items.push(item.clone());
-            self.rebind(name, Value::list(items));
+            // Without the method, which holds the list too, the items need not be copied.
+            drop(callee);
+            if let Some(Value::List(items)) = self.lookup_mut(name) {
+                Rc::make_mut(items).push(item.clone());
+            }
             return Ok(Value::None);
         }
         self.call(&callee, args, kwargs)
     }
 
-    fn rebind(&mut self, name: &str, value: Value) {
-        for scope in self.frame().scopes.iter_mut().rev() {
-            if let Some(b) = scope.get_mut(name) {
-                b.value = value;
-                return;
-            }
-        }
+    fn lookup_mut(&mut self, name: &str) -> Option<&mut Value> {
+        self.frame().scopes.iter_mut().rev().find_map(|s| s.get_mut(name)).map(|b| &mut b.value)
     }
 
     #[allow(clippy::type_complexity)] // Positional and keyword arguments, as Python has them.
@@ -133,6 +133,7 @@ impl Lowerer<'_> {
         let handle = |s: &Self, v: &Value| s.to_host(v).expect("compiler bug: a compile-time value has no host object");
         let args: Vec<Obj> = args.iter().map(|v| handle(self, v)).collect();
         let kwargs: Vec<(String, Obj)> = kwargs.iter().map(|(n, v)| (n.clone(), handle(self, v))).collect();
+        self.lifted.clear();
         let result = self.world.call(obj, &args, &kwargs).map_err(|e| self.host_error(e))?;
         Ok(self.lift(result))
     }

@@ -150,6 +150,8 @@ pub(crate) struct Lowerer<'w> {
     struct_objects: HashMap<Arc<StructType>, Obj>,
     /// How an object was reached from a template parameter, for arrays that must be found again at launch.
     reached: HashMap<Obj, (u32, Vec<String>)>,
+    /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
+    lifted: HashMap<Obj, Value>,
     ret: Type,
 }
 
@@ -184,6 +186,7 @@ impl<'w> Lowerer<'w> {
             struct_types: HashMap::new(),
             struct_objects: HashMap::new(),
             reached: HashMap::new(),
+            lifted: HashMap::new(),
             ret: Type::Unit,
         }
     }
@@ -432,7 +435,10 @@ impl<'w> Lowerer<'w> {
 
     /// The value of a host object: numbers, strings, tuples and lists are taken apart, arrays become buffers when used.
     fn lift(&mut self, obj: Obj) -> Value {
-        match self.world.entity(obj) {
+        if let Some(v) = self.lifted.get(&obj) {
+            return v.clone();
+        }
+        let v = match self.world.entity(obj) {
             Entity::None => Value::None,
             Entity::Bool(b) => Value::Bool(b),
             Entity::Int(i) => Value::Int(i),
@@ -442,7 +448,11 @@ impl<'w> Lowerer<'w> {
             Entity::List(items) => Value::list(items.into_iter().map(|o| self.lift(o)).collect()),
             Entity::Live(scalar) => self.live_number(obj, scalar),
             _ => Value::Obj(obj),
+        };
+        if matches!(v, Value::Tuple(_) | Value::List(_)) && v.is_compile_time() {
+            self.lifted.insert(obj, v.clone());
         }
+        v
     }
 
     /// A number of a template argument that is read at launch: a parameter of its own. Functions of the IR see no parameters

@@ -1,0 +1,147 @@
+//! Lowering takes time in proportion to the code: four times the code takes about four times as long, and never much more
+//! questions to the outside. Code that nests deeply does not exhaust the stack of a thread.
+
+#![allow(clippy::unwrap_used)]
+
+mod world_table;
+
+use std::fmt::Write as _;
+use std::time::{Duration, Instant};
+
+use world_table::module::Module;
+
+/// The best of some runs, and the questions of one.
+fn measure(text: &str) -> (Duration, u64) {
+    let module = Module::read("scaling.py", text);
+    let (_, kernel) = module.kernels[0];
+    let mut best = Duration::MAX;
+    let mut asked = 0;
+    for _ in 0..5 {
+        module.table.asked.set(0);
+        let start = Instant::now();
+        let lowered = module.lower(kernel);
+        best = best.min(start.elapsed());
+        asked = module.table.asked.get();
+        if let Err((d, sources)) = lowered {
+            panic!("{}", d[0].render(&sources));
+        }
+    }
+    (best, asked)
+}
+
+fn assert_linear(name: &str, n: usize, code: impl Fn(usize) -> String) {
+    let (small, few) = measure(&code(n));
+    let (large, many) = measure(&code(4 * n));
+    println!("{name}: {n}: {small:?}, {few} questions; {}: {large:?}, {many} questions", 4 * n);
+    assert!(many <= 5 * few + 100, "{name}: {few} questions for {n}, {many} for {}", 4 * n);
+    // Quadratic code would take 16 times as long.
+    assert!(large < 12 * small + Duration::from_millis(2), "{name}: {small:?} for {n}, {large:?} for {}", 4 * n);
+}
+
+const HEAD: &str = "import octants as qd\n\nx = qd.field(qd.f32, shape=64)\n\n\n";
+
+#[test]
+fn statements() {
+    assert_linear("statements", 2000, |n| {
+        let mut text = format!("{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = a\n");
+        for i in 0..n {
+            let _ = writeln!(text, "    s = s * {i} + a");
+        }
+        text + "    return s\n"
+    });
+}
+
+#[test]
+fn variables_and_branches() {
+    assert_linear("branches", 500, |n| {
+        let mut text = format!("{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = a\n");
+        for i in 0..n {
+            let _ = writeln!(
+                text,
+                "    v{i} = s + {i}\n    if v{i} > 3:\n        t = v{i}\n        s += t\n        x[s] += 1"
+            );
+        }
+        text + "    return s\n"
+    });
+}
+
+#[test]
+fn unrolled_loop() {
+    assert_linear("unrolled", 500, |n| {
+        format!(
+            "{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = a\n    for i in qd.static(range({n})):\n        s += i * a\n    return s\n"
+        )
+    });
+}
+
+#[test]
+fn table_of_constants() {
+    assert_linear("table", 500, |n| {
+        let table: Vec<String> = (0..n).map(|i| i.to_string()).collect();
+        let table = table.join(", ");
+        format!(
+            "{HEAD}table = [{table}]\npairs = ({table})\n\n\n@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = a\n    for i in qd.static(range({n})):\n        s += table[i] * pairs[i]\n    return s\n"
+        )
+    });
+}
+
+#[test]
+fn growing_list() {
+    assert_linear("append", 500, |n| {
+        format!(
+            "{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    l = []\n    for i in qd.static(range({n})):\n        l.append(a * i)\n    return l[0]\n"
+        )
+    });
+}
+
+/// A chain of calls, inlined and outlined.
+fn chain(n: usize, body: &str) -> String {
+    let mut text = format!("{HEAD}@qd.func\ndef f0(a):\n    return a\n\n\n");
+    for i in 1..n {
+        let _ = writeln!(text, "@qd.func\ndef f{i}(a):\n{}\n\n", body.replace("NEXT", &format!("f{}", i - 1)));
+    }
+    text + &format!("@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    return f{}(a)\n", n - 1)
+}
+
+#[test]
+fn calls_one_after_the_other() {
+    assert_linear("calls", 500, |n| {
+        let mut text = format!(
+            "{HEAD}@qd.func\ndef f(a, b):\n    if a > b:\n        return a\n    return b\n\n\n@qd.func\ndef g(a, b):\n    c = a + b\n    return c * 2\n\n\n"
+        );
+        text.push_str("@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = a\n");
+        for _ in 0..n {
+            text.push_str("    s += f(s, a) + g(a, s)\n");
+        }
+        text + "    return s\n"
+    });
+}
+
+#[test]
+fn deep_calls() {
+    // A small stack would be used up here: run where a program would run, in a thread of the usual 8 MiB.
+    let run = || {
+        assert_linear("inlined", 50, |n| chain(n, "    b = NEXT(a + 1)\n    return b + 1"));
+        assert_linear("outlined", 50, |n| chain(n, "    if a > 3:\n        return NEXT(a + 1)\n    return NEXT(a)"));
+    };
+    std::thread::Builder::new().stack_size(8 << 20).spawn(run).unwrap().join().unwrap();
+}
+
+#[test]
+fn deep_expressions() {
+    let run = || {
+        assert_linear("sum", 250, |n| {
+            let sum = vec!["a"; n].join(" + ");
+            format!("{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    return {sum}\n")
+        });
+        assert_linear("elif", 100, |n| {
+            let mut text =
+                format!("{HEAD}@qd.kernel\ndef k(a: qd.i32) -> qd.i32:\n    s = 0\n    if a == 0:\n        s = 1\n");
+            for i in 1..n {
+                let _ = writeln!(text, "    elif a == {i}:\n        s = {i}");
+            }
+            text + "    return s\n"
+        });
+    };
+    std::thread::Builder::new().stack_size(8 << 20).spawn(run).unwrap().join().unwrap();
+}
