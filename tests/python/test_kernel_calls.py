@@ -162,8 +162,13 @@ class TestArrays:
             return s
 
         assert norms(np.ones((5, 3), np.float32)) == 15
-        with pytest.raises(ValueError, match=r"the array's shape \(5, 2\) does not end in \(3,\)"):
+        with pytest.raises(ValueError, match=r"required element_shape=\(3,\), array with element shape of \(2,\)"):
             norms(np.ones((5, 2), np.float32))
+        with pytest.raises(ValueError, match="required array has ndim=1 element_dim=1, array with 1 dimensions"):
+            norms(np.ones(3, np.float32))
+        assert norms(np.ones((10, 3), np.float32)[::2]) == 15
+        with pytest.raises(ValueError, match="one after the other"):
+            norms(np.ones((3, 5), np.float32).T)
 
     def test_read_only_arrays_may_be_read(self) -> None:
         a, b = np.ones(3, np.float32), np.zeros(3, np.float32)

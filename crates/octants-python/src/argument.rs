@@ -272,18 +272,19 @@ pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
 /// The view of an array argument, checked against its annotation.
 pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
     let mut view = array::view(value)?;
+    let mut own = value.is_instance_of::<Ndarray>();
     if view.is_none() {
         let unwrapped = unwrap_tensor(value.clone())?;
         if !unwrapped.is(value) {
             view = array::view(&unwrapped)?;
+            own = unwrapped.is_instance_of::<Ndarray>();
         }
     }
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
-    let own = value.is_instance_of::<Ndarray>();
     if let Some(elem) = &wanted.elem {
         let folded = own || view.fold_elements(elem);
         if !folded || view.elem != *elem {
-            return Err(wrong_elements(&view, elem, own, place));
+            return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
         }
     }
     match wanted.ndim {
@@ -305,7 +306,7 @@ fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
     )
 }
 
-fn wrong_elements(view: &ArrayView, elem: &Type, own: bool, place: &Place<'_>) -> PyErr {
+fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, place: &Place<'_>) -> PyErr {
     let (name, kernel) = (place.path(), place.kernel);
     if own && !elem.shape().is_empty() {
         return PyValueError::new_err(format!(
@@ -328,12 +329,27 @@ fn wrong_elements(view: &ArrayView, elem: &Type, own: bool, place: &Place<'_>) -
              (kernel `{kernel}`)"
         ));
     }
+    let (rank, given) = (elem.shape().len(), view.extents.len());
+    if given < rank || ndim.is_some_and(|n| n as usize + rank != given) {
+        let wanted = ndim.map_or_else(String::new, |n| format!("ndim={n} "));
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} dimensions \
+             is provided (kernel `{kernel}`)"
+        ));
+    }
+    let last = &view.extents[given - rank..];
+    if last.iter().zip(&elem.shape()).any(|(&a, &b)| a != u64::from(b)) {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is provided: the \
+             last axes of an array of shape {} are its elements (kernel `{kernel}`)",
+            tuple_text(&elem.shape()),
+            tuple_text(last),
+            tuple_text(&view.extents)
+        ));
+    }
     PyValueError::new_err(format!(
-        "Invalid value for argument {name} - required element type: {}, but the array's shape {} does not end in {} \
-         (kernel `{kernel}`)",
-        type_text(elem),
-        tuple_text(&view.extents),
-        tuple_text(&elem.shape())
+        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: pass \
+         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
     ))
 }
 
@@ -362,6 +378,8 @@ fn type_text(ty: &Type) -> String {
 
 fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyErr {
     let (name, kernel, got) = (place.path(), place.kernel, view.extents.len());
+    let rank = view.elem.shape().len();
+    let elements = if rank == 0 { String::new() } else { format!(" element_dim={rank}") };
     PyValueError::new_err(if own {
         format!(
             "Invalid value for argument {name} - required ndim={ndim}, but {got}d ndarray with shape {} is provided \
@@ -370,8 +388,9 @@ fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyEr
         )
     } else {
         format!(
-            "Invalid value for argument {name} - required array has ndim={ndim}, array with {got} dimensions is provided \
-             (kernel `{kernel}`)"
+            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions is provided \
+             (kernel `{kernel}`)",
+            got + rank
         )
     })
 }
