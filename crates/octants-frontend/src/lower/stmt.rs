@@ -516,7 +516,48 @@ impl Lowerer<'_> {
         Ok(Flow::Normal)
     }
 
+    /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
+    fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
+        let counter = self.lower_expr(counter)?;
+        let Some(buffer) = self.as_array(&counter) else {
+            let what = self.describe(&counter);
+            return self.err(Code::Type, format!("qd.graph.do_while takes a 0-dimensional i32 ndarray, not {what}"));
+        };
+        let decl = &self.buffers[buffer.index()];
+        if decl.ndim != 0 || decl.elem != Type::I32 {
+            return self
+                .err(Code::Type, format!("qd.graph.do_while: `{}` must be a 0-dimensional i32 ndarray", decl.name));
+        }
+        self.frame().loops.push(LoopKind::Serial);
+        let result = self.in_block(|s| {
+            s.lower_stmts(body)?;
+            let value = s.element(buffer, &[])?;
+            let again = s.condition(&value)?;
+            let go_on = s.b.body.add_block();
+            let stop = s.b.body.add_block();
+            let back = s.b.set_cursor(stop);
+            s.b.push(Op::Break, Type::Unit);
+            s.b.set_cursor(back);
+            s.b.push(Op::If(again, go_on, stop), Type::Unit);
+            Ok(())
+        });
+        self.frame().loops.pop();
+        let (block, ()) = result?;
+        self.b.push(Op::Loop(block), Type::Unit);
+        Ok(())
+    }
+
     fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {
+        if let ExprKind::Call(func, arguments) = &test.kind {
+            if let (ExprKind::Attribute(..) | ExprKind::Name(_), [counter]) = (&func.kind, &arguments.positional[..]) {
+                let callee = self.lower_expr(func)?;
+                let is_do_while = matches!(&callee, Value::Obj(o)
+                    if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "do_while"));
+                if is_do_while {
+                    return self.lower_do_while(counter, body);
+                }
+            }
+        }
         self.frame().loops.push(LoopKind::Serial);
         let result = self.in_block(|s| {
             let cond = s.lower_expr(test)?;
