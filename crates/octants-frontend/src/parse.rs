@@ -230,6 +230,11 @@ impl Convert<'_> {
                                     let source = self.text.get(range).unwrap_or_default();
                                     text(&mut parts, &format!("{}{source}{}", debug.leading(), debug.trailing()));
                                 }
+                                let nested = i.format_spec.iter().flat_map(|s| s.elements.interpolations());
+                                parts.extend(nested.map(|n| {
+                                    let kind = ExprKind::Unsupported("FormattedValue");
+                                    FPart::Value(Expr { kind, span: self.span(n.range()) }, None)
+                                }));
                                 let spec = i.format_spec.as_ref().map(|s| {
                                     s.elements
                                         .iter()

@@ -216,3 +216,41 @@ def format_count(a: qd.i32):
 @qd.kernel
 def percent_count(a: qd.i32):
     print("%d %d" % a)  #~ ERROR not enough arguments for format string
+
+
+@qd.func
+def prints_if(a, what):
+    if a > 0:
+        print(what)
+        return 1
+    return 0
+
+
+@qd.kernel
+def run_time_text_to_an_outlined_function(a: qd.i32):
+    prints_if(a, f"a={a}")  #~ ERROR argument `what` cannot be a string in a function that is compiled on its own #~ HINT returns from inside a branch
+
+
+@qd.kernel
+def nested_format(a: qd.i32):
+    print(f"{a:{a}d}")  #~ ERROR Unsupported node "FormattedValue" #~ AT {a}
+
+
+@qd.kernel
+def two_stars(a: qd.i32):
+    two(*(1, 2), **{"c": 3})  #~ ERROR Unexpected argument 'c'
+
+
+@qd.kernel
+def unused_format_argument(a: qd.i32):
+    print("{}".format(a, 2))  #~ ERROR positional argument(s), but received 2
+
+
+@qd.kernel
+def unused_percent_argument(a: qd.i32):
+    print("%d" % (a, 2))  #~ ERROR not all arguments converted
+
+
+@qd.kernel
+def missing_format_name(a: qd.i32):
+    print("{b}".format(a=a))  #~ ERROR Keyword 'b' not found

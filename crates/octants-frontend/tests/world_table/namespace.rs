@@ -43,7 +43,15 @@ pub fn fill(t: &Table) {
     for (name, axes) in [("vector", 1), ("matrix", 2)] {
         let f = t.host(name, move |t, args, _| {
             let ty = tensor_type(t, args, axes)?;
-            Ok(t.add(Record::new(Entity::TensorType(ty), "TensorType")))
+            let obj = t.add(Record::new(Entity::TensorType(ty.clone()), "TensorType"));
+            // In Python scope the type makes a constant: one number fills it.
+            let host = move |t: &Table, args: &[Obj], _: &[(String, Obj)]| {
+                let value = t.record(args[0]).entity;
+                let values = vec![value; ty.leaf_count()];
+                Ok(t.value(Entity::TensorConst { ty: ty.clone(), values }))
+            };
+            t.edit(obj, |r| r.host = Some(std::rc::Rc::new(host)));
+            Ok(obj)
         });
         t.set_attribute(types, name, f);
     }
