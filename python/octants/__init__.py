@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from octants import experimental, types
+from octants import experimental, graph, types
 from octants._logging import (
     CRITICAL,
     DEBUG,
@@ -107,6 +107,7 @@ from octants.ops import (
     volatile_load,
     zero,
 )
+from octants.performance_dispatch import perf_dispatch
 from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import FieldsBuilder, SNode, root
 from octants.struct import Struct, StructField, dataclass
@@ -216,6 +217,7 @@ __all__ = [  # and the exceptions
     "get_addr",
     "global_thread_idx",
     "gpu",
+    "graph",
     "grouped",
     "i",
     "i8",
@@ -253,6 +255,7 @@ __all__ = [  # and the exceptions
     "ndrange",
     "no_activate",
     "one",
+    "perf_dispatch",
     "pow",
     "pure",
     "pyfunc",

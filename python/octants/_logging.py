@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = "trace", "debug", "info", "warn", "error", "critical"
 
@@ -70,3 +71,8 @@ def _number(level: str) -> int:
         return _LEVELS[level.lower()]
     except (KeyError, AttributeError):
         raise ValueError(f"{level!r} is not a logging level: use one of {', '.join(_LEVELS)}") from None
+
+
+def _get_logging(level: str) -> Callable[[str], None]:
+    """The function of a level by its name; programs that replaced one put it back with this."""
+    return {TRACE: trace, DEBUG: debug, INFO: info, WARN: warn, ERROR: error, CRITICAL: critical}[level]

@@ -35,12 +35,15 @@ def kernel(
     spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
 
     `pure` and `fastcache` promise that the kernel depends on its parameters alone; they change nothing at present.
-    `graph` and `checkpoints` are for devices with graphs and are refused on others.
+    `graph` asks for all tasks in one launch; on the CPU that is what a launch is, so it changes nothing, and
+    `qd.graph.do_while` repeats its body on one thread. `checkpoints` is refused.
     """
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
-        if graph or checkpoints:
-            raise OctantsSyntaxError("@qd.kernel(graph=True) and checkpoints=True are not supported yet")
+        if checkpoints:
+            raise OctantsSyntaxError("@qd.kernel(checkpoints=True) is not supported")
+        if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None):
+            raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
         return _wrapped(_octants.Kernel(_plain(function, "@qd.kernel")), function)
 
     return decorate if fn is None else decorate(fn)

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
+from octants.program_view import ProgramView, view
 from octants.snode import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 
@@ -58,6 +59,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     root.forget()
     set_default_types(i32, f32)
     notices = _octants.init(given)
+    ProgramView.clear(view)
     values: dict[str, Any] = {**given, **_octants.config()}
     for name in ("default_fp", "default_ip"):
         values[name] = BY_NAME[values[name]]
@@ -76,6 +78,7 @@ def reset() -> None:
     _current = None
     root.forget()
     set_default_types(i32, f32)
+    ProgramView.clear(view)
 
 
 def sync() -> None:

@@ -21,6 +21,7 @@ import numpy as np
 from octants import _octants
 from octants.axes import axis_numbers
 from octants.exceptions import OctantsRuntimeError
+from octants.program_view import ProgramView, view
 from octants.types.primitive import DataType
 
 Digit = tuple[int, int]
@@ -296,6 +297,7 @@ class SNodeTree:
         self.check_alive()
         nbytes, _ = self.root.measure()
         self._buffer = _octants.Buffer(max(nbytes, 1))
+        ProgramView.materialize(view)
 
     @property
     def buffer(self) -> _octants.Buffer:

@@ -1,10 +1,11 @@
 //! The text of one function, out of the lines of its file: from the first decorator to the end of the indented block.
 
-/// Length in lines of the definition that starts at `lines[0]`.
+/// Length in lines of the definition that starts at `lines[0]`, and whether its end was seen: if not, more lines could
+/// belong to it.
 ///
 /// Ends before the first line that is indented no deeper than the first one, outside of strings and brackets, after the
 /// `def` itself; trailing blank lines and comments are left out.
-pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> usize {
+pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> (usize, bool) {
     let mut state = Scan::default();
     let mut base = None;
     let mut seen_def = false;
@@ -17,7 +18,7 @@ pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> usize {
             let indent = line.len() - text.len();
             let base = *base.get_or_insert(indent);
             if seen_def && indent <= base {
-                break;
+                return (length, true);
             }
             seen_def |= text.starts_with("def ") || text.starts_with("async ") || text.starts_with("class ");
         }
@@ -26,7 +27,7 @@ pub fn definition_length<'a>(lines: impl Iterator<Item = &'a str>) -> usize {
             length = i + 1;
         }
     }
-    length
+    (length, false)
 }
 
 /// What a line may leave open for the next.

@@ -258,8 +258,8 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     loop {
         let texts: Vec<String> =
             (start..lines.len().min(start + window)).map(|i| lines.get_item(i)?.extract()).collect::<PyResult<_>>()?;
-        let length = definition_length(texts.iter().map(String::as_str));
-        if length < texts.len() || start + texts.len() >= lines.len() {
+        let (length, ended) = definition_length(texts.iter().map(String::as_str));
+        if ended || start + texts.len() >= lines.len() {
             let text = texts[..length].concat();
             return Ok(Arc::new(SourceFile { path, text, first_line: first }));
         }

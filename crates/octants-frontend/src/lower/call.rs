@@ -108,6 +108,11 @@ impl Lowerer<'_> {
             }
             Entity::Builtin(name) => self.call_builtin(obj, &name, args, kwargs),
             Entity::Dtype(s) => {
+                // `np.float32(x)` of a compile-time value is numpy's business.
+                let own = matches!(self.world.attribute(obj, "_octants_entity"), Ok(Some(_)));
+                if !own && args.iter().all(|v| self.to_host(v).is_some()) {
+                    return self.call_host(obj, &args, &kwargs);
+                }
                 let ([v], true) = (&args[..], kwargs.is_empty()) else {
                     return self.err(Code::Syntax, "A primitive type can only decorate a single expression.");
                 };
