@@ -294,6 +294,25 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// Stores into the (nested) list of places of a slice, or into one place.
+    fn store_slice(&mut self, places: &Value, value: &Value) -> Result<()> {
+        let Value::List(items) = places else { return self.store(places, value) };
+        if matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
+            return items.iter().try_for_each(|p| self.store_slice(p, value));
+        }
+        let values = match self.runtime_type(value) {
+            Some(Type::Matrix(_, n, _)) => {
+                (0..n).map(|i| self.subscript(value, vec![Value::Int(i128::from(i))])).collect::<Result<Vec<_>>>()?
+            }
+            _ => self.unpack(value)?,
+        };
+        if values.len() != items.len() {
+            return self.err(Code::Value, format!("a slice of {} is assigned {} values", items.len(), values.len()));
+        }
+        let values = values.into_iter().map(|v| self.detach(v)).collect::<Result<Vec<_>>>()?;
+        items.iter().zip(&values).try_for_each(|(p, v)| self.store_slice(p, v))
+    }
+
     /// A value for each of `n` places: the items of a vector or list, the rows of a matrix, or one number for all.
     fn spread(&mut self, value: &Value, n: usize) -> Result<Vec<Value>> {
         let values = match self.runtime_type(value) {
@@ -417,7 +436,7 @@ impl Lowerer<'_> {
         let v = self.lower_expr(value)?;
         self.b.span = span;
         if let Value::Members(m) = &place {
-            let values = self.member_values(&v)?;
+            let values = self.member_values(v)?;
             for (name, member) in &m.items {
                 if let Some((_, v)) = values.iter().find(|(n, _)| n == name) {
                     self.aug_store(member, op, v)?;
@@ -425,7 +444,7 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
-        self.aug_store(&place, op, &v)
+        self.aug_store(place, op, v)
     }
 
     fn aug_store_all(&mut self, places: &[Value], op: Operator, value: &Value) -> Result<()> {
@@ -548,14 +567,16 @@ impl Lowerer<'_> {
     }
 
     fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {
-        if let ExprKind::Call(func, arguments) = &test.kind {
-            if let (ExprKind::Attribute(..) | ExprKind::Name(_), [counter]) = (&func.kind, &arguments.positional[..]) {
-                let callee = self.lower_expr(func)?;
-                let is_do_while = matches!(&callee, Value::Obj(o)
-                    if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "do_while"));
-                if is_do_while {
-                    return self.lower_do_while(counter, body);
-                }
+        // Looked at only when it may be the name: the test must not be evaluated outside of the loop.
+        if let ExprKind::Call(func, arguments) = &test.kind
+            && let ExprKind::Attribute(_, name) | ExprKind::Name(name) = &func.kind
+            && let ([counter], true) = (&arguments.positional[..], name.ends_with("do_while"))
+        {
+            let callee = self.lower_expr(func)?;
+            let is_do_while = matches!(&callee, Value::Obj(o)
+                if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "do_while"));
+            if is_do_while {
+                return self.lower_do_while(counter, body);
             }
         }
         self.frame().loops.push(LoopKind::Serial);
