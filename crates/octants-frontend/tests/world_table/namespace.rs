@@ -25,7 +25,9 @@ pub fn fill(t: &Table) {
         t.set_attribute(qd, name, obj);
     }
     for s in Scalar::ALL {
-        t.set_attribute(qd, s.name(), t.dtype(s));
+        let dtype = t.dtype(s);
+        t.set_attribute(dtype, "_octants_entity", t.str("dtype"));
+        t.set_attribute(qd, s.name(), dtype);
     }
     let template = t.host("template", |t, _, _| Ok(annotation(t, Annotation::Template)));
     t.set_attribute(qd, "template", template);
