@@ -93,10 +93,7 @@ impl Lowerer<'_> {
             }
             ExprKind::Subscript(base, index) => {
                 let base = self.lower_expr(base)?;
-                let index = match &index.kind {
-                    ExprKind::Tuple(items) => self.lower_exprs(items)?,
-                    _ => vec![self.lower_expr(index)?],
-                };
+                let index = self.lower_index(index)?;
                 self.subscript(&base, index)?
             }
             ExprKind::Slice(a, b, c) => {
@@ -112,6 +109,13 @@ impl Lowerer<'_> {
                     .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
             }
         })
+    }
+
+    pub(super) fn lower_index(&mut self, index: &Expr) -> Result<Vec<Value>> {
+        match &index.kind {
+            ExprKind::Tuple(items) => self.lower_exprs(items),
+            _ => Ok(vec![self.lower_expr(index)?]),
+        }
     }
 
     fn lower_name(&mut self, name: &str) -> Result<Value> {

@@ -134,19 +134,10 @@ impl Lowerer<'_> {
                 }
                 // The value is read before the target's indices may write.
                 let value = if crate::syntax_facts::may_write(target) { self.detach_deep(value)? } else { value };
-                let place = match &target.kind {
-                    ExprKind::Attribute(base, name) => {
-                        let base = self.lower_expr(base)?;
-                        self.b.span = target.span;
-                        match self.swizzle_places(&base, name)? {
-                            Some(places) => Value::list(places),
-                            None => self.attribute(&base, name)?,
-                        }
-                    }
-                    _ => self.lower_expr(target)?,
-                };
-                self.b.span = target.span;
-                self.store(&place, &value)
+                match self.target_place(target)? {
+                    (places @ Value::List(_), true) => self.store_slice(&places, &value),
+                    (place, _) => self.store(&place, &value),
+                }
             }
             _ => self.err(Code::Syntax, "this expression cannot be assigned to"),
         }
@@ -294,6 +285,30 @@ impl Lowerer<'_> {
         Ok(())
     }
 
+    /// What an assignment's target names. True beside the (nested) list of places that a swizzle or a slice names.
+    fn target_place(&mut self, target: &Expr) -> Result<(Value, bool)> {
+        Ok(match &target.kind {
+            ExprKind::Attribute(base, name) => {
+                let base = self.lower_expr(base)?;
+                self.b.span = target.span;
+                match self.swizzle_places(&base, name)? {
+                    Some(places) => (Value::list(places), true),
+                    None => (self.attribute(&base, name)?, false),
+                }
+            }
+            ExprKind::Subscript(base, index) => {
+                let base = self.lower_expr(base)?;
+                let index = self.lower_index(index)?;
+                self.b.span = target.span;
+                match self.slice_places(&base, &index)? {
+                    Some(places) => (places, true),
+                    None => (self.subscript(&base, index)?, false),
+                }
+            }
+            _ => (self.lower_expr(target)?, false),
+        })
+    }
+
     /// Stores into the (nested) list of places of a slice, or into one place.
     fn store_slice(&mut self, places: &Value, value: &Value) -> Result<()> {
         let Value::List(items) = places else { return self.store(places, value) };
@@ -416,19 +431,8 @@ impl Lowerer<'_> {
         {
             return self.assign_name(name, Value::None, false);
         }
-        let place = match &target.kind {
-            ExprKind::Attribute(base, name) => {
-                let base = self.lower_expr(base)?;
-                self.b.span = target.span;
-                match self.swizzle_places(&base, name)? {
-                    Some(places) => Value::list(places),
-                    None => self.attribute(&base, name)?,
-                }
-            }
-            _ => self.lower_expr(target)?,
-        };
-        if let (Value::List(places), ExprKind::Attribute(..) | ExprKind::Subscript(..)) = (&place, &target.kind) {
-            // A swizzle or a slice.
+        let (place, is_slice) = self.target_place(target)?;
+        if let (Value::List(places), true) = (&place, is_slice) {
             let v = self.lower_expr(value)?;
             self.b.span = span;
             return self.aug_store_all(places, op, &v);
@@ -436,7 +440,7 @@ impl Lowerer<'_> {
         let v = self.lower_expr(value)?;
         self.b.span = span;
         if let Value::Members(m) = &place {
-            let values = self.member_values(v)?;
+            let values = self.member_values(&v)?;
             for (name, member) in &m.items {
                 if let Some((_, v)) = values.iter().find(|(n, _)| n == name) {
                     self.aug_store(member, op, v)?;
@@ -444,7 +448,7 @@ impl Lowerer<'_> {
             }
             return Ok(());
         }
-        self.aug_store(place, op, v)
+        self.aug_store(&place, op, &v)
     }
 
     fn aug_store_all(&mut self, places: &[Value], op: Operator, value: &Value) -> Result<()> {

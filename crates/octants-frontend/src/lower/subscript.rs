@@ -293,8 +293,39 @@ impl Lowerer<'_> {
         }
     }
 
-    /// Slices: `v[1:3]`, `m[0, :]`, `m[i]`. The result lists places where the base is one, so that it can be assigned.
+    /// Slices as values: `v[1:3]`, `m[0, :]`, `m[i]`.
     fn sub_tensor(&mut self, base: &Value, shape: &[u32], scalar: Scalar, index: &[Value]) -> Result<Value> {
+        let (parts, extents) = self.sliced_components(base, shape, index)?;
+        let items = parts.iter().map(|p| self.rt(p)).collect::<Result<Vec<_>>>()?;
+        Ok(Value::Rt(self.b.push(Op::MakeTensor(items), Type::tensor(scalar, &extents))))
+    }
+
+    /// The places that a slice of a variable or element names, for assignment; nested lists for two axes. `None` when the
+    /// index names one component.
+    pub(super) fn slice_places(&mut self, base: &Value, index: &[Value]) -> Result<Option<Value>> {
+        if self.place(base).is_none() {
+            return Ok(None);
+        }
+        let shape = self.runtime_type(base).map(|t| t.shape()).unwrap_or_default();
+        let index = match index {
+            [Value::Tuple(items)] => items.to_vec(),
+            _ => index.to_vec(),
+        };
+        let is_slice = index.iter().any(|i| matches!(i, Value::Slice(_)));
+        let is_row =
+            shape.len() == 2 && index.len() == 1 && !matches!(self.runtime_type(&index[0]), Some(Type::Vector(..)));
+        if shape.is_empty() || !(is_slice || is_row) {
+            return Ok(None);
+        }
+        let (places, extents) = self.sliced_components(base, &shape, &index)?;
+        Ok(Some(match extents[..] {
+            [_, m] => Value::list(places.chunks(m as usize).map(|row| Value::list(row.to_vec())).collect()),
+            _ => Value::list(places),
+        }))
+    }
+
+    /// The components that a slice picks, row-major, and its shape.
+    fn sliced_components(&mut self, base: &Value, shape: &[u32], index: &[Value]) -> Result<(Vec<Value>, Vec<u32>)> {
         let full = Value::Slice(std::rc::Rc::new([Value::None, Value::None, Value::None]));
         let mut index = index.to_vec();
         while index.len() < shape.len() {
@@ -329,15 +360,7 @@ impl Lowerer<'_> {
         for p in all {
             places.push(self.component(base, &p)?);
         }
-        if self.place(base).is_some() {
-            // A list of places, nested for two axes.
-            return Ok(match extents[..] {
-                [_, m] => Value::list(places.chunks(m as usize).map(|row| Value::list(row.to_vec())).collect()),
-                _ => Value::list(places),
-            });
-        }
-        let items = places.iter().map(|p| self.rt(p)).collect::<Result<Vec<_>>>()?;
-        Ok(Value::Rt(self.b.push(Op::MakeTensor(items), Type::tensor(scalar, &extents))))
+        Ok((places, extents))
     }
 
     /// A scalar converted to `s`.
