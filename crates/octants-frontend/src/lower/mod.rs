@@ -1,12 +1,15 @@
 //! [`Lowerer`]: the state of one kernel's lowering, its scopes, and how arguments and host objects become values.
 
+mod assignment;
 mod builtins;
 mod call;
 mod compile_time;
+mod control;
 mod expr;
 mod function;
 mod loops;
 mod pass;
+mod returns;
 mod stmt;
 mod structs;
 mod subscript;

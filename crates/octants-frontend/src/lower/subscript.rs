@@ -370,7 +370,7 @@ impl Lowerer<'_> {
                 return Ok(self.b.float(*i as f64, s));
             }
             if s != Scalar::U1 {
-                return Ok(self.b.int(super::stmt::wrap(*i as i64, s), s));
+                return Ok(self.b.int(super::assignment::wrap(*i as i64, s), s));
             }
         }
         if let (Value::Float(f), true) = (v, s.is_float()) {

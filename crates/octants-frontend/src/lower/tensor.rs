@@ -14,7 +14,7 @@ impl Lowerer<'_> {
         let parts = values
             .iter()
             .map(|e| match e {
-                Entity::Int(i) => self.b.int(super::stmt::wrap(*i as i64, s), s),
+                Entity::Int(i) => self.b.int(super::assignment::wrap(*i as i64, s), s),
                 Entity::Bool(x) => self.b.int(i64::from(*x), s),
                 Entity::Float(f) if s.is_float() => self.b.float(*f, s),
                 Entity::Float(f) => self.b.int(*f as i64, s),

@@ -1,0 +1,456 @@
+//! Assignment: names, elements, members, swizzles and slices; what variables hold; values converted to where they go.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{AtomicOp, Op, Scalar, Type, ValueId};
+
+use super::{Binding, Lowerer};
+use crate::arith;
+use crate::ast::{Expr, ExprKind, Operator};
+use crate::syntax_facts::is_static_call;
+use crate::value::{Members, Place, Value};
+use crate::world::Entity;
+
+impl Lowerer<'_> {
+    /// What an assigned name holds: run-time values move to fresh locals, compile-time numbers become run-time variables.
+    pub(super) fn settle(&mut self, v: Value) -> Result<Value> {
+        Ok(match v {
+            Value::Int(_) | Value::Float(_) | Value::Bool(_) | Value::Place(_) | Value::Var(_) | Value::Rt(_) => {
+                let rt = self.rt(&v)?;
+                Value::Var(self.new_local("tmp", rt))
+            }
+            Value::Tuple(items) => {
+                Value::tuple(items.iter().map(|i| self.settle(i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            Value::List(items) => {
+                Value::list(items.iter().map(|i| self.settle(i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            Value::Members(ref m) if !m.is_array => {
+                let rt = self.struct_value(m)?;
+                Value::Var(self.new_local("tmp", rt))
+            }
+            other => other,
+        })
+    }
+
+    pub(super) fn assign(&mut self, target: &Expr, value: Value, is_static: bool) -> Result<()> {
+        match &target.kind {
+            ExprKind::Name(name) => self.assign_name(name, value, is_static),
+            ExprKind::Tuple(targets) | ExprKind::List(targets) => {
+                let items = self.unpack(&value)?;
+                if items.len() != targets.len() {
+                    return self.err(
+                        Code::Syntax,
+                        format!(
+                            "The number of targets is not equal to value length: {} targets, {} values",
+                            targets.len(),
+                            items.len()
+                        ),
+                    );
+                }
+                // All values are read before the first target is written.
+                let items = if is_static {
+                    items
+                } else {
+                    items.into_iter().map(|i| self.detach(i)).collect::<Result<Vec<_>>>()?
+                };
+                for (t, item) in targets.iter().zip(items) {
+                    self.assign(t, item, is_static)?;
+                }
+                Ok(())
+            }
+            ExprKind::Subscript(..) | ExprKind::Attribute(..) => {
+                if is_static {
+                    return self.err(Code::Syntax, "Static assign cannot be used on elements in arrays");
+                }
+                // The value is read before the target's indices may write.
+                let value = if crate::syntax_facts::may_write(target) { self.detach_deep(value)? } else { value };
+                match self.target_place(target)? {
+                    (places @ Value::List(_), true) => self.store_slice(&places, &value),
+                    (place, _) => self.store(&place, &value),
+                }
+            }
+            _ => self.err(Code::Syntax, "this expression cannot be assigned to"),
+        }
+    }
+
+    /// Reads a place so that a later write to it does not change the value.
+    pub(super) fn detach(&mut self, v: Value) -> Result<Value> {
+        Ok(match v {
+            Value::Var(_) | Value::Place(_) => Value::Rt(self.rt(&v)?),
+            other => other,
+        })
+    }
+
+    /// The items of a tuple, list, vector or struct.
+    pub(super) fn unpack(&mut self, value: &Value) -> Result<Vec<Value>> {
+        if let Some(items) = value.items() {
+            return Ok(items.to_vec());
+        }
+        match self.runtime_type(value) {
+            Some(Type::Vector(_, n)) => {
+                let v = self.rt(value)?;
+                return Ok((0..n).map(|i| Value::Rt(self.b.extract(v, i))).collect());
+            }
+            Some(Type::Struct(s)) => {
+                let v = self.rt(value)?;
+                return Ok((0..s.members.len() as u32).map(|i| Value::Rt(self.b.extract(v, i))).collect());
+            }
+            Some(Type::Matrix(..)) => {
+                return self.err(Code::Value, "Matrices with more than one columns cannot be unpacked");
+            }
+            _ => {}
+        }
+        if let Value::Members(m) = value {
+            return Ok(m.items.iter().map(|i| i.1.clone()).collect());
+        }
+        if let Value::Obj(o) = value {
+            let items = self.world.iterate(*o).map_err(|e| self.host_error(e))?;
+            return Ok(items.into_iter().map(|o| self.lift(o)).collect());
+        }
+        let what = self.describe(value);
+        self.err(Code::Syntax, format!("Cannot unpack type: {what}"))
+    }
+
+    pub(super) fn assign_name(&mut self, name: &str, value: Value, is_static: bool) -> Result<()> {
+        if let Some(Binding { value: old, immutable }) = self.lookup(name).cloned() {
+            if let Some(what) = immutable {
+                return Err(Diagnostic::new(
+                    Code::Syntax,
+                    self.b.span,
+                    if what == "kernel argument" {
+                        format!(
+                            "Kernel argument \"{name}\" is immutable in the kernel. If you want to change its value, \
+                             please create a new variable."
+                        )
+                    } else {
+                        format!("the {what} \"{name}\" cannot be assigned")
+                    },
+                )
+                .with_hint(format!("copy it: `{name}_copy = {name}`")));
+            }
+            if is_static {
+                return self.err(Code::Syntax, format!("Recreating variables is not allowed: `{name}` exists already"));
+            }
+            if !matches!(old, Value::Var(_) | Value::Place(_) | Value::Members(_)) {
+                return self.err(
+                    Code::Syntax,
+                    format!("Variable '{name}' cannot be assigned. Maybe it is not a Quadrants object?"),
+                );
+            }
+            return self.store(&old, &value);
+        }
+        if is_static {
+            self.bind_value(name, value);
+            return Ok(());
+        }
+        let value = self.variable(name, value)?;
+        self.bind_value(name, value);
+        Ok(())
+    }
+
+    /// What a new variable holds: a copy.
+    pub(super) fn variable(&mut self, name: &str, value: Value) -> Result<Value> {
+        Ok(match value {
+            Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
+                let v = self.rt(&value)?;
+                if *self.b.ty(v) == Type::Unit {
+                    return self
+                        .err(Code::Type, "the function called here returns nothing: there is no value to assign");
+                }
+                Value::Var(self.new_local(name, v))
+            }
+            Value::Members(ref m) if !m.is_array => {
+                let v = self.struct_value(m)?;
+                Value::Var(self.new_local(name, v))
+            }
+            Value::Obj(o) => match self.world.entity(o) {
+                Entity::TensorConst { .. } | Entity::StructConst { .. } => {
+                    let v = self.rt(&value)?;
+                    Value::Var(self.new_local(name, v))
+                }
+                _ => value,
+            },
+            Value::Tuple(ref items) => {
+                Value::tuple(items.iter().map(|i| self.variable(name, i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            Value::List(ref items) => {
+                Value::list(items.iter().map(|i| self.variable(name, i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            other => other,
+        })
+    }
+
+    /// The address of something assignable.
+    pub(super) fn place(&mut self, v: &Value) -> Option<Place> {
+        match v {
+            Value::Var(l) => Some(Place { addr: self.b.local_addr(*l), global: false }),
+            Value::Place(p) => Some(*p),
+            _ => None,
+        }
+    }
+
+    /// `target = value`, converting to the target's type.
+    pub(super) fn store(&mut self, target: &Value, value: &Value) -> Result<()> {
+        if let Value::Members(m) = target {
+            if m.is_array {
+                return self.err(Code::Syntax, "a struct field cannot be assigned in a kernel; assign its elements");
+            }
+            return self.store_members(m, value);
+        }
+        if let Some(targets) = target.items().filter(|t| !t.is_empty()) {
+            // A slice: its values may be read from the places that are written.
+            let values = self.spread(value, targets.len())?;
+            for (t, v) in targets.iter().zip(&values) {
+                self.store(t, v)?;
+            }
+            return Ok(());
+        }
+        let Some(place) = self.place(target) else {
+            let what = self.describe(target);
+            return self.err(Code::Syntax, format!("{what} cannot be assigned. Maybe it is not a Quadrants object?"));
+        };
+        let to = self.b.pointee(place.addr).clone();
+        let v = self.value_for(value, &to)?;
+        self.b.store(place.addr, v);
+        Ok(())
+    }
+
+    /// What an assignment's target names. True beside the (nested) list of places that a swizzle or a slice names.
+    pub(super) fn target_place(&mut self, target: &Expr) -> Result<(Value, bool)> {
+        Ok(match &target.kind {
+            ExprKind::Attribute(base, name) => {
+                let base = self.lower_expr(base)?;
+                self.b.span = target.span;
+                match self.swizzle_places(&base, name)? {
+                    Some(places) => (Value::list(places), true),
+                    None => (self.attribute(&base, name)?, false),
+                }
+            }
+            ExprKind::Subscript(base, index) => {
+                let base = self.lower_expr(base)?;
+                let index = self.lower_index(index)?;
+                self.b.span = target.span;
+                match self.slice_places(&base, &index)? {
+                    Some(places) => (places, true),
+                    None => (self.subscript(&base, index)?, false),
+                }
+            }
+            _ => (self.lower_expr(target)?, false),
+        })
+    }
+
+    /// Stores into the (nested) list of places of a slice, or into one place.
+    pub(super) fn store_slice(&mut self, places: &Value, value: &Value) -> Result<()> {
+        let Value::List(items) = places else { return self.store(places, value) };
+        if matches!(self.runtime_type(value), Some(Type::Scalar(_))) {
+            return items.iter().try_for_each(|p| self.store_slice(p, value));
+        }
+        let values = match self.runtime_type(value) {
+            Some(Type::Matrix(_, n, _)) => {
+                (0..n).map(|i| self.subscript(value, vec![Value::Int(i128::from(i))])).collect::<Result<Vec<_>>>()?
+            }
+            _ => self.unpack(value)?,
+        };
+        if values.len() != items.len() {
+            return self.err(Code::Value, format!("a slice of {} is assigned {} values", items.len(), values.len()));
+        }
+        let values = values.into_iter().map(|v| self.detach(v)).collect::<Result<Vec<_>>>()?;
+        items.iter().zip(&values).try_for_each(|(p, v)| self.store_slice(p, v))
+    }
+
+    /// A value for each of `n` places: the items of a vector or list, the rows of a matrix, or one number for all.
+    pub(super) fn spread(&mut self, value: &Value, n: usize) -> Result<Vec<Value>> {
+        let values = match self.runtime_type(value) {
+            Some(Type::Scalar(_)) => return Ok(vec![self.detach(value.clone())?; n]),
+            Some(Type::Matrix(_, rows, _)) => {
+                let m = Value::Rt(self.rt(value)?);
+                (0..rows).map(|i| self.subscript(&m, vec![Value::Int(i.into())])).collect::<Result<Vec<_>>>()?
+            }
+            _ => self.unpack(value)?,
+        };
+        if values.len() != n {
+            return self.err(Code::Value, format!("{n} components are assigned {} values", values.len()));
+        }
+        values.into_iter().map(|v| self.detach_deep(v)).collect()
+    }
+
+    pub(super) fn store_members(&mut self, target: &Members, value: &Value) -> Result<()> {
+        let values = self.member_values(value)?;
+        for (name, member) in &target.items {
+            let Some((_, v)) = values.iter().find(|(n, _)| n == name) else {
+                return self.err(Code::Type, format!("the struct assigned here has no member `{name}`"));
+            };
+            self.store(member, v)?;
+        }
+        Ok(())
+    }
+
+    /// A value as the run-time type that a variable or element has.
+    pub(super) fn value_for(&mut self, value: &Value, to: &Type) -> Result<ValueId> {
+        if let (Some(items), Some(s)) = (value.items(), to.scalar())
+            && to.is_tensor()
+        {
+            let v = self.make_tensor(items, Some(s))?;
+            return arith::assign_cast(&mut self.b, v, to);
+        }
+        let to_scalar = to.scalar();
+        let v = match (value, to_scalar) {
+            // A literal takes the type of where it goes, so that nothing is lost on the way.
+            (Value::Int(i), Some(s)) if !s.is_float() => {
+                let v = *i as i64;
+                self.b.int(if s == Scalar::U1 { i64::from(*i != 0) } else { wrap(v, s) }, s)
+            }
+            (Value::Int(i), Some(s)) => self.b.float(*i as f64, s),
+            (Value::Float(f), Some(s)) if s.is_float() => self.b.float(*f, s),
+            _ => self.rt(value)?,
+        };
+        if let (Type::Struct(s), Type::Scalar(_)) = (to, self.b.ty(v).clone()) {
+            // One number fills every member.
+            let parts = s.members.iter().map(|(_, t)| self.value_for(&Value::Rt(v), t)).collect::<Result<Vec<_>>>()?;
+            return Ok(self.b.push(Op::MakeStruct(parts), to.clone()));
+        }
+        if matches!(to, Type::Struct(_)) && self.b.ty(v) != to {
+            let (from, to) = (self.b.ty(v).to_string(), to.to_string());
+            return self.err(Code::Type, format!("cannot assign a value of type {from} to a variable of type {to}"));
+        }
+        if to.is_tensor() && !self.b.ty(v).is_tensor() {
+            let scalar = self.b.cast(v, to.scalar().unwrap_or(Scalar::F32));
+            return Ok(self.b.splat(scalar, to));
+        }
+        arith::assign_cast(&mut self.b, v, to)
+    }
+
+    pub(super) fn annotated_assign(&mut self, target: &Expr, annotation: &Expr, value: Option<&Expr>) -> Result<()> {
+        let annotation_value = self.lower_expr(annotation)?;
+        let Some(value) = value else {
+            return self.err(Code::Syntax, "a declaration without a value is not supported")?;
+        };
+        if is_static_call(value) {
+            return self.err(Code::Syntax, "Static assign cannot be used on annotated assignment");
+        }
+        let v = self.lower_expr(value)?;
+        self.b.span = target.span;
+        let ty = self.type_of_value(&annotation_value)?;
+        if let ExprKind::Name(name) = &target.kind {
+            if let Some(old) = self.lookup(name).cloned() {
+                if old.immutable.is_some() {
+                    return self.assign_name(name, v, false);
+                }
+                if self.runtime_type(&old.value).as_ref() != Some(&ty) {
+                    return self.err(Code::Syntax, "Static assign cannot have type overloading");
+                }
+                return self.store(&old.value, &v);
+            }
+            let v = self.value_for(&v, &ty)?;
+            let local = self.new_local(name, v);
+            self.bind_value(name, Value::Var(local));
+            return Ok(());
+        }
+        let place = self.lower_expr(target)?;
+        if self.runtime_type(&place).as_ref() != Some(&ty) {
+            return self.err(Code::Syntax, "Static assign cannot have type overloading");
+        }
+        self.store(&place, &v)
+    }
+
+    pub(super) fn aug_assign(&mut self, target: &Expr, op: Operator, value: &Expr) -> Result<()> {
+        let span = self.b.span;
+        if let ExprKind::Name(name) = &target.kind
+            && let Some(b) = self.lookup(name)
+            && b.immutable.is_some()
+        {
+            return self.assign_name(name, Value::None, false);
+        }
+        let (place, is_slice) = self.target_place(target)?;
+        if let (Value::List(places), true) = (&place, is_slice) {
+            let v = self.lower_expr(value)?;
+            self.b.span = span;
+            return self.aug_store_all(places, op, &v);
+        }
+        let v = self.lower_expr(value)?;
+        self.b.span = span;
+        if let Value::Members(m) = &place {
+            let values = self.member_values(&v)?;
+            for (name, member) in &m.items {
+                if let Some((_, v)) = values.iter().find(|(n, _)| n == name) {
+                    self.aug_store(member, op, v)?;
+                }
+            }
+            return Ok(());
+        }
+        self.aug_store(&place, op, &v)
+    }
+
+    pub(super) fn aug_store_all(&mut self, places: &[Value], op: Operator, value: &Value) -> Result<()> {
+        let values = self.spread(value, places.len())?;
+        for (p, v) in places.iter().zip(&values) {
+            match p {
+                Value::List(row) => self.aug_store_all(row, op, v)?,
+                p => self.aug_store(p, op, v)?,
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn aug_store(&mut self, target: &Value, op: Operator, value: &Value) -> Result<()> {
+        let Some(place) = self.place(target) else {
+            let what = self.describe(target);
+            return self.err(Code::Syntax, format!("{what} cannot be changed by `{}=`", op.symbol()));
+        };
+        let ty = self.b.pointee(place.addr).clone();
+        let atomic = match op {
+            Operator::Add => Some(AtomicOp::Add),
+            Operator::Sub => Some(AtomicOp::Sub),
+            Operator::Mul => Some(AtomicOp::Mul),
+            Operator::BitAnd => Some(AtomicOp::And),
+            Operator::BitOr => Some(AtomicOp::Or),
+            Operator::BitXor => Some(AtomicOp::Xor),
+            _ => None,
+        };
+        let mut v = self.operand_for(value, &ty)?;
+        let (to, from) = (ty.scalar(), self.b.ty(v).scalar());
+        // `+=` and `-=` convert the operand to the target's type; the others work in the type of `target op value`.
+        let converts = match op {
+            Operator::Add | Operator::Sub => true,
+            Operator::Mul => to.zip(from).is_some_and(|(to, from)| to.promote(from) == to),
+            _ => to.is_some_and(|s| !s.is_float()) && from.is_some_and(|s| !s.is_float()),
+        };
+        if converts && let (Some(_), Some(atomic)) = (from, atomic) {
+            v = arith::assign_cast(&mut self.b, v, &ty)?;
+            if place.global {
+                self.b.push(Op::Atomic(atomic, place.addr, v), ty);
+                return Ok(());
+            }
+        }
+        let old = self.b.load(place.addr);
+        let new = arith::binary(&mut self.b, &self.options, op, old, v)?;
+        let new = arith::assign_cast(&mut self.b, new, &ty)?;
+        self.b.store(place.addr, new);
+        Ok(())
+    }
+
+    /// An operand that meets a value of type `ty`: scalars spread over tensors.
+    pub(super) fn operand_for(&mut self, value: &Value, ty: &Type) -> Result<ValueId> {
+        let v = match value.items() {
+            Some(items) => self.make_tensor(items, None)?,
+            None => self.rt(value)?,
+        };
+        if ty.is_tensor() && !self.b.ty(v).is_tensor() {
+            return Ok(self.b.splat(v, ty));
+        }
+        Ok(v)
+    }
+}
+
+/// The low bits of `v` as type `s`, sign- or zero-extended.
+pub(super) fn wrap(v: i64, s: Scalar) -> i64 {
+    match s {
+        Scalar::I8 => i64::from(v as i8),
+        Scalar::U8 => i64::from(v as u8),
+        Scalar::I16 => i64::from(v as i16),
+        Scalar::U16 => i64::from(v as u16),
+        Scalar::I32 => i64::from(v as i32),
+        Scalar::U32 => i64::from(v as u32),
+        _ => v,
+    }
+}

@@ -1,0 +1,182 @@
+//! Branches, `while`, `break`, `continue`, `assert`, and conditions.
+
+use octants_diag::{Code, Diagnostic, Result, Span};
+use octants_ir::{Op, Scalar, Type, ValueId};
+
+use super::{Flow, LoopKind, Lowerer};
+use crate::arith;
+use crate::ast::{Expr, ExprKind, Stmt};
+use crate::syntax_facts::is_static_call;
+use crate::value::Value;
+use crate::world::Entity;
+
+impl Lowerer<'_> {
+    pub(super) fn lower_if(&mut self, test: &Expr, then: &[Stmt], orelse: &[Stmt]) -> Result<Flow> {
+        let is_static = is_static_call(test);
+        let cond = self.lower_expr(test)?;
+        if is_static {
+            let cond = self.compile_time_truth(&cond, "an `if qd.static(...)`")?;
+            return self.lower_stmts(if cond { then } else { orelse });
+        }
+        self.b.span = test.span;
+        let cond = self.condition(&cond)?;
+        let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
+        let (b, flow_b) = self.in_block(|s| s.lower_stmts(orelse))?;
+        for flow in [flow_a, flow_b] {
+            match flow {
+                Flow::Normal | Flow::Return => {}
+                Flow::Break | Flow::Continue => {
+                    return self.err(
+                        Code::Syntax,
+                        "You are trying to `break` or `continue` a static `for` loop from inside an `if` that is decided at run time",
+                    );
+                }
+            }
+        }
+        self.b.push(Op::If(cond, a, b), Type::Unit);
+        Ok(Flow::Normal)
+    }
+
+    /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
+    pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
+        let counter = self.lower_expr(counter)?;
+        let Some(buffer) = self.as_array(&counter) else {
+            let what = self.describe(&counter);
+            return self.err(Code::Type, format!("qd.graph.do_while takes a 0-dimensional i32 ndarray, not {what}"));
+        };
+        let decl = &self.buffers[buffer.index()];
+        if decl.ndim != 0 || decl.elem != Type::I32 {
+            return self
+                .err(Code::Type, format!("qd.graph.do_while: `{}` must be a 0-dimensional i32 ndarray", decl.name));
+        }
+        self.frame().loops.push(LoopKind::Serial);
+        let result = self.in_block(|s| {
+            s.lower_stmts(body)?;
+            let value = s.element(buffer, &[])?;
+            let again = s.condition(&value)?;
+            let go_on = s.b.body.add_block();
+            let stop = s.b.body.add_block();
+            let back = s.b.set_cursor(stop);
+            s.b.push(Op::Break, Type::Unit);
+            s.b.set_cursor(back);
+            s.b.push(Op::If(again, go_on, stop), Type::Unit);
+            Ok(())
+        });
+        self.frame().loops.pop();
+        let (block, ()) = result?;
+        self.b.push(Op::Loop(block), Type::Unit);
+        Ok(())
+    }
+
+    pub(super) fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {
+        // Looked at only when it may be the name: the test must not be evaluated outside of the loop.
+        if let ExprKind::Call(func, arguments) = &test.kind
+            && let ExprKind::Attribute(_, name) | ExprKind::Name(name) = &func.kind
+            && let ([counter], true) = (&arguments.positional[..], name.ends_with("do_while"))
+        {
+            let callee = self.lower_expr(func)?;
+            let is_do_while = matches!(&callee, Value::Obj(o)
+                if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "do_while"));
+            if is_do_while {
+                return self.lower_do_while(counter, body);
+            }
+        }
+        self.frame().loops.push(LoopKind::Serial);
+        let result = self.in_block(|s| {
+            let cond = s.lower_expr(test)?;
+            s.b.span = test.span;
+            if !matches!(cond, Value::Bool(true)) {
+                let cond = s.condition(&cond)?;
+                let go_on = s.b.body.add_block();
+                let stop = s.b.body.add_block();
+                let back = s.b.set_cursor(stop);
+                s.b.push(Op::Break, Type::Unit);
+                s.b.set_cursor(back);
+                s.b.push(Op::If(cond, go_on, stop), Type::Unit);
+            }
+            s.lower_stmts(body)
+        });
+        self.frame().loops.pop();
+        let (block, _) = result?;
+        self.b.push(Op::Loop(block), Type::Unit);
+        Ok(())
+    }
+
+    pub(super) fn lower_break(&mut self) -> Result<Flow> {
+        match self.frame_ref().loops.last().copied() {
+            None => self.err(Code::Syntax, "`break` outside of a loop"),
+            Some(LoopKind::Static(_)) => Ok(Flow::Break),
+            Some(LoopKind::Serial) => {
+                self.b.push(Op::Break, Type::Unit);
+                Ok(Flow::Normal)
+            }
+            Some(LoopKind::Parallel) => Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                "Cannot break in the outermost loop: its iterations run in parallel",
+            )
+            .with_hint("write `qd.loop_config(serialize=True)` before the loop to run it in order, or skip iterations with `continue`")),
+        }
+    }
+
+    pub(super) fn lower_continue(&mut self) -> Result<Flow> {
+        match self.frame_ref().loops.last().copied() {
+            None => self.err(Code::Syntax, "`continue` outside of a loop"),
+            Some(LoopKind::Static(_)) => Ok(Flow::Continue),
+            Some(LoopKind::Serial | LoopKind::Parallel) => {
+                self.b.push(Op::Continue, Type::Unit);
+                Ok(Flow::Normal)
+            }
+        }
+    }
+
+    pub(super) fn lower_assert(&mut self, test: &Expr, message: Option<&Expr>) -> Result<()> {
+        let cond = self.lower_expr(test)?;
+        self.b.span = test.span;
+        let parts = match message {
+            Some(m) => {
+                let m = self.lower_expr(m)?;
+                self.text_of(&m)?
+            }
+            None => vec![octants_ir::TextPart::Text(self.source_text(test.span))],
+        };
+        if !self.options.debug {
+            return Ok(());
+        }
+        let cond = self.condition(&cond)?;
+        self.b.push(Op::Assert(cond, parts), Type::Unit);
+        Ok(())
+    }
+
+    /// The user's text of a span.
+    pub(super) fn source_text(&self, span: Span) -> String {
+        self.sources
+            .get(span.file)
+            .and_then(|f| f.text.get(span.start as usize..span.end as usize))
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// A scalar truth value at run time.
+    pub(super) fn condition(&mut self, v: &Value) -> Result<ValueId> {
+        match v {
+            Value::Bool(_) | Value::Int(_) | Value::Float(_) => {
+                let truth = match v {
+                    Value::Bool(b) => *b,
+                    Value::Int(i) => *i != 0,
+                    Value::Float(f) => *f != 0.0,
+                    _ => false,
+                };
+                Ok(self.b.int(i64::from(truth), Scalar::U1))
+            }
+            _ if v.is_compile_time() => {
+                let truth = self.compile_time_truth(v, "a condition")?;
+                Ok(self.b.int(i64::from(truth), Scalar::U1))
+            }
+            _ => {
+                let v = self.rt(v)?;
+                arith::to_condition(&mut self.b, v)
+            }
+        }
+    }
+}

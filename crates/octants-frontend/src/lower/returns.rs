@@ -1,0 +1,128 @@
+//! `return`: from the kernel, from an inlined function, from a function of the IR.
+
+use octants_diag::{Code, Diagnostic, Result, Span};
+use octants_ir::{Op, Scalar, Type, ValueId};
+
+use super::{Flow, Lowerer, ReturnMode};
+use crate::ast::Expr;
+use crate::value::Value;
+
+impl Lowerer<'_> {
+    pub(super) fn lower_return(&mut self, value: Option<&Expr>, span: Span) -> Result<Flow> {
+        let v = match value {
+            Some(e) => self.lower_expr(e)?,
+            None => Value::None,
+        };
+        self.b.span = value.map_or(span, |e| e.span);
+        let mode = self.frame_ref().ret.clone();
+        match mode {
+            ReturnMode::Kernel(types) => {
+                if self.frame_ref().control_depth > 0 {
+                    return self.err(Code::Syntax, "Return inside non-static if/for is not supported");
+                }
+                if !matches!(v, Value::None) {
+                    self.kernel_return(&types, v)?;
+                }
+                Ok(Flow::Return)
+            }
+            ReturnMode::Inline(annotation) => {
+                if self.frame_ref().control_depth > 0 {
+                    return Err(Diagnostic::new(
+                        Code::Syntax,
+                        self.b.span,
+                        "Return inside non-static if/for is not supported in a function with parallel loops",
+                    )
+                    .with_hint("return once at the end, or call the function from inside a loop"));
+                }
+                let v = match annotation {
+                    Some(obj) if !matches!(v, Value::None) => self.annotated_result(obj, v)?,
+                    _ => self.detach_deep(v)?,
+                };
+                self.frame().returned = Some(v);
+                Ok(Flow::Return)
+            }
+            ReturnMode::Function(ty) => {
+                self.function_return(ty, v)?;
+                Ok(Flow::Return)
+            }
+        }
+    }
+
+    /// What a call yields must not change when the callee's variables are gone.
+    pub(super) fn detach_deep(&mut self, v: Value) -> Result<Value> {
+        Ok(match v {
+            Value::Var(_) => Value::Rt(self.rt(&v)?),
+            Value::Place(_) => Value::Rt(self.rt(&v)?),
+            Value::Tuple(items) => {
+                Value::tuple(items.iter().map(|i| self.detach_deep(i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            Value::List(items) => {
+                Value::list(items.iter().map(|i| self.detach_deep(i.clone())).collect::<Result<Vec<_>>>()?)
+            }
+            Value::Members(ref m) if !m.is_array => Value::Rt(self.struct_value(m)?),
+            other => other,
+        })
+    }
+
+    pub(super) fn kernel_return(&mut self, types: &[(crate::world::Obj, Type)], v: Value) -> Result<()> {
+        if types.is_empty() {
+            return Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                "A kernel with a return value must be annotated with a return type, e.g. def func() -> qd.f32",
+            ));
+        }
+        let values = if types.len() == 1 { vec![v] } else { self.unpack(&v)? };
+        if values.len() != types.len() {
+            return self.err(
+                Code::Type,
+                format!("the kernel returns {} values, its annotation has {}", values.len(), types.len()),
+            );
+        }
+        let mut parts = Vec::new();
+        for ((_, ty), v) in types.iter().zip(&values) {
+            parts.push(self.result_value(v, ty)?);
+        }
+        let result = match parts[..] {
+            [one] => one,
+            _ => self.b.push(Op::MakeStruct(parts), self.ret.clone()),
+        };
+        self.b.push(Op::Return(Some(result)), Type::Unit);
+        self.frame().returned = Some(Value::None);
+        Ok(())
+    }
+
+    /// A value returned as the annotated type: shapes must agree, scalars convert.
+    pub(super) fn result_value(&mut self, v: &Value, ty: &Type) -> Result<ValueId> {
+        let found = match v.items() {
+            Some(items) if ty.is_tensor() => {
+                let t = self.make_tensor(items, None)?;
+                return self.checked_result(t, ty);
+            }
+            _ => self.try_rt(v)?,
+        };
+        match found {
+            Some(value) => self.checked_result(value, ty),
+            None => {
+                let what = self.describe(v);
+                self.err(Code::Compilation, format!("Return type error: expected {ty}, got {what}"))
+            }
+        }
+    }
+
+    pub(super) fn checked_result(&mut self, value: ValueId, ty: &Type) -> Result<ValueId> {
+        let found = self.b.ty(value).clone();
+        if found == *ty {
+            return Ok(value);
+        }
+        let float_to_int = found.scalar().is_some_and(Scalar::is_float) && ty.scalar().is_some_and(|s| !s.is_float());
+        if found.shape() != ty.shape()
+            || found.scalar().is_none()
+            || ty.scalar().is_none()
+            || (ty.is_tensor() && float_to_int)
+        {
+            return self.err(Code::Type, format!("Return type mismatch: expected {ty}, got {found}"));
+        }
+        Ok(self.b.cast(value, ty.scalar().unwrap_or(Scalar::F32)))
+    }
+}
