@@ -209,7 +209,7 @@ def polar_decompose(A, dt: template() = None):
     For 3x3 `R` is a rotation, so that `S` has a negative eigenvalue where the determinant of `A` is negative; for 2x2 `S` is
     positive semi-definite.
     """
-    static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "Polar decomposition only supports 2x2 and 3x3 matrices")
+    static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "Polar decomposition only supports 2×2 and 3×3 matrices.")
     t = static(_float_type(dt))
     if static(A.n == 2):
         return _polar2(A, t)

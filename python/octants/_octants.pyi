@@ -14,6 +14,9 @@ def reset() -> None:
 def sync() -> None:
     """Waits until everything launched before is done."""
 
+def compiled_count() -> int:
+    """How many specialisations of kernels the current program has compiled."""
+
 def is_initialized() -> bool:
     """Whether `init` was called (and `reset` was not)."""
 

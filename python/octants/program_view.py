@@ -40,6 +40,20 @@ class ProgramView:
         """Waits until everything launched before is done."""
         _octants.sync()
 
+    def config(self) -> Any:
+        """The options in force: `qd.cfg`."""
+        from octants.runtime import current_config
+
+        return current_config()
+
+    def finalize(self) -> None:
+        """Waits for the program's work."""
+        _octants.sync()
+
+    def get_num_compiled_functions(self) -> int:
+        """How many specialisations of kernels this program has compiled."""
+        return _octants.compiled_count()
+
     def materialize(self) -> None:
         """Called after memory of fields was allocated."""
 

@@ -8,6 +8,9 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 pub const ALIGNMENT: usize = 64;
 /// Blocks from this size on are mapped.
 const MAPPED_FROM: usize = 128 << 10;
+/// Bytes behind a small block that belong to no one: a kernel that runs without bounds checks and writes a little past the
+/// end of an array spoils these, not the bookkeeping of the process's allocator.
+const SLACK: usize = 256;
 /// Size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -17,7 +20,7 @@ pub fn allocate(bytes: u64) -> Option<u64> {
     if bytes >= MAPPED_FROM {
         return map(bytes);
     }
-    let layout = Layout::from_size_align(bytes, ALIGNMENT).ok()?;
+    let layout = Layout::from_size_align(bytes + SLACK, ALIGNMENT).ok()?;
     // SAFETY: the size is not zero.
     let block = unsafe { alloc_zeroed(layout) };
     (!block.is_null()).then_some(block as u64)
@@ -33,7 +36,7 @@ pub unsafe fn free(address: u64, bytes: u64) {
     unsafe {
         if bytes >= MAPPED_FROM {
             libc::munmap(address as *mut _, bytes);
-        } else if let Ok(layout) = Layout::from_size_align(bytes, ALIGNMENT) {
+        } else if let Ok(layout) = Layout::from_size_align(bytes + SLACK, ALIGNMENT) {
             dealloc(address as *mut u8, layout);
         }
     }

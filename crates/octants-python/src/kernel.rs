@@ -247,6 +247,7 @@ impl Kernel {
         if prepared.signature.method {
             check_class(&args[0])?;
         }
+        prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let session = &prepared.program.session;
         let world = PyWorld::new(py, session.config());
         let kinds: Vec<(&str, &ParamKind)> =

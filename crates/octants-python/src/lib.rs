@@ -37,6 +37,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program::generation, m)?)?;
+    m.add_function(wrap_pyfunction!(program::compiled_count, m)?)?;
     m.add_function(wrap_pyfunction!(program::config, m)?)?;
     m.add_function(wrap_pyfunction!(program::options, m)?)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;

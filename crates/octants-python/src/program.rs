@@ -18,6 +18,8 @@ pub struct Program {
     pub session: Session,
     /// Equal to [`generation`] as long as this program is the current one.
     pub generation: u64,
+    /// Specialisations of kernels compiled so far.
+    pub compiled: AtomicU64,
 }
 
 static CURRENT: Mutex<Option<Arc<Program>>> = Mutex::new(None);
@@ -42,7 +44,10 @@ fn replace(program: Option<Session>) {
     let old = {
         let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
-        std::mem::replace(&mut *slot, program.map(|session| Arc::new(Program { session, generation })))
+        std::mem::replace(
+            &mut *slot,
+            program.map(|session| Arc::new(Program { session, generation, compiled: AtomicU64::new(0) })),
+        )
     };
     // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
     if let Some(old) = old {
@@ -140,6 +145,12 @@ pub fn sync(py: Python<'_>) -> PyResult<()> {
     let end = py.detach(|| program.session.sync());
     write_printed(py)?;
     end.map_err(|e| errors::from_engine(py, e))
+}
+
+/// How many specialisations of kernels the current program has compiled.
+#[pyfunction]
+pub fn compiled_count(py: Python<'_>) -> PyResult<u64> {
+    Ok(require(py)?.compiled.load(Ordering::Relaxed))
 }
 
 /// Whether `init` was called (and `reset` was not).

@@ -305,8 +305,13 @@ impl Lowerer<'_> {
             _ => self.rt(value)?,
         };
         if let (Type::Struct(s), Type::Scalar(_)) = (to, self.b.ty(v).clone()) {
-            // One number fills every member.
-            let parts = s.members.iter().map(|(_, t)| self.value_for(&Value::Rt(v), t)).collect::<Result<Vec<_>>>()?;
+            // One number is the value of the first member; the others are zero.
+            let parts = s
+                .members
+                .iter()
+                .enumerate()
+                .map(|(i, (_, t))| if i == 0 { self.value_for(&Value::Rt(v), t) } else { Ok(self.zero(t)) })
+                .collect::<Result<Vec<_>>>()?;
             return Ok(self.b.push(Op::MakeStruct(parts), to.clone()));
         }
         if matches!(to, Type::Struct(_)) && self.b.ty(v) != to {
