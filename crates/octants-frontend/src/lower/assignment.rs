@@ -104,7 +104,7 @@ impl Lowerer<'_> {
             return Ok(m.items.iter().map(|i| i.1.clone()).collect());
         }
         if let Value::Obj(o) = value {
-            let items = self.world.iterate(*o).map_err(|e| self.host_error(e))?;
+            let items = self.host_items(*o)?;
             return Ok(items.into_iter().map(|o| self.lift(o)).collect());
         }
         let what = self.describe(value);

@@ -180,7 +180,7 @@ impl Lowerer<'_> {
                 if let Entity::TensorConst { .. } = self.world.entity(*o) {
                     return self.unpack(v);
                 }
-                let items = self.world.iterate(*o).map_err(|e| self.host_error(e))?;
+                let items = self.host_items(*o)?;
                 let from = self.reached.get(o).cloned();
                 Ok(items
                     .into_iter()
@@ -203,6 +203,19 @@ impl Lowerer<'_> {
                 _ => self.not_compile_time(),
             },
         }
+    }
+
+    /// The items of a host object. Generators are refused: the next compilation would find them exhausted.
+    pub(super) fn host_items(&mut self, obj: crate::world::Obj) -> Result<Vec<crate::world::Obj>> {
+        if self.world.type_name(obj) == "generator" {
+            return Err(Diagnostic::new(
+                Code::Value,
+                self.b.span,
+                "a generator cannot be used in a kernel: it can be read once only",
+            )
+            .with_hint("make it a list"));
+        }
+        self.world.iterate(obj).map_err(|e| self.host_error(e))
     }
 
     fn not_compile_time<T>(&mut self) -> Result<T> {
