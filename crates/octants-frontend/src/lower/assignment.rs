@@ -227,7 +227,7 @@ impl Lowerer<'_> {
                 }
             }
             ExprKind::Subscript(base, index) => {
-                let base = self.lower_expr(base)?;
+                let base = self.lower_named_array(base)?;
                 let index = self.lower_index(index)?;
                 self.b.span = target.span;
                 match self.slice_places(&base, &index)? {

@@ -92,7 +92,7 @@ impl Lowerer<'_> {
                 self.attribute(&base, name)?
             }
             ExprKind::Subscript(base, index) => {
-                let base = self.lower_expr(base)?;
+                let base = self.lower_named_array(base)?;
                 let index = self.lower_index(index)?;
                 self.subscript(&base, index)?
             }
@@ -109,6 +109,19 @@ impl Lowerer<'_> {
                     .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
             }
         })
+    }
+
+    /// The base of a subscript. An array without a name of its own is called what the user calls it here.
+    pub(super) fn lower_named_array(&mut self, e: &Expr) -> Result<Value> {
+        let v = self.lower_expr(e)?;
+        if let Value::Obj(_) = &v
+            && matches!(e.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
+            && let Some(buffer) = self.as_array(&v)
+            && self.buffers[buffer.index()].name.is_empty()
+        {
+            self.buffers[buffer.index()].name = self.source_text(e.span);
+        }
+        Ok(v)
     }
 
     pub(super) fn lower_index(&mut self, index: &Expr) -> Result<Vec<Value>> {
