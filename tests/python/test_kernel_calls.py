@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import gc
+import pickle
 import threading
 import weakref
 from collections.abc import Iterator
@@ -716,3 +718,30 @@ not_part_of_it = "but the next line would be, were it indented"
 
 def test_the_text_of_a_kernel_ends_where_it_ends() -> None:
     assert oddly_laid_out(1) == 4
+
+
+@qd.func
+def doubled(x):
+    return x + x
+
+
+def test_kernels_and_functions_are_copied_and_pickled_as_functions_are() -> None:
+    for made in (add, doubled):
+        assert copy.copy(made) is made
+        assert copy.deepcopy({"callback": made})["callback"] is made
+        assert pickle.loads(pickle.dumps(made)) is made
+
+
+@qd.kernel
+def sum_rows(a: qd.types.ndarray(element_dim=1), b: qd.types.ndarray()):
+    for i in range(a.shape[0]):
+        b[i] = a[i].sum()
+
+
+def test_elements_of_a_number_of_axes_have_the_last_extents() -> None:
+    for n in (3, 2):
+        a, b = np.arange(4 * n, dtype=np.float32).reshape(4, n), np.zeros(4, np.float32)
+        sum_rows(a, b)
+        np.testing.assert_equal(b, a.sum(axis=1))
+    with pytest.raises(ValueError, match="a vector of any size, but f32"):
+        sum_rows(qd.ndarray(qd.f32, (4,)), b)

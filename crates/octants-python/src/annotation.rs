@@ -36,6 +36,8 @@ pub enum ParamKind {
 pub struct ArrayKind {
     /// Scalar, vector or matrix; a vector or matrix of another length than any is refused.
     pub elem: Option<Type>,
+    /// Axes of an element of any extents, with `elem`, if given, the scalar it is made of.
+    pub rank: Option<u32>,
     /// Axes.
     pub ndim: Option<u32>,
 }
@@ -177,6 +179,7 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     let py = annotation.py();
     let dtype = annotation.getattr(pyo3::intern!(py, "dtype"))?;
     let ndim: Option<u32> = annotation.getattr(pyo3::intern!(py, "ndim"))?.extract()?;
+    let rank: Option<u32> = annotation.getattr(pyo3::intern!(py, "element_dim"))?.extract()?;
     let mut elem = if dtype.is_none() { None } else { value_type(&dtype, config)? };
     let shape = annotation.getattr_opt(pyo3::intern!(py, "element_shape"))?;
     if let (Some(Type::Scalar(s)), Some(shape)) = (&elem, shape)
@@ -184,5 +187,6 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
     {
         elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
     }
-    Ok(ArrayKind { elem, ndim })
+    let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
+    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim })
 }

@@ -15,7 +15,7 @@ use crate::array::{self, ArrayView};
 use crate::errors;
 use crate::guard::Held;
 use crate::names::{Known, marker, unwrap_tensor};
-use crate::ndarray::Ndarray;
+use crate::ndarray::{Ndarray, element_type};
 use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// What a call's arguments come to.
@@ -281,7 +281,12 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         }
     }
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
-    if let Some(elem) = &wanted.elem {
+    let mut elem = wanted.elem.clone();
+    if let Some(rank) = wanted.rank {
+        let scalar = elem.as_ref().map_or_else(|| array::scalar_of(&view.elem), array::scalar_of);
+        elem = Some(element_of_rank(&view, scalar, rank as usize, own, place)?);
+    }
+    if let Some(elem) = &elem {
         let folded = own || view.fold_elements(elem);
         if !folded || view.elem != *elem {
             return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
@@ -291,6 +296,35 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
         Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
         _ => Ok(view),
     }
+}
+
+/// The element type where the annotation gives its number of axes alone: its extents are the array's last ones.
+fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, place: &Place<'_>) -> PyResult<Type> {
+    let (name, kernel) = (place.path(), place.kernel);
+    if own {
+        let shape = view.elem.shape();
+        return if shape.len() == rank {
+            Ok(Type::tensor(scalar, &shape))
+        } else {
+            Err(PyValueError::new_err(format!(
+                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided (kernel \
+                 `{kernel}`)",
+                if rank == 1 { "vector" } else { "matrix" },
+                type_text(&view.elem)
+            )))
+        };
+    }
+    let Some(at) = view.extents.len().checked_sub(rank) else {
+        return Err(PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is provided \
+             (kernel `{kernel}`)",
+            view.extents.len()
+        )));
+    };
+    let shape = view.extents[at..].iter().map(|&n| u32::try_from(n)).collect::<Result<Vec<_>, _>>();
+    let shape =
+        shape.map_err(|_| PyValueError::new_err(format!("argument {name}: an element has too many components")))?;
+    element_type(scalar, &shape)
 }
 
 fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {

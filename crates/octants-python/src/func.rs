@@ -81,6 +81,11 @@ impl Func {
         bind_method(slf.into_any(), &instance)
     }
 
+    /// Copied as itself and pickled by name, as plain functions are.
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Ok(slf.getattr(pyo3::intern!(slf.py(), "__qualname__"))?.unbind())
+    }
+
     fn __repr__(&self, py: Python<'_>) -> String {
         format!("<octants func {}>", function_name(self.function(py)))
     }

@@ -462,6 +462,11 @@ impl Kernel {
         bind_method(slf.into_any(), &instance)
     }
 
+    /// Copied as itself and pickled by name, as plain functions are.
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Ok(slf.getattr(pyo3::intern!(slf.py(), "__qualname__"))?.unbind())
+    }
+
     fn __repr__(&self) -> String {
         format!("<octants kernel {}>", self.name)
     }
