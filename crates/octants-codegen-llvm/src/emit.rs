@@ -473,6 +473,20 @@ impl Emitter {
         llvm!(LLVMBuildAtomicCmpXchg(self.builder, ptr, expected, desired, order, order, 0))
     }
 
+    /// What this thread wrote before is seen by a thread that passes a fence after it.
+    pub fn fence(&self) {
+        llvm!(LLVMBuildFence(self.builder, LLVMAtomicOrdering::LLVMAtomicOrderingAcquireRelease, 0, NO_NAME));
+    }
+
+    /// A word of memory of the module's own, zero at first.
+    pub fn add_word(&self, name: &str) -> V {
+        let name = std::ffi::CString::new(name).unwrap_or_default();
+        let word = llvm!(LLVMAddGlobal(self.module, self.i32, name.as_ptr()));
+        llvm!(LLVMSetInitializer(word, self.zero(self.i32)));
+        llvm!(LLVMSetLinkage(word, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
+        word
+    }
+
     pub fn set_monotonic(&self, access: V) {
         llvm!(LLVMSetOrdering(access, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic));
     }

@@ -67,6 +67,8 @@ pub struct CodegenOptions {
     pub vector_bits: Option<u32>,
     /// Also make code without atomics for tasks that run on one thread.
     pub single_thread_variants: bool,
+    /// Launches on other streams may run beside this code and update the same memory atomically.
+    pub concurrent_launches: bool,
     /// Have LLVM verify the module before it is optimised.
     pub verify: bool,
 }
@@ -80,6 +82,7 @@ impl Default for CodegenOptions {
             vector_math: true,
             vector_bits: None,
             single_thread_variants: true,
+            concurrent_launches: false,
             verify: cfg!(debug_assertions),
         }
     }

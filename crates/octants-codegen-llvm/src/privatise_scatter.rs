@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::analyse_locals::Effects;
@@ -262,8 +263,17 @@ impl Lowering<'_, '_> {
             args.push(c.copy);
         }
         let status = e.call(plain, &args);
+        // Calls of one launch take turns; where other launches may run too, each sum is atomic instead.
+        let lock = (!self.u.options.concurrent_launches).then(|| e.add_word("scatter.lock"));
+        if let Some(lock) = lock {
+            self.acquire(lock);
+        }
         for (c, groups) in &copies {
-            self.add_copy(c, *groups);
+            self.add_copy(c, *groups, lock.is_some());
+        }
+        if let Some(lock) = lock {
+            e.fence();
+            e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpXchg, lock, e.zero(e.i32));
         }
         self.u.target.free(e, memory);
         e.ret(status);
@@ -276,8 +286,20 @@ impl Lowering<'_, '_> {
         metadata.component(buffer, 0).union(metadata.component(buffer, n - 1))
     }
 
-    /// Adds what is not zero in a copy to the original.
-    fn add_copy(&self, c: &Copy, groups: V) {
+    /// Waits until the word is zero and makes it one.
+    fn acquire(&self, lock: V) {
+        let e = self.e;
+        let (again, held) = (self.new_block(c"lock"), self.new_block(c"locked"));
+        e.br(again);
+        e.position(again);
+        let before = e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpXchg, lock, e.i32c(1));
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, before, e.zero(e.i32)), held, again);
+        e.position(held);
+        e.fence();
+    }
+
+    /// Adds what is not zero in a copy to the original; `exclusive`: nobody else adds to it meanwhile.
+    fn add_copy(&self, c: &Copy, groups: V, exclusive: bool) {
         let e = self.e;
         let s = c.leaf.scalar;
         let ty = e.scalar(s);
@@ -297,7 +319,14 @@ impl Lowering<'_, '_> {
         let add = self.new_block(c"add");
         e.cond_br(e.icmp(IntCmp::LLVMIntNE, raw, e.zero(e.bits(s))), add, next_word);
         e.position(add);
-        self.atomic_sum(e.gep(ty, c.original, at), &c.leaf, value);
+        let sum = e.gep(ty, c.original, at);
+        if exclusive {
+            let old = self.load_scalar(sum, &c.leaf, false);
+            let new = if s.is_float() { e.fadd(old, value) } else { e.add(old, value) };
+            self.store_scalar(sum, &c.leaf, new, false);
+        } else {
+            self.atomic_sum(sum, &c.leaf, value);
+        }
         e.br(next_word);
         e.position(exit);
     }
