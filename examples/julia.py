@@ -15,18 +15,18 @@ image = qd.ndarray(qd.f32, (height, width))
 
 
 @qd.func
-def complex_square(z):
+def square(z):
     return qd.Vector([z[0] * z[0] - z[1] * z[1], 2.0 * z[0] * z[1]])
 
 
 @qd.kernel
-def paint(pixels: qd.types.ndarray(dtype=qd.f32, ndim=2), cx: qd.f32, cy: qd.f32):
+def count_steps(pixels: qd.types.ndarray(dtype=qd.f32, ndim=2), cx: qd.f32, cy: qd.f32):
     for i, j in qd.ndrange(pixels.shape[0], pixels.shape[1]):
         c = qd.Vector([cx, cy])
         z = qd.Vector([j / pixels.shape[0] - 1.0, i / pixels.shape[0] - 0.5]) * 2.2
         steps = 0
         while z.norm_sqr() < 400.0 and steps < most_steps:
-            z = complex_square(z) + c
+            z = square(z) + c
             steps += 1
         pixels[i, j] = 1.0 - steps / most_steps
 
@@ -52,7 +52,7 @@ def reference(frames: int) -> Arrays:
 
 if __name__ == "__main__":
     example.run(
-        advance=lambda frame: paint(image, *constant(frame)),
+        advance=lambda frame: count_steps(image, *constant(frame)),
         picture=lambda: heat_map(1.0 - image.to_numpy()),
         state=lambda: {"image": image.to_numpy()},
         reference=reference,
