@@ -110,6 +110,18 @@ from octants.ops import (
 from octants.performance_dispatch import perf_dispatch
 from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import FieldsBuilder, SNode, root
+from octants.streams import (
+    Event,
+    Stream,
+    create_event,
+    create_stream,
+    current_stream,
+    default_stream,
+    stream_parallel,
+    stream_pool_stats,
+    stream_scope,
+    trim_stream_pool,
+)
 from octants.struct import Struct, StructField, dataclass
 from octants.tensors import Backend, MatrixTensor, Tensor, VectorTensor, tensor, wrap
 from octants.types import (
@@ -152,6 +164,7 @@ __all__ = [  # and the exceptions
     "WARN",
     "Arch",
     "Backend",
+    "Event",
     "Field",
     "FieldsBuilder",
     "Layout",
@@ -163,6 +176,7 @@ __all__ = [  # and the exceptions
     "SNode",
     "ScalarField",
     "ScalarNdarray",
+    "Stream",
     "Struct",
     "StructField",
     "Template",
@@ -197,9 +211,13 @@ __all__ = [  # and the exceptions
     "ceil",
     "cos",
     "cpu",
+    "create_event",
+    "create_stream",
     "cuda",
+    "current_stream",
     "data_oriented",
     "dataclass",
+    "default_stream",
     "dump_compile_config",
     "exp",
     "experimental",
@@ -278,11 +296,15 @@ __all__ = [  # and the exceptions
     "static_assert",
     "static_print",
     "stop_grad",
+    "stream_parallel",
+    "stream_pool_stats",
+    "stream_scope",
     "sync",
     "tan",
     "tanh",
     "template",
     "tensor",
+    "trim_stream_pool",
     "types",
     "u1",
     "u8",

@@ -211,7 +211,6 @@ class Field:
         if copy is not True:
             direct = memory.direct()
             if direct is not None and (wanted is None or wanted == direct.dtype):
-                _octants.sync()
                 return direct.reshape(direct.shape[: len(memory.shape)] + element_shape)
             if copy is False:
                 raise ValueError(

@@ -26,6 +26,7 @@ class HostMemory:
         placements: Sequence[Placement],
     ) -> None:
         first = placements[0]
+        self._buffer = buffer
         self.shape = first.shape
         self.element_shape = element_shape
         self.dtype = dtype
@@ -42,7 +43,7 @@ class HostMemory:
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
-        _octants.sync()
+        self._buffer.wait()
         shape = self.shape + self.element_shape
         if len(self._views) == 1:
             return np.array(self._views[0], order="C").reshape(shape)
@@ -50,7 +51,7 @@ class HostMemory:
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
-        _octants.sync()
+        self._buffer.wait(write=True)
         digits = tuple(extent for axis in self._digits for extent in axis)
         if len(self._views) == 1:
             self._views[0][...] = values.reshape(digits + self.element_shape)
@@ -61,7 +62,7 @@ class HostMemory:
 
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
-        _octants.sync()
+        self._buffer.wait(write=True)
         if len(self._views) == 1:
             self._views[0][...] = value
             return
@@ -70,7 +71,7 @@ class HostMemory:
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
-        _octants.sync()
+        self._buffer.wait()
         if self._simple:
             return self._views[0].item(index)
         place = index if self._plain else self._place(index)
@@ -81,7 +82,7 @@ class HostMemory:
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
-        _octants.sync()
+        self._buffer.wait(write=True)
         place = index if self._plain else self._place(index)
         if len(self._views) == 1:
             self._views[0][place] = value
@@ -91,7 +92,7 @@ class HostMemory:
 
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
-        _octants.sync()
+        self._buffer.wait(write=True)
         place = index if self._plain else self._place(index)
         if len(self._views) == 1:
             self._views[0][place + component] = value
@@ -99,7 +100,8 @@ class HostMemory:
             self._views[int(np.ravel_multi_index(component, self.element_shape))][place] = value
 
     def direct(self) -> np.ndarray[Any, Any] | None:
-        """A view of the field's own memory, where one numpy array can describe it."""
+        """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
+        self._buffer.wait(write=True)
         return self._views[0] if self._plain and len(self._views) == 1 else None
 
     def _place(self, index: tuple[int, ...]) -> tuple[int, ...]:

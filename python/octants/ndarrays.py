@@ -104,8 +104,9 @@ class Ndarray(_octants.Ndarray):
 
     # Elements
 
-    def _values(self) -> np.ndarray[Any, Any]:
-        """A view of the memory, indexed by the user's axes and then the element's."""
+    def _values(self, write: bool = False) -> np.ndarray[Any, Any]:
+        """A view of the memory, indexed by the user's axes and then the element's. Waits for work that writes to the memory; with
+        `write`, for all that uses it."""
         if not self.alive:
             raise OctantsRuntimeError(
                 "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
@@ -120,7 +121,7 @@ class Ndarray(_octants.Ndarray):
                 order = [self._qd_layout.index(axis) for axis in range(len(self.shape))]
                 view = view.transpose(*order, *range(len(order), len(order) + len(element)))
             self._view = view
-        _octants.sync()
+        self.buffer.wait(write)
         return view
 
     def _index(self, key: Any) -> tuple[int, ...]:
@@ -153,7 +154,7 @@ class Ndarray(_octants.Ndarray):
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
         `copy=None` gives one where possible."""
-        values = self._values()
+        values = self._values(write=copy is not True)
         wanted = values.dtype if dtype is None else numpy_dtype(dtype)
         if copy is not True and wanted == values.dtype:
             return values
@@ -168,7 +169,7 @@ class Ndarray(_octants.Ndarray):
         self._import(np.asarray(arr))
 
     def _import(self, arr: np.ndarray[Any, Any]) -> None:
-        values = self._values()
+        values = self._values(write=True)
         if arr.shape != values.shape:
             raise ValueError(f"Mismatch shape: {values.shape} expected, but {arr.shape} provided")
         values[...] = interchange.converted(arr, self.dtype)
@@ -183,17 +184,17 @@ class Ndarray(_octants.Ndarray):
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
-        return interchange.to_dlpack(self._values(), versioned)
+        return interchange.to_dlpack(self._values(write=True), versioned)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return interchange.export_dlpack(self._values(), kwargs)
+        return interchange.export_dlpack(self._values(write=True), kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return interchange.CPU_DEVICE
 
     def fill(self, val: Any) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
-        self._values()[...] = self._element(val)
+        self._values(write=True)[...] = self._element(val)
 
     def copy_from(self, other: Ndarray) -> None:
         """Sets all elements from another ndarray of the same shape."""
@@ -237,7 +238,7 @@ class ScalarNdarray(Ndarray):
         return self._values()[self._index(key)].item()
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._values()[self._index(key)] = self.dtype.convert(value)
+        self._values(write=True)[self._index(key)] = self.dtype.convert(value)
 
     def __repr__(self) -> str:
         return "<qd.ndarray>"
@@ -259,7 +260,7 @@ class _CompoundNdarray(Ndarray):
 
         def write_back(component: Any, value: Any) -> None:
             place = component if isinstance(component, tuple) else (component,)
-            self._values()[index + place] = value if isinstance(value, np.ndarray) else self.dtype.convert(value)
+            self._values(write=True)[index + place] = value if isinstance(value, np.ndarray) else self.dtype.convert(value)
 
         return Matrix._element(widened(np.array(self._values()[index])), self.dtype, write_back)
 
@@ -268,7 +269,7 @@ class _CompoundNdarray(Ndarray):
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
-        self._values()[index] = element
+        self._values(write=True)[index] = element
 
 
 class VectorNdarray(_CompoundNdarray):

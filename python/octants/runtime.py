@@ -6,6 +6,7 @@ this file passes them on and keeps the Python side in step.
 
 from __future__ import annotations
 
+import atexit
 from typing import Any, NoReturn
 
 from octants import _logging, _octants
@@ -82,8 +83,12 @@ def reset() -> None:
 
 
 def sync() -> None:
-    """Waits until everything launched before is done."""
+    """Waits until everything launched before is done, on every stream."""
     _octants.sync()
+
+
+# Threads that serve streams must not be at work while the interpreter and the libraries are being taken down.
+atexit.register(_octants.reset)
 
 
 def current_config() -> Config | None:

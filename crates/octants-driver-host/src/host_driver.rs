@@ -1,30 +1,99 @@
 //! [`HostDriver`]: the CPU behind the runtime's `Driver` trait.
 
-use std::sync::OnceLock;
+use std::mem::ManuallyDrop;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
 
 use octants_artifact::{Artifact, HostCount, HostTask};
 use octants_runtime::{
-    DeviceError, DevicePtr, Driver, ErrorKind, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    DeviceError, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
-use crate::linker::{Linked, Linker};
+use crate::linker::Linker;
 use crate::memory;
 use crate::pool::Pool;
-use crate::run_task::{Count, LoadedTask};
+use crate::queues::{Point, Queue, Queues, Work};
+use crate::run_task::{Code, Company, Count, LoadedTask, QueuedTask};
 
 /// Settings of the CPU as a device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct HostConfig {
     /// Most threads that run tasks, the caller among them; `None` for as many as the process may use.
     pub max_threads: Option<u32>,
+    /// Streams are queues that work side by side, and launches return before their work is done. Otherwise every call does its
+    /// work before it returns.
+    pub streams: bool,
+    /// The seed of a schedule for tests, in place of threads that serve the queues.
+    pub schedule: Option<u64>,
 }
 
 /// The CPU.
 pub struct HostDriver {
-    pool: Pool,
+    pool: Arc<Pool>,
+    streams: Option<Streams>,
     memory_bytes: OnceLock<Option<u64>>,
     /// Started by the first load.
-    linker: OnceLock<std::result::Result<Linker, String>>,
+    linker: OnceLock<std::result::Result<Arc<Linker>, String>>,
+}
+
+/// What there is when streams are real.
+struct Streams {
+    queues: Queues,
+    default: Arc<Queue>,
+}
+
+impl Streams {
+    /// # Safety
+    /// The handle is that of a stream that lives.
+    unsafe fn queue(&self, stream: StreamHandle) -> Arc<Queue> {
+        if stream.0 == 0 {
+            return self.default.clone();
+        }
+        // SAFETY: `create_stream` gave the handle out with a reference, which stays where it is.
+        let kept = ManuallyDrop::new(unsafe { Arc::from_raw(stream.0 as *const Queue) });
+        Arc::clone(&kept)
+    }
+
+    /// # Safety
+    /// As [`Streams::queue`].
+    unsafe fn push(&self, stream: StreamHandle, work: Work) {
+        if stream.0 == 0 {
+            return self.queues.push(&self.default, work);
+        }
+        // SAFETY: as above.
+        self.queues.push(&unsafe { self.queue(stream) }, work);
+    }
+}
+
+/// What an event handle points to.
+#[derive(Default)]
+struct Event {
+    /// What it stands for since it was recorded last.
+    point: Mutex<Option<Recorded>>,
+}
+
+#[derive(Clone)]
+enum Recorded {
+    /// Without streams the work was done when it was recorded.
+    Done(Instant),
+    Point(Arc<Point>),
+}
+
+impl Event {
+    /// # Safety
+    /// The handle is that of an event that lives.
+    unsafe fn of<'a>(handle: EventHandle) -> &'a Event {
+        // SAFETY: `create_event` gave the handle out.
+        unsafe { &*(handle.0 as *const Event) }
+    }
+
+    fn recorded(&self) -> Option<Recorded> {
+        self.point.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn record(&self, recorded: Recorded) {
+        *self.point.lock().unwrap_or_else(PoisonError::into_inner) = Some(recorded);
+    }
 }
 
 /// Blocks from this size on are checked against the machine's memory.
@@ -32,16 +101,22 @@ const LARGE: u64 = 64 << 20;
 
 /// Linked code and its tasks, which launches name by address.
 struct Module {
-    tasks: Box<[LoadedTask]>,
-    linked: Linked,
+    tasks: Box<[Arc<LoadedTask>]>,
 }
 
 impl HostDriver {
     /// The CPU with the given settings. Neither threads nor the linker are started yet.
     pub fn new(config: HostConfig) -> HostDriver {
         let usable = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
+        let pool = Arc::new(Pool::new(config.max_threads.unwrap_or(usable)));
+        let streams = config.streams.then(|| Streams {
+            // Two at least, so that a long task on one stream leaves room for another even on one processor.
+            queues: Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule),
+            default: Queue::new(0),
+        });
         HostDriver {
-            pool: Pool::new(config.max_threads.unwrap_or(usable)),
+            pool,
+            streams,
             memory_bytes: OnceLock::new(),
             linker: OnceLock::new(),
         }
@@ -54,11 +129,11 @@ impl HostDriver {
 
     /// Starts what the first load would start, so that it can happen beside the first compilation.
     pub fn prepare(&self) {
-        self.linker.get_or_init(Linker::new);
+        self.linker.get_or_init(|| Linker::new().map(Arc::new));
     }
 
-    fn linker(&self) -> std::result::Result<&Linker, &String> {
-        self.linker.get_or_init(Linker::new).as_ref()
+    fn linker(&self) -> std::result::Result<&Arc<Linker>, &String> {
+        self.linker.get_or_init(|| Linker::new().map(Arc::new)).as_ref()
     }
 
     fn link(&self, artifact: &Artifact) -> std::result::Result<Module, String> {
@@ -76,6 +151,8 @@ impl HostDriver {
             linker.unload(linked);
             return Err("a task's symbol has no address".into());
         }
+        let addresses = linked.addresses.clone();
+        let code = Arc::new(Code::new(linker.clone(), linked));
         let threads = self.pool.threads();
         let load = |(task, at): (&octants_artifact::TaskMeta, &[u64])| {
             // SAFETY: the artifact's symbols are functions of these types; the addresses are not zero.
@@ -86,16 +163,28 @@ impl HostDriver {
                     std::mem::transmute::<usize, HostCount>(at[2] as usize),
                 )
             };
-            match &task.parallel {
-                None => LoadedTask::serial(alone),
+            Arc::new(match &task.parallel {
+                None => LoadedTask::serial(code.clone(), alone),
                 Some(meta) => {
                     let count = meta.count.map_or(Count::Computed(count), Count::Known);
-                    LoadedTask::parallel(shared, alone, count, meta, threads)
+                    LoadedTask::parallel(code.clone(), (shared, alone), count, meta, threads)
                 }
-            }
+            })
         };
-        let tasks = artifact.tasks.iter().zip(linked.addresses.chunks_exact(3)).map(load).collect();
-        Ok(Module { tasks, linked })
+        let tasks = artifact.tasks.iter().zip(addresses.chunks_exact(3)).map(load).collect();
+        Ok(Module { tasks })
+    }
+
+    /// # Safety
+    /// The ranges are good until the copy is done; they may overlap.
+    unsafe fn copy(&self, stream: StreamHandle, to: u64, from: u64, bytes: u64) {
+        let bytes = bytes as usize;
+        match &self.streams {
+            // SAFETY: the contract above.
+            None => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
+            // SAFETY: as above.
+            Some(s) => unsafe { s.push(stream, Work::Copy { to, from, bytes }) },
+        }
     }
 
     fn out_of_memory(&self, requested: u64) -> DeviceError {
@@ -110,7 +199,7 @@ impl Driver for HostDriver {
     }
 
     fn is_immediate(&self) -> bool {
-        true
+        self.streams.is_none()
     }
 
     fn memory_bytes(&self) -> Option<u64> {
@@ -123,9 +212,107 @@ impl Driver for HostDriver {
         fits.then(|| memory::allocate(bytes.max(1))).flatten().map(DevicePtr).ok_or_else(|| self.out_of_memory(bytes))
     }
 
-    unsafe fn free(&self, _stream: StreamHandle, memory: DevicePtr, bytes: u64) {
+    fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
+        Ok(StreamHandle(Arc::into_raw(Queue::new(priority)) as u64))
+    }
+
+    unsafe fn destroy_stream(&self, stream: StreamHandle) {
+        // SAFETY: made by `create_stream` and given back once.
+        drop(unsafe { Arc::from_raw(stream.0 as *const Queue) });
+    }
+
+    fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
+        let message = format!("no stream of this program has the handle {handle}: on the CPU only its own streams have one");
+        Err(ErrorKind::Misuse { message }.into())
+    }
+
+    fn create_event(&self, _timing: bool) -> Result<EventHandle> {
+        Ok(EventHandle(Box::into_raw(Box::<Event>::default()) as u64))
+    }
+
+    unsafe fn destroy_event(&self, event: EventHandle) {
+        // SAFETY: made by `create_event` and given back once; queued work holds points, not events.
+        drop(unsafe { Box::from_raw(event.0 as *mut Event) });
+    }
+
+    unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         // SAFETY: the trait's contract.
-        unsafe { memory::free(memory.0, bytes.max(1)) }
+        let event = unsafe { Event::of(event) };
+        match &self.streams {
+            None => event.record(Recorded::Done(Instant::now())),
+            Some(streams) => {
+                let point = Arc::new(Point::default());
+                event.record(Recorded::Point(point.clone()));
+                // SAFETY: the trait's contract.
+                unsafe { streams.push(stream, Work::Reach(point)) }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
+        let Some(streams) = &self.streams else { return Ok(()) };
+        for &event in events {
+            // SAFETY: the trait's contract.
+            if let Some(Recorded::Point(point)) = unsafe { Event::of(event) }.recorded()
+                && point.at().is_none()
+            {
+                // SAFETY: the trait's contract.
+                unsafe { streams.push(stream, Work::Await(point)) }
+            }
+        }
+        Ok(())
+    }
+
+    unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        if let (Some(streams), Some(Recorded::Point(point))) = (&self.streams, unsafe { Event::of(event) }.recorded()) {
+            streams.queues.wait_point(&point);
+        }
+        Ok(())
+    }
+
+    unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
+        let Some(streams) = &self.streams else { return Ok(true) };
+        // SAFETY: the trait's contract.
+        let queue = unsafe { streams.queue(stream) };
+        Ok(streams.queues.query(&queue))
+    }
+
+    unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        Ok(match (&self.streams, unsafe { Event::of(event) }.recorded()) {
+            (Some(streams), Some(Recorded::Point(point))) => streams.queues.query_point(&point),
+            _ => true,
+        })
+    }
+
+    unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64> {
+        let time = |event| -> Result<Instant> {
+            // SAFETY: the trait's contract.
+            let recorded = unsafe {
+                self.synchronize_event(event)?;
+                Event::of(event).recorded()
+            };
+            let at = match recorded {
+                Some(Recorded::Done(at)) => Some(at),
+                Some(Recorded::Point(point)) => point.at(),
+                None => None,
+            };
+            at.ok_or_else(|| ErrorKind::CompilerBug("the time of an event that was not recorded".into()).into())
+        };
+        let (from, to) = (time(earlier)?, time(later)?);
+        let milliseconds = |d: std::time::Duration| d.as_secs_f64() * 1e3;
+        Ok(if to >= from { milliseconds(to - from) } else { -milliseconds(from - to) })
+    }
+
+    unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64) {
+        match &self.streams {
+            // SAFETY: the trait's contract.
+            None => unsafe { memory::free(memory.0, bytes.max(1)) },
+            // SAFETY: as above.
+            Some(s) => unsafe { s.push(stream, Work::Free { address: memory.0, bytes: bytes.max(1) }) },
+        }
     }
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
@@ -135,53 +322,70 @@ impl Driver for HostDriver {
 
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
         // SAFETY: the trait's contract.
-        unsafe { self.free(StreamHandle(0), memory, bytes) }
+        unsafe { memory::free(memory.0, bytes.max(1)) }
     }
 
-    unsafe fn copy_to_device(&self, _stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
-        // SAFETY: the trait's contract; `copy` also takes host memory that overlaps ours.
-        unsafe { std::ptr::copy(from, to.0 as *mut u8, bytes as usize) }
+    unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.copy(stream, to.0, from as u64, bytes) }
         Ok(())
     }
 
-    unsafe fn copy_to_host(&self, _stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
+    unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: as above.
-        unsafe { std::ptr::copy(from.0 as *const u8, to, bytes as usize) }
+        unsafe { self.copy(stream, to as u64, from.0, bytes) }
         Ok(())
     }
 
-    unsafe fn copy_on_device(&self, _stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+    unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
         // SAFETY: as above.
-        unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes as usize) }
+        unsafe { self.copy(stream, to.0, from.0, bytes) }
         Ok(())
     }
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
         let module =
             self.link(artifact).map_err(|message| ErrorKind::Load { kernel: artifact.kernel.clone(), message })?;
-        let tasks = module.tasks.iter().map(|t| TaskHandle(std::ptr::from_ref(t) as u64)).collect();
+        let tasks = module.tasks.iter().map(|t| TaskHandle(Arc::as_ptr(t) as u64)).collect();
         Ok((ModuleHandle(Box::into_raw(Box::new(module)) as u64), tasks))
     }
 
     unsafe fn unload(&self, module: ModuleHandle) {
-        // SAFETY: the handle is `load`'s box, given back once.
-        let module = unsafe { Box::from_raw(module.0 as *mut Module) };
-        if let Ok(linker) = self.linker() {
-            linker.unload(module.linked);
-        }
+        // SAFETY: the handle is `load`'s box, given back once. Queued tasks hold their code.
+        drop(unsafe { Box::from_raw(module.0 as *mut Module) });
     }
 
     #[inline]
-    unsafe fn launch(&self, _stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
-        // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
-        unsafe { (*(task.0 as *const LoadedTask)).run(&self.pool, launch) }
+    unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
+        let task = task.0 as *const LoadedTask;
+        match &self.streams {
+            // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
+            None => unsafe { (*task).run(&self.pool, launch, Company::None) },
+            // SAFETY: as above.
+            Some(_) if launch.nested => unsafe { (*task).run(&self.pool, launch, Company::Streams) },
+            // SAFETY: as above; the module holds the task in an `Arc`.
+            Some(streams) => unsafe {
+                Arc::increment_strong_count(task);
+                let work = Work::Task(Box::new(QueuedTask::new(Arc::from_raw(task), launch)));
+                streams.push(stream, work);
+                Ok(())
+            },
+        }
     }
 
-    unsafe fn synchronize(&self, _stream: StreamHandle) -> Result<()> {
+    unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
+        if let Some(s) = &self.streams {
+            // SAFETY: the trait's contract.
+            let queue = unsafe { s.queue(stream) };
+            s.queues.wait(&queue);
+        }
         Ok(())
     }
 
     fn close(&self) {
+        if let Some(streams) = &self.streams {
+            streams.queues.end();
+        }
         self.pool.end();
     }
 }

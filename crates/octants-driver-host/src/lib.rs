@@ -2,19 +2,22 @@
 //!
 //! # Invariants
 //!
-//! - Every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]).
+//! - Without streams every call returns after its work is done ([`octants_runtime::Driver::is_immediate`]); with them, work is
+//!   queued, and a queue that waits holds no thread.
 //! - A task too small to be worth threads runs on the caller alone. Threads are started by the first task that is worth them.
 //! - A thread of the pool never waits for another task, so nesting cannot deadlock; the caller waits only for threads that
 //!   have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`linker`], [`memory`].
+//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`].
 
 pub mod host_driver;
 pub mod linker;
 pub mod memory;
 pub mod plan_chunks;
 pub mod pool;
+pub mod queues;
 pub mod run_task;
+pub mod schedule;
 
 pub use host_driver::{HostConfig, HostDriver};

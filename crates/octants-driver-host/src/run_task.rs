@@ -2,20 +2,53 @@
 
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use octants_artifact::{HostContext, HostCount, HostTask, ParallelMeta};
-use octants_runtime::{ErrorKind, Launch, Result};
+use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
 
+use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::Pool;
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
 
+/// Linked code, unloaded when the last of its tasks goes.
+pub struct Code {
+    linker: Arc<Linker>,
+    linked: Option<Linked>,
+}
+
+impl Code {
+    /// Takes over what the linker made.
+    pub fn new(linker: Arc<Linker>, linked: Linked) -> Code {
+        Code { linker, linked: Some(linked) }
+    }
+}
+
+impl Drop for Code {
+    fn drop(&mut self) {
+        if let Some(linked) = self.linked.take() {
+            self.linker.unload(linked);
+        }
+    }
+}
+
+/// What else may run at the same time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Company {
+    /// Nothing of this program.
+    None,
+    /// Work of other streams, which may use the same data.
+    Streams,
+}
+
 /// A task of linked code.
 pub struct LoadedTask {
+    _code: Arc<Code>,
     /// May run on several threads at once.
     shared: HostTask,
     /// May run on one thread, with no other at the same data.
@@ -39,14 +72,20 @@ pub enum Count {
 
 impl LoadedTask {
     /// A task that runs once.
-    pub fn serial(code: HostTask) -> LoadedTask {
-        LoadedTask { shared: code, alone: code, kind: Kind::Serial, pace: Pace::new(LONG) }
+    pub fn serial(owner: Arc<Code>, code: HostTask) -> LoadedTask {
+        LoadedTask { _code: owner, shared: code, alone: code, kind: Kind::Serial, pace: Pace::new(LONG) }
     }
 
     /// A parallel task, for a pool of `threads` threads.
-    pub fn parallel(shared: HostTask, alone: HostTask, count: Count, meta: &ParallelMeta, threads: u32) -> LoadedTask {
+    pub fn parallel(
+        owner: Arc<Code>,
+        (shared, alone): (HostTask, HostTask),
+        count: Count,
+        meta: &ParallelMeta,
+        threads: u32,
+    ) -> LoadedTask {
         let kind = Kind::Parallel { count, shape: Shape::new(meta, threads) };
-        LoadedTask { shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
+        LoadedTask { _code: owner, shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
     }
 
     /// Runs the task.
@@ -54,7 +93,7 @@ impl LoadedTask {
     /// # Safety
     /// The task's code is loaded, and `launch` holds what it expects.
     #[inline]
-    pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>) -> Result<()> {
+    pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
         let context = HostContext {
             args: launch.args.as_ptr(),
             frame: launch.frame.0 as *mut u8,
@@ -87,9 +126,10 @@ impl LoadedTask {
         let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost()) };
         match plan {
             Plan::Inline => {
-                // The default stream is in order and this launch has it, so nothing else of the program runs now.
+                // All launches are in order where there are no streams, so nothing else of the program runs now.
+                let code = if company == Company::None { self.alone } else { self.shared };
                 // SAFETY: as above.
-                self.pace.time(count, 1, launch, || unsafe { (self.alone)(&context, 0, count as i64) });
+                self.pace.time(count, 1, launch, || unsafe { code(&context, 0, count as i64) });
                 Ok(())
             }
             Plan::Split { width, chunk } => {
@@ -101,6 +141,60 @@ impl LoadedTask {
                 let end = self.pace.time(count, width, launch, || pool.run(count, chunk, width, &body));
                 end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
             }
+        }
+    }
+}
+
+/// A task of a launch that has returned: all that it needs, by value.
+pub struct QueuedTask {
+    task: Arc<LoadedTask>,
+    kernel: Arc<KernelMeta>,
+    args: Box<[u64]>,
+    frame: DevicePtr,
+    result: DevicePtr,
+    seed: u64,
+    number: u64,
+    failures: Arc<Failures>,
+    printer: Arc<Printer>,
+}
+
+impl QueuedTask {
+    /// Copies what the launch holds.
+    pub fn new(task: Arc<LoadedTask>, launch: &Launch<'_>) -> QueuedTask {
+        QueuedTask {
+            task,
+            kernel: launch.kernel.clone(),
+            args: launch.args.into(),
+            frame: launch.frame,
+            result: launch.result,
+            seed: launch.seed,
+            number: launch.number,
+            failures: launch.failures.clone(),
+            printer: launch.printer.clone(),
+        }
+    }
+
+    /// Runs it, unless something failed on its stream that was not reported yet.
+    pub fn run(&self, pool: &Pool) {
+        if self.failures.any() {
+            return;
+        }
+        let launch = Launch {
+            kernel: &self.kernel,
+            args: &self.args,
+            frame: self.frame,
+            result: self.result,
+            seed: self.seed,
+            number: self.number,
+            nested: false,
+            failures: &self.failures,
+            printer: &self.printer,
+            caller: &Patient,
+        };
+        // SAFETY: the task holds its code; the launcher keeps the memory until the stream has done this work.
+        if let Err(error) = unsafe { self.task.run(pool, &launch, Company::Streams) } {
+            let (kernel, message) = (self.kernel.name.clone(), error.to_string());
+            self.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
         }
     }
 }

@@ -65,6 +65,8 @@ pub struct Config {
     pub fast_math: bool,
     pub opt_level: u8,
     pub cpu_max_num_threads: u32,
+    pub cpu_streams: bool,
+    pub cpu_stream_schedule: String,
     pub num_compile_threads: u32,
     pub short_circuit_operators: bool,
     pub unrolling_limit: u32,
@@ -87,6 +89,8 @@ impl Default for Config {
             fast_math: true,
             opt_level: 3,
             cpu_max_num_threads: 0,
+            cpu_streams: false,
+            cpu_stream_schedule: String::new(),
             num_compile_threads: 4,
             short_circuit_operators: true,
             unrolling_limit: 32,
@@ -126,6 +130,8 @@ pub const OPTIONS: &[OptionInfo] = &[
     ),
     option("opt_level", "0 to 3, as a C compiler's -O."),
     option("cpu_max_num_threads", "Most threads a launch uses; 0 for all processors."),
+    option("cpu_streams", "Streams on the CPU are real: launches return at once, streams run side by side."),
+    option("cpu_stream_schedule", "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N."),
     option("num_compile_threads", "Threads that compile the tasks of one kernel."),
     option("short_circuit_operators", "`and` and `or` evaluate their right side only when needed."),
     option("unrolling_limit", "Warn when qd.static unrolls more iterations than this; 0 never warns."),
@@ -206,6 +212,8 @@ impl Config {
             "fast_math" => self.fast_math = parse_bool(name, value)?,
             "opt_level" => self.opt_level = parse_int(name, value, 0, 3)? as u8,
             "cpu_max_num_threads" => self.cpu_max_num_threads = parse_int(name, value, 0, 1 << 16)? as u32,
+            "cpu_streams" => self.cpu_streams = parse_bool(name, value)?,
+            "cpu_stream_schedule" => self.cpu_stream_schedule = parse_schedule(name, value)?,
             "num_compile_threads" => self.num_compile_threads = parse_int(name, value, 0, 1 << 16)? as u32,
             "short_circuit_operators" => self.short_circuit_operators = parse_bool(name, value)?,
             "unrolling_limit" => self.unrolling_limit = parse_int(name, value, 0, u32::MAX.into())? as u32,
@@ -224,6 +232,11 @@ impl Config {
         Ok(())
     }
 
+    /// The seed of `cpu_stream_schedule`.
+    pub fn schedule_seed(&self) -> Option<u64> {
+        self.cpu_stream_schedule.strip_prefix("seed:")?.parse().ok()
+    }
+
     /// Bounds checks are part of `debug`.
     pub fn bounds_checked(&self) -> bool {
         self.debug || self.check_out_of_bound
@@ -240,6 +253,8 @@ impl Config {
             "fast_math" => OptionValue::Bool(self.fast_math),
             "opt_level" => OptionValue::Int(self.opt_level.into()),
             "cpu_max_num_threads" => OptionValue::Int(self.cpu_max_num_threads.into()),
+            "cpu_streams" => OptionValue::Bool(self.cpu_streams),
+            "cpu_stream_schedule" => OptionValue::Str(self.cpu_stream_schedule.clone()),
             "num_compile_threads" => OptionValue::Int(self.num_compile_threads.into()),
             "short_circuit_operators" => OptionValue::Bool(self.short_circuit_operators),
             "unrolling_limit" => OptionValue::Int(self.unrolling_limit.into()),
@@ -286,6 +301,14 @@ fn parse_choice(name: &str, value: &OptionValue, choices: &[&'static str]) -> Re
     }
     let hint = nearest(&text, choices.iter().copied()).map(|s| format!(" (did you mean `{s}`?)")).unwrap_or_default();
     bad(name, format!("`{text}` is not one of {}{hint}", choices.join(", ")))
+}
+
+fn parse_schedule(name: &str, value: &OptionValue) -> Result<String, Error> {
+    match value {
+        OptionValue::Str(s) if s.is_empty() => Ok(String::new()),
+        OptionValue::Str(s) if s.strip_prefix("seed:").is_some_and(|n| n.parse::<u64>().is_ok()) => Ok(s.clone()),
+        other => bad(name, format!("expected `seed:` and a number, got {}", show(other))),
+    }
 }
 
 fn parse_scalar(name: &str, value: &OptionValue, allowed: &[Scalar]) -> Result<Scalar, Error> {

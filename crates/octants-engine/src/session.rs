@@ -6,10 +6,11 @@ use octants_codegen_llvm::{CodegenOptions, compile_host};
 use octants_diag::Span;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::{ArgLayout, Type};
+use octants_artifact::Artifact;
+use octants_ir::{ArgLayout, Layout, Type};
 use octants_passes::{PassOptions, offload, run_pipeline};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Results, TextSink,
+    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Pointer, Results, Stream, TextSink,
 };
 
 use crate::config::{Arch, Config};
@@ -81,7 +82,8 @@ impl Session {
             config.arch = Arch::Cpu;
         }
         let max_threads = Some(config.cpu_max_num_threads).filter(|n| *n > 0);
-        let driver = HostDriver::new(HostConfig { max_threads });
+        let (streams, schedule) = (config.cpu_streams, config.schedule_seed());
+        let driver = HostDriver::new(HostConfig { max_threads, streams, schedule });
         let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
         Ok(Session { config, notices, device })
     }
@@ -166,12 +168,13 @@ impl Session {
             .map_err(|e| Error::Codegen(e.to_string()))?;
         timings.codegen = start.elapsed();
         let start = Instant::now();
-        let kernel = self.device.load(&artifact)?;
+        let kernel = self.device.load(&artifact, pointers(&layout, &program.buffers, &artifact))?;
         timings.load = start.elapsed();
         Ok(Executable { layout, ret, timings, kernel })
     }
 
-    /// Runs code: `slots` are the argument slots of its layout. `caller` is told before this thread works or waits for long.
+    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout. `caller` is told before this
+    /// thread works or waits for long.
     ///
     /// # Safety
     /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
@@ -180,11 +183,28 @@ impl Session {
         &self,
         code: &Executable,
         slots: &[u64],
+        stream: Option<&Stream>,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         // SAFETY: the caller's contract.
-        Ok(unsafe { self.device.default_stream().launch(&code.kernel, slots, caller) }?)
+        Ok(unsafe { stream.unwrap_or_else(|| self.device.default_stream()).launch(&code.kernel, slots, caller) }?)
     }
+}
+
+/// The slots that hold addresses, and whether the code writes there.
+fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
+    let mut roots = vec![false; layout.roots.len()];
+    let mut out = Vec::new();
+    for (i, buffer) in buffers.iter().enumerate() {
+        let written = artifact.tasks.iter().any(|t| t.writes.contains(&(i as u32)));
+        match (&buffer.layout, layout.buffers[i]) {
+            (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| roots[c.root as usize] |= written),
+            (_, Some(slot)) => out.push(Pointer { slot, written }),
+            (_, None) => {}
+        }
+    }
+    out.extend(layout.roots.iter().zip(roots).map(|(&slot, written)| Pointer { slot, written }));
+    out
 }
 
 impl Drop for Session {

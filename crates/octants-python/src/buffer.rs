@@ -5,7 +5,7 @@ use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::{errors, program};
+use crate::{errors, program, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -25,6 +25,11 @@ impl Buffer {
     #[inline]
     pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
         self.memory.ptr().map_err(|_| errors::dead_object(py, "array"))
+    }
+
+    /// The memory itself.
+    pub fn memory(&self) -> &runtime::Buffer {
+        &self.memory
     }
 
     /// Bytes.
@@ -63,6 +68,14 @@ impl Buffer {
     #[getter]
     fn alive(&self) -> bool {
         self.is_alive()
+    }
+
+    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for all
+    /// that use it.
+    #[pyo3(signature = (write = false))]
+    fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
+        self.address(py)?;
+        if program::is_immediate() { program::sync(py) } else { stream::wait_for_buffer(py, self, write) }
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {

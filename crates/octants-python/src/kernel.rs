@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use octants_engine::CompileError;
-use octants_engine::runtime::Caller;
+use octants_engine::runtime::{self, Caller};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -22,6 +22,7 @@ use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
 use crate::specialization::{Described, Slots, Specialization};
+use crate::stream::{keyword_stream, scope_stream};
 use crate::world::PyWorld;
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
@@ -122,7 +123,11 @@ impl Kernel {
         Ok(prepared)
     }
 
-    fn run<'py>(slf: &Bound<'py, Self>, args: &[Bound<'py, PyAny>]) -> PyResult<Py<PyAny>> {
+    fn run<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<runtime::Stream>,
+    ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
@@ -138,10 +143,10 @@ impl Kernel {
             && spec.is_alive(py)
             && let Some(slots) = spec.fill(&mut gathered, args, false)?
         {
-            return this.launch(py, &prepared, &spec, &gathered, &slots);
+            return this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref());
         }
         let (spec, slots) = this.find_or_compile(slf, &prepared, &mut gathered, args)?;
-        this.launch(py, &prepared, &spec, &gathered, &slots)
+        this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
     }
 
     #[inline]
@@ -152,12 +157,13 @@ impl Kernel {
         spec: &Specialization,
         gathered: &Gathered<'_>,
         slots: &Slots,
+        stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
         spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
         let interpreter = Interpreter::held();
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
-        let end = unsafe { prepared.program.session.launch(&spec.code, slots, &interpreter) };
+        let end = unsafe { prepared.program.session.launch(&spec.code, slots, stream, &interpreter) };
         drop(interpreter);
         program::write_printed(py)?;
         match end {
@@ -317,14 +323,7 @@ impl Kernel {
                     ));
                 }
                 Some(i) => bound[i] = Some(value),
-                None if name == "qd_stream" => {
-                    if !value.is_none() {
-                        return Err(errors::runtime_error(
-                            py,
-                            format!("kernel `{}`: qd_stream= is not supported on this device", self.name),
-                        ));
-                    }
-                }
+                None if name == "qd_stream" => {}
                 None => {
                     let names = params.iter().map(|p| p.text.as_str());
                     let hint = octants_engine::nearest(&name, names)
@@ -450,12 +449,21 @@ impl Kernel {
     ) -> PyResult<Py<PyAny>> {
         let this = slf.get();
         let positional = args.as_slice();
+        let stream = match keyword_stream(kwargs)? {
+            None => scope_stream(slf.py())?,
+            given => given,
+        };
         let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
-        if kwargs.is_none() && expected == Some(positional.len()) {
-            return Self::run(slf, positional);
+        // With as many arguments as parameters a keyword can only be the stream, or one too many.
+        let plain = match kwargs {
+            None => true,
+            Some(k) => k.len() == 1 && k.contains(pyo3::intern!(slf.py(), "qd_stream"))?,
+        };
+        if plain && expected == Some(positional.len()) {
+            return Self::run(slf, positional, stream);
         }
         let bound = this.bind(slf.py(), positional, kwargs)?;
-        Self::run(slf, &bound)
+        Self::run(slf, &bound, stream)
     }
 
     fn __get__(slf: Bound<'_, Self>, instance: Bound<'_, PyAny>, _owner: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {

@@ -1,6 +1,6 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
+//! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`errors`], [`names`].
@@ -22,6 +22,7 @@ mod scalar;
 mod signature;
 mod source;
 mod specialization;
+mod stream;
 mod world;
 
 use pyo3::prelude::*;
@@ -32,6 +33,17 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
+    m.add_class::<stream::Stream>()?;
+    m.add_class::<stream::Event>()?;
+    m.add_class::<stream::StreamScope>()?;
+    m.add_function(wrap_pyfunction!(stream::create_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::create_event, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::stream_scope, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::default_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::current_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::stream_pool_stats, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::trim_stream_pool, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;

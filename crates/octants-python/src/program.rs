@@ -138,7 +138,16 @@ pub fn reset(py: Python<'_>) {
     py.detach(|| replace(None));
 }
 
-/// Waits until everything launched before is done.
+/// True while the current program does all work within the call that asks for it.
+pub fn is_immediate() -> bool {
+    CURRENT
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .as_ref()
+        .is_none_or(|p| p.session.device().is_immediate())
+}
+
+/// Waits until everything launched before is done, on every stream.
 #[pyfunction]
 pub fn sync(py: Python<'_>) -> PyResult<()> {
     let program = require(py)?;

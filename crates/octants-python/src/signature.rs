@@ -222,6 +222,12 @@ impl Signature {
         let mut method = false;
         let mut params = Vec::new();
         for (i, p) in declaration.params.iter().enumerate() {
+            if p.name == "qd_stream" {
+                return Err(errors::syntax_error(
+                    py,
+                    format!("kernel `{kernel}`: every kernel takes `qd_stream=`, so a parameter needs another name"),
+                ));
+            }
             if p.default.is_some() {
                 return Err(errors::syntax_error(
                     py,

@@ -2,14 +2,19 @@
 //!
 //! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the address
 //! for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
+//!
+//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back behind
+//! that work, and a host that reads waits for those that write.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak};
 
 use crate::device::DeviceCore;
-use crate::driver::{DevicePtr, StreamHandle};
+use crate::driver::{Caller, DevicePtr, StreamHandle};
 use crate::error::{ErrorKind, Result};
+use crate::report::lock;
+use crate::stream::StreamCore;
 
 /// Set in `BufferCore::state` once the program has ended; the rest counts pins.
 const CLOSED: u64 = 1 << 63;
@@ -22,6 +27,22 @@ pub(crate) struct BufferCore {
     state: AtomicU64,
     /// Set by whoever frees the memory.
     freed: AtomicBool,
+    /// Streams that were given the address, and whether to write.
+    uses: Mutex<Vec<Use>>,
+}
+
+struct Use {
+    stream: Weak<StreamCore>,
+    writes: bool,
+}
+
+/// What a host is about to do with a buffer's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HostAccess {
+    /// Read: work that writes must be done.
+    Read,
+    /// Write: all work must be done.
+    Write,
 }
 
 impl BufferCore {
@@ -36,15 +57,38 @@ impl BufferCore {
         if self.freed.swap(true, Ordering::AcqRel) || self.bytes == 0 {
             return;
         }
+        let users: Vec<_> = lock(&self.uses).drain(..).filter_map(|u| u.stream.upgrade()).collect();
         // SAFETY: `ptr` came from this driver's `allocate` with these bytes, and the swap above happens once.
-        unsafe { self.device.driver.free(StreamHandle(0), self.ptr, self.bytes) }
+        unsafe { self.device.free_behind(&users, self.ptr, self.bytes) }
         self.device.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+
+    /// Notes that work of this stream uses the memory.
+    pub(crate) fn note_use(&self, stream: &Arc<StreamCore>, writes: bool) {
+        let mut uses = lock(&self.uses);
+        if let Some(known) = uses.iter_mut().find(|u| std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream))) {
+            known.writes |= writes;
+            return;
+        }
+        // A stream that is gone has ended its work.
+        uses.retain(|u| u.stream.strong_count() > 0);
+        uses.push(Use { stream: Arc::downgrade(stream), writes });
+    }
+
+    /// Length in bytes.
+    pub(crate) fn len(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Address.
+    pub(crate) fn address(&self) -> u64 {
+        self.ptr.0
     }
 }
 
 impl Drop for BufferCore {
     fn drop(&mut self) {
-        self.device.forget(self.id);
+        self.device.forget(self);
         self.release();
     }
 }
@@ -69,6 +113,7 @@ impl Buffer {
             bytes,
             state: AtomicU64::new(0),
             freed: AtomicBool::new(false),
+            uses: Mutex::default(),
         });
         device.register(&core);
         if device.is_closed() {
@@ -98,6 +143,26 @@ impl Buffer {
 
     pub(crate) fn is_of(&self, device: &Arc<DeviceCore>) -> bool {
         Arc::ptr_eq(&self.0.device, device)
+    }
+
+    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those. Reports
+    /// failures of theirs that were not reported yet.
+    #[inline]
+    pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
+        if self.0.device.immediate { Ok(()) } else { self.wait_for_streams(access, caller) }
+    }
+
+    #[cold]
+    fn wait_for_streams(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
+        let in_the_way = |u: &&Use| u.writes || access == HostAccess::Write;
+        let streams: Vec<_> =
+            lock(&self.0.uses).iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
+        let mut end = Ok(());
+        for stream in streams {
+            let waited = stream.wait_for_host(caller);
+            end = end.and(waited);
+        }
+        end
     }
 
     /// Keeps the memory, also past the end of the program.

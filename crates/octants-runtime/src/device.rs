@@ -1,18 +1,20 @@
 //! [`Device`]: a driver, its default stream, and what the two share with every object made from them.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use octants_artifact::Artifact;
 
 use crate::buffer::{Buffer, BufferCore};
-use crate::driver::{Caller, Driver, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
-use crate::kernel::{KernelMeta, LoadedKernel};
-use crate::report::{Printer, TextSink, lock};
-use crate::stream::Stream;
+use crate::event::Event;
+use crate::fork::{PoolStats, WorkerPool};
+use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
+use crate::report::{Failures, Printer, TextSink, lock};
+use crate::stream::{Stream, StreamCore};
 
 /// Settings of a program that the launcher needs.
 #[derive(Clone)]
@@ -42,6 +44,20 @@ pub(crate) struct DeviceCore {
     closed: AtomicBool,
     buffers: Mutex<HashMap<u64, Weak<BufferCore>>>,
     next_buffer: AtomicU64,
+    /// The buffers by address, kept where launches return before their work is done.
+    by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
+    streams: Mutex<Vec<Weak<StreamCore>>>,
+    next_stream: AtomicU32,
+    pub(crate) workers: WorkerPool,
+    reclaim: Mutex<Option<Reclaim>>,
+    /// Failures of streams that were dropped before anyone asked.
+    pub(crate) orphans: Failures,
+}
+
+/// A stream on which nothing happens but frees, each behind the last use of its memory on other streams.
+struct Reclaim {
+    stream: StreamHandle,
+    event: EventHandle,
 }
 
 impl DeviceCore {
@@ -70,10 +86,96 @@ impl DeviceCore {
 
     pub(crate) fn register(&self, buffer: &Arc<BufferCore>) {
         lock(&self.buffers).insert(buffer.id, Arc::downgrade(buffer));
+        if !self.immediate && buffer.len() > 0 {
+            let mut map = self.by_address.write().unwrap_or_else(PoisonError::into_inner);
+            map.insert(buffer.address(), Arc::downgrade(buffer));
+        }
     }
 
-    pub(crate) fn forget(&self, id: u64) {
-        lock(&self.buffers).remove(&id);
+    pub(crate) fn forget(&self, buffer: &BufferCore) {
+        lock(&self.buffers).remove(&buffer.id);
+        if !self.immediate && buffer.len() > 0 {
+            self.by_address.write().unwrap_or_else(PoisonError::into_inner).remove(&buffer.address());
+        }
+    }
+
+    /// Notes that a launch on `stream` uses the memory its arguments name. True when some of it is not this device's: the
+    /// launch must then wait for its work, since nothing else knows who uses that memory.
+    pub(crate) fn note_uses(&self, stream: &Arc<StreamCore>, pointers: &[Pointer], args: &[u64]) -> bool {
+        let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+        let mut foreign = false;
+        for p in pointers {
+            let address = args[p.slot as usize];
+            if address == 0 {
+                continue;
+            }
+            let buffer = map.range(..=address).next_back().and_then(|(_, b)| b.upgrade());
+            match buffer.filter(|b| address - b.address() < b.len()) {
+                Some(buffer) => buffer.note_use(stream, p.written),
+                None => foreign = true,
+            }
+        }
+        foreign
+    }
+
+    /// Gives memory back once these streams have done what is queued on them.
+    ///
+    /// # Safety
+    /// The memory came from `allocate` with this size and is given back once.
+    pub(crate) unsafe fn free_behind(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) {
+        if self.immediate || self.is_closed() || users.is_empty() {
+            // SAFETY: the contract above; no queued work uses the memory.
+            return unsafe { self.driver.free(StreamHandle(0), memory, bytes) };
+        }
+        // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
+        if unsafe { self.free_on_reclaim(users, memory, bytes) }.is_err() {
+            for user in users {
+                // SAFETY: as above. Without events the host waits; an error leaves nothing that could use the memory.
+                let _ = unsafe { self.driver.synchronize(user.handle) };
+            }
+            // SAFETY: as above.
+            unsafe { self.driver.free(StreamHandle(0), memory, bytes) }
+        }
+    }
+
+    /// # Safety
+    /// As [`DeviceCore::free_behind`]. After an error the memory is as it was.
+    unsafe fn free_on_reclaim(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) -> Result<()> {
+        let mut reclaim = lock(&self.reclaim);
+        let (stream, event) = match &*reclaim {
+            Some(r) => (r.stream, r.event),
+            None => {
+                let stream = self.driver.create_stream(0)?;
+                // SAFETY: made above and not used.
+                let destroy = |_: &DeviceError| unsafe { self.driver.destroy_stream(stream) };
+                let event = self.driver.create_event(false).inspect_err(destroy)?;
+                *reclaim = Some(Reclaim { stream, event });
+                (stream, event)
+            }
+        };
+        // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
+        unsafe {
+            for user in users {
+                self.driver.record_event(user.handle, event)?;
+                self.driver.wait_events(stream, &[event])?;
+            }
+            self.driver.free(stream, memory, bytes);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn new_stream_number(&self) -> u32 {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn register_stream(&self, stream: &Arc<StreamCore>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|s| s.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    fn live_streams(&self) -> Vec<Arc<StreamCore>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
     pub(crate) fn new_buffer_id(&self) -> u64 {
@@ -103,8 +205,14 @@ impl Device {
             closed: AtomicBool::new(false),
             buffers: Mutex::default(),
             next_buffer: AtomicU64::new(0),
+            by_address: RwLock::default(),
+            streams: Mutex::default(),
+            next_stream: AtomicU32::new(0),
+            workers: WorkerPool::default(),
+            reclaim: Mutex::default(),
+            orphans: Failures::default(),
         });
-        let default = Stream::over(core.clone(), StreamHandle(0));
+        let default = Stream::over(core.clone(), StreamHandle(0), false);
         Device(Arc::new(Inner { core, default }))
     }
 
@@ -118,13 +226,58 @@ impl Device {
         &self.0.default
     }
 
+    /// A new stream; on a device that does everything at once, the default stream under another name.
+    pub fn create_stream(&self, priority: i32) -> Result<Stream> {
+        let core = &self.0.core;
+        core.check_open("device")?;
+        if core.immediate {
+            return Ok(self.0.default.clone());
+        }
+        let handle = core.driver.create_stream(priority)?;
+        Ok(Stream::over(core.clone(), handle, true))
+    }
+
+    /// The stream with this handle: the default stream for zero, one of this device's own, or one made by someone else, who
+    /// also destroys it.
+    pub fn stream_from_handle(&self, handle: u64) -> Result<Stream> {
+        let core = &self.0.core;
+        core.check_open("device")?;
+        if core.immediate || handle == 0 {
+            return Ok(self.0.default.clone());
+        }
+        match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
+            Some(known) => Ok(Stream::of(known)),
+            None => Ok(Stream::over(core.clone(), core.driver.adopt_stream(handle)?, false)),
+        }
+    }
+
+    /// A new event; only one with `timing` can tell the time between two.
+    pub fn create_event(&self, timing: bool) -> Result<Event> {
+        Event::new(&self.0.core, timing)
+    }
+
+    /// True when every call returns after its work is done, so that streams make no difference.
+    pub fn is_immediate(&self) -> bool {
+        self.0.core.immediate
+    }
+
+    /// Counts of the pool of worker streams.
+    pub fn stream_pool_stats(&self) -> PoolStats {
+        self.0.core.workers.stats()
+    }
+
+    /// Destroys the idle streams of the pool.
+    pub fn trim_stream_pool(&self) {
+        self.0.core.workers.trim(&*self.0.core.driver);
+    }
+
     /// Memory of `bytes` bytes, zeroed. No bytes are fine.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer> {
         Buffer::allocate(&self.0.core, bytes)
     }
 
-    /// Loads compiled code.
-    pub fn load(&self, artifact: &Artifact) -> Result<LoadedKernel> {
+    /// Loads compiled code. `pointers` are the argument slots that hold addresses.
+    pub fn load(&self, artifact: &Artifact, pointers: Vec<Pointer>) -> Result<LoadedKernel> {
         let core = &self.0.core;
         core.check_open("device")?;
         let (module, tasks) = core.driver.load(artifact)?;
@@ -133,6 +286,8 @@ impl Device {
             meta: Arc::new(KernelMeta::of(artifact)),
             module,
             tasks: tasks.into_boxed_slice(),
+            pointers: pointers.into_boxed_slice(),
+            sections: if core.immediate { Box::default() } else { sections(&artifact.tasks) },
         };
         if kernel.tasks.len() != artifact.tasks.len() {
             let what = format!("the driver gave {} of {} tasks", kernel.tasks.len(), artifact.tasks.len());
@@ -141,9 +296,24 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Waits for all work of this program and writes out what it printed. Reports a failure that was not reported yet.
+    /// Waits for all work of this program, on every stream, and writes out what it printed. Reports a failure that was not
+    /// reported yet; of several streams' the others are left for the next such call.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
-        self.0.default.synchronize(caller)
+        let core = &self.0.core;
+        if core.immediate {
+            return self.0.default.synchronize(caller);
+        }
+        let streams = core.live_streams();
+        let mut waited = Ok(());
+        for stream in &streams {
+            waited = waited.and(stream.wait_quietly(caller));
+        }
+        core.printer.flush();
+        waited?;
+        if let Some(failure) = core.orphans.take() {
+            return Err(ErrorKind::Assertion(failure).into());
+        }
+        streams.iter().try_for_each(|s| s.report_pending())
     }
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.
@@ -172,7 +342,26 @@ impl Device {
     /// not waited for before; the program has ended all the same.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
-        let end = self.0.default.drain(caller, || core.closed.store(true, Ordering::Release));
+        let mut end = self.0.default.drain(caller, || core.closed.store(true, Ordering::Release));
+        if !core.immediate {
+            for stream in core.live_streams() {
+                // A launch that began before has ended once its turn is over; later ones are refused.
+                let drained = stream.drain(caller).and_then(|()| stream.report_pending());
+                end = end.and(drained);
+            }
+            core.workers.trim(&*core.driver);
+            if let Some(r) = lock(&core.reclaim).take() {
+                // SAFETY: made by this driver; the frees queued on it are waited for.
+                unsafe {
+                    let _ = core.driver.synchronize(r.stream);
+                    core.driver.destroy_event(r.event);
+                    core.driver.destroy_stream(r.stream);
+                }
+            }
+            if let Some(failure) = core.orphans.take() {
+                end = end.and(Err(ErrorKind::Assertion(failure).into()));
+            }
+        }
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
         core.driver.close();

@@ -20,6 +20,10 @@ pub struct DevicePtr(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct StreamHandle(pub u64);
 
+/// A driver's event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct EventHandle(pub u64);
+
 /// A driver's loaded module.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ModuleHandle(pub u64);
@@ -84,6 +88,40 @@ pub trait Driver: Send + Sync + 'static {
     /// Memory of `bytes` bytes, zeroed, at an address that is a multiple of 64; usable by work queued on `stream` from now on.
     unsafe fn allocate(&self, stream: StreamHandle, bytes: u64) -> Result<DevicePtr>;
 
+    /// A new in-order queue. Work on it is ordered with that of other streams by events alone. Streams of a higher
+    /// priority come first where the device has a choice. Never called on a driver that is immediate.
+    fn create_stream(&self, priority: i32) -> Result<StreamHandle>;
+
+    /// Gives a stream back that [`Driver::create_stream`] made; all its work is done.
+    unsafe fn destroy_stream(&self, stream: StreamHandle);
+
+    /// Takes over the handle of a stream that someone else made and keeps alive.
+    fn adopt_stream(&self, handle: u64) -> Result<StreamHandle>;
+
+    /// A new event, not recorded yet. Only one with `timing` can be asked for the time.
+    fn create_event(&self, timing: bool) -> Result<EventHandle>;
+
+    /// Gives an event back; work that waits for it still may.
+    unsafe fn destroy_event(&self, event: EventHandle);
+
+    /// Lets the event stand for the work queued on `stream` until now.
+    unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()>;
+
+    /// Makes what is queued on `stream` from now on wait for what the events stand for now; nothing, where not recorded.
+    unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()>;
+
+    /// Waits, on this thread, for what the event stands for.
+    unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()>;
+
+    /// True when all work queued on `stream` is done.
+    unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool>;
+
+    /// True when what the event stands for is done.
+    unsafe fn query_event(&self, event: EventHandle) -> Result<bool>;
+
+    /// Milliseconds from one event to another, both with timing and recorded; waits for both.
+    unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64>;
+
     /// Gives memory back once all work queued on `stream` until now is done.
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64);
 
@@ -105,7 +143,7 @@ pub trait Driver: Send + Sync + 'static {
     /// Loads code. The second part of the result has a handle for each of the artifact's tasks.
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)>;
 
-    /// Unloads code; no work uses it any more.
+    /// Unloads code once the work queued until now is done.
     unsafe fn unload(&self, module: ModuleHandle);
 
     /// Queues a task. `launch.args` has the artifact's number of slots.

@@ -55,6 +55,11 @@ pub enum ErrorKind {
         /// What was used.
         what: &'static str,
     },
+    /// A stream or event was asked for what it cannot tell or do.
+    Misuse {
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// A range outside a buffer.
     OutOfRange {
         /// First byte.
@@ -103,6 +108,7 @@ impl fmt::Display for DeviceError {
                 write!(f, "this {what} belongs to a program that has ended (`reset()` or another `init()` was called)")
             }
             ErrorKind::ForeignDevice { what } => write!(f, "this {what} belongs to another device"),
+            ErrorKind::Misuse { message } => f.write_str(message),
             ErrorKind::OutOfRange { offset, length, bytes } => {
                 write!(f, "bytes {offset}..{} are outside a buffer of {bytes} bytes", offset.saturating_add(*length))
             }

@@ -1,6 +1,7 @@
 //! [`LoadedKernel`]: compiled code on a device, ready to launch.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::Arc;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
@@ -44,12 +45,53 @@ impl KernelMeta {
     }
 }
 
+/// An argument slot that holds an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pointer {
+    /// The slot.
+    pub slot: u32,
+    /// Some task writes to the memory.
+    pub written: bool,
+}
+
 /// Compiled code on a device. Made by [`crate::Device::load`]; unloaded when dropped.
 pub struct LoadedKernel {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) meta: Arc<KernelMeta>,
     pub(crate) module: ModuleHandle,
     pub(crate) tasks: Box<[TaskHandle]>,
+    pub(crate) pointers: Box<[Pointer]>,
+    /// How the tasks follow one another on a device that works asynchronously; empty where all do in order.
+    pub(crate) sections: Box<[Section]>,
+}
+
+/// A stretch of a kernel's tasks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// One after the other.
+    InOrder(Range<usize>),
+    /// At least two groups, each in order, independent of one another.
+    Groups(Box<[Range<usize>]>),
+}
+
+/// The sections of a kernel; none where there is nothing to fork.
+pub(crate) fn sections(tasks: &[TaskMeta]) -> Box<[Section]> {
+    let mut runs: Vec<(Option<u32>, Range<usize>)> = Vec::new();
+    for (i, task) in tasks.iter().enumerate() {
+        match runs.last_mut() {
+            Some((group, run)) if *group == task.group => run.end = i + 1,
+            _ => runs.push((task.group, i..i + 1)),
+        }
+    }
+    let mut out = Vec::new();
+    for same in runs.chunk_by(|a, b| a.0.is_some() && b.0.is_some()) {
+        match same {
+            [(_, run)] => out.push(Section::InOrder(run.clone())),
+            groups => out.push(Section::Groups(groups.iter().map(|(_, run)| run.clone()).collect())),
+        }
+    }
+    let forks = out.iter().any(|s| matches!(s, Section::Groups(_)));
+    if forks { out.into_boxed_slice() } else { Box::default() }
 }
 
 impl LoadedKernel {
@@ -77,8 +119,8 @@ impl fmt::Debug for LoadedKernel {
 
 impl Drop for LoadedKernel {
     fn drop(&mut self) {
-        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel and, with an
-        // immediate driver, ends before the borrow does.
+        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it has queued
+        // is the driver's to wait for.
         unsafe { self.core.driver.unload(self.module) }
     }
 }

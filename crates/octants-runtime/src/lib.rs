@@ -10,23 +10,27 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
 pub mod buffer;
 pub mod device;
 pub mod driver;
 pub mod error;
+pub mod event;
+pub mod fork;
 pub mod kernel;
 pub mod nesting;
 pub mod render_site;
 pub mod report;
 pub mod stream;
 
-pub use buffer::{Buffer, PinnedBuffer};
+pub use buffer::{Buffer, HostAccess, PinnedBuffer};
 pub use device::{Device, DeviceConfig};
-pub use driver::{Caller, DevicePtr, Driver, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle};
+pub use driver::{Caller, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle};
 pub use error::{DeviceError, ErrorKind, Result};
-pub use kernel::{KernelMeta, LoadedKernel};
+pub use event::Event;
+pub use fork::PoolStats;
+pub use kernel::{KernelMeta, LoadedKernel, Pointer};
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use stream::{Results, Stream};

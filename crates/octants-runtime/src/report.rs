@@ -91,13 +91,18 @@ pub struct Failure {
     pub message: String,
     /// `path:line`.
     pub location: String,
+    /// Number of the stream; zero for the default stream.
+    pub stream: u32,
 }
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let message = if self.message.is_empty() { "assertion failed" } else { &self.message };
         write!(f, "{message}\n  in kernel `{}`", self.kernel)?;
-        if self.location.is_empty() { Ok(()) } else { write!(f, " at {}", self.location) }
+        if !self.location.is_empty() {
+            write!(f, " at {}", self.location)?;
+        }
+        if self.stream == 0 { Ok(()) } else { write!(f, ", on stream {}", self.stream) }
     }
 }
 
@@ -170,7 +175,7 @@ impl Launch<'_> {
                 }
                 None => message.push_str("compiler bug: assertion at an unknown site"),
             }
-            Failure { kernel: self.kernel.name.clone(), message, location }
+            Failure { kernel: self.kernel.name.clone(), message, location, stream: 0 }
         });
     }
 }
@@ -197,7 +202,7 @@ mod tests {
     #[test]
     fn the_first_failure_is_kept_and_taken_once() {
         let failures = Failures::default();
-        let make = |n: &str| Failure { kernel: n.into(), message: String::new(), location: "f.py:3".into() };
+        let make = |n: &str| Failure { kernel: n.into(), message: String::new(), location: "f.py:3".into(), stream: 0 };
         failures.record(|| make("first"));
         failures.record(|| make("second"));
         assert!(failures.any());

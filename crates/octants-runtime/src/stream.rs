@@ -1,9 +1,12 @@
 //! [`Stream`] and the launcher.
 //!
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
-//! reused from launch to launch and grown when a kernel asks for more.
+//! reused from launch to launch and grown when a kernel asks for more. On a device that works asynchronously a launch returns
+//! when its tasks are queued; the groups of a kernel are forked to worker streams and joined by events, so that only what the
+//! stream does later waits for them.
 
 use std::fmt;
+use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -11,9 +14,11 @@ use crate::buffer::{Buffer, PinnedBuffer};
 use crate::device::DeviceCore;
 use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
-use crate::kernel::LoadedKernel;
+use crate::event::Event;
+use crate::fork::Fork;
+use crate::kernel::{LoadedKernel, Section};
 use crate::nesting::{self, Inside};
-use crate::report::Failures;
+use crate::report::{Failure, Failures};
 
 /// Result slots kept without an allocation.
 const INLINE_RESULTS: usize = 4;
@@ -107,9 +112,13 @@ impl Scratch {
     }
 }
 
-struct StreamCore {
-    device: Arc<DeviceCore>,
-    handle: StreamHandle,
+pub(crate) struct StreamCore {
+    pub(crate) device: Arc<DeviceCore>,
+    pub(crate) handle: StreamHandle,
+    /// Zero for the default stream.
+    number: u32,
+    /// The driver made the stream for us.
+    owned: bool,
     failures: Arc<Failures>,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
     scratch: Mutex<Scratch>,
@@ -134,24 +143,70 @@ impl StreamCore {
 impl Drop for StreamCore {
     fn drop(&mut self) {
         let (device, handle) = (self.device.clone(), self.handle);
-        // SAFETY: the stream is alive until here. An error has been reported before or concerns no one any more.
+        // SAFETY: the stream is alive until here. An error of the call concerns no one any more.
         let _ = unsafe { device.driver.synchronize(handle) };
+        if let Some(failure) = self.take_failure() {
+            device.orphans.record(|| failure);
+        }
         self.wait_turn(&Patient).free(&device, handle);
+        if self.owned {
+            // SAFETY: its work is done, and no one else has it.
+            unsafe { device.driver.destroy_stream(handle) }
+        }
     }
 }
 
-/// An in-order queue of work on a device. Clones are the same stream.
+/// An in-order queue of work on a device. Clones are the same stream, which is drained and given back with the last.
 #[derive(Clone)]
 pub struct Stream(Arc<StreamCore>);
 
 impl Stream {
-    pub(crate) fn over(device: Arc<DeviceCore>, handle: StreamHandle) -> Stream {
-        Stream(Arc::new(StreamCore {
+    pub(crate) fn over(device: Arc<DeviceCore>, handle: StreamHandle, owned: bool) -> Stream {
+        let core = Arc::new(StreamCore {
+            number: device.new_stream_number(),
             device,
             handle,
+            owned,
             failures: Arc::new(Failures::default()),
             scratch: Mutex::new(Scratch::EMPTY),
-        }))
+        });
+        core.device.register_stream(&core);
+        Stream(core)
+    }
+
+    pub(crate) fn of(core: Arc<StreamCore>) -> Stream {
+        Stream(core)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<StreamCore> {
+        &self.0
+    }
+
+    /// The driver's handle; zero for the default stream, and for all streams of a device that has none of its own.
+    pub fn handle(&self) -> u64 {
+        self.0.handle.0
+    }
+
+    /// False once the program it belongs to has ended.
+    pub fn alive(&self) -> bool {
+        !self.0.device.is_closed()
+    }
+
+    /// True when all work queued until now is done.
+    pub fn query(&self) -> Result<bool> {
+        self.0.device.check_open("stream")?;
+        // SAFETY: the stream is alive.
+        unsafe { self.0.device.driver.query_stream(self.0.handle) }
+    }
+
+    /// Makes what is queued here from now on wait for what is queued on `other` now.
+    pub fn wait_for(&self, other: &Stream) -> Result<()> {
+        if Arc::ptr_eq(&self.0, &other.0) {
+            return self.0.device.check_open("stream");
+        }
+        let event = Event::new(&other.0.device, false)?;
+        event.record(other)?;
+        event.wait(self)
     }
 
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
@@ -164,7 +219,7 @@ impl Stream {
     /// the call), extents that do not exceed it, values of the parameters.
     #[inline]
     pub unsafe fn launch(&self, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<Option<Results>> {
-        let core = &*self.0;
+        let core = &self.0;
         if nesting::inside() {
             // SAFETY: the caller's contract.
             return unsafe { core.launch_nested(kernel, args) };
@@ -184,7 +239,11 @@ impl Stream {
     /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not reported
     /// yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
-        self.drain(caller, || ())
+        let core = &*self.0;
+        if core.device.immediate {
+            return self.drain(caller, || ());
+        }
+        core.wait_for_host(caller)
     }
 
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
@@ -198,7 +257,7 @@ impl Stream {
         });
         core.device.printer.flush();
         waited?;
-        if core.failures.any() { core.report() } else { Ok(()) }
+        core.report_pending()
     }
 
     /// Copies host memory into a buffer, after the work queued so far, and waits until that is done.
@@ -247,12 +306,21 @@ impl Stream {
     }
 }
 
+/// # Safety
+/// `slots` has room for the kernel's results, and the work that writes them is done.
+#[inline]
+unsafe fn results(kernel: &LoadedKernel, slots: DevicePtr) -> Option<Results> {
+    let count = kernel.meta.result.len();
+    // SAFETY: the contract above.
+    (count > 0).then(|| unsafe { Results::read(slots, count) })
+}
+
 impl StreamCore {
     /// # Safety
     /// As [`Stream::launch`]; `scratch` is used by no other work.
     #[inline]
     unsafe fn run(
-        &self,
+        self: &Arc<Self>,
         kernel: &LoadedKernel,
         args: &[u64],
         scratch: &mut Scratch,
@@ -279,23 +347,89 @@ impl StreamCore {
             printer: &device.printer,
             caller,
         };
+        if !(device.immediate || nested) {
+            // SAFETY: the contract above.
+            return unsafe { self.queue(kernel, args, &launch) };
+        }
         for &task in &kernel.tasks {
             // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
             unsafe { device.driver.launch(self.handle, task, &launch)? };
-            if device.immediate && self.failures.any() {
+            if self.failures.any() {
                 self.report()?;
             }
         }
-        if kernel.meta.result.is_empty() {
-            return Ok(None);
-        }
-        if !device.immediate {
-            // SAFETY: the stream is alive.
-            unsafe { self.wait(caller)? };
-            self.report()?;
-        }
         // SAFETY: `reserve` made room for the result, and the work that writes it is done.
-        Ok(Some(unsafe { Results::read(scratch.result, kernel.meta.result.len()) }))
+        Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    /// Queues a kernel's tasks. Waits for them where there is a result, or where they use memory that is not the device's.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`].
+    #[inline(never)]
+    unsafe fn queue(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64], launch: &Launch<'_>) -> Result<Option<Results>> {
+        let device = &*self.device;
+        let foreign = device.note_uses(self, &kernel.pointers, args);
+        let queue = |stream, tasks: Range<usize>| {
+            // SAFETY: as in `run`.
+            kernel.tasks[tasks].iter().try_for_each(|&task| unsafe { device.driver.launch(stream, task, launch) })
+        };
+        if kernel.sections.is_empty() {
+            queue(self.handle, 0..kernel.tasks.len())?;
+        }
+        for section in &kernel.sections {
+            match section {
+                Section::InOrder(tasks) => queue(self.handle, tasks.clone())?,
+                Section::Groups(groups) => {
+                    let fork = Fork::new(&device.workers, &*device.driver, self.handle, groups.len() - 1)?;
+                    for (i, tasks) in groups.iter().enumerate() {
+                        queue(fork.stream(i), tasks.clone())?;
+                    }
+                    fork.join()?;
+                }
+            }
+        }
+        if foreign || !kernel.meta.result.is_empty() {
+            // SAFETY: the stream is alive.
+            unsafe { self.wait(launch.caller)? };
+            self.report_pending()?;
+        }
+        // SAFETY: as in `run`.
+        Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    /// Waits for the stream's work, unless this thread is part of it.
+    pub(crate) fn wait_quietly(&self, caller: &dyn Caller) -> Result<()> {
+        self.device.check_open("stream")?;
+        if nesting::inside() {
+            return Ok(());
+        }
+        // SAFETY: the stream is alive.
+        unsafe { self.wait(caller) }
+    }
+
+    /// Waits for the stream's work, writes out what it printed, and reports a failure that was not reported yet.
+    pub(crate) fn wait_for_host(&self, caller: &dyn Caller) -> Result<()> {
+        let waited = self.wait_quietly(caller);
+        self.device.printer.flush();
+        waited?;
+        self.report_pending()
+    }
+
+    /// Waits until no launch is being made and all work is done.
+    pub(crate) fn drain(&self, caller: &dyn Caller) -> Result<()> {
+        // SAFETY: the stream is alive.
+        self.in_order(caller, || unsafe { self.wait(caller) })
+    }
+
+    /// Reports a failure that was not reported yet.
+    #[inline]
+    pub(crate) fn report_pending(&self) -> Result<()> {
+        if self.failures.any() { self.report() } else { Ok(()) }
+    }
+
+    fn take_failure(&self) -> Option<Failure> {
+        self.failures.take().map(|f| Failure { stream: self.number, ..f })
     }
 
     /// Does `work` while no other thread uses the stream.
@@ -329,7 +463,7 @@ impl StreamCore {
     /// # Safety
     /// As [`Stream::launch`].
     #[cold]
-    unsafe fn launch_nested(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
+    unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
         let mut scratch = Scratch::EMPTY;
         // SAFETY: the caller's contract; the scratch is new.
         let end = unsafe { self.run(kernel, args, &mut scratch, &Patient, true) };
@@ -340,9 +474,10 @@ impl StreamCore {
     #[cold]
     fn refuse(&self, kernel: &LoadedKernel, args: &[u64]) -> crate::error::DeviceError {
         if !Arc::ptr_eq(&self.device, &kernel.core) {
-            let gone = !kernel.alive();
-            return if gone {
+            return if !kernel.alive() {
                 ErrorKind::ProgramGone { what: "kernel" }
+            } else if self.device.is_closed() {
+                ErrorKind::ProgramGone { what: "stream" }
             } else {
                 ErrorKind::ForeignDevice { what: "kernel" }
             }
@@ -357,7 +492,7 @@ impl StreamCore {
 
     #[cold]
     fn report(&self) -> Result<()> {
-        match self.failures.take() {
+        match self.take_failure() {
             Some(failure) => Err(ErrorKind::Assertion(failure).into()),
             None => Ok(()),
         }

@@ -1,0 +1,369 @@
+//! In-order queues of work and the threads that serve them: what a stream is on the CPU when streams are real.
+//!
+//! A queue with work is on the list of ready queues. A dispatcher takes it from there, does one piece of its work, which may
+//! spread over the thread pool, and puts it back at the end, so that busy queues take turns. A queue that waits for a point of another one is off
+//! the list until that point is reached: it holds no thread, so a few dispatchers serve any number of streams and
+//! cannot block one another.
+//!
+//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule picks.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Instant;
+
+use octants_runtime::nesting::{self, Inside};
+
+use crate::memory;
+use crate::pool::Pool;
+use crate::run_task::QueuedTask;
+use crate::schedule::Schedule;
+
+/// A piece of a queue's work.
+pub enum Work {
+    /// Runs a task.
+    Task(Box<QueuedTask>),
+    /// Copies bytes; the ranges may overlap.
+    Copy {
+        /// Address.
+        to: u64,
+        /// Address.
+        from: u64,
+        /// Length.
+        bytes: usize,
+    },
+    /// Gives memory back.
+    Free {
+        /// Address.
+        address: u64,
+        /// Length.
+        bytes: u64,
+    },
+    /// Reaches a point.
+    Reach(Arc<Point>),
+    /// Waits until a point is reached.
+    Await(Arc<Point>),
+}
+
+/// An in-order queue.
+pub struct Queue {
+    priority: i32,
+    state: Mutex<QueueState>,
+    progress: Condvar,
+}
+
+#[derive(Default)]
+struct QueueState {
+    work: VecDeque<Work>,
+    /// On the list of ready queues, being served, or among those that wait for a point.
+    scheduled: bool,
+    queued: u64,
+    done: u64,
+    waiting: u32,
+}
+
+/// A point in a queue's work.
+#[derive(Default)]
+pub struct Point {
+    state: Mutex<PointState>,
+    reached: Condvar,
+}
+
+#[derive(Default)]
+struct PointState {
+    at: Option<Instant>,
+    queues: Vec<Arc<Queue>>,
+}
+
+#[derive(Default)]
+struct Ready {
+    queues: Vec<Arc<Queue>>,
+    idle: u32,
+    ended: bool,
+}
+
+/// Who serves a queue that was put on the list.
+#[derive(PartialEq, Eq)]
+enum Served {
+    ByThreads,
+    /// There are no threads any more.
+    ByCaller,
+}
+
+struct Shared {
+    pool: Arc<Pool>,
+    ready: Mutex<Ready>,
+    wake: Condvar,
+    schedule: Option<Mutex<Schedule>>,
+}
+
+/// The queues' list and the threads that serve them.
+pub struct Queues {
+    shared: Arc<Shared>,
+    dispatchers: u32,
+    started: AtomicBool,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Panics of tasks are caught before they get here; what the locks guard is valid between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Queue {
+    /// An empty queue; of several ready ones those of higher priority are served first.
+    pub fn new(priority: i32) -> Arc<Queue> {
+        Arc::new(Queue { priority, state: Mutex::default(), progress: Condvar::new() })
+    }
+
+    /// True when all work is done.
+    fn is_done(&self) -> bool {
+        let s = lock(&self.state);
+        s.done == s.queued
+    }
+}
+
+impl Point {
+    /// When it was reached, if it was.
+    pub fn at(&self) -> Option<Instant> {
+        lock(&self.state).at
+    }
+
+    fn reach(&self, shared: &Shared) {
+        let queues = {
+            let mut s = lock(&self.state);
+            s.at = Some(Instant::now());
+            self.reached.notify_all();
+            std::mem::take(&mut s.queues)
+        };
+        queues.into_iter().for_each(|q| _ = shared.make_ready(q));
+    }
+}
+
+impl Queues {
+    /// Serves queues with at most `dispatchers` threads, started by the first work, or by a schedule.
+    pub fn new(pool: Arc<Pool>, dispatchers: u32, schedule: Option<u64>) -> Queues {
+        let shared = Shared {
+            pool,
+            ready: Mutex::default(),
+            wake: Condvar::new(),
+            schedule: schedule.map(|seed| Mutex::new(Schedule::new(seed))),
+        };
+        let (started, threads) = (AtomicBool::new(false), Mutex::default());
+        Queues { shared: Arc::new(shared), dispatchers: dispatchers.max(1), started, threads }
+    }
+
+    /// Adds work to a queue.
+    pub fn push(&self, queue: &Arc<Queue>, work: Work) {
+        let ready = {
+            let mut s = lock(&queue.state);
+            s.work.push_back(work);
+            s.queued += 1;
+            !std::mem::replace(&mut s.scheduled, true)
+        };
+        if ready && self.shared.make_ready(queue.clone()) == Served::ByCaller {
+            while self.shared.step() {}
+        }
+        match &self.shared.schedule {
+            Some(schedule) => {
+                let steps = lock(schedule).steps_after_push();
+                (0..steps).for_each(|_| _ = self.shared.step());
+            }
+            None if !self.started.load(Ordering::Acquire) => self.start_threads(),
+            None => {}
+        }
+    }
+
+    /// True when all work of the queue is done. Under a schedule a question does some.
+    pub fn query(&self, queue: &Queue) -> bool {
+        if self.shared.schedule.is_some() && !queue.is_done() {
+            self.shared.step();
+        }
+        queue.is_done()
+    }
+
+    /// True when the point is reached. Under a schedule a question does some work.
+    pub fn query_point(&self, point: &Point) -> bool {
+        if self.shared.schedule.is_some() && point.at().is_none() {
+            self.shared.step();
+        }
+        point.at().is_some()
+    }
+
+    /// Waits until the work that is in the queue now is done.
+    pub fn wait(&self, queue: &Queue) {
+        let until = lock(&queue.state).queued;
+        if self.shared.steps_until(|| lock(&queue.state).done >= until) {
+            return;
+        }
+        let mut s = lock(&queue.state);
+        s.waiting += 1;
+        while s.done < until {
+            s = queue.progress.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+        s.waiting -= 1;
+    }
+
+    /// Waits until the point is reached.
+    pub fn wait_point(&self, point: &Point) {
+        if self.shared.steps_until(|| point.at().is_some()) {
+            return;
+        }
+        let mut s = lock(&point.state);
+        while s.at.is_none() {
+            s = point.reached.wait(s).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Ends the threads once all work is done. Work that is queued later is done by whoever queues it.
+    pub fn end(&self) {
+        lock(&self.shared.ready).ended = true;
+        self.shared.wake.notify_all();
+        let me = thread::current().id();
+        for handle in std::mem::take(&mut *lock(&self.threads)) {
+            if handle.thread().id() != me {
+                let _ = handle.join();
+            }
+        }
+        while self.shared.step() {}
+    }
+
+    #[cold]
+    fn start_threads(&self) {
+        let mut threads = lock(&self.threads);
+        if self.started.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        for n in 1..=self.dispatchers {
+            let shared = self.shared.clone();
+            let builder = thread::Builder::new().name(format!("octants-stream-{n}")).stack_size(8 << 20);
+            match builder.spawn(move || shared.serve()) {
+                Ok(handle) => threads.push(handle),
+                // Fewer serve as well; none at all leaves the work to those who queue it.
+                Err(_) if threads.is_empty() => lock(&self.shared.ready).ended = true,
+                Err(_) => {}
+            }
+        }
+        let none = threads.is_empty();
+        drop(threads);
+        while none && self.shared.step() {}
+    }
+}
+
+impl Drop for Queues {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shared {
+    /// Puts a queue on the list.
+    fn make_ready(&self, queue: Arc<Queue>) -> Served {
+        let mut ready = lock(&self.ready);
+        ready.queues.push(queue);
+        if ready.idle > 0 {
+            self.wake.notify_one();
+        }
+        if ready.ended && self.schedule.is_none() { Served::ByCaller } else { Served::ByThreads }
+    }
+
+    /// A dispatcher's life.
+    fn serve(&self) {
+        nesting::mark_worker_thread();
+        loop {
+            let queue = {
+                let mut ready = lock(&self.ready);
+                loop {
+                    if let Some(queue) = ready.take() {
+                        break queue;
+                    }
+                    if ready.ended {
+                        return;
+                    }
+                    ready.idle += 1;
+                    ready = self.wake.wait(ready).unwrap_or_else(PoisonError::into_inner);
+                    ready.idle -= 1;
+                }
+            };
+            self.serve_one(queue);
+        }
+    }
+
+    /// Under a schedule, or after the end: does one piece of work on this thread. False when none is ready.
+    fn step(&self) -> bool {
+        let queue = {
+            let mut ready = lock(&self.ready);
+            match &self.schedule {
+                Some(_) if ready.queues.is_empty() => None,
+                Some(schedule) => {
+                    let pick = lock(schedule).pick(ready.queues.len());
+                    Some(ready.queues.swap_remove(pick))
+                }
+                None => ready.take(),
+            }
+        };
+        let Some(queue) = queue else { return false };
+        let _inside = Inside::enter();
+        self.serve_one(queue);
+        true
+    }
+
+    /// Under a schedule: does work until `done`. False where there is none: threads do the work.
+    fn steps_until(&self, done: impl Fn() -> bool) -> bool {
+        if self.schedule.is_none() {
+            return false;
+        }
+        while !done() {
+            if !self.step() {
+                // What is missing is being done by another thread.
+                thread::yield_now();
+            }
+        }
+        true
+    }
+
+    /// Does the first piece of a queue's work.
+    fn serve_one(&self, queue: Arc<Queue>) {
+        let Some(work) = lock(&queue.state).work.pop_front() else {
+            unreachable!("compiler bug: an empty queue is ready")
+        };
+        match work {
+            Work::Await(point) => {
+                let mut p = lock(&point.state);
+                if p.at.is_none() {
+                    lock(&queue.state).work.push_front(Work::Await(point.clone()));
+                    p.queues.push(queue);
+                    return;
+                }
+            }
+            Work::Reach(point) => point.reach(self),
+            Work::Task(task) => task.run(&self.pool),
+            // SAFETY: whoever queued the work vouches for the ranges until it is done.
+            Work::Copy { to, from, bytes } => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
+            // SAFETY: as above; the memory is given back once.
+            Work::Free { address, bytes } => unsafe { memory::free(address, bytes) },
+        }
+        let more = {
+            let mut s = lock(&queue.state);
+            s.done += 1;
+            if s.waiting > 0 {
+                queue.progress.notify_all();
+            }
+            s.scheduled = !s.work.is_empty();
+            s.scheduled
+        };
+        if more {
+            self.make_ready(queue);
+        }
+    }
+}
+
+impl Ready {
+    /// The queue of the highest priority, of equal ones the one that has waited longest.
+    fn take(&mut self) -> Option<Arc<Queue>> {
+        let best = self.queues.iter().map(|q| q.priority).max()?;
+        let first = self.queues.iter().position(|q| q.priority == best)?;
+        Some(self.queues.remove(first))
+    }
+}

@@ -1,0 +1,56 @@
+//! [`Schedule`]: which work is done when, chosen by a seed to be as awkward as the semantics of streams allow.
+//!
+//! Most work is left lying until someone waits for it; then pieces are done in an order that is shuffled across queues. What
+//! waits for too little, or relies on an order that no event gives, shows it under some seed, and again under the same.
+
+/// A seeded chooser.
+pub struct Schedule {
+    state: u64,
+    /// How many of 16 pushes are followed by some work.
+    eagerness: u64,
+}
+
+impl Schedule {
+    /// Of a seed. Some seeds leave all work until it is waited for.
+    pub fn new(seed: u64) -> Schedule {
+        let mut schedule = Schedule { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1, eagerness: 0 };
+        schedule.eagerness = schedule.next() % 8;
+        schedule
+    }
+
+    /// SplitMix64.
+    fn next(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.state;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// Pieces of work to do after one was queued.
+    pub fn steps_after_push(&mut self) -> u64 {
+        let r = self.next();
+        if r % 16 < self.eagerness { 1 + (r >> 8) % 4 } else { 0 }
+    }
+
+    /// Which of `count` ready queues, at least one, is served next.
+    pub fn pick(&mut self, count: usize) -> usize {
+        (self.next() % count as u64) as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_repeats_itself_and_others_differ() {
+        let run = |seed| {
+            let mut s = Schedule::new(seed);
+            (0..50).map(|_| (s.steps_after_push(), s.pick(5))).collect::<Vec<_>>()
+        };
+        assert_eq!(run(3), run(3));
+        assert_ne!(run(3), run(4));
+        assert!((0..64).any(|seed| run(seed).iter().all(|(steps, _)| *steps == 0)), "some seeds leave all work");
+    }
+}

@@ -1,0 +1,124 @@
+//! [`Event`]: a point in a stream's work that other streams, or the host, wait for.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::device::DeviceCore;
+use crate::driver::{Caller, EventHandle};
+use crate::error::{ErrorKind, Result};
+use crate::nesting;
+use crate::report::lock;
+use crate::stream::{Stream, StreamCore};
+
+/// A point in a stream's work. Given back when dropped; work that waits for it still may.
+pub struct Event {
+    device: Arc<DeviceCore>,
+    handle: EventHandle,
+    timing: bool,
+    /// The stream it was recorded on last.
+    stream: Mutex<Option<Weak<StreamCore>>>,
+}
+
+impl Event {
+    pub(crate) fn new(device: &Arc<DeviceCore>, timing: bool) -> Result<Event> {
+        device.check_open("device")?;
+        let handle = device.driver.create_event(timing)?;
+        Ok(Event { device: device.clone(), handle, timing, stream: Mutex::new(None) })
+    }
+
+    /// The driver's handle; zero where the device has no streams of its own.
+    pub fn handle(&self) -> u64 {
+        if self.device.immediate { 0 } else { self.handle.0 }
+    }
+
+    /// False once the program it belongs to has ended.
+    pub fn alive(&self) -> bool {
+        !self.device.is_closed()
+    }
+
+    /// Lets the event stand for the work queued on the stream until now.
+    pub fn record(&self, stream: &Stream) -> Result<()> {
+        let core = self.check(stream)?;
+        // SAFETY: both belong to this driver and live.
+        unsafe { self.device.driver.record_event(core.handle, self.handle)? };
+        *lock(&self.stream) = Some(Arc::downgrade(core));
+        Ok(())
+    }
+
+    /// Makes what is queued on the stream from now on wait for what the event stands for; nothing, where it was never
+    /// recorded.
+    pub fn wait(&self, stream: &Stream) -> Result<()> {
+        let core = self.check(stream)?;
+        // SAFETY: as above.
+        unsafe { self.device.driver.wait_events(core.handle, &[self.handle]) }
+    }
+
+    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported yet.
+    pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
+        self.device.check_open("event")?;
+        if nesting::inside() {
+            return Ok(());
+        }
+        if !self.device.immediate {
+            caller.will_block();
+        }
+        // SAFETY: as above.
+        unsafe { self.device.driver.synchronize_event(self.handle)? };
+        self.device.printer.flush();
+        let stream = lock(&self.stream).as_ref().and_then(Weak::upgrade);
+        stream.map_or(Ok(()), |s| s.report_pending())
+    }
+
+    /// True when what the event stands for is done.
+    pub fn query(&self) -> Result<bool> {
+        self.device.check_open("event")?;
+        // SAFETY: as above.
+        unsafe { self.device.driver.query_event(self.handle) }
+    }
+
+    /// Milliseconds from this event to a later one. Waits for both.
+    pub fn elapsed_ms(&self, later: &Event, caller: &dyn Caller) -> Result<f64> {
+        self.device.check_open("event")?;
+        if !Arc::ptr_eq(&self.device, &later.device) {
+            return Err(ErrorKind::ForeignDevice { what: "event" }.into());
+        }
+        for event in [self, later] {
+            let missing = if !event.timing {
+                "elapsed_ms() needs events with timing: make them with create_event(timing=True)"
+            } else if lock(&event.stream).is_none() {
+                "elapsed_ms() needs two recorded events: call record() on both"
+            } else {
+                continue;
+            };
+            return Err(ErrorKind::Misuse { message: missing.into() }.into());
+        }
+        if !self.device.immediate {
+            caller.will_block();
+        }
+        // SAFETY: as above.
+        unsafe { self.device.driver.elapsed_ms(self.handle, later.handle) }
+    }
+
+    fn check<'s>(&self, stream: &'s Stream) -> Result<&'s Arc<StreamCore>> {
+        self.device.check_open("event")?;
+        let core = stream.core();
+        if Arc::ptr_eq(&core.device, &self.device) {
+            return Ok(core);
+        }
+        core.device.check_open("stream")?;
+        Err(ErrorKind::ForeignDevice { what: "stream" }.into())
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by this driver, and used no more.
+        unsafe { self.device.driver.destroy_event(self.handle) }
+    }
+}
+
+impl fmt::Debug for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Event").field("handle", &self.handle.0).field("timing", &self.timing).finish()
+    }
+}

@@ -1,0 +1,191 @@
+//! Worker streams for the groups of a kernel, pooled, and the fork and join of a launch.
+//!
+//! A fork costs one recorded event and one wait for each worker, a join one recorded event for each worker and one wait
+//! for all; the last group needs no worker, since it runs on the launching stream itself. A worker goes back to the pool
+//! only once its join event is recorded: whoever takes it next queues behind that.
+
+use std::sync::Mutex;
+
+use crate::driver::{Driver, EventHandle, StreamHandle};
+use crate::error::Result;
+use crate::report::lock;
+
+/// Counts of a device's pool of worker streams.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolStats {
+    /// Streams made so far.
+    pub created: u64,
+    /// Streams that launches hold now.
+    pub in_use: u64,
+    /// Streams that wait to be used again.
+    pub idle: u64,
+    /// Times that a stream was taken from the idle ones.
+    pub reused: u64,
+}
+
+/// A stream with the events of its fork and join.
+pub(crate) struct Worker {
+    pub(crate) stream: StreamHandle,
+    /// Recorded on the launching stream, by the first worker of a fork only.
+    fork: EventHandle,
+    join: EventHandle,
+}
+
+impl Worker {
+    fn new(driver: &dyn Driver) -> Result<Worker> {
+        let stream = driver.create_stream(0)?;
+        let events = || {
+            let fork = driver.create_event(false)?;
+            // SAFETY: made here and not used.
+            let join = driver.create_event(false).inspect_err(|_| unsafe { driver.destroy_event(fork) })?;
+            Ok(Worker { stream, fork, join })
+        };
+        // SAFETY: as above.
+        events().inspect_err(|_| unsafe { driver.destroy_stream(stream) })
+    }
+
+    /// Waits for the worker's stream and gives everything back.
+    fn destroy(self, driver: &dyn Driver) {
+        // SAFETY: made by this driver; used no more. An error concerns work whose launch has reported already.
+        unsafe {
+            let _ = driver.synchronize(self.stream);
+            driver.destroy_event(self.fork);
+            driver.destroy_event(self.join);
+            driver.destroy_stream(self.stream);
+        }
+    }
+}
+
+#[derive(Default)]
+struct Shelf {
+    /// Last in, first out: the stream used last is the warmest.
+    idle: Vec<Worker>,
+    created: u64,
+    in_use: u64,
+    reused: u64,
+}
+
+/// A device's worker streams: as many as were ever needed at one time.
+#[derive(Default)]
+pub(crate) struct WorkerPool(Mutex<Shelf>);
+
+impl WorkerPool {
+    pub(crate) fn stats(&self) -> PoolStats {
+        let s = lock(&self.0);
+        PoolStats { created: s.created, in_use: s.in_use, idle: s.idle.len() as u64, reused: s.reused }
+    }
+
+    /// Destroys the idle streams.
+    pub(crate) fn trim(&self, driver: &dyn Driver) {
+        let idle = std::mem::take(&mut lock(&self.0).idle);
+        idle.into_iter().for_each(|w| w.destroy(driver));
+    }
+
+    fn take(&self, driver: &dyn Driver) -> Result<Worker> {
+        {
+            let mut s = lock(&self.0);
+            if let Some(worker) = s.idle.pop() {
+                s.in_use += 1;
+                s.reused += 1;
+                return Ok(worker);
+            }
+        }
+        let worker = Worker::new(driver)?;
+        let mut s = lock(&self.0);
+        s.created += 1;
+        s.in_use += 1;
+        Ok(worker)
+    }
+
+    fn put_back(&self, worker: Worker) {
+        let mut s = lock(&self.0);
+        s.in_use -= 1;
+        s.idle.push(worker);
+    }
+
+    fn lose(&self, worker: Worker, driver: &dyn Driver) {
+        lock(&self.0).in_use -= 1;
+        worker.destroy(driver);
+    }
+}
+
+/// The worker streams of one fork. Joins them when dropped, whatever happened in between.
+pub(crate) struct Fork<'a> {
+    pool: &'a WorkerPool,
+    driver: &'a dyn Driver,
+    stream: StreamHandle,
+    workers: Vec<Worker>,
+}
+
+impl<'a> Fork<'a> {
+    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`.
+    pub(crate) fn new(
+        pool: &'a WorkerPool,
+        driver: &'a dyn Driver,
+        stream: StreamHandle,
+        count: usize,
+    ) -> Result<Fork<'a>> {
+        let mut fork = Fork { pool, driver, stream, workers: Vec::with_capacity(count) };
+        for _ in 0..count {
+            fork.workers.push(pool.take(driver)?);
+        }
+        let event = fork.workers[0].fork;
+        // SAFETY: the stream is the launching one, the rest is the pool's.
+        unsafe {
+            driver.record_event(stream, event)?;
+            for worker in &fork.workers {
+                driver.wait_events(worker.stream, &[event])?;
+            }
+        }
+        Ok(fork)
+    }
+
+    /// The worker for a group, the launching stream for the last.
+    pub(crate) fn stream(&self, group: usize) -> StreamHandle {
+        self.workers.get(group).map_or(self.stream, |w| w.stream)
+    }
+
+    /// Makes the launching stream wait for all workers and gives them back.
+    pub(crate) fn join(mut self) -> Result<()> {
+        self.finish()
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let mut end = Ok(());
+        let mut joins = Vec::with_capacity(self.workers.len());
+        let mut joined = Vec::with_capacity(self.workers.len());
+        for worker in self.workers.drain(..) {
+            // SAFETY: as in `new`.
+            match unsafe { self.driver.record_event(worker.stream, worker.join) } {
+                Ok(()) => {
+                    joins.push(worker.join);
+                    joined.push(worker);
+                }
+                Err(e) => {
+                    // Without the event no one could wait for its work on the device: it is waited for here.
+                    self.pool.lose(worker, self.driver);
+                    end = end.and(Err(e));
+                }
+            }
+        }
+        if joins.is_empty() {
+            return end;
+        }
+        // SAFETY: as in `new`.
+        match unsafe { self.driver.wait_events(self.stream, &joins) } {
+            Ok(()) => joined.into_iter().for_each(|w| self.pool.put_back(w)),
+            Err(e) => {
+                joined.into_iter().for_each(|w| self.pool.lose(w, self.driver));
+                end = end.and(Err(e));
+            }
+        }
+        end
+    }
+}
+
+impl Drop for Fork<'_> {
+    fn drop(&mut self) {
+        // The launch has failed with an error of its own.
+        let _ = self.finish();
+    }
+}
