@@ -29,6 +29,98 @@ def config() -> dict[str, Any]:
 def options() -> list[tuple[str, str]]:
     """Name and one line of documentation of every option."""
 
+def create_stream(priority: int = 0) -> Stream:
+    """Makes a stream. Streams of a higher priority come first where the device has a choice."""
+
+def create_event(timing: bool = False) -> Event:
+    """Makes an event; only those with `timing` can be asked for the time between them."""
+
+def stream_scope(stream: Any) -> StreamScope:
+    """Makes a stream this thread's current one for the length of a `with` block."""
+
+def default_stream() -> Stream:
+    """The stream on which kernels run unless told otherwise."""
+
+def current_stream() -> Stream:
+    """The stream of the innermost `stream_scope` of this thread; else the default stream."""
+
+def stream_pool_stats() -> dict[str, int]:
+    """Counts of the pool of streams that the groups of kernels run on: created, in_use, idle, reused."""
+
+def trim_stream_pool() -> None:
+    """Gives back the pool's idle streams."""
+
+def before_host_work(qd_stream: Any = None) -> None:
+    """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
+
+@final
+class Stream:
+    """An in-order queue of work on the device. Kernels launched on different streams may run at the same time."""
+
+    @staticmethod
+    def from_handle(handle: int) -> Stream:
+        """Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never destroyed."""
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`."""
+
+    def synchronize(self) -> None:
+        """Waits until all work of the stream is done, and raises what failed in it."""
+
+    def query(self) -> bool:
+        """Whether all queued work is done."""
+
+    def wait(self, event_or_stream: Any) -> None:
+        """Makes later work of this stream wait for an event, or for what is queued on another stream now."""
+
+    def destroy(self) -> None:
+        """Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go of."""
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """The protocol by which other libraries take the stream: version and handle."""
+
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, kind: Any = None, value: Any = None, traceback: Any = None) -> None: ...
+    def __eq__(self, other: object) -> bool: ...
+    def __hash__(self) -> int: ...
+
+@final
+class Event:
+    """A point in a stream's work, for other streams or the host to wait for."""
+
+    @property
+    def handle(self) -> int:
+        """The driver's handle; 0 without streams of the device's own, and after `destroy()`."""
+
+    def record(self, qd_stream: Any = None) -> None:
+        """Lets the event stand for all work queued on the stream until now."""
+
+    def wait(self, qd_stream: Any = None) -> None:
+        """Makes later work of the stream wait for what the event stands for. The host goes on."""
+
+    def synchronize(self) -> None:
+        """Makes the host wait for what the event stands for, and raises what failed on its stream."""
+
+    def query(self) -> bool:
+        """Whether what the event stands for is done; True where it was never recorded."""
+
+    def elapsed_ms(self, later: Event) -> float:
+        """Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both."""
+
+    def destroy(self) -> None:
+        """Gives the event back. Work that waits for it still does. Doing so twice is fine."""
+
+    def __enter__(self) -> Event: ...
+    def __exit__(self, *exception: object) -> None: ...
+
+@final
+class StreamScope:
+    """What `stream_scope` returns."""
+
+    def __enter__(self) -> Stream: ...
+    def __exit__(self, *exception: object) -> None: ...
+
 @final
 class Buffer:
     """Memory of the current program, zeroed; on the CPU a writable buffer for numpy."""
@@ -45,6 +137,10 @@ class Buffer:
     @property
     def alive(self) -> bool:
         """Whether the program that made it still runs."""
+
+    def wait(self, write: bool = False) -> None:
+        """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for
+        all that use it."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -256,16 +256,18 @@ class Field:
     def __dlpack_device__(self) -> tuple[int, int]:
         return interchange.CPU_DEVICE
 
-    def fill(self, val: Any) -> None:
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
+        _octants.before_host_work(qd_stream)
         self._memory().fill(self._element(val))
 
-    def copy_from(self, other: Field) -> None:
+    def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
         if not isinstance(other, Field):
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
+        _octants.before_host_work(qd_stream)
         self._import(other._memory().read().reshape(self.shape + self._element_shape))
 
     def _element(self, value: Any) -> Any:

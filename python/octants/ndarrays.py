@@ -192,16 +192,18 @@ class Ndarray(_octants.Ndarray):
     def __dlpack_device__(self) -> tuple[int, int]:
         return interchange.CPU_DEVICE
 
-    def fill(self, val: Any) -> None:
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
+        _octants.before_host_work(qd_stream)
         self._values(write=True)[...] = self._element(val)
 
-    def copy_from(self, other: Ndarray) -> None:
+    def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
         if not isinstance(other, Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
+        _octants.before_host_work(qd_stream)
         self._import(other._values())
 
     def _element(self, value: Any) -> Any:

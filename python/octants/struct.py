@@ -285,20 +285,20 @@ class StructField:
     def __iter__(self) -> NoReturn:
         raise NotImplementedError("Struct for is only available in Quadrants scope: loop over a field in a kernel")
 
-    def fill(self, val: Any) -> None:
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements: every member to one number, or each member to its value in a dict or a Struct."""
         given = val.entries if isinstance(val, Struct) else val
         for name, member in self.field_dict.items():
-            member.fill(given[name] if isinstance(given, dict) else given)
+            member.fill(given[name] if isinstance(given, dict) else given, qd_stream=qd_stream)
 
-    def copy_from(self, other: StructField) -> None:
+    def copy_from(self, other: StructField, qd_stream: Any = None) -> None:
         """Sets all elements from another field of structs with the same members and shape."""
         if not isinstance(other, StructField):
             raise TypeError("Cannot copy from a non-field object")
         if set(self.field_dict) != set(other.field_dict):
             raise ValueError(f"the members differ: {self.keys} and {other.keys}")
         for name, member in self.field_dict.items():
-            member.copy_from(other.field_dict[name])
+            member.copy_from(other.field_dict[name], qd_stream=qd_stream)
 
     def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
         """A dict of the members' arrays."""

@@ -115,11 +115,11 @@ class Tensor:
         device: tuple[int, int] = self._impl.__dlpack_device__()
         return device
 
-    def fill(self, val: Any) -> None:
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to one value."""
-        self._impl.fill(val)
+        self._impl.fill(val, qd_stream=qd_stream)
 
-    def copy_from(self, other: Any) -> None:
+    def copy_from(self, other: Any, qd_stream: Any = None) -> None:
         """Sets all elements from a tensor of the same backend and shape."""
         source = other._unwrap() if isinstance(other, Tensor) else other
         if not isinstance(source, Field if self._is_field() else Ndarray):
@@ -127,7 +127,7 @@ class Tensor:
                 f"copy_from() needs two tensors of one backend, got {type(source).__name__} for {self!r}; "
                 "go through to_numpy() and from_numpy()"
             )
-        self._impl.copy_from(source)
+        self._impl.copy_from(source, qd_stream=qd_stream)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         rebuild, args = self.__reduce__()

@@ -5,9 +5,9 @@ Every name here is another module's; new programs do not need this package.
 
 import sys
 
-from octants.lang import _template_mapper, exception, field, impl, kernel_impl, matrix, ops, snode, struct
+from octants.lang import _template_mapper, exception, field, impl, kernel_impl, matrix, ops, snode, stream, struct
 from octants.lang import program as misc
 
 sys.modules[f"{__name__}.misc"] = misc
 
-__all__ = ["_template_mapper", "exception", "field", "impl", "kernel_impl", "matrix", "misc", "ops", "snode", "struct"]
+__all__ = ["_template_mapper", "exception", "field", "impl", "kernel_impl", "matrix", "misc", "ops", "snode", "stream", "struct"]
