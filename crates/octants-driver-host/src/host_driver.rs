@@ -114,12 +114,7 @@ impl HostDriver {
             queues: Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule),
             default: Queue::new(0),
         });
-        HostDriver {
-            pool,
-            streams,
-            memory_bytes: OnceLock::new(),
-            linker: OnceLock::new(),
-        }
+        HostDriver { pool, streams, memory_bytes: OnceLock::new(), linker: OnceLock::new() }
     }
 
     /// Most threads that run tasks.
@@ -222,7 +217,8 @@ impl Driver for HostDriver {
     }
 
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
-        let message = format!("no stream of this program has the handle {handle}: on the CPU only its own streams have one");
+        let message =
+            format!("no stream of this program has the handle {handle}: on the CPU only its own streams have one");
         Err(ErrorKind::Misuse { message }.into())
     }
 

@@ -13,7 +13,8 @@ pub struct Schedule {
 impl Schedule {
     /// Of a seed. Some seeds leave all work until it is waited for.
     pub fn new(seed: u64) -> Schedule {
-        let mut schedule = Schedule { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1, eagerness: 0 };
+        let mut schedule =
+            Schedule { state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678_9abc_def1, eagerness: 0 };
         schedule.eagerness = schedule.next() % 8;
         schedule
     }

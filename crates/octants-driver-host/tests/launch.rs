@@ -123,7 +123,7 @@ fn a_launch_from_within_a_launch_runs_inline() {
         launch(device, inner, &[*address, 100_000]).unwrap();
     };
     let config = DeviceConfig { seed: 0, sink: Arc::new(sink) };
-    let device = Device::new(HostDriver::new(HostConfig { max_threads: Some(2) }), config);
+    let device = Device::new(HostDriver::new(HostConfig { max_threads: Some(2), ..HostConfig::default() }), config);
     let buffer = device.allocate(400_000).unwrap();
     let inner = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
     let outer = device.load(&artifact(1, vec![serial("print_numbers")])).unwrap();

@@ -131,7 +131,10 @@ pub const OPTIONS: &[OptionInfo] = &[
     option("opt_level", "0 to 3, as a C compiler's -O."),
     option("cpu_max_num_threads", "Most threads a launch uses; 0 for all processors."),
     option("cpu_streams", "Streams on the CPU are real: launches return at once, streams run side by side."),
-    option("cpu_stream_schedule", "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N."),
+    option(
+        "cpu_stream_schedule",
+        "For tests, `seed:N`: work of real CPU streams is done late and in an order shuffled by N.",
+    ),
     option("num_compile_threads", "Threads that compile the tasks of one kernel."),
     option("short_circuit_operators", "`and` and `or` evaluate their right side only when needed."),
     option("unrolling_limit", "Warn when qd.static unrolls more iterations than this; 0 never warns."),

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
+use octants_artifact::Artifact;
 use octants_codegen_llvm::{CodegenOptions, compile_host};
 use octants_diag::Span;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_artifact::Artifact;
 use octants_ir::{ArgLayout, Layout, Type};
 use octants_passes::{PassOptions, offload, run_pipeline};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Pointer, Results, Stream, TextSink,
+    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Pointer, Results, Stream,
+    TextSink,
 };
 
 use crate::config::{Arch, Config};
@@ -168,7 +169,7 @@ impl Session {
             .map_err(|e| Error::Codegen(e.to_string()))?;
         timings.codegen = start.elapsed();
         let start = Instant::now();
-        let kernel = self.device.load(&artifact, pointers(&layout, &program.buffers, &artifact))?;
+        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&layout, &program.buffers, &artifact));
         timings.load = start.elapsed();
         Ok(Executable { layout, ret, timings, kernel })
     }

@@ -25,6 +25,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-codegen-naga", &["octants-diag", "octants-ir", "octants-artifact"]),
     ("octants-runtime", &["octants-artifact"]),
     ("octants-driver-host", &["octants-runtime", "octants-artifact"]),
+    ("octants-driver-recording", &["octants-runtime", "octants-artifact"]),
     ("octants-driver-cuda", &["octants-runtime", "octants-artifact"]),
     ("octants-driver-hip", &["octants-runtime", "octants-artifact"]),
     ("octants-driver-wgpu", &["octants-runtime", "octants-artifact"]),

@@ -140,11 +140,7 @@ pub fn reset(py: Python<'_>) {
 
 /// True while the current program does all work within the call that asks for it.
 pub fn is_immediate() -> bool {
-    CURRENT
-        .lock()
-        .unwrap_or_else(PoisonError::into_inner)
-        .as_ref()
-        .is_none_or(|p| p.session.device().is_immediate())
+    CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(|p| p.session.device().is_immediate())
 }
 
 /// Waits until everything launched before is done, on every stream.

@@ -155,8 +155,7 @@ impl Buffer {
     #[cold]
     fn wait_for_streams(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         let in_the_way = |u: &&Use| u.writes || access == HostAccess::Write;
-        let streams: Vec<_> =
-            lock(&self.0.uses).iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
+        let streams: Vec<_> = lock(&self.0.uses).iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
         let mut end = Ok(());
         for stream in streams {
             let waited = stream.wait_for_host(caller);

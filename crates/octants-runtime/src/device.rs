@@ -276,8 +276,8 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes)
     }
 
-    /// Loads compiled code. `pointers` are the argument slots that hold addresses.
-    pub fn load(&self, artifact: &Artifact, pointers: Vec<Pointer>) -> Result<LoadedKernel> {
+    /// Loads compiled code.
+    pub fn load(&self, artifact: &Artifact) -> Result<LoadedKernel> {
         let core = &self.0.core;
         core.check_open("device")?;
         let (module, tasks) = core.driver.load(artifact)?;
@@ -286,7 +286,7 @@ impl Device {
             meta: Arc::new(KernelMeta::of(artifact)),
             module,
             tasks: tasks.into_boxed_slice(),
-            pointers: pointers.into_boxed_slice(),
+            pointers: Box::default(),
             sections: if core.immediate { Box::default() } else { sections(&artifact.tasks) },
         };
         if kernel.tasks.len() != artifact.tasks.len() {

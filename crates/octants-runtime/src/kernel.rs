@@ -100,6 +100,14 @@ impl LoadedKernel {
         &self.meta
     }
 
+    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which buffer;
+    /// memory that is not the device's makes a launch wait for its work.
+    pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
+        let mut kernel = self;
+        kernel.pointers = pointers.into_boxed_slice();
+        kernel
+    }
+
     /// The user's name.
     pub fn name(&self) -> &str {
         &self.meta.name

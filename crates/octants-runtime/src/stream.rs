@@ -367,7 +367,12 @@ impl StreamCore {
     /// # Safety
     /// As [`StreamCore::run`].
     #[inline(never)]
-    unsafe fn queue(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64], launch: &Launch<'_>) -> Result<Option<Results>> {
+    unsafe fn queue(
+        self: &Arc<Self>,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        launch: &Launch<'_>,
+    ) -> Result<Option<Results>> {
         let device = &*self.device;
         let foreign = device.note_uses(self, &kernel.pointers, args);
         let queue = |stream, tasks: Range<usize>| {

@@ -4,139 +4,16 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
-use octants_runtime::{
-    Caller, Device, DeviceConfig, DevicePtr, Driver, ErrorKind, Failure, Launch, ModuleHandle, Patient, Result,
-    StreamHandle, TaskHandle,
-};
-
-/// What the driver did, shared with the test.
-#[derive(Default)]
-struct Log {
-    calls: Mutex<Vec<String>>,
-    live: Mutex<HashMap<u64, Box<[u64]>>>,
-    fail_task: AtomicBool,
-    refuse_launch: AtomicBool,
-}
-
-impl Log {
-    fn take(&self) -> Vec<String> {
-        std::mem::take(&mut self.calls.lock().unwrap())
-    }
-
-    fn add(&self, call: impl Into<String>) {
-        self.calls.lock().unwrap().push(call.into());
-    }
-
-    fn allocate(&self, bytes: u64) -> DevicePtr {
-        let block = vec![0u64; bytes.div_ceil(8) as usize].into_boxed_slice();
-        let address = block.as_ptr() as u64;
-        self.live.lock().unwrap().insert(address, block);
-        DevicePtr(address)
-    }
-
-    fn free(&self, memory: DevicePtr) {
-        assert!(self.live.lock().unwrap().remove(&memory.0).is_some(), "freed twice");
-    }
-}
-
-struct Recording(Arc<Log>);
-
-impl Driver for Recording {
-    fn name(&self) -> &str {
-        "the recorder"
-    }
-
-    fn is_immediate(&self) -> bool {
-        false
-    }
-
-    fn memory_bytes(&self) -> Option<u64> {
-        None
-    }
-
-    unsafe fn allocate(&self, _stream: StreamHandle, bytes: u64) -> Result<DevicePtr> {
-        self.0.add(format!("allocate {bytes}"));
-        if bytes > 1 << 30 {
-            let device = self.name().into();
-            return Err(ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, capacity: None }.into());
-        }
-        Ok(self.0.allocate(bytes))
-    }
-
-    unsafe fn free(&self, _stream: StreamHandle, memory: DevicePtr, bytes: u64) {
-        self.0.add(format!("free {bytes}"));
-        self.0.free(memory);
-    }
-
-    unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
-        self.0.add(format!("allocate_pinned {bytes}"));
-        Ok(self.0.allocate(bytes))
-    }
-
-    unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
-        self.0.add(format!("free_pinned {bytes}"));
-        self.0.free(memory);
-    }
-
-    unsafe fn copy_to_device(&self, _stream: StreamHandle, _to: DevicePtr, _from: *const u8, bytes: u64) -> Result<()> {
-        self.0.add(format!("copy_to_device {bytes}"));
-        Ok(())
-    }
-
-    unsafe fn copy_to_host(&self, _stream: StreamHandle, _to: *mut u8, _from: DevicePtr, bytes: u64) -> Result<()> {
-        self.0.add(format!("copy_to_host {bytes}"));
-        Ok(())
-    }
-
-    unsafe fn copy_on_device(&self, _stream: StreamHandle, _to: DevicePtr, _from: DevicePtr, bytes: u64) -> Result<()> {
-        self.0.add(format!("copy_on_device {bytes}"));
-        Ok(())
-    }
-
-    fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
-        self.0.add("load");
-        Ok((ModuleHandle(7), (0..artifact.tasks.len() as u64).map(TaskHandle).collect()))
-    }
-
-    unsafe fn unload(&self, module: ModuleHandle) {
-        self.0.add(format!("unload {}", module.0));
-    }
-
-    unsafe fn launch(&self, _stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
-        if self.0.refuse_launch.load(Ordering::Relaxed) {
-            let doing = format!("launching kernel `{}`", launch.kernel.name);
-            return Err(ErrorKind::Call { call: "launch", code: 9, name: "REFUSED".into(), doing }.into());
-        }
-        self.0.add(format!("launch {} {:?} number {}", task.0, launch.args, launch.number));
-        if self.0.fail_task.swap(false, Ordering::Relaxed) {
-            launch.fail(0, &[5]);
-        }
-        if !launch.kernel.result.is_empty() {
-            // SAFETY: the launcher gave room for the kernel's results.
-            unsafe { *(launch.result.0 as *mut u64) = launch.number + 100 };
-        }
-        Ok(())
-    }
-
-    unsafe fn synchronize(&self, _stream: StreamHandle) -> Result<()> {
-        self.0.add("synchronize");
-        Ok(())
-    }
-
-    fn close(&self) {
-        self.0.add("close");
-    }
-}
+use octants_driver_recording::{Log, RecordingDriver};
+use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, Failure, Patient};
 
 fn device() -> (Device, Arc<Log>) {
     let log = Arc::new(Log::default());
     let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(Recording(log.clone()), config), log)
+    (Device::new(RecordingDriver::new(log.clone()), config), log)
 }
 
 fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
@@ -174,9 +51,9 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
         // SAFETY: the driver does not use arguments.
         assert_eq!(unsafe { device.default_stream().launch(&kernel, &[4, n], &Patient) }.unwrap(), None);
     }
-    let mut expected = vec!["allocate 256".to_string()];
+    let mut expected = vec!["allocate 256 on 0".to_string()];
     for n in 0..3 {
-        expected.extend((0..3).map(|t| format!("launch {t} [4, {n}] number {n}")));
+        expected.extend((0..3).map(|t| format!("launch {t} [4, {n}] number {n} on 0")));
     }
     assert_eq!(log.take(), expected);
     // A smaller frame takes the same memory, a larger one replaces it.
@@ -189,7 +66,10 @@ fn a_launch_makes_one_call_per_task_and_nothing_else() {
         device.default_stream().launch(&large, &[0, 0], &Patient).unwrap();
     }
     let calls = log.take();
-    assert_eq!(calls, ["launch 0 [0, 0] number 3", "allocate 1024", "free 256", "launch 0 [0, 0] number 4"]);
+    assert_eq!(
+        calls,
+        ["launch 0 [0, 0] number 3 on 0", "allocate 1024 on 0", "free 256 on 0", "launch 0 [0, 0] number 4 on 0"]
+    );
 }
 
 #[test]
@@ -205,14 +85,14 @@ fn only_a_launch_with_a_result_waits_and_says_so_first() {
     let told = Told(Cell::new(false));
     // SAFETY: the driver does not use arguments.
     unsafe { device.default_stream().launch(&none, &[0, 0], &told).unwrap() };
-    assert!(!told.0.get() && !log.take().contains(&"synchronize".to_string()));
+    assert!(!told.0.get() && !log.take().contains(&"synchronize 0".to_string()));
     for results in [1, 4, 5, 16] {
         let kernel = device.load(&artifact(1, 0, results)).unwrap();
         let number = device.launches();
         // SAFETY: as above.
         let got = unsafe { device.default_stream().launch(&kernel, &[0, 0], &told) }.unwrap().unwrap();
         assert_eq!((got.slots().len(), got.slots()[0]), (results, number + 100));
-        assert!(told.0.get() && log.take().contains(&"synchronize".to_string()));
+        assert!(told.0.get() && log.take().contains(&"synchronize 0".to_string()));
     }
 }
 
@@ -220,11 +100,11 @@ fn only_a_launch_with_a_result_waits_and_says_so_first() {
 fn a_failure_is_reported_by_the_next_wait_and_once() {
     let (device, log) = device();
     let kernel = device.load(&artifact(1, 0, 0)).unwrap();
-    log.fail_task.store(true, Ordering::Relaxed);
+    log.fail_task();
     // SAFETY: the driver does not use arguments.
     unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap();
     let error = device.synchronize(&Patient).unwrap_err();
-    let failure = Failure { kernel: "k".into(), message: "5".into(), location: "a.py:1".into() };
+    let failure = Failure { kernel: "k".into(), message: "5".into(), location: "a.py:1".into(), stream: 0 };
     assert_eq!(*error.kind(), ErrorKind::Assertion(failure));
     assert_eq!(error.to_string(), "5\n  in kernel `k` at a.py:1");
     device.synchronize(&Patient).unwrap();
@@ -234,11 +114,11 @@ fn a_failure_is_reported_by_the_next_wait_and_once() {
 fn errors_of_calls_come_back_and_leave_the_stream_usable() {
     let (device, log) = device();
     let kernel = device.load(&artifact(2, 0, 1)).unwrap();
-    log.refuse_launch.store(true, Ordering::Relaxed);
+    // Behind the allocation of the result's memory.
+    log.fail_call(1);
     // SAFETY: the driver does not use arguments.
     let error = unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.unwrap_err();
-    assert_eq!(error.to_string(), "launch failed with code 9 (REFUSED) while launching kernel `k`");
-    log.refuse_launch.store(false, Ordering::Relaxed);
+    assert_eq!(error.to_string(), "launch failed with code 7 (INJECTED) while launch 0 [0, 0] number 0 on 0");
     // SAFETY: as above.
     assert!(unsafe { device.default_stream().launch(&kernel, &[0, 0], &Patient) }.is_ok());
     let held = device.allocate(1000).unwrap();
@@ -260,7 +140,8 @@ fn copies_are_checked_against_buffers_and_devices() {
     stream.write(&a, 8, &[0; 8], &Patient).unwrap();
     stream.copy(&b, 0, &a, 8, 8, &Patient).unwrap();
     stream.read(&b, 0, &mut [0; 16], &Patient).unwrap();
-    let expected = ["copy_to_device 8", "synchronize", "copy_on_device 8", "copy_to_host 16", "synchronize"];
+    let expected =
+        ["copy_to_device 8 on 0", "synchronize 0", "copy_on_device 8 on 0", "copy_to_host 16 on 0", "synchronize 0"];
     assert_eq!(log.take(), expected);
     assert!(matches!(stream.write(&a, 9, &[0; 8], &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
     assert!(matches!(stream.copy(&a, 0, &b, 16, 1, &Patient).unwrap_err().kind(), ErrorKind::OutOfRange { .. }));
@@ -280,12 +161,12 @@ fn everything_is_given_back() {
     drop(buffers);
     log.take();
     device.close(&Patient).unwrap();
-    assert_eq!(log.take(), ["synchronize", "close"]);
+    assert_eq!(log.take(), ["synchronize 0", "synchronize 0", "close"]);
     drop(device);
     drop(kernel);
-    assert_eq!(log.take(), ["unload 7"]);
+    assert_eq!(log.take(), ["unload"]);
     drop(pinned);
     drop(stream);
-    assert_eq!(log.take(), ["free 32", "synchronize", "free 256", "free_pinned 256"]);
-    assert!(log.live.lock().unwrap().is_empty());
+    assert_eq!(log.take(), ["free 32 on 0", "synchronize 0", "free 256 on 0", "free_pinned 256"]);
+    assert!(log.leaks().is_empty() && log.mistakes().is_empty());
 }

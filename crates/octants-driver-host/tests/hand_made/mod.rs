@@ -91,7 +91,7 @@ pub fn device(threads: Option<u32>) -> (Device, Arc<Mutex<String>>) {
     let text = Arc::new(Mutex::new(String::new()));
     let sink = text.clone();
     let config = DeviceConfig { seed: 42, sink: Arc::new(move |t: &str| sink.lock().unwrap().push_str(t)) };
-    (Device::new(HostDriver::new(HostConfig { max_threads: threads }), config), text)
+    (Device::new(HostDriver::new(HostConfig { max_threads: threads, ..HostConfig::default() }), config), text)
 }
 
 pub fn ints(device: &Device, buffer: &octants_runtime::Buffer, n: usize) -> Vec<i32> {

@@ -1,0 +1,305 @@
+//! Streams, events and forks, seen by a driver that checks the order of every use (S24). Tests are named by the numbers of
+//! the requirements.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver};
+use octants_runtime::{
+    Buffer, Device, DeviceConfig, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Result, Results, Stream,
+};
+
+fn device() -> (Device, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
+    (Device::new(RecordingDriver::new(log.clone()), config), log)
+}
+
+/// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
+fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
+    let task = |&group: &Option<u32>| TaskMeta {
+        name: "t".into(),
+        symbol: String::new(),
+        single_thread_symbol: None,
+        parallel: None,
+        group,
+        reads: vec![],
+        writes: vec![],
+    };
+    Artifact {
+        kernel: "k".into(),
+        target: String::new(),
+        code: vec![],
+        arg_slots: 2,
+        frame_bytes: 64,
+        result: vec![ScalarKind::U64; results],
+        tasks: groups.iter().map(task).collect(),
+        sites: vec![Site { kind: SiteKind::Assert, parts: vec![], location: "a.py:1".into() }],
+    }
+}
+
+fn load(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
+    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    device.load(&artifact(groups, 0)).unwrap().with_pointers(pointers)
+}
+
+fn launch(
+    stream: &Stream,
+    kernel: &LoadedKernel,
+    read: Option<&Buffer>,
+    written: Option<&Buffer>,
+) -> Result<Option<Results>> {
+    let address = |b: Option<&Buffer>| b.map_or(0, |b| b.ptr().unwrap());
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[address(read), address(written)], &Patient) }
+}
+
+/// Ends everything and asks the driver whether all was well.
+fn finish(device: Device, log: &Log) {
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+    assert_eq!(log.leaks(), Vec::<String>::new());
+}
+
+const FOUR: [Option<u32>; 6] = [None, Some(0), Some(0), Some(1), Some(2), Some(3)];
+
+#[test]
+fn s24_a_launch_without_groups_is_one_call_per_task() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None, None, None]);
+    let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
+    launch(&stream, &kernel, Some(&a), Some(&a)).unwrap();
+    log.take();
+    for _ in 0..10 {
+        launch(&stream, &kernel, Some(&a), Some(&a)).unwrap();
+    }
+    assert_eq!((log.count("launch"), log.take().len()), (30, 30), "nothing but launches");
+    // A kernel with one group has nothing to run beside it.
+    let one = load(&device, &[None, Some(0), Some(0)]);
+    launch(&stream, &one, None, Some(&a)).unwrap();
+    assert_eq!(log.take().len(), 1 + 3, "the load and the launches");
+    drop((kernel, one, a, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s11_s15_fork_and_join_are_at_most_two_calls_per_group() {
+    let (device, log) = device();
+    let kernel = load(&device, &FOUR);
+    let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
+    for round in 0..3 {
+        launch(&stream, &kernel, None, Some(&a)).unwrap();
+        let stats = device.stream_pool_stats();
+        assert_eq!((stats.created, stats.in_use, stats.idle, stats.reused), (3, 0, 3, 3 * round));
+    }
+    log.take();
+    launch(&stream, &kernel, None, Some(&a)).unwrap();
+    let calls = log.take();
+    let of = |name: &str| calls.iter().filter(|c| c.starts_with(name)).count();
+    assert_eq!((of("launch"), of("record_event"), of("wait_events")), (6, 4, 4));
+    assert_eq!(calls.len(), 6 + 2 * 4, "{calls:?}");
+    assert!(!calls.iter().any(|c| c.contains("synchronize")), "the host waits for nothing");
+    device.trim_stream_pool();
+    assert_eq!(device.stream_pool_stats().idle, 0);
+    drop((kernel, a, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s11_what_comes_before_and_after_a_fork_on_its_stream_is_ordered_with_it() {
+    let (device, log) = device();
+    let (plain, forked) = (load(&device, &[None]), load(&device, &FOUR));
+    let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
+    // They share the stream's frame: the driver objects if a group starts too early or the next launch comes too soon.
+    for _ in 0..3 {
+        launch(&stream, &plain, None, Some(&a)).unwrap();
+        launch(&stream, &forked, Some(&a), Some(&a)).unwrap();
+    }
+    launch(&stream, &plain, Some(&a), None).unwrap();
+    drop((plain, forked, a, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s15_s24_each_call_of_a_fork_fails_once_and_nothing_is_lost() {
+    let mut names = Vec::new();
+    for n in 0.. {
+        let (device, log) = device();
+        let kernel = load(&device, &FOUR);
+        let (a, stream) = (device.allocate(64).unwrap(), device.create_stream(0).unwrap());
+        log.fail_call(n);
+        let end = launch(&stream, &kernel, None, Some(&a));
+        let failed = log.failed();
+        match (failed, end) {
+            (Some(name), Err(e)) => {
+                assert!(matches!(e.kind(), ErrorKind::Call { call, .. } if *call == name), "{e}");
+                names.push(name);
+            }
+            (None, Ok(_)) => {
+                assert!(n > 20, "every call was tried");
+                break;
+            }
+            (failed, end) => panic!("call {n}: {failed:?} and {end:?}"),
+        }
+        assert_eq!(device.stream_pool_stats().in_use, 0, "{failed:?}");
+        // All is as before: the next launch works.
+        launch(&stream, &kernel, None, Some(&a)).unwrap();
+        drop((kernel, a, stream));
+        finish(device, &log);
+    }
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names, ["allocate", "create_event", "create_stream", "launch", "record_event", "wait_events"]);
+}
+
+#[test]
+fn s17_every_stream_has_a_frame_of_its_own() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None, None]);
+    let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
+    for _ in 0..4 {
+        streams.iter().for_each(|s| _ = launch(s, &kernel, None, None).unwrap());
+    }
+    assert_eq!(log.count("allocate"), 3);
+    drop((kernel, streams));
+    finish(device, &log);
+}
+
+#[test]
+fn s18_memory_is_freed_behind_its_last_use_on_every_stream() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
+    for used in [0, 1, 3] {
+        let a = device.allocate(4096).unwrap();
+        streams[..used].iter().for_each(|s| _ = launch(s, &kernel, Some(&a), None).unwrap());
+        drop(a);
+    }
+    assert_eq!(log.count("free"), 3, "the frees are queued at once");
+    assert_eq!(log.count("synchronize"), 0, "and the host waits for nothing");
+    assert_eq!(device.bytes_in_use(), 0);
+    drop((kernel, streams));
+    finish(device, &log);
+}
+
+#[test]
+fn s18_without_events_the_host_waits_before_it_frees() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let stream = device.create_stream(0).unwrap();
+    for n in 0..4 {
+        let a = device.allocate(4096).unwrap();
+        launch(&stream, &kernel, Some(&a), None).unwrap();
+        log.fail_call(n);
+        drop(a);
+        log.fail_call(1 << 40);
+    }
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s19_a_host_read_waits_for_the_writers_stream_alone() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let (writer, reader, other) =
+        (device.create_stream(0).unwrap(), device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+    let (a, b) = (device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    launch(&writer, &kernel, None, Some(&a)).unwrap();
+    launch(&reader, &kernel, Some(&a), None).unwrap();
+    launch(&other, &kernel, None, Some(&b)).unwrap();
+    let waits = |access| {
+        log.take();
+        a.wait(access, &Patient).unwrap();
+        let mut calls = log.take();
+        calls.sort();
+        calls
+    };
+    let on = |s: &Stream| format!("synchronize {}", s.handle());
+    assert_eq!(waits(HostAccess::Read), [on(&writer)]);
+    assert_eq!(waits(HostAccess::Write), [on(&writer), on(&reader)]);
+    drop((kernel, writer, reader, other, a, b));
+    finish(device, &log);
+}
+
+#[test]
+fn s16_a_launch_on_memory_of_the_hosts_own_waits_for_it() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let stream = device.create_stream(0).unwrap();
+    let host = [0u64; 8];
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(&kernel, &[0, host.as_ptr() as u64], &Patient) }.unwrap();
+    assert_eq!(log.count("synchronize"), 1);
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s21_a_failure_is_reported_once_with_its_stream() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+    log.fail_task();
+    launch(&two, &kernel, None, None).unwrap();
+    one.synchronize(&Patient).unwrap();
+    device.default_stream().synchronize(&Patient).unwrap();
+    let error = two.synchronize(&Patient).unwrap_err();
+    assert_eq!(error.to_string(), "assertion failed\n  in kernel `k` at a.py:1, on stream 2");
+    two.synchronize(&Patient).unwrap();
+    // An event covers its stream; the program covers all, and streams that are gone.
+    let event = device.create_event(false).unwrap();
+    log.fail_task();
+    launch(&one, &kernel, None, None).unwrap();
+    event.record(&one).unwrap();
+    assert!(matches!(event.synchronize(&Patient).unwrap_err().kind(), ErrorKind::Assertion(_)));
+    log.fail_task();
+    launch(&one, &kernel, None, None).unwrap();
+    drop(one);
+    assert!(matches!(device.synchronize(&Patient).unwrap_err().kind(), ErrorKind::Assertion(_)));
+    device.synchronize(&Patient).unwrap();
+    drop((kernel, two, event));
+    finish(device, &log);
+}
+
+#[test]
+fn s5_s6_streams_outlive_their_program_harmlessly() {
+    let (device, log) = device();
+    let kernel = load(&device, &FOUR);
+    let (stream, event) = (device.create_stream(0).unwrap(), device.create_event(true).unwrap());
+    let a = device.allocate(64).unwrap();
+    launch(&stream, &kernel, None, Some(&a)).unwrap();
+    event.record(&stream).unwrap();
+    device.close(&Patient).unwrap();
+    let gone = |e: octants_runtime::DeviceError| assert!(matches!(e.kind(), ErrorKind::ProgramGone { .. }), "{e}");
+    gone(event.record(&stream).unwrap_err());
+    gone(event.synchronize(&Patient).unwrap_err());
+    gone(stream.synchronize(&Patient).unwrap_err());
+    gone(stream.query().unwrap_err());
+    gone(device.create_stream(0).unwrap_err());
+    let (other, other_log) = self::device();
+    gone(launch(&stream, &load(&other, &[None]), None, None).unwrap_err());
+    drop((kernel, a, stream, event));
+    finish(device, &log);
+    finish(other, &other_log);
+}
+
+#[test]
+fn s7_handles_of_our_own_streams_are_those_streams() {
+    let (device, log) = device();
+    let stream = device.create_stream(0).unwrap();
+    log.take();
+    assert_eq!(device.stream_from_handle(stream.handle()).unwrap().handle(), stream.handle());
+    assert_eq!(device.stream_from_handle(0).unwrap().handle(), 0);
+    assert!(log.take().is_empty());
+    let foreign = device.stream_from_handle(4711).unwrap();
+    drop(foreign);
+    assert_eq!(log.count("destroy_stream"), 0, "someone else's stream is not ours to destroy");
+    drop(stream);
+    assert_eq!(log.count("destroy_stream"), 1);
+    device.close(&Patient).unwrap();
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+}
