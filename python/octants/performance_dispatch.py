@@ -84,7 +84,7 @@ class PerformanceDispatcher:
         """
         if function is None:
             return functools.partial(self.register, is_compatible=is_compatible)
-        wrapped = getattr(function, "fn", None) or getattr(function, "__wrapped__", function)
+        wrapped: Callable[..., Any] = getattr(function, "__wrapped__", function)
         parameters = list(inspect.signature(wrapped).parameters)
         if parameters != self.parameters:
             raise OctantsSyntaxError(

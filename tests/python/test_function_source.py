@@ -3,7 +3,6 @@
 import octants as qd
 
 
-
 def test_a_long_function_with_a_comment_at_a_reading_boundary(tmp_path, monkeypatch):
     for lines in range(58, 66):
         body = "".join(f"    x[{i}] = {i} + 1\n" for i in range(lines))

@@ -163,6 +163,7 @@ impl Session {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
             arrays_may_alias,
+            concurrent_launches: self.config.cpu_streams,
             ..CodegenOptions::default()
         };
         let artifact = compile_host(&program, &|span: Span| sources.location(span), &options)
