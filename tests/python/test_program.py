@@ -22,6 +22,7 @@ def run(code, *, args=(), cwd=None):
 
 
 def test_options_are_read_back():
+    qd.reset()
     assert qd.cfg is None
     qd.init(arch=qd.cpu, default_fp=qd.f64, debug=True, cpu_max_num_threads=1)
     assert qd.cfg.arch == qd.cpu
