@@ -745,3 +745,13 @@ def test_elements_of_a_number_of_axes_have_the_last_extents() -> None:
         np.testing.assert_equal(b, a.sum(axis=1))
     with pytest.raises(ValueError, match="a vector of any size, but f32"):
         sum_rows(qd.ndarray(qd.f32, (4,)), b)
+
+
+def test_the_collector_may_run_at_any_time() -> None:
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        made = [(qd.func(lambda: None), qd.kernel(lambda: None)) for _ in range(100)]
+    finally:
+        gc.set_threshold(*threshold)
+    assert len(made) == 100

@@ -12,7 +12,9 @@ use crate::signature::{is_method, parameter_names};
 /// A function in the kernel language.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
 pub struct Func {
-    function: Py<PyAny>,
+    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which leaves zeroes
+    /// (`None`), and its initialisation, because they make the `__dict__` in between.
+    function: Option<Py<PyAny>>,
     requires_top_level: bool,
     real: bool,
 }
@@ -20,7 +22,7 @@ pub struct Func {
 impl Func {
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.bind(py)
+        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
     }
 
     /// Inlined or compiled on its own.
@@ -40,7 +42,7 @@ impl Func {
     #[pyo3(signature = (fn_, *, requires_top_level = false, real = false))]
     fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
         check_declaration(&fn_, real)?;
-        Ok(Func { function: fn_.unbind(), requires_top_level, real })
+        Ok(Func { function: Some(fn_.unbind()), requires_top_level, real })
     }
 
     /// The function may refer to the class that holds it: the collector must see that.
@@ -57,7 +59,7 @@ impl Func {
     #[getter]
     #[pyo3(name = "fn")]
     fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
-        self.function.clone_ref(py)
+        self.function(py).clone().unbind()
     }
 
     #[pyo3(signature = (*_args, **_kwargs))]

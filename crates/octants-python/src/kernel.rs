@@ -34,7 +34,9 @@ const MANY_CHANGES: usize = 16;
 /// A function that is compiled and launched.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
 pub struct Kernel {
-    function: Py<PyAny>,
+    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which leaves zeroes
+    /// (`None`), and its initialisation, because they make the `__dict__` in between.
+    function: Option<Py<PyAny>>,
     name: String,
     state: Mutex<State>,
 }
@@ -85,7 +87,7 @@ impl Drop for Interpreter {
 impl Kernel {
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.bind(py)
+        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -421,7 +423,7 @@ impl Kernel {
             Err(e) => return Err(e),
         }
         let name = function_name(&fn_);
-        Ok(Kernel { function: fn_.unbind(), name, state: Mutex::default() })
+        Ok(Kernel { function: Some(fn_.unbind()), name, state: Mutex::default() })
     }
 
     /// The function may refer to the class that holds it: the collector must see that.
@@ -438,7 +440,7 @@ impl Kernel {
     #[getter]
     #[pyo3(name = "fn")]
     fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
-        self.function.clone_ref(py)
+        self.function(py).clone().unbind()
     }
 
     #[pyo3(signature = (*args, **kwargs))]
