@@ -35,6 +35,8 @@ pub enum Entity {
     Dtype(Scalar),
     /// `qd.types.vector(3, qd.f32)`, `qd.types.matrix(2, 2, qd.f32)`.
     TensorType(Type),
+    /// `qd.types.vector(3)`: the type with the default scalar. A parameter that it annotates keeps the scalar of its argument.
+    AnyTensorType(Type),
     /// `qd.types.struct(...)`, `@qd.dataclass`: members and their types, each an object in its turn.
     StructType {
         /// For messages.

@@ -132,7 +132,11 @@ fn marked<'py>(
     let py = object.py();
     Ok(Some(match kind {
         "dtype" => scalar_type(object, config)?.map_or(Entity::Opaque, Entity::Dtype),
-        "tensor_type" => value_type(object, config)?.map_or(Entity::Opaque, Entity::TensorType),
+        "tensor_type" => match value_type(object, config)? {
+            Some(ty) if object.getattr(pyo3::intern!(py, "any_scalar"))?.is_truthy()? => Entity::AnyTensorType(ty),
+            Some(ty) => Entity::TensorType(ty),
+            None => Entity::Opaque,
+        },
         "struct_type" => Entity::StructType {
             name: text_attribute(object, pyo3::intern!(py, "name")).unwrap_or_else(|| "struct".to_string()),
             members: members(&object.getattr(pyo3::intern!(py, "members"))?, world)?,

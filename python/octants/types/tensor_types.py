@@ -37,6 +37,11 @@ class MatrixType:
         return (self.n, self.m)
 
     @property
+    def any_scalar(self) -> bool:
+        """Made without a scalar type: a parameter of a `@qd.func` so annotated keeps the scalar type of its argument."""
+        return self._declared is None
+
+    @property
     def dtype(self) -> DataType:
         """The scalar type of the components."""
         return default_fp() if self._declared is None else resolve_dtype(self._declared)

@@ -536,9 +536,10 @@ impl Lowerer<'_> {
                             "float" => have.as_ref().is_some_and(|t| matches!(t, Type::Scalar(s) if s.is_float())),
                             _ => false,
                         },
-                        Entity::StructType { .. } | Entity::TensorType(_) | Entity::Dtype(_) => {
-                            self.type_of_object(o, self.b.span).ok() == have
-                        }
+                        Entity::StructType { .. }
+                        | Entity::TensorType(_)
+                        | Entity::AnyTensorType(_)
+                        | Entity::Dtype(_) => self.type_of_object(o, self.b.span).ok() == have,
                         _ => false,
                     };
                     if hit {

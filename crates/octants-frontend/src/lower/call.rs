@@ -118,7 +118,7 @@ impl Lowerer<'_> {
                 };
                 self.typed_literal(v, s)
             }
-            Entity::TensorType(ty) => self.construct_tensor(&ty, &args),
+            Entity::TensorType(ty) | Entity::AnyTensorType(ty) => self.construct_tensor(&ty, &args),
             Entity::StructType { .. } => self.construct_struct(obj, &args, &kwargs),
             _ => {
                 if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {

@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Builder, FuncId, Function, Op, StructType, Type};
+use octants_ir::{Builder, FuncId, Function, Op, StructType, Type, ValueId};
 
 use super::pass::{ParamKey, Passed};
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
 use crate::value::Value;
-use crate::world::{Entity, FuncKind, Obj};
+use crate::world::{Entity, FuncKind, FuncParam, Obj};
 
 /// What makes two calls of a function the same code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -112,14 +112,34 @@ impl Lowerer<'_> {
     pub(super) fn value_annotation(&mut self, annotation: Option<Obj>) -> Result<Option<Type>> {
         let Some(obj) = annotation else { return Ok(None) };
         match self.world.entity(obj) {
-            Entity::Dtype(_) | Entity::TensorType(_) | Entity::StructType { .. } => {}
+            Entity::Dtype(_) | Entity::TensorType(_) | Entity::AnyTensorType(_) | Entity::StructType { .. } => {}
             Entity::Builtin(n) if matches!(n.as_str(), "int" | "float" | "bool") => {}
             _ => return Ok(None),
         }
         Ok(Some(self.type_of_object(obj, self.b.span)?))
     }
 
-    pub(super) fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<octants_ir::ValueId> {
+    /// The argument of a parameter that is annotated with a type, by value; `None` for other parameters.
+    pub(super) fn annotated_argument(&mut self, p: &FuncParam, v: &Value) -> Result<Option<ValueId>> {
+        let Some(mut ty) = self.value_annotation(p.annotation)? else { return Ok(None) };
+        let any_scalar = p.annotation.is_some_and(|o| matches!(self.world.entity(o), Entity::AnyTensorType(_)));
+        let mut v = v.clone();
+        if any_scalar {
+            let found = match v.items() {
+                Some(items) => Some(self.make_tensor(items, None)?),
+                None => self.try_rt(&v)?,
+            };
+            if let Some(found) = found {
+                if let Some(scalar) = self.b.ty(found).scalar() {
+                    ty = Type::tensor(scalar, &ty.shape());
+                }
+                v = Value::Rt(found);
+            }
+        }
+        self.argument_for(&p.name, &v, &ty).map(Some)
+    }
+
+    fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<ValueId> {
         if let (Value::Members(_) | Value::Dict(_), Type::Struct(s)) = (v, ty)
             && let Some(obj) = self.struct_objects.get(s).copied()
         {
@@ -153,11 +173,9 @@ impl Lowerer<'_> {
         let mut scope = HashMap::new();
         for (i, (p, v)) in parsed.source.params.iter().zip(args).enumerate() {
             let mutated = parsed.mutated.contains(&p.name);
-            let value = match self.value_annotation(p.annotation)? {
-                Some(ty) => {
-                    let rt = self.argument_for(&p.name, &v, &ty)?;
-                    if mutated { Value::Var(self.new_local(&p.name, rt)) } else { Value::Rt(rt) }
-                }
+            let value = match self.annotated_argument(p, &v)? {
+                Some(rt) if mutated => Value::Var(self.new_local(&p.name, rt)),
+                Some(rt) => Value::Rt(rt),
                 None if p.annotation.is_some() || (i == 0 && self_by_reference) => v,
                 None if mutated && self.is_plain_value(&v) => self.variable(&p.name, v)?,
                 None => match v {

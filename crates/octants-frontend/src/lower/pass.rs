@@ -42,8 +42,7 @@ impl Lowerer<'_> {
         by_reference: bool,
         out: &mut Passed,
     ) -> Result<ParamKey> {
-        if let Some(ty) = self.value_annotation(param.annotation)? {
-            let v = self.argument_for(&param.name, v, &ty)?;
+        if let Some(v) = self.annotated_argument(param, v)? {
             return Ok(self.pass_operand(v, out));
         }
         self.pass(&param.name, v, !by_reference && param.annotation.is_none(), out)

@@ -15,7 +15,7 @@ impl Lowerer<'_> {
     pub(super) fn type_of_object(&mut self, obj: Obj, span: Span) -> Result<Type> {
         Ok(match self.world.entity(obj) {
             Entity::Dtype(s) => Type::Scalar(s),
-            Entity::TensorType(ty) => ty,
+            Entity::TensorType(ty) | Entity::AnyTensorType(ty) => ty,
             Entity::Builtin(name) if name == "int" => Type::Scalar(self.options.default_ip),
             Entity::Builtin(name) if name == "float" => Type::Scalar(self.options.default_fp),
             Entity::Builtin(name) if name == "bool" => Type::U1,

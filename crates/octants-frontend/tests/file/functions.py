@@ -191,3 +191,13 @@ def tuples_to_an_outlined_function(a: qd.i32, b: qd.f32) -> qd.f32:
 def evaluated_once(n: qd.template() = qd.field(qd.i32, shape=())):
     for i in range(4):
         x[qd.atomic_add(n[None], 1)] += n[None]
+
+
+@qd.func
+def rotated(order: qd.types.vector(3), v: qd.types.vector(3)):
+    return v[order[0]]
+
+
+@qd.kernel
+def vectors_of_any_scalar(i: qd.i32, a: qd.f64) -> qd.f64:
+    return rotated(qd.Vector([i, 1, 0]), [a, 2.0, a])

@@ -168,7 +168,7 @@ impl Table {
     pub fn is_type(&self, obj: Obj) -> Option<Type> {
         match self.record(obj).entity {
             Entity::Dtype(s) => Some(Type::Scalar(s)),
-            Entity::TensorType(t) => Some(t),
+            Entity::TensorType(t) | Entity::AnyTensorType(t) => Some(t),
             Entity::Builtin(n) => match n.as_str() {
                 "int" => Some(Type::I32),
                 "float" => Some(Type::Scalar(Scalar::F32)),

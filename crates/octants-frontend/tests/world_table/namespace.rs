@@ -44,8 +44,15 @@ pub fn fill(t: &Table) {
     let types = t.opaque("module", Vec::new());
     for (name, axes) in [("vector", 1), ("matrix", 2)] {
         let f = t.host(name, move |t, args, _| {
-            let ty = tensor_type(t, args, axes)?;
-            let obj = t.add(Record::new(Entity::TensorType(ty.clone()), "TensorType"));
+            let entity: fn(Type) -> Entity;
+            let ty = if args.len() > axes {
+                entity = Entity::TensorType;
+                tensor_type(t, args, axes)?
+            } else {
+                entity = Entity::AnyTensorType;
+                Type::tensor(Scalar::F32, &shape(t, &args[..axes]))
+            };
+            let obj = t.add(Record::new(entity(ty.clone()), "TensorType"));
             // In Python scope the type makes a constant: one number fills it.
             let host = move |t: &Table, args: &[Obj], _: &[(String, Obj)]| {
                 let value = t.record(args[0]).entity;
@@ -82,9 +89,12 @@ fn scalar_type(t: &Table, obj: Obj) -> WorldResult<Type> {
 }
 
 fn tensor_type(t: &Table, args: &[Obj], axes: usize) -> WorldResult<Type> {
-    let shape: Vec<u32> = args[..axes].iter().map(|o| as_int(t, *o) as u32).collect();
     let Some(Type::Scalar(s)) = t.is_type(args[axes]) else { return raise("TypeError: not a scalar type") };
-    Ok(Type::tensor(s, &shape))
+    Ok(Type::tensor(s, &shape(t, &args[..axes])))
+}
+
+fn shape(t: &Table, extents: &[Obj]) -> Vec<u32> {
+    extents.iter().map(|o| as_int(t, *o) as u32).collect()
 }
 
 fn as_int(t: &Table, obj: Obj) -> i128 {
