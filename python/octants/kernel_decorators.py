@@ -103,4 +103,8 @@ def _plain(fn: Any, decorator: str) -> Callable[..., Any]:
     function = fn.__func__ if isinstance(fn, (staticmethod, classmethod)) else fn
     if not inspect.isfunction(function):
         raise OctantsSyntaxError(f"{decorator} decorates functions written with `def`, got {fn!r}")
+    if getattr(function, "_octants_registered", False):
+        raise OctantsSyntaxError(
+            f"{decorator} stands above `.register` of a perf_dispatch: put `.register` on top [KERNEL_ANNOTATION_ORDER]"
+        )
     return function

@@ -89,8 +89,11 @@ class PerformanceDispatcher:
         if parameters != self.parameters:
             raise OctantsSyntaxError(
                 f"perf_dispatch `{self.name}`: an implementation takes the parameters {self.parameters}, "
-                f"`{getattr(function, '__name__', function)}` takes {parameters}"
+                f"`{getattr(function, '__name__', function)}` takes {parameters} [PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
             )
+        if inspect.isfunction(function):
+            # A kernel made of it afterwards would not be what was registered: the decorators check for this mark.
+            function._octants_registered = True  # type: ignore[attr-defined]
         implementation = _Implementation(function, is_compatible)
         self.implementations.append(implementation)
         self.measurements.clear()

@@ -128,3 +128,14 @@ def test_an_implementation_can_be_forced(clock, monkeypatch, capsys):
     op = dispatcher(clock, {"slow": 2.0, "fast": 1.0})
     assert [op(1) for _ in range(4)] == ["slow"] * 4
     assert "registered 'fast'" in capsys.readouterr().out
+
+
+def test_registering_stands_above_the_kernel_decorator(clock):
+    @qd.perf_dispatch(get_geometry_hash=lambda n: 0)
+    def op(n: qd.i32): ...
+
+    with pytest.raises(qd.OctantsSyntaxError, match="put `.register` on top"):
+
+        @qd.kernel
+        @op.register
+        def below(n: qd.i32): ...
