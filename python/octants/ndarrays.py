@@ -105,8 +105,10 @@ class Ndarray(_octants.Ndarray):
     # Elements
 
     def _values(self, write: bool = False) -> np.ndarray[Any, Any]:
-        """A view of the memory, indexed by the user's axes and then the element's. Waits for work that writes to the memory; with
-        `write`, for all that uses it."""
+        """A view of the memory, indexed by the user's axes and then the element's.
+
+        Waits for work that writes to the memory; with `write`, for all that uses it.
+        """
         if not self.alive:
             raise OctantsRuntimeError(
                 "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
@@ -262,7 +264,9 @@ class _CompoundNdarray(Ndarray):
 
         def write_back(component: Any, value: Any) -> None:
             place = component if isinstance(component, tuple) else (component,)
-            self._values(write=True)[index + place] = value if isinstance(value, np.ndarray) else self.dtype.convert(value)
+            self._values(write=True)[index + place] = (
+                value if isinstance(value, np.ndarray) else self.dtype.convert(value)
+            )
 
         return Matrix._element(widened(np.array(self._values()[index])), self.dtype, write_back)
 
