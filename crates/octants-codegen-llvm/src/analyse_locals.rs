@@ -142,8 +142,8 @@ pub(crate) struct Effects {
     pub fails: bool,
     /// Draws random numbers.
     pub draws: bool,
-    /// Updates memory atomically.
-    pub atomics: bool,
+    /// Updates memory atomically: instructions that do, those of callees included.
+    pub atomics: usize,
     /// Instructions, those of callees included.
     pub size: usize,
 }
@@ -162,7 +162,7 @@ impl Effects {
             let callee = memo[f.index()].unwrap_or_else(|| Effects::own(&functions[f.index()].body, &mut calls));
             effects.fails |= callee.fails;
             effects.draws |= callee.draws;
-            effects.atomics |= callee.atomics;
+            effects.atomics += callee.atomics;
             effects.size += callee.size;
         }
         effects
@@ -176,8 +176,8 @@ impl Effects {
             match &inst.op {
                 Op::Assert(..) => effects.fails = true,
                 Op::Random => effects.draws = true,
-                Op::Atomic(..) | Op::AtomicCas(..) => effects.atomics = true,
-                Op::For(l) if !l.reductions.is_empty() => effects.atomics = true,
+                Op::Atomic(..) | Op::AtomicCas(..) => effects.atomics += 1,
+                Op::For(l) if !l.reductions.is_empty() => effects.atomics += 1,
                 Op::Call(f, _) => calls.push(*f),
                 _ => {}
             }

@@ -388,7 +388,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
-        let exclusive = self.exclusive && effects.atomics;
+        let exclusive = self.exclusive && effects.atomics > 0;
         let callee = self.u.instance(f, refs, exclusive);
         let result = self.e.call(callee, &scalars);
         self.e.set_fast_call(result, true);

@@ -16,6 +16,9 @@ use crate::unit::Unit;
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
 
+/// Atomics are rare where they are fewer than one in so many instructions.
+const RARE: usize = 64;
+
 /// Lowers all tasks and the functions they call.
 pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     let mut memo = u.effects.iter().copied().map(Some).collect();
@@ -45,8 +48,11 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             u.e.function_attribute(body, "noinline", 0);
             u.target.enter_flushing(&u.e, symbol, body);
         };
-        publish(&symbol, &|symbol| lower_variant(u, task, symbol, effects, shared));
-        let single_thread_symbol = (effects.atomics && u.options.single_thread_variants).then(|| {
+        // What runs once needs no form for several threads.
+        let alone = matches!(task.kind, TaskKind::Serial) && u.options.single_thread_variants;
+        let only = if alone { Variant::Alone } else { shared };
+        publish(&symbol, &|symbol| lower_variant(u, task, symbol, effects, only));
+        let single_thread_symbol = (!alone && deserves_single_thread_form(effects, u)).then(|| {
             let symbol = format!("{symbol}.single");
             publish(&symbol, &|symbol| match (&scatter, plain) {
                 (Some(scatter), Some(plain)) => call_plain(u, task, symbol, scatter, plain),
@@ -76,6 +82,12 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     tasks
 }
 
+/// Whether code without atomics is worth the time that compiling the task a second time takes: not where a large task has few.
+fn deserves_single_thread_form(effects: Effects, u: &Unit<'_>) -> bool {
+    let few = effects.size > LARGE && effects.atomics * RARE < effects.size;
+    u.options.single_thread_variants && effects.atomics > 0 && !few
+}
+
 /// The forms of a task's code.
 #[derive(Debug, Clone, Copy)]
 enum Variant<'s> {
@@ -99,7 +111,7 @@ fn uses_floats(body: &Body) -> bool {
 /// What a task scatters, where private copies are of use.
 fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
     match &task.kind {
-        TaskKind::Parallel(config) if effects.atomics && !config.serialize && u.target.privatises_scatter() => {
+        TaskKind::Parallel(config) if effects.atomics > 0 && !config.serialize && u.target.privatises_scatter() => {
             find_scatter(u.program, task, parallel_loop(task).1.body)
         }
         _ => None,

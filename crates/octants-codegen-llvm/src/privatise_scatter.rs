@@ -68,7 +68,7 @@ pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -
             Op::ElementAddr(_, index) => used.extend(index),
             Op::Call(f, _) => {
                 let callee = &program.functions[f.index()].body;
-                fits &= !Effects::of_body(callee, &program.functions, &mut memo).atomics;
+                fits &= Effects::of_body(callee, &program.functions, &mut memo).atomics == 0;
                 touched_by(program, *f, &mut called, &mut others);
                 used_operands(&inst.op, &mut used);
             }
