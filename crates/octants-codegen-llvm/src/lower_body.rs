@@ -259,7 +259,17 @@ impl<'u, 'p> Lowering<'u, 'p> {
             l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");
         self.indices.insert(v, Vec::new());
-        self.serial_axis(v, l, &bounds, 0, exit, exit);
+        if bounds.is_empty() {
+            // No axes: one iteration.
+            self.loops.push(LoopTargets { on_break: exit, on_continue: exit });
+            self.block(l.body);
+            self.loops.pop();
+            if !self.e.is_terminated() {
+                self.e.br(exit);
+            }
+        } else {
+            self.serial_axis(v, l, &bounds, 0, exit, exit);
+        }
         self.e.position(exit);
         self.indices.remove(&v);
     }
