@@ -202,7 +202,7 @@ class Kernel:
 
     __name__: str
 
-    def __init__(self, fn_: Callable[..., Any]) -> None: ...
+    def __init__(self, fn_: Callable[..., Any], graph: bool = False) -> None: ...
     @property
     def fn(self) -> Callable[..., Any]:
         """The Python function."""

@@ -44,7 +44,7 @@ def kernel(
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) is not supported")
         if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None):
             raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
-        return _wrapped(_octants.Kernel(_plain(function, "@qd.kernel")), function)
+        return _wrapped(_octants.Kernel(_plain(function, "@qd.kernel"), graph), function)
 
     return decorate if fn is None else decorate(fn)
 

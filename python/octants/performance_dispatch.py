@@ -108,15 +108,17 @@ class PerformanceDispatcher:
         forced = self._forced_implementation()
         if forced is not None:
             return forced.function(*args, **kwargs)
-        key = self.get_geometry_hash(*args, **kwargs)
+        # The stream says where to run, not what: neither hashes nor compatibility depend on it.
+        plain = {name: value for name, value in kwargs.items() if name != "qd_stream"}
+        key = self.get_geometry_hash(*args, **plain)
         measurement = self.measurements.get(key)
         if measurement is None:
-            measurement = self._start(key, args, kwargs, self.first_warmup)
+            measurement = self._start(key, args, plain, self.first_warmup)
         if measurement.winner is not None:
             if not self._is_stale(measurement):
                 measurement.calls_since += 1
                 return measurement.winner.function(*args, **kwargs)
-            measurement = self._start(key, args, kwargs, self.warmup)
+            measurement = self._start(key, args, plain, self.warmup)
             if measurement.winner is not None:
                 return measurement.winner.function(*args, **kwargs)
         return self._measure(measurement, args, kwargs)

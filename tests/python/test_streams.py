@@ -533,9 +533,121 @@ def test_s11_fork_and_join_need_no_event_and_no_host(real):
         assert queued < whole / 5
 
 
-def test_s13_overlapping_sections(mode):
+def test_s9_misuse(mode):
+    x = ints()
+
+    def refused(kernel, match):
+        with pytest.raises(qd.QuadrantsSyntaxError, match=match) as caught:
+            kernel(x)
+        assert "test_streams.py" in str(caught.value), "the user's line is named"
+
     @qd.kernel
-    def same(x: Ints):
+    def mixed(x: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+        for i in x:
+            x[i] = 2
+
+    refused(mixed, "all top-level statements must be")
+
+    @qd.kernel
+    def nested(x: Ints):
+        with qd.stream_parallel():
+            with qd.stream_parallel():
+                for i in x:
+                    x[i] = 1
+
+    refused(nested, "Nested")
+
+    @qd.kernel
+    def in_loop(x: Ints):
+        for i in range(3):
+            with qd.stream_parallel():
+                x[i] = 1
+
+    refused(in_loop, "must stand at the top level of the kernel")
+
+    @qd.kernel
+    def in_branch(x: Ints):
+        if x[0] == 0:
+            with qd.stream_parallel():
+                for i in x:
+                    x[i] = 1
+
+    refused(in_branch, "must stand at the top level of the kernel")
+
+    @qd.func
+    def helper(x: qd.template()):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+
+    @qd.kernel
+    def in_func(x: Ints):
+        helper(x)
+
+    refused(in_func, "can only be used inside @qd.kernel, not @qd.func")
+
+    @qd.kernel
+    def named(x: Ints):
+        with qd.stream_parallel() as s:
+            for i in x:
+                x[i] = 1
+
+    refused(named, "'with ... as ...' is not supported")
+
+    @qd.kernel
+    def several(x: Ints):
+        with qd.stream_parallel(), qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+
+    refused(several, "only supports a single context manager")
+
+    @qd.kernel
+    def returns(x: Ints) -> qd.i32:
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+        return 3
+
+    refused(returns, "all top-level statements must be")
+
+    @qd.kernel
+    def returns_within(x: Ints) -> qd.i32:
+        with qd.stream_parallel():
+            return 3
+
+    refused(returns_within, "`return` is not supported in a kernel with")
+
+    @qd.kernel(graph=True)
+    def graph(x: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+
+    refused(graph, "not compatible with graph=True")
+
+    @qd.kernel
+    def option(x: Ints):
+        with qd.stream_parallel(overlap=True):
+            for i in x:
+                x[i] = 1
+
+    refused(option, "takes only `allow_overlap=`")
+    with pytest.raises(qd.OctantsScopeError, match="belongs in a kernel"):
+        qd.stream_parallel()
+    assert x[0] == 0
+
+
+def test_s13_sections_that_overlap_for_certain(mode):
+    x, y = ints(), ints()
+    f = qd.field(qd.i32, shape=n)
+    v = qd.Vector.ndarray(2, qd.i32, shape=n)
+
+    @qd.kernel
+    def same(x: Ints, y: Ints):
         with qd.stream_parallel():
             for i in x:
                 x[i] = 1
@@ -543,8 +655,115 @@ def test_s13_overlapping_sections(mode):
             for i in x:
                 x[i] = 2
 
-    with pytest.raises(qd.QuadrantsSyntaxError, match="write"):
-        same(ints())
+    @qd.kernel
+    def reads(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[i + 50] = 1
+        with qd.stream_parallel():
+            for i in range(100):
+                y[i] = x[i]
+
+    @qd.kernel
+    def field(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in f:
+                f[i] = 1
+        with qd.stream_parallel():
+            f[0] = 2
+
+    for kernel, match in [(same, "two .* write the same elements of `x`"), (reads, "writes elements of `x` that another reads"), (field, "`f`")]:
+        with pytest.raises(qd.QuadrantsSyntaxError, match=match) as caught:
+            kernel(x, y)
+        assert "allow_overlap=True" in str(caught.value) and "test_streams.py" in str(caught.value)
+
+
+def test_s13_sections_that_may_overlap(mode):
+    x, y = ints(), ints()
+
+    @qd.kernel
+    def strided(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[2 * i] = 1
+        with qd.stream_parallel():
+            for i in range(100):
+                x[2 * i + 1] = 2
+
+    @qd.kernel
+    def conditional(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                if i < 10:
+                    x[i] = 1
+        with qd.stream_parallel():
+            for i in x:
+                if i >= 10:
+                    x[i] = 2
+
+    @qd.kernel
+    def indirect(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+        with qd.stream_parallel():
+            for i in range(3):
+                y[i] = x[y[i + 5]]
+
+    for kernel in (strided, conditional, indirect):
+        with pytest.warns(UserWarning, match=r"qd.stream_parallel\(\) block.* may write .*`x`"):
+            kernel(x, y)
+    qd.sync()
+
+
+@pytest.mark.filterwarnings("error")
+def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
+    x, y = ints(), ints()
+    v = qd.Vector.ndarray(2, qd.i32, shape=n)
+
+    @qd.kernel
+    def apart(x: Ints, y: Ints, v: qd.types.ndarray(dtype=qd.types.vector(2, qd.i32), ndim=1)):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[i] = y[i]
+            for i in range(100):
+                x[i] += 1
+            for i in v:
+                v[i][0] = 1
+        with qd.stream_parallel():
+            for i in range(100, 200):
+                x[i] = y[i]
+            for i in v:
+                v[i][1] = 2
+        with qd.stream_parallel():
+            x[500] = 3
+
+    apart(x, y, v)
+    assert x[0] == 1 and x[100] == 0 and x[500] == 3 and v[4][0] == 1 and v[4][1] == 2
+
+    @qd.kernel
+    def counted(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                qd.atomic_add(y[i % 3], 1)
+        with qd.stream_parallel():
+            for i in range(100):
+                qd.atomic_add(y[i % 3], 1)
+
+    counted(x, y)
+    assert y.to_numpy().sum() == 200
+
+    @qd.kernel
+    def meant(x: Ints, y: Ints):
+        with qd.stream_parallel(allow_overlap=True):
+            for i in x:
+                x[i] = 7
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 7
+
+    meant(x, y)
+    assert (x.to_numpy() == 7).all()
 
 
 def test_s15_the_pool_is_as_large_as_ever_needed(mode):

@@ -4,11 +4,11 @@ use std::time::{Duration, Instant};
 
 use octants_artifact::Artifact;
 use octants_codegen_llvm::{CodegenOptions, compile_host};
-use octants_diag::Span;
+use octants_diag::{Code, Diagnostic, Span};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::{ArgLayout, Layout, Type};
-use octants_passes::{PassOptions, offload, run_pipeline};
+use octants_ir::{ArgLayout, Layout, Op, Type};
+use octants_passes::{PassOptions, find_overlaps, offload, run_pipeline};
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Pointer, Results, Stream,
     TextSink,
@@ -44,6 +44,16 @@ pub struct Lowering {
     pub lowered: Lowered,
     /// Time it took.
     pub elapsed: Duration,
+}
+
+impl Lowering {
+    /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
+    pub fn refuse_groups(&self) -> Result<(), CompileError> {
+        let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
+        let message = "qd.stream_parallel() is not compatible with graph=True kernels";
+        let diagnostic = Diagnostic::new(Code::Syntax, span, message).with_hint("leave out `graph=True`");
+        Err(CompileError::User(vec![*diagnostic], self.lowered.sources.clone()))
+    }
 }
 
 /// Code ready to be launched.
@@ -130,9 +140,45 @@ impl Session {
             unrolling_limit: self.config.unrolling_limit,
         };
         match octants_frontend::lower(world, kernel, args, &options) {
-            Ok(lowered) => Ok(Lowering { lowered, elapsed: start.elapsed() }),
+            Ok(lowered) => {
+                self.check_groups(world, &lowered)?;
+                Ok(Lowering { lowered, elapsed: start.elapsed() })
+            }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
+    }
+
+    /// Refuses a kernel whose `stream_parallel` groups touch the same memory, and warns of one whose groups may.
+    fn check_groups(&self, world: &dyn World, lowered: &Lowered) -> Result<(), CompileError> {
+        let mut groups: Vec<u32> = group_loops(lowered).map(|(group, _)| group).collect();
+        groups.dedup();
+        if groups.len() < 2 {
+            return Ok(());
+        }
+        let mut kernel = lowered.kernel.clone();
+        run_pipeline(&mut kernel, &PassOptions::default());
+        let mut errors = Vec::new();
+        for found in find_overlaps(&kernel, &lowered.overlap_allowed) {
+            let name = &kernel.buffers[found.buffer.index()].name;
+            let may = if found.certain { "" } else { "may " };
+            let what = if found.both_write {
+                format!("two qd.stream_parallel() blocks {may}write the same elements of `{name}`")
+            } else {
+                let (touch, read) = if found.certain { ("writes", "reads") } else { ("may write", "reads") };
+                format!("one qd.stream_parallel() block {touch} elements of `{name}` that another {read}")
+            };
+            let earlier = lowered.sources.location(found.first);
+            let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
+                .with_hint(
+                    "put both into one block, or say `qd.stream_parallel(allow_overlap=True)` where this is meant",
+                );
+            if found.certain {
+                errors.push(*diagnostic);
+            } else {
+                world.warn(*diagnostic);
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(CompileError::User(errors, lowered.sources.clone())) }
     }
 
     /// IR to callable code.
@@ -191,6 +237,18 @@ impl Session {
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.unwrap_or_else(|| self.device.default_stream()).launch(&code.kernel, slots, caller) }?)
     }
+}
+
+/// The loops of `stream_parallel` groups: group and place.
+fn group_loops(lowered: &Lowered) -> impl Iterator<Item = (u32, Span)> {
+    let body = &lowered.kernel.body;
+    body.block(body.root).iter().filter_map(|&v| {
+        let inst = body.inst(v);
+        match &inst.op {
+            Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).map(|group| (group, inst.span)),
+            _ => None,
+        }
+    })
 }
 
 /// The slots that hold addresses, and whether the code writes there.

@@ -299,6 +299,8 @@ pub struct Lowered {
     pub params: Vec<(u32, Vec<String>)>,
     /// The annotation objects of the results, to rebuild Python values: one per result.
     pub returns: Vec<Obj>,
+    /// The `stream_parallel` groups that may touch what others touch.
+    pub overlap_allowed: std::collections::BTreeSet<u32>,
     /// Files for run-time messages and diagnostics.
     pub sources: octants_diag::Sources,
 }

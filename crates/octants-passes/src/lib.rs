@@ -4,7 +4,7 @@
 //! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name. In debug
 //! builds the IR is verified after each.
 //!
-//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
+//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
 //! [`copy_code`] serve several of them.
 
 pub mod check_bounds;
@@ -13,6 +13,7 @@ pub mod compute_access;
 pub mod copy_code;
 pub mod eliminate_dead_code;
 mod evaluate;
+pub mod find_overlaps;
 pub mod fold_constants;
 mod insert_code;
 pub mod make_updates_atomic;
@@ -24,6 +25,7 @@ pub mod trace_address;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
+pub use find_overlaps::{Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline};
 pub use trace_address::{Place, trace_address};

@@ -48,10 +48,31 @@ pub fn offload(kernel: Kernel) -> Program {
     let Kernel { name, params, buffers, roots, functions, ret, body: _ } = kernel;
     let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks };
     compute_access(&mut program);
+    join_dependent_groups(&mut program);
     if cfg!(debug_assertions) {
         octants_ir::assert_program(&program, "offload");
     }
     program
+}
+
+/// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
+fn join_dependent_groups(program: &mut Program) {
+    let tasks = &mut program.tasks;
+    for later in 0..tasks.len() {
+        let Some(group) = tasks[later].group else { continue };
+        let needs = |t: &Task| {
+            let (a, b) = (&t.access, &tasks[later].access);
+            t.group.is_some_and(|g| g != group)
+                && (!a.frame_writes.is_disjoint(&b.frame_reads)
+                    || !a.frame_writes.is_disjoint(&b.frame_writes)
+                    || !a.frame_reads.is_disjoint(&b.frame_writes))
+        };
+        let Some(earlier) = tasks[..later].iter().position(needs) else { continue };
+        // Those between the two as well, so that a group stays in one piece.
+        let into = tasks[earlier].group;
+        let last = tasks.iter().rposition(|t| t.group == Some(group)).unwrap_or(later);
+        tasks[earlier..=last].iter_mut().filter(|t| t.group.is_some()).for_each(|t| t.group = into);
+    }
 }
 
 /// Letters, digits and underscores.
@@ -301,7 +322,7 @@ impl<'a> Cut<'a> {
 }
 
 /// The group of each statement of the root.
-fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
+pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
         _ => None,

@@ -38,6 +38,8 @@ pub struct Kernel {
     /// (`None`), and its initialisation, because they make the `__dict__` in between.
     function: Option<Py<PyAny>>,
     name: String,
+    /// All its tasks are to be launched as one.
+    graph: bool,
     state: Mutex<State>,
 }
 
@@ -274,6 +276,9 @@ impl Kernel {
             errors::from_compile(py, e, &world.take_causes())
         })?;
         world.show_warnings(&lowering.lowered.sources)?;
+        if self.graph {
+            lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
+        }
         let alias = gathered.overlapping();
         let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
             .map_err(|e| errors::from_engine(py, e))?;
@@ -397,7 +402,8 @@ fn check_class(instance: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pymethods]
 impl Kernel {
     #[new]
-    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>) -> PyResult<Kernel> {
+    #[pyo3(signature = (fn_, graph = false))]
+    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>, graph: bool) -> PyResult<Kernel> {
         // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
         let text = has_text_annotations(&fn_)?;
         let scopes = if text { caller_scopes(py)? } else { Vec::new() };
@@ -423,7 +429,7 @@ impl Kernel {
             Err(e) => return Err(e),
         }
         let name = function_name(&fn_);
-        Ok(Kernel { function: Some(fn_.unbind()), name, state: Mutex::default() })
+        Ok(Kernel { function: Some(fn_.unbind()), name, graph, state: Mutex::default() })
     }
 
     /// The function may refer to the class that holds it: the collector must see that.

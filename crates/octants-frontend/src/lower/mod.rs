@@ -16,7 +16,7 @@ mod subscript;
 mod tensor;
 mod text;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -136,6 +136,7 @@ pub(crate) struct Lowerer<'w> {
     pending_config: Option<LoopConfig>,
     group: Option<u32>,
     next_group: u32,
+    overlap_allowed: BTreeSet<u32>,
     parsed: HashMap<Obj, Rc<ParsedFunction>>,
     args: Vec<ArgSpec>,
 
@@ -174,6 +175,7 @@ impl<'w> Lowerer<'w> {
             pending_config: None,
             group: None,
             next_group: 0,
+            overlap_allowed: BTreeSet::new(),
             parsed: HashMap::new(),
             args: Vec::new(),
             params: Vec::new(),
@@ -252,6 +254,7 @@ impl<'w> Lowerer<'w> {
             roots: self.roots,
             params: self.param_paths,
             returns,
+            overlap_allowed: self.overlap_allowed,
             sources: self.sources,
         }
     }

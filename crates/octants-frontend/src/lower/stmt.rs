@@ -140,9 +140,17 @@ impl Lowerer<'_> {
         {
             return self.err(Code::Syntax, "qd.stream_parallel() takes only `allow_overlap=`");
         }
+        let mut overlap = false;
+        for (_, value) in &arguments.keywords {
+            let value = self.lower_expr(value)?;
+            overlap = self.compile_time_truth(&value, "`allow_overlap` of qd.stream_parallel")?;
+        }
         self.next_group += 1;
         let group = self.next_group - 1;
         self.group = Some(group);
+        if overlap {
+            self.overlap_allowed.insert(group);
+        }
         let start = self.b.body.block(self.b.cursor()).len();
         let flow = self.scoped(|s| s.lower_stmts(body));
         self.group = None;
