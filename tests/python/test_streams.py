@@ -109,11 +109,13 @@ LONG = 20_000_000
 
 def test_s1_handles(mode):
     s, e = qd.create_stream(priority=1), qd.create_event(timing=True)
-    assert isinstance(s, qd.Stream) and isinstance(e, qd.Event)
+    assert isinstance(s, qd.Stream)
+    assert isinstance(e, qd.Event)
     assert (s.handle == 0) == (e.handle == 0) == (mode == "in order")
     s.destroy()
     e.destroy()
-    assert s.handle == 0 and e.handle == 0
+    assert s.handle == 0
+    assert e.handle == 0
 
 
 def test_s2_every_kernel_takes_a_stream(mode):
@@ -132,7 +134,8 @@ def test_s2_every_kernel_takes_a_stream(mode):
         fill(x, 1, qd_stream=s)
         fill(x, value=2, qd_stream=s)
         owner.run(3, qd_stream=s)
-        assert total(x, qd_stream=s) == 2 * n and (owner.x.to_numpy() == 3).all()
+        assert total(x, qd_stream=s) == 2 * n
+        assert (owner.x.to_numpy() == 3).all()
         x.fill(4, qd_stream=s)
         y = ints()
         y.copy_from(x, qd_stream=s)
@@ -184,7 +187,8 @@ def test_s3_scopes_nest_and_are_per_thread(mode):
     assert qd.current_stream() == default
     with qd.create_stream() as s1, qd.create_stream() as s2:
         with qd.stream_scope(s1) as entered:
-            assert entered is s1 and qd.current_stream() is s1
+            assert entered is s1
+            assert qd.current_stream() is s1
             with qd.stream_scope(s2):
                 assert qd.current_stream() is s2
                 seen = []
@@ -207,7 +211,9 @@ def test_s3_a_scope_is_where_kernels_and_events_go(real):
         with qd.stream_scope(s):
             slow(x, 2, LONG)
             e.record()
-        assert not s.query() and not e.query() and qd.default_stream().query()
+        assert not s.query()
+        assert not e.query()
+        assert qd.default_stream().query()
         e.wait()  # the default stream
         fill(x, 3)
         assert x[0] == 3
@@ -227,7 +233,8 @@ def test_s3_a_scope_ends_in_order(mode):
 def test_s4_queries_and_waits(mode):
     x, y = ints(), ints()
     with qd.create_stream() as s1, qd.create_stream() as s2, qd.create_event() as e:
-        assert s1.query() and e.query()
+        assert s1.query()
+        assert e.query()
         e.wait(s2)  # never recorded: nothing to wait for
         e.synchronize()
         fill(x, 1, qd_stream=s1)
@@ -241,7 +248,9 @@ def test_s4_queries_and_waits(mode):
         s2.wait(s2)
         add(x, y, 1, qd_stream=s2)
         s2.synchronize()
-        assert s1.query() and s2.query() and e.query()
+        assert s1.query()
+        assert s2.query()
+        assert e.query()
         assert y[0] == 4
 
 
@@ -408,7 +417,9 @@ def test_s7_streams_of_others(mode):
         with pytest.raises(TypeError, match="version 9 of __cuda_stream__ is not known"):
             fill(x, 1, qd_stream=Foreign(0, 9))
     default = qd.Stream.from_handle(0)
-    assert default == qd.default_stream() and hash(default) == hash(qd.default_stream()) and default.handle == 0
+    assert default == qd.default_stream()
+    assert hash(default) == hash(qd.default_stream())
+    assert default.handle == 0
     slow(x, 5, LONG, qd_stream=default)
     default.synchronize()
     assert np.frombuffer(x.buffer, np.int32)[0] == 5
@@ -447,7 +458,8 @@ def test_s8_streams_run_side_by_side(real):
             if tries[-1] > 1.5:
                 break
         assert (os.cpu_count() or 1) < 2 or max(tries) > 1.3, tries
-    assert x[0] == 2 and y[0] == 2
+    assert x[0] == 2
+    assert y[0] == 2
 
 
 def test_s8_hundreds_of_streams_that_wait_for_one_another(real):
@@ -489,7 +501,8 @@ def test_s10_groups_work_on_everything(mode, container):
     got = a if container == "numpy" else a.to_numpy()
     assert (got[:n] == np.arange(n) + 1).all()
     got = b if container == "numpy" else b.to_numpy()
-    assert got[0] == 9 and (got[1:] == -np.arange(1, n)).all()
+    assert got[0] == 9
+    assert (got[1:] == -np.arange(1, n)).all()
 
 
 def test_s9_s10_empty_blocks_and_docstrings(mode):
@@ -672,10 +685,15 @@ def test_s13_sections_that_overlap_for_certain(mode):
         with qd.stream_parallel():
             f[0] = 2
 
-    for kernel, match in [(same, "two .* write the same elements of `x`"), (reads, "writes elements of `x` that another reads"), (field, "`f`")]:
+    for kernel, match in [
+        (same, "two .* write the same elements of `x`"),
+        (reads, "writes elements of `x` that another reads"),
+        (field, "`f`"),
+    ]:
         with pytest.raises(qd.QuadrantsSyntaxError, match=match) as caught:
             kernel(x, y)
-        assert "allow_overlap=True" in str(caught.value) and "test_streams.py" in str(caught.value)
+        assert "allow_overlap=True" in str(caught.value)
+        assert "test_streams.py" in str(caught.value)
 
 
 def test_s13_sections_that_may_overlap(mode):
@@ -739,7 +757,11 @@ def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
             x[500] = 3
 
     apart(x, y, v)
-    assert x[0] == 1 and x[100] == 0 and x[500] == 3 and v[4][0] == 1 and v[4][1] == 2
+    assert x[0] == 1
+    assert x[100] == 0
+    assert x[500] == 3
+    assert v[4][0] == 1
+    assert v[4][1] == 2
 
     @qd.kernel
     def counted(x: Ints, y: Ints):
@@ -772,7 +794,8 @@ def test_s15_the_pool_is_as_large_as_ever_needed(mode):
     assert before == {"created": 0, "in_use": 0, "idle": 0, "reused": 0}
     for value in range(5):
         both(x, y, value)
-        assert x[0] == value + 1 and y[0] == 2 * value
+        assert x[0] == value + 1
+        assert y[0] == 2 * value
     workers = 0 if mode == "in order" else 1
     assert qd.stream_pool_stats() == {"created": workers, "in_use": 0, "idle": workers, "reused": 4 * workers}
     qd.trim_stream_pool()
@@ -838,8 +861,10 @@ def test_s12_s17_bounds_and_reductions_in_flight(seed):
     extremes(data[0], out[0], qd_stream=s1)
     extremes(data[1], out[1], qd_stream=s2)
     fill(bound, 3, qd_stream=s1)
-    assert x.to_numpy().sum() == 20 and y.to_numpy().sum() == 42
-    assert out[0].to_numpy().tolist() == [-7, 56] and out[1].to_numpy().tolist() == [-7, 119]
+    assert x.to_numpy().sum() == 20
+    assert y.to_numpy().sum() == 42
+    assert out[0].to_numpy().tolist() == [-7, 56]
+    assert out[1].to_numpy().tolist() == [-7, 119]
     s1.destroy()
     s2.destroy()
 

@@ -74,6 +74,7 @@ const VENDOR_WORDS: &[&str] = &[
 const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-engine/src/config.rs", "the names a user may give as `arch`"),
     ("crates/octants-engine/src/session.rs", "where the chosen device's driver is opened"),
+    ("crates/octants-python/src/stream.rs", "`__cuda_stream__`, by which libraries hand streams to one another"),
     ("crates/octants-engine/tests/architecture.rs", "this file"),
 ];
 
