@@ -16,8 +16,8 @@ def run(name, *options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_there_are_nine_examples():
-    assert len(NAMES) == 9
+def test_there_are_ten_examples():
+    assert len(NAMES) == 10
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,120 @@
+//! Real streams on the CPU, with code made by the C compiler.
+
+#![allow(clippy::unwrap_used)]
+
+mod hand_made;
+
+use std::sync::Arc;
+
+use hand_made::{artifact, parallel, serial};
+use octants_driver_host::{HostConfig, HostDriver};
+use octants_runtime::{Buffer, Device, DeviceConfig, HostAccess, LoadedKernel, Patient, Pointer, Stream};
+
+fn device(schedule: Option<u64>) -> Device {
+    let host = HostConfig { max_threads: Some(2), streams: true, schedule };
+    Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) })
+}
+
+fn increment(device: &Device) -> LoadedKernel {
+    let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
+    kernel.with_pointers(vec![Pointer { slot: 0, written: true }])
+}
+
+fn run(stream: &Stream, kernel: &LoadedKernel, buffer: &Buffer) {
+    let args = [buffer.ptr().unwrap(), buffer.bytes() / 4];
+    // SAFETY: the buffer lives and has this many elements.
+    unsafe { stream.launch(kernel, &args, &Patient) }.unwrap();
+}
+
+fn values(buffer: &Buffer) -> Vec<i32> {
+    buffer.wait(HostAccess::Read, &Patient).unwrap();
+    let pin = buffer.pin().unwrap();
+    // SAFETY: pinned, and the work that writes is done.
+    unsafe { std::slice::from_raw_parts(pin.ptr() as *const i32, buffer.bytes() as usize / 4) }.to_vec()
+}
+
+#[test]
+fn s8_work_of_a_stream_is_in_order_and_all_is_done_before_the_host_reads() {
+    for schedule in [None, Some(1), Some(2), Some(3)] {
+        let device = device(schedule);
+        let kernel = increment(&device);
+        let streams: Vec<_> = (0..5).map(|_| device.create_stream(0).unwrap()).collect();
+        let buffers: Vec<_> = (0..5).map(|_| device.allocate(4000).unwrap()).collect();
+        for _ in 0..50 {
+            streams.iter().zip(&buffers).for_each(|(s, b)| run(s, &kernel, b));
+        }
+        for b in &buffers {
+            assert!(values(b).iter().all(|&v| v == 50));
+        }
+        device.close(&Patient).unwrap();
+    }
+}
+
+#[test]
+fn s4_events_order_streams_and_a_queue_that_waits_holds_no_thread() {
+    for schedule in [None, Some(4), Some(5), Some(6)] {
+        let device = device(schedule);
+        let kernel = increment(&device);
+        let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
+        let (first, a) = (device.create_stream(0).unwrap(), device.allocate(400).unwrap());
+        // SAFETY: the task reads its argument alone.
+        unsafe { first.launch(&spin, &[2_000_000], &Patient) }.unwrap();
+        let event = device.create_event(false).unwrap();
+        event.record(&first).unwrap();
+        let waiting: Vec<_> = (0..20).map(|_| device.create_stream(0).unwrap()).collect();
+        let mut before = first.clone();
+        for s in &waiting {
+            event.wait(s).unwrap();
+            s.wait_for(&before).unwrap();
+            run(s, &kernel, &a);
+            before = s.clone();
+        }
+        let other = device.create_stream(0).unwrap();
+        let b = device.allocate(400).unwrap();
+        run(&other, &kernel, &b);
+        other.synchronize(&Patient).unwrap();
+        assert_eq!(values(&b)[7], 1);
+        assert_eq!(values(&a)[7], 20);
+        assert!(event.query().unwrap() && before.query().unwrap());
+    }
+}
+
+#[test]
+fn s18_memory_and_code_stay_until_queued_work_is_done() {
+    for schedule in [None, Some(7), Some(8)] {
+        let device = device(schedule);
+        let kept = device.allocate(4000).unwrap();
+        let stream = device.create_stream(0).unwrap();
+        for _ in 0..20 {
+            let kernel = increment(&device);
+            let gone = device.allocate(1 << 20).unwrap();
+            run(&stream, &kernel, &gone);
+            run(&stream, &kernel, &kept);
+        }
+        assert!(values(&kept).iter().all(|&v| v == 20));
+        assert_eq!(device.bytes_in_use(), 4000);
+        drop(stream);
+        device.close(&Patient).unwrap();
+        drop(kept);
+    }
+}
+
+#[test]
+fn s21_a_failure_stops_its_own_stream_until_it_is_reported() {
+    for schedule in [None, Some(9), Some(10)] {
+        let device = device(schedule);
+        let kernel = increment(&device);
+        let bad = device.load(&artifact(2, vec![parallel("fail_some", "count_arg1", 5.0)])).unwrap();
+        let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+        let (a, b) = (device.allocate(40).unwrap(), device.allocate(40).unwrap());
+        // SAFETY: as its tests in `launch.rs`.
+        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Patient) }.unwrap();
+        run(&one, &kernel, &a);
+        run(&two, &kernel, &b);
+        two.synchronize(&Patient).unwrap();
+        assert!(one.synchronize(&Patient).unwrap_err().to_string().contains("on stream"));
+        assert_eq!((values(&a)[3], values(&b)[3]), (1, 1), "the increment was skipped");
+        run(&one, &kernel, &a);
+        assert_eq!(values(&a)[3], 2);
+    }
+}
