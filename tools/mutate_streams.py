@@ -17,7 +17,12 @@ QUEUES = "crates/octants-driver-host/src/queues.rs"
 # Name, file, text, its replacement.
 MUTATIONS = [
     ("fork does not wait", f"{RUNTIME}/fork.rs", "driver.wait_events(worker.stream, &[event])?;", ""),
-    ("join is forgotten", f"{RUNTIME}/fork.rs", "match unsafe { self.driver.wait_events(self.stream, &joins) }", "match Ok(())"),
+    (
+        "join is forgotten",
+        f"{RUNTIME}/fork.rs",
+        "match unsafe { self.driver.wait_events(self.stream, &joins) }",
+        "match Ok(())",
+    ),
     ("worker lost when a fork fails", f"{RUNTIME}/fork.rs", "        let _ = self.finish();", ""),
     ("all groups on workers' pool forever", f"{RUNTIME}/fork.rs", "s.idle.push(worker);", "std::mem::forget(worker);"),
     (
@@ -27,12 +32,37 @@ MUTATIONS = [
         "if true {",
     ),
     ("uses are not noted", f"{RUNTIME}/buffer.rs", "uses.push(Use { stream: Arc::downgrade(stream), writes });", ""),
-    ("host reads do not wait", f"{RUNTIME}/buffer.rs", "let waited = stream.wait_for_host(caller);", "let waited = Ok(());"),
-    ("host reads wait for readers too", f"{RUNTIME}/buffer.rs", "|u: &&Use| u.writes || access", "|_: &&Use| true || access"),
-    ("a dropped stream is not drained", f"{RUNTIME}/stream.rs", "let _ = unsafe { device.driver.synchronize(handle) };", ""),
-    ("failures of dropped streams vanish", f"{RUNTIME}/stream.rs", "device.orphans.record(|| failure);", "drop(failure);"),
+    (
+        "host reads do not wait",
+        f"{RUNTIME}/buffer.rs",
+        "let waited = stream.wait_for_host(caller);",
+        "let waited = Ok(());",
+    ),
+    (
+        "host reads wait for readers too",
+        f"{RUNTIME}/buffer.rs",
+        "|u: &&Use| u.writes || access",
+        "|_: &&Use| true || access",
+    ),
+    (
+        "a dropped stream is not drained",
+        f"{RUNTIME}/stream.rs",
+        "let _ = unsafe { device.driver.synchronize(handle) };",
+        "",
+    ),
+    (
+        "failures of dropped streams vanish",
+        f"{RUNTIME}/stream.rs",
+        "device.orphans.record(|| failure);",
+        "drop(failure);",
+    ),
     ("foreign memory is not waited for", f"{RUNTIME}/stream.rs", "if foreign || !kernel", "if !kernel"),
-    ("adopted streams are destroyed", f"{RUNTIME}/stream.rs", "        if self.owned {", "        if self.number > 0 {"),
+    (
+        "adopted streams are destroyed",
+        f"{RUNTIME}/stream.rs",
+        "        if self.owned {",
+        "        if self.number > 0 {",
+    ),
     ("waiting queues do not wait", QUEUES, "if p.at.is_none() {", "if false {"),
     ("a queue waits for nothing", QUEUES, "while s.done < until {", "while false {"),
 ]
