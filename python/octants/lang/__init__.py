@@ -10,4 +10,16 @@ from octants.lang import program as misc
 
 sys.modules[f"{__name__}.misc"] = misc
 
-__all__ = ["_template_mapper", "exception", "field", "impl", "kernel_impl", "matrix", "misc", "ops", "snode", "stream", "struct"]
+__all__ = [
+    "_template_mapper",
+    "exception",
+    "field",
+    "impl",
+    "kernel_impl",
+    "matrix",
+    "misc",
+    "ops",
+    "snode",
+    "stream",
+    "struct",
+]
