@@ -31,6 +31,11 @@ class Ndrange:
         """Length of each range."""
         return [end - begin for begin, end in self.bounds]
 
+    @property
+    def _octants_ndrange(self) -> tuple[Any, Any]:
+        """What the compiler asks of an object that a kernel loops over: bounds of each axis, and the axes outermost first."""
+        return tuple(self.bounds), self.axes or tuple(range(len(self.bounds)))
+
     def __iter__(self) -> Iterator[Any]:
         ranges = [range(begin, end) for begin, end in self.bounds]
         if self.axes is None:

@@ -183,6 +183,12 @@ class SNode:
         return tuple(extents[axis] for axis in sorted(extents))
 
     @property
+    def _octants_ndrange(self) -> tuple[Any, Any]:
+        """Bounds and order of the axes, for a kernel that loops over the cells of this level."""
+        shape = self.shape
+        return tuple((0, extent) for extent in shape), tuple(range(len(shape)))
+
+    @property
     def _name(self) -> str:
         return self._component.name if self._component is not None else ""
 

@@ -9,6 +9,7 @@ import pickle
 import threading
 import weakref
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -755,3 +756,26 @@ def test_the_collector_may_run_at_any_time() -> None:
     finally:
         gc.set_threshold(*threshold)
     assert len(made) == 100
+
+
+class Numbers(NamedTuple):
+    """Constants by name; `b` is a colour component elsewhere, `index` a method of tuples."""
+
+    x: float
+    b: int
+
+
+NUMBERS = Numbers(1.5, 4)
+
+
+def test_members_of_named_tuples_are_constants():
+    @qd.kernel
+    def by_name_and_position() -> qd.f32:
+        return NUMBERS.x * NUMBERS.b + NUMBERS[1] * 100 + NUMBERS.index(4) * 1000
+
+    @qd.kernel
+    def by_argument(numbers: qd.template()) -> qd.f32:
+        return numbers.x + numbers.b
+
+    assert by_name_and_position() == 1406
+    assert by_argument(NUMBERS) == 5.5

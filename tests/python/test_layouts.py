@@ -262,3 +262,40 @@ def test_lazy_grad_places_the_gradient_beside_the_field():
     x.grad.fill(2)
     assert x.to_numpy().tolist() == [0, 0, 0, 0]
     assert x.grad.to_numpy().tolist() == [2, 2, 2, 2]
+
+
+def test_loops_over_the_cells_of_a_level():
+    x = qd.field(qd.i32)
+    blocks = qd.root.dense(qd.ij, (2, 3))
+    blocks.dense(qd.ij, (2, 2)).place(x)
+
+    @qd.kernel
+    def count():
+        for i, j in x.parent():
+            x[i, j] += 1
+        for i, j in blocks:
+            x[i, j] += 10
+        for cell in qd.grouped(blocks):
+            x[cell] += 100
+
+    count()
+    expected = np.ones((4, 6), int)
+    expected[:2, :3] += 110
+    assert x.to_numpy().tolist() == expected.tolist()
+
+
+def test_loops_over_an_ndrange_made_in_python():
+    x = qd.field(qd.i32, shape=(3, 4))
+    inner = qd.ndrange((1, 3), (2, 4))
+
+    @qd.kernel
+    def count():
+        for i, j in inner:
+            x[i, j] += 1
+        for cell in qd.grouped(inner):
+            x[cell] += cell[1]
+
+    count()
+    expected = np.zeros((3, 4), int)
+    expected[1:, 2:] = [3, 4]
+    assert x.to_numpy().tolist() == expected.tolist()

@@ -51,7 +51,6 @@ impl Lowerer<'_> {
                 [Value::Static(items)] => Value::Static(items.clone()),
                 [v] => {
                     if let Value::Obj(o) = v
-                        && let Entity::Opaque = self.world.entity(*o)
                         && let Some(n) = self.host_ndrange(*o)?
                     {
                         return Ok(Value::Grouped(Rc::new(Value::Ndrange(Rc::new(n)))));

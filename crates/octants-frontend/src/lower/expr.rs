@@ -423,6 +423,11 @@ impl Lowerer<'_> {
     // Attributes.
 
     pub(super) fn attribute(&mut self, base: &Value, name: &str) -> Result<Value> {
+        if let Value::Tuple(items) = base
+            && let Some((_, obj)) = self.named_tuples.iter().find(|(named, _)| std::rc::Rc::ptr_eq(named, items))
+        {
+            return self.host_attribute(*obj, name);
+        }
         if let Some(v) = self.tensor_attribute(base, name)? {
             return Ok(v);
         }

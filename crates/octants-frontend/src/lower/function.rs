@@ -28,6 +28,9 @@ pub(super) struct Outlined {
     is_tuple: bool,
 }
 
+/// Calls of one function inside each other that template arguments may drive: bounds the compiler's own stack.
+const MAX_TEMPLATE_RECURSION: usize = 32;
+
 impl Lowerer<'_> {
     pub(super) fn call_function(
         &mut self,
@@ -40,12 +43,6 @@ impl Lowerer<'_> {
         let self_by_reference = std::mem::take(&mut self.self_by_reference);
         let parsed = self.parse(func)?;
         let name = parsed.source.name.clone();
-        if kind != FuncKind::Real && self.frames.iter().any(|f| f.func == func) {
-            return self.err(
-                Code::Compilation,
-                format!("recursive call of `{name}`: a function cannot call itself in a kernel"),
-            );
-        }
         if parsed.source.requires_top_level && !self.at_top_level() {
             return self.err(
                 Code::Syntax,
@@ -53,6 +50,9 @@ impl Lowerer<'_> {
             );
         }
         let bound = self.match_arguments(&parsed, args, kwargs)?;
+        if kind != FuncKind::Real {
+            self.check_recursion(func, &parsed, &bound)?;
+        }
         let outline = kind == FuncKind::Real || (parsed.nested_return && !(self.at_top_level() && parsed.has_loops));
         let result = if outline {
             self.call_outlined(func, &parsed, bound, kind, self_by_reference)
@@ -67,6 +67,28 @@ impl Lowerer<'_> {
             }
             d
         })
+    }
+
+    /// A function that is compiled where it is called may call itself only as far as a template parameter drives it.
+    fn check_recursion(&mut self, func: Obj, parsed: &ParsedFunction, args: &[Value]) -> Result<()> {
+        let depth = self.frames.iter().filter(|f| f.func == func).count();
+        if depth == 0 {
+            return Ok(());
+        }
+        let name = &parsed.source.name;
+        for (p, v) in parsed.source.params.iter().zip(args) {
+            if p.annotation.is_none() || !v.is_compile_time() || self.value_annotation(p.annotation)?.is_some() {
+                continue;
+            }
+            if depth < MAX_TEMPLATE_RECURSION {
+                return Ok(());
+            }
+            return self.err(
+                Code::Compilation,
+                format!("recursive call of `{name}`: {MAX_TEMPLATE_RECURSION} calls inside each other, which is as far as templates go"),
+            );
+        }
+        self.err(Code::Compilation, format!("recursive call of `{name}`: a function cannot call itself in a kernel"))
     }
 
     fn match_arguments(

@@ -23,8 +23,13 @@ struct LoopBox {
 
 impl Lowerer<'_> {
     pub(super) fn lower_for(&mut self, target: &Expr, iter: &Expr, body: &[Stmt]) -> Result<Flow> {
-        let iterable = self.lower_expr(iter)?;
+        let mut iterable = self.lower_expr(iter)?;
         self.b.span = iter.span;
+        if let Value::Obj(o) = iterable
+            && let Some(n) = self.host_ndrange(o)?
+        {
+            iterable = Value::Ndrange(std::rc::Rc::new(n));
+        }
         if let Value::Static(items) = &iterable {
             return self.static_for(target, items.to_vec(), body);
         }
@@ -144,14 +149,6 @@ impl Lowerer<'_> {
                 {
                     return self.loop_box(&Value::Members(m));
                 }
-                if let Value::Obj(o) = &first
-                    && let Entity::Opaque = self.world.entity(*o)
-                {
-                    // A Python-scope `ndrange` made outside of the kernel.
-                    if let Some(n) = self.host_ndrange(*o)? {
-                        return Ok(Some(self.ndrange_box(&n, false)?));
-                    }
-                }
                 let Some(buffer) = self.as_array(&first) else { return Ok(None) };
                 let ndim = self.buffers[buffer.index()].ndim;
                 let mut ranges = Vec::new();
@@ -202,7 +199,11 @@ impl Lowerer<'_> {
         Ok(Value::None)
     }
 
+    /// The box of an object of the outside that says what a kernel loops over: an `ndrange` made there, a level of a tree.
     pub(super) fn host_ndrange(&mut self, obj: crate::world::Obj) -> Result<Option<Ndrange>> {
+        if self.world.entity(obj) != Entity::Opaque {
+            return Ok(None);
+        }
         let Ok(Some(bounds)) = self.world.attribute(obj, "_octants_ndrange") else { return Ok(None) };
         let bounds = self.lift(bounds);
         let parts = self.unpack(&bounds)?;

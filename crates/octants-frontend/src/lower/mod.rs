@@ -156,6 +156,8 @@ pub(crate) struct Lowerer<'w> {
     reached: HashMap<Obj, (u32, Vec<String>)>,
     /// Tuples and lists of the outside that were taken apart; forgotten when Python code runs, which may change them.
     lifted: HashMap<Obj, Value>,
+    /// Named tuples of the outside that were taken apart, for their names.
+    named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
     ret: Type,
 }
 
@@ -192,6 +194,7 @@ impl<'w> Lowerer<'w> {
             struct_objects: HashMap::new(),
             reached: HashMap::new(),
             lifted: HashMap::new(),
+            named_tuples: Vec::new(),
             ret: Type::Unit,
         }
     }
@@ -455,6 +458,11 @@ impl<'w> Lowerer<'w> {
             Entity::Live(scalar) => self.live_number(obj, scalar),
             _ => Value::Obj(obj),
         };
+        if let Value::Tuple(items) = &v
+            && let Ok(Some(_)) = self.world.attribute(obj, "_fields")
+        {
+            self.named_tuples.push((items.clone(), obj));
+        }
         if matches!(v, Value::Tuple(_) | Value::List(_)) && v.is_compile_time() {
             self.lifted.insert(obj, v.clone());
         }

@@ -30,6 +30,16 @@ def itself(a):
 
 
 @qd.func
+def forever(n: qd.template()):
+    return forever(n + 1)  #~ ERROR recursive call of `forever`: 32 calls inside each other
+
+
+@qd.func
+def changes_run_time(n: qd.template(), a):
+    return changes_run_time(a, a)  #~ ERROR recursive call of `changes_run_time`: a function cannot call itself
+
+
+@qd.func
 def ping(a):
     return pong(a)
 
@@ -254,3 +264,13 @@ def unused_percent_argument(a: qd.i32):
 @qd.kernel
 def missing_format_name(a: qd.i32):
     print("{b}".format(a=a))  #~ ERROR Keyword 'b' not found
+
+
+@qd.kernel
+def calls_forever():
+    forever(0)
+
+
+@qd.kernel
+def calls_with_a_run_time_value(a: qd.i32) -> qd.i32:
+    return changes_run_time(a, a)

@@ -201,3 +201,16 @@ def rotated(order: qd.types.vector(3), v: qd.types.vector(3)):
 @qd.kernel
 def vectors_of_any_scalar(i: qd.i32, a: qd.f64) -> qd.f64:
     return rotated(qd.Vector([i, 1, 0]), [a, 2.0, a])
+
+
+@qd.func
+def power(n: qd.template(), a):
+    result = a * a
+    if qd.static(n > 1):
+        result = power(n - 1, a) * a
+    return result
+
+
+@qd.kernel
+def recursion_by_template(a: qd.f32) -> qd.f32:
+    return power(3, a)
