@@ -237,10 +237,19 @@ impl Lowerer<'_> {
         let parts = match self.world.entity(annotation) {
             Entity::Tuple(items) | Entity::List(items) => items,
             _ => {
-                let ty = match self.value_annotation(Some(annotation))? {
+                let mut ty = match self.value_annotation(Some(annotation))? {
                     Some(ty) => ty,
                     None => return self.detached(v),
                 };
+                // A scalar type holds for each component of a vector or matrix.
+                if let Type::Scalar(scalar) = ty
+                    && let Some(found) = self.try_rt(&v)?
+                {
+                    if self.b.ty(found).is_tensor() {
+                        ty = Type::tensor(scalar, &self.b.ty(found).shape());
+                    }
+                    return Ok(Value::Rt(self.checked_result(found, &ty)?));
+                }
                 return Ok(Value::Rt(self.result_value(&v, &ty)?));
             }
         };

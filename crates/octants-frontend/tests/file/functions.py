@@ -214,3 +214,13 @@ def power(n: qd.template(), a):
 @qd.kernel
 def recursion_by_template(a: qd.f32) -> qd.f32:
     return power(3, a)
+
+
+@qd.func
+def components_as(v) -> qd.f32:
+    return v * 2
+
+
+@qd.kernel
+def scalar_annotation_of_a_vector(a: qd.i32) -> qd.f32:
+    return components_as(qd.Vector([a, 1]))[0]
