@@ -191,12 +191,14 @@ impl Queues {
         point.at().is_some()
     }
 
-    /// Waits until the work that is in the queue now is done.
+    /// Waits until the work that is in the queue now is done. This thread does what no other has begun, so that a short wait is
+    /// not one for threads to wake up.
     pub fn wait(&self, queue: &Queue) {
         let until = lock(&queue.state).queued;
         if self.shared.steps_until(|| lock(&queue.state).done >= until) {
             return;
         }
+        while lock(&queue.state).done < until && self.shared.serve_if_ready(queue) {}
         let mut s = lock(&queue.state);
         s.waiting += 1;
         while s.done < until {
@@ -304,6 +306,19 @@ impl Shared {
             }
         };
         let Some(queue) = queue else { return false };
+        let _inside = Inside::enter();
+        self.serve_one(queue);
+        true
+    }
+
+    /// Does one piece of this queue's work on this thread, unless another does or the queue waits.
+    fn serve_if_ready(&self, queue: &Queue) -> bool {
+        let taken = {
+            let mut ready = lock(&self.ready);
+            let place = ready.queues.iter().position(|q| std::ptr::eq(&**q, queue));
+            place.map(|i| ready.queues.remove(i))
+        };
+        let Some(queue) = taken else { return false };
         let _inside = Inside::enter();
         self.serve_one(queue);
         true

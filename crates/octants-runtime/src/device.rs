@@ -102,14 +102,18 @@ impl DeviceCore {
     /// Notes that a launch on `stream` uses the memory its arguments name. True when some of it is not this device's: the
     /// launch must then wait for its work, since nothing else knows who uses that memory.
     pub(crate) fn note_uses(&self, stream: &Arc<StreamCore>, pointers: &[Pointer], args: &[u64]) -> bool {
-        let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
         let mut foreign = false;
         for p in pointers {
             let address = args[p.slot as usize];
             if address == 0 {
                 continue;
             }
-            let buffer = map.range(..=address).next_back().and_then(|(_, b)| b.upgrade());
+            // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just dropped, and
+            // the last reference takes the lock to leave the map.
+            let buffer = {
+                let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+                map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
+            };
             match buffer.filter(|b| address - b.address() < b.len()) {
                 Some(buffer) => buffer.note_use(stream, p.written),
                 None => foreign = true,
