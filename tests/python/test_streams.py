@@ -46,7 +46,7 @@ def real() -> Iterator[None]:
 
 @pytest.fixture(params=range(SEEDS))
 def seed(request: pytest.FixtureRequest) -> Iterator[int]:
-    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{request.param}", debug=True)
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{request.param}")
     yield request.param
     qd.reset()
 
@@ -927,6 +927,7 @@ def test_s19_a_read_waits_for_its_writer_alone(real):
 
 
 def test_s21_errors_come_once_on_their_stream(seed):
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True)
     x = ints(20)
     s1, s2 = qd.create_stream(), qd.create_stream()
     check(5, qd_stream=s1)
