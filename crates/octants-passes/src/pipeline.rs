@@ -40,9 +40,11 @@ fn always(_: &PassOptions) -> bool {
 
 /// The pipeline, in order.
 ///
-/// Overflow is checked first, while the operations are the user's own. Locals are simplified before reductions are looked for, which
+/// Updates of shared sums are recognised before anything else in debug mode, where the checks of overflow would hide them.
+/// Overflow is checked next, while the operations are the user's own. Locals are simplified before reductions are looked for, which
 /// need to see what an index is made of; bounds are checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass] = &[
+    Pass { name: "make_updates_atomic", runs: |o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |o| o.debug, run: |k, o| check_overflow(k, o.sources) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
