@@ -70,6 +70,8 @@ pub struct ParallelMeta {
     pub count_symbol: String,
     /// The number of iterations, where it is known at compile time.
     pub count: Option<u64>,
+    /// The bounds of each axis, `[begin, end)`, as far as the launcher can know them.
+    pub axes: Vec<(Bound, Bound)>,
     /// Run in order on one thread.
     pub serialize: bool,
     /// Iterations per chunk (CPU), threads per block (GPU).
@@ -82,6 +84,48 @@ pub struct ParallelMeta {
     pub chunk_per_thread: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,
+}
+
+/// A bound of a parallel loop as the launcher sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Bound {
+    /// Known at compile time.
+    Known(i64),
+    /// The value of an argument slot: an integer of this kind in its low bytes.
+    Slot(u32, ScalarKind),
+    /// Something that the code computes.
+    Computed,
+}
+
+impl Bound {
+    /// Its value in a launch with these argument slots.
+    pub fn value(self, args: &[u64]) -> Option<i64> {
+        match self {
+            Bound::Known(value) => Some(value),
+            Bound::Slot(slot, kind) => {
+                let bits = *args.get(slot as usize)?;
+                Some(match kind {
+                    ScalarKind::I64 | ScalarKind::U64 => bits as i64,
+                    ScalarKind::I32 => i64::from(bits as i32),
+                    ScalarKind::U32 => i64::from(bits as u32),
+                    _ => return None,
+                })
+            }
+            Bound::Computed => None,
+        }
+    }
+}
+
+impl ParallelMeta {
+    /// The number of iterations of a launch with these argument slots, where it can be told without running code.
+    pub fn iterations(&self, args: &[u64]) -> Option<u64> {
+        self.count.or_else(|| {
+            self.axes.iter().try_fold(1u64, |count, (begin, end)| {
+                let extent = end.value(args)?.saturating_sub(begin.value(args)?).max(0);
+                count.checked_mul(extent as u64)
+            })
+        })
+    }
 }
 
 /// A place in the user's program that prints or asserts.
@@ -137,6 +181,76 @@ impl Artifact {
     }
 }
 
+/// What code is made for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CodeTarget {
+    /// The machine that this process runs on; entry points are [`HostTask`]s.
+    Host,
+    /// A device, in LLVM's words. Entry points take a [`DeviceContext`] and the argument slots, by value.
+    Device {
+        /// Target triple.
+        triple: String,
+        /// Processor.
+        cpu: String,
+        /// Features, as LLVM writes them.
+        features: String,
+    },
+}
+
+/// What code of a device gets as its only parameter, by value; the launch's argument slots follow it at
+/// [`DeviceContext::BYTES`]. Shared by the device code generators and drivers; `repr(C)`, addressed by position.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceContext {
+    /// 0: address of the launch's frame.
+    pub frame: u64,
+    /// 8: address of the result slots, in memory that host and device reach.
+    pub result: u64,
+    /// 16: address of a [`DeviceChannel`]; zero for a kernel that neither prints nor asserts.
+    pub channel: u64,
+    /// 24: seed of the program's random numbers.
+    pub seed: u64,
+    /// 32: number of the launch.
+    pub launch: u64,
+    /// 40: number of the kernel, which its records in the channel carry.
+    pub kernel: u64,
+}
+
+impl DeviceContext {
+    /// Size; offset of the argument slots.
+    pub const BYTES: u64 = 48;
+}
+
+/// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach. The words
+/// of records follow it at [`DeviceChannel::BYTES`]. A record is the number of its kernel plus one in the high half of a word
+/// and the site in the low half, then the site's values, a word each. Code reserves a record's words by adding to `next`; a
+/// record that does not fit is counted in `lost` and dropped. The first assertion that fails swaps `failed` from 0 to 1 and
+/// writes its record to `failure`, where there is room for [`DeviceChannel::FAILURE_WORDS`] of its words.
+#[repr(C)]
+#[derive(Debug)]
+pub struct DeviceChannel {
+    /// 0: words reserved so far; may exceed the capacity.
+    pub next: u32,
+    /// 4: an assertion has failed.
+    pub failed: u32,
+    /// 8: words there are; set by the host.
+    pub capacity: u32,
+    /// 12: records that found no room.
+    pub lost: u32,
+    /// 16: the first failure.
+    pub failure: [u64; DeviceChannel::FAILURE_WORDS],
+}
+
+impl DeviceChannel {
+    /// Words kept of the first failure.
+    pub const FAILURE_WORDS: usize = 30;
+    /// Size; offset of the records.
+    pub const BYTES: u64 = 256;
+}
+
+const _: () = assert!(size_of::<DeviceContext>() as u64 == DeviceContext::BYTES);
+const _: () = assert!(size_of::<DeviceChannel>() as u64 == DeviceChannel::BYTES);
+
 /// What host code gets as its first argument. Shared by the CPU code generator and the host driver; `repr(C)`, the code
 /// generator addresses the fields by position.
 #[repr(C)]
@@ -166,3 +280,32 @@ pub type HostTask = unsafe extern "C" fn(*const HostContext, begin: i64, end: i6
 
 /// Number of iterations of a parallel task.
 pub type HostCount = unsafe extern "C" fn(*const HostContext) -> i64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn iterations_follow_from_the_argument_slots() {
+        let mut meta = ParallelMeta {
+            count_symbol: String::new(),
+            count: None,
+            axes: vec![
+                (Bound::Known(2), Bound::Slot(0, ScalarKind::I64)),
+                (Bound::Slot(1, ScalarKind::I32), Bound::Known(3)),
+            ],
+            serialize: false,
+            block_dim: None,
+            num_threads: None,
+            inner_extent: None,
+            chunk_per_thread: false,
+            cost_per_iteration: 1.0,
+        };
+        assert_eq!(meta.iterations(&[7, u64::from((-1i32) as u32)]), Some(5 * 4));
+        assert_eq!(meta.iterations(&[1, 0]), Some(0));
+        meta.axes[0].0 = Bound::Computed;
+        assert_eq!(meta.iterations(&[7, 0]), None);
+        meta.count = Some(9);
+        assert_eq!(meta.iterations(&[]), Some(9));
+    }
+}

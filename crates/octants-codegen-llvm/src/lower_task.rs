@@ -3,15 +3,15 @@
 //! A parallel task runs a range of the flattened index space. The first multi-index is decoded once; from there rows of the last
 //! axis run in unit stride, and the outer indices advance like an odometer, so that no element costs a division.
 
-use octants_artifact::{ParallelMeta, TaskMeta};
-use octants_ir::{Body, Const, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, ValueId};
+use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta};
+use octants_ir::{Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
 use crate::analyse_locals::{Effects, LocalFacts};
 use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
-use crate::unit::Unit;
+use crate::unit::{Unit, kind_of};
 
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
@@ -207,9 +207,11 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         }
     }
     l.finish(start);
+    let axes = loop_.dims.iter().map(|d| (l.bound_for_launcher(d.begin), l.bound_for_launcher(d.end))).collect();
     ParallelMeta {
         count_symbol: symbol,
         count,
+        axes,
         serialize: config.serialize,
         block_dim: config.block_dim,
         num_threads: config.num_threads,
@@ -235,6 +237,28 @@ impl<'p> Lowering<'_, 'p> {
         let root = self.body.block(self.body.root);
         for &v in &root[..root.len() - 1] {
             self.inst(v);
+        }
+    }
+
+    /// A bound as the launcher can know it.
+    fn bound_for_launcher(&self, v: ValueId) -> Bound {
+        let v = self.source(v);
+        let u = self.u;
+        match &self.body.inst(v).op {
+            Op::Const(Const::Int(value)) => Bound::Known(*value),
+            Op::Cast(of) if matches!(self.body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) => {
+                self.bound_for_launcher(*of)
+            }
+            Op::Shape(b, axis) => match (&u.program.buffers[b.index()].layout, u.args.buffers[b.index()]) {
+                (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
+                (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64),
+                _ => Bound::Computed,
+            },
+            Op::Param(p) => match self.body.ty(v) {
+                Type::Scalar(s) if s.is_int() => Bound::Slot(u.args.params[*p as usize], kind_of(*s)),
+                _ => Bound::Computed,
+            },
+            _ => Bound::Computed,
         }
     }
 

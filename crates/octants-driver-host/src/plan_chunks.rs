@@ -87,6 +87,7 @@ mod tests {
             num_threads: None,
             inner_extent: None,
             chunk_per_thread: false,
+            axes: Vec::new(),
             cost_per_iteration: 1.0,
         }
     }

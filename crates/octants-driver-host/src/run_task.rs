@@ -184,6 +184,8 @@ impl QueuedTask {
             args: &self.args,
             frame: self.frame,
             result: self.result,
+            channel: DevicePtr(0),
+            speaker: 0,
             seed: self.seed,
             number: self.number,
             nested: false,

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use octants_artifact::Artifact;
+use octants_artifact::{Artifact, CodeTarget};
 
 use crate::error::Result;
 use crate::kernel::KernelMeta;
@@ -58,6 +58,10 @@ pub struct Launch<'a> {
     pub frame: DevicePtr,
     /// Result slots, in memory both host and device can reach.
     pub result: DevicePtr,
+    /// Address of the stream's `DeviceChannel`; zero where the kernel has nothing to say, and for host code, which calls back.
+    pub channel: DevicePtr,
+    /// Number of the kernel among those that write to the channel.
+    pub speaker: u64,
     /// Seed of the program's random numbers.
     pub seed: u64,
     /// Number of the launch in the program.
@@ -81,6 +85,16 @@ pub trait Driver: Send + Sync + 'static {
 
     /// True when every call returns only after its work is done.
     fn is_immediate(&self) -> bool;
+
+    /// What the code that it loads is made for.
+    fn code_target(&self) -> CodeTarget {
+        CodeTarget::Host
+    }
+
+    /// True when the host reads and writes the device's memory by its address.
+    fn is_host_addressable(&self) -> bool {
+        true
+    }
 
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;

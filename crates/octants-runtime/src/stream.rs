@@ -340,6 +340,8 @@ impl StreamCore {
             args,
             frame: scratch.frame,
             result: scratch.result,
+            channel: DevicePtr(0),
+            speaker: 0,
             seed: device.seed.load(Ordering::Relaxed),
             number: device.launches.fetch_add(1, Ordering::Relaxed),
             nested,

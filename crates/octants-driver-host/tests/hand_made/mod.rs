@@ -49,6 +49,7 @@ pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
         num_threads: None,
         inner_extent: None,
         chunk_per_thread: false,
+        axes: Vec::new(),
         cost_per_iteration: cost,
     };
     TaskMeta { parallel: Some(meta), ..serial(symbol) }
