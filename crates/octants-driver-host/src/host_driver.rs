@@ -6,7 +6,8 @@ use std::time::Instant;
 
 use octants_artifact::{Artifact, HostCount, HostTask};
 use octants_runtime::{
-    DeviceError, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    Contents, DeviceError, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle,
+    TaskHandle,
 };
 
 use crate::linker::Linker;
@@ -201,7 +202,11 @@ impl Driver for HostDriver {
         *self.memory_bytes.get_or_init(memory::usable_bytes)
     }
 
-    unsafe fn allocate(&self, _stream: StreamHandle, bytes: u64) -> Result<DevicePtr> {
+    fn shares_memory_with_host(&self) -> bool {
+        true
+    }
+
+    unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
         // The system would hand out more than there is, and end the process when it is used.
         let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);
         fits.then(|| memory::allocate(bytes.max(1))).flatten().map(DevicePtr).ok_or_else(|| self.out_of_memory(bytes))
@@ -312,8 +317,8 @@ impl Driver for HostDriver {
     }
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
-        // SAFETY: the default stream always exists.
-        unsafe { self.allocate(StreamHandle(0), bytes) }
+        // SAFETY: no stream is named.
+        unsafe { self.allocate(None, bytes, Contents::Zeroed) }
     }
 
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {

@@ -182,6 +182,7 @@ impl QueuedTask {
         let launch = Launch {
             kernel: &self.kernel,
             args: &self.args,
+            args_at: None,
             frame: self.frame,
             result: self.result,
             channel: DevicePtr(0),

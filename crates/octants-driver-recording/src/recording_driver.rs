@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octants_artifact::Artifact;
 use octants_runtime::{
-    DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
 use crate::clock::Clock;
@@ -92,8 +92,9 @@ impl Driver for RecordingDriver {
         None
     }
 
-    unsafe fn allocate(&self, stream: StreamHandle, bytes: u64) -> Result<DevicePtr> {
-        self.call("allocate", format!("allocate {bytes} on {}", stream.0))?;
+    unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
+        let place = stream.map_or("for all".into(), |s| format!("on {}", s.0));
+        self.call("allocate", format!("allocate {bytes} {place}"))?;
         if bytes > MOST {
             let device = self.name().into();
             return Err(ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, capacity: None }.into());

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::device::DeviceCore;
-use crate::driver::{Caller, DevicePtr, StreamHandle};
+use crate::driver::{Caller, Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::report::lock;
 use crate::stream::StreamCore;
@@ -102,8 +102,8 @@ impl Buffer {
         device.check_open("device")?;
         let ptr = match bytes {
             0 => DevicePtr(0),
-            // SAFETY: the default stream always exists.
-            _ => unsafe { device.driver.allocate(StreamHandle(0), bytes) }.map_err(|e| device.explain(e))?,
+            // SAFETY: no stream is named.
+            _ => unsafe { device.driver.allocate(None, bytes, Contents::Zeroed) }.map_err(|e| device.explain(e))?,
         };
         device.in_use.fetch_add(bytes, Ordering::Relaxed);
         let core = Arc::new(BufferCore {

@@ -32,6 +32,15 @@ pub struct ModuleHandle(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TaskHandle(pub u64);
 
+/// What new memory holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Contents {
+    /// Zeroes.
+    Zeroed,
+    /// Anything: whoever asked writes it before it is read.
+    Any,
+}
+
 /// The thread that launches.
 pub trait Caller {
     /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
@@ -52,8 +61,11 @@ impl Caller for Patient {
 pub struct Launch<'a> {
     /// What is launched.
     pub kernel: &'a Arc<KernelMeta>,
-    /// Argument slots, by value.
+    /// Argument slots. They travel by value unless `args_at` says where they lie.
     pub args: &'a [u64],
+    /// A copy of the argument slots in the device's memory, where they take more bytes than
+    /// [`Driver::max_argument_bytes`]: the code then reads them there. Written on the stream, ahead of the tasks.
+    pub args_at: Option<DevicePtr>,
     /// The stream's frame, at least as large as the kernel asks for; its contents are unspecified at the start.
     pub frame: DevicePtr,
     /// Result slots, in memory both host and device can reach.
@@ -68,7 +80,8 @@ pub struct Launch<'a> {
     pub number: u64,
     /// Launched from within a running task: must not wait for other tasks.
     pub nested: bool,
-    /// Where assertion failures of the stream go.
+    /// Where assertion failures of the stream go. A driver whose code cannot call back records them here by the time
+    /// that a call which waits for the work returns.
     pub failures: &'a Arc<Failures>,
     /// Where printed text goes.
     pub printer: &'a Arc<Printer>,
@@ -99,8 +112,21 @@ pub trait Driver: Send + Sync + 'static {
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;
 
-    /// Memory of `bytes` bytes, zeroed, at an address that is a multiple of 64; usable by work queued on `stream` from now on.
-    unsafe fn allocate(&self, stream: StreamHandle, bytes: u64) -> Result<DevicePtr>;
+    /// True when the host can use the device's memory, and the device the host's, by address. Otherwise what the host passes is
+    /// staged: copied to memory of the device's own, ahead of a launch, and back behind it.
+    fn shares_memory_with_host(&self) -> bool {
+        false
+    }
+
+    /// Most bytes of arguments that travel by value. A kernel with more finds them in memory ([`Launch::args_at`]).
+    fn max_argument_bytes(&self) -> u64 {
+        u64::MAX
+    }
+
+    /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from now
+    /// on, and for what events order behind that; with `None` it is ready for every stream when the call returns, without waiting for
+    /// work queued on any.
+    unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
     /// A new in-order queue. Work on it is ordered with that of other streams by events alone. Streams of a higher
     /// priority come first where the device has a choice. Never called on a driver that is immediate.
@@ -139,16 +165,19 @@ pub trait Driver: Send + Sync + 'static {
     /// Gives memory back once all work queued on `stream` until now is done.
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64);
 
-    /// Memory that both host and device reach, zeroed.
+    /// Zeroed memory that both host and device reach, at the same address, and that copies to and from the device need not be
+    /// held up by: results, and the staging of host memory.
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr>;
 
     /// Gives back what [`Driver::allocate_pinned`] made; no work uses it any more.
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64);
 
-    /// Queues a copy from host memory, which must stay as it is until the copy is done.
+    /// Queues a copy from host memory, which must stay as it is until the copy is done. From pinned memory the call returns
+    /// at once; from other memory it may wait for the stream.
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()>;
 
-    /// Queues a copy to host memory, which must stay alive until the copy is done.
+    /// Queues a copy to host memory, which must stay alive until the copy is done. As with [`Driver::copy_to_device`], only
+    /// pinned memory keeps the call from waiting.
     unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()>;
 
     /// Queues a copy within the device; the ranges do not overlap.
@@ -162,6 +191,12 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
+
+    /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for the
+    /// stream, and memory of the stream's own must not be exchanged.
+    unsafe fn is_capturing(&self, _stream: StreamHandle) -> Result<bool> {
+        Ok(false)
+    }
 
     /// Waits until all work queued on `stream` is done.
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;

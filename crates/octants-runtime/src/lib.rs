@@ -27,7 +27,9 @@ pub mod stream;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer};
 pub use device::{Device, DeviceConfig};
-pub use driver::{Caller, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle};
+pub use driver::{
+    Caller, Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle,
+};
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
 pub use fork::PoolStats;

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::buffer::{Buffer, PinnedBuffer};
 use crate::device::DeviceCore;
-use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
+use crate::driver::{Caller, Contents, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::Fork;
@@ -80,7 +80,7 @@ impl Scratch {
         unsafe {
             if frame_bytes > self.frame_bytes {
                 let bytes = frame_bytes.next_power_of_two().max(256);
-                let frame = core.driver.allocate(stream, bytes).map_err(|e| core.explain(e))?;
+                let frame = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
                 if self.frame_bytes > 0 {
                     core.driver.free(stream, self.frame, self.frame_bytes);
                 }
@@ -338,6 +338,7 @@ impl StreamCore {
         let launch = Launch {
             kernel: &kernel.meta,
             args,
+            args_at: None,
             frame: scratch.frame,
             result: scratch.result,
             channel: DevicePtr(0),
