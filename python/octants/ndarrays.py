@@ -348,10 +348,6 @@ def _checked_shape(shape: Any) -> tuple[int, ...]:
     for extent in extents:
         if isinstance(extent, (bool, float)) or not hasattr(extent, "__index__") or extent < 1:
             raise OctantsRuntimeError(f"{extents} is not a valid shape for ndarray: extents are integers of at least 1")
-        if extent > 2**31 - 1:
-            raise OctantsRuntimeError(
-                f"{extents} is not a valid shape for ndarray: an axis has at most 2**31 - 1 elements, as kernels index with i32"
-            )
     return tuple(int(extent) for extent in extents)
 
 

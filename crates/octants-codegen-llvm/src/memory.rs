@@ -147,14 +147,15 @@ impl Lowering<'_, '_> {
         match &inst.op {
             Op::MakeTensor(parts) => self.widened(parts[i as usize], depth),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
-                if depth > 0 && inst.ty.scalar() == Some(Scalar::I32) =>
+                if depth > 0 && matches!(inst.ty.scalar(), Some(Scalar::I32 | Scalar::I64)) =>
             {
+                let s = self.scalar_of(v);
                 let (x, y) = (self.widened_component(*a, i, depth - 1), self.widened_component(*b, i, depth - 1));
                 if x.is_none() && y.is_none() {
                     return None;
                 }
-                let x = x.unwrap_or_else(|| self.widen(self.leaves(*a)[i as usize], Scalar::I32));
-                let y = y.unwrap_or_else(|| self.widen(self.leaves(*b)[i as usize], Scalar::I32));
+                let x = x.unwrap_or_else(|| self.widen(self.leaves(*a)[i as usize], s));
+                let y = y.unwrap_or_else(|| self.widen(self.leaves(*b)[i as usize], s));
                 Some(if *op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) })
             }
             _ => None,

@@ -113,6 +113,17 @@ pub struct NdarrayDesc {
     pub ndim: u32,
     /// Row-major without gaps.
     pub contiguous: bool,
+    /// Some axis is longer than i32 counts: extents, and indices of loops over it, are i64.
+    pub wide: bool,
+}
+
+impl NdarrayDesc {
+    /// Whether an array of these extents is [`NdarrayDesc::wide`].
+    #[inline]
+    pub fn is_wide(extents: &[u64]) -> bool {
+        // One test for all axes: this is asked at every launch.
+        extents.iter().fold(0, |all, n| all | n) > i32::MAX as u64
+    }
 }
 
 /// A function's text and signature.

@@ -20,6 +20,8 @@
 //! - A tensor operand works component by component. `MatMul` sums in index order.
 //! - The IR has no implicit conversion. The language's is [`Scalar::promote`]: floats win over integers and keep their width,
 //!   the wider of two integers wins, unsigned wins at equal width; so `-1 < 1` is false between `i32` and `u32`.
+//! - Bounds and indices of a `For` are i32 or i64, one type for each axis. `Shape` as an i32 is only asked for where the extent at
+//!   launch is known to fit; the front end takes i64 for an axis that may be longer.
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide.

@@ -254,7 +254,7 @@ pub enum Op {
     Transpose(ValueId),
     /// Fold of a tensor's components.
     Fold(ReduceOp, ValueId),
-    /// Extent of a buffer's axis; i32.
+    /// Extent of a buffer's axis; i32, or i64 where the axis may be longer than i32 counts.
     Shape(BufferId, u32),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,

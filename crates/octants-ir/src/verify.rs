@@ -62,7 +62,7 @@ rules! {
     MemoryType = 28: "what is read, written or folded has the type of what the address points to",
     ConditionType = 29: "a condition is u1; loop bounds are both i32 or both i64, and an index has their type",
     CallType = 30: "a call's arguments and result have the function's types",
-    ResultType = 31: "`shape` is i32, a parameter has its declared type, an operation without a result is unit, a random value is a scalar",
+    ResultType = 31: "`shape` is i32 or i64, a parameter has its declared type, an operation without a result is unit, a random value is a scalar",
 }
 
 /// A rule that does not hold.

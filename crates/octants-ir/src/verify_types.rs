@@ -86,7 +86,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
             let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
             need(*ty == Type::Scalar(s) && !(bits && s.is_float()), Rule::MatrixType)
         }
-        Op::Shape(..) => need(*ty == Type::I32, Rule::ResultType),
+        Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::LocalAddr(l) => need(points_to(ty, &body.locals[l.index()].ty), Rule::AddressType),
         Op::FrameAddr(s) => {

@@ -49,7 +49,12 @@ fn check_buffer(b: &mut Builder, buffer: &Buffer, id: octants_ir::BufferId, indi
             continue;
         }
         checked = true;
-        let index = widen(b, index);
+        let mut index = widen(b, index);
+        // The extent of an array, or a field's bounds, may be more than i32 holds.
+        let narrow = extent.is_some_and(|n| i32::try_from(offset).is_ok() && i32::try_from(offset + n).is_ok());
+        if !narrow {
+            index = b.cast(index, Scalar::I64);
+        }
         let s = b.ty(index).scalar().unwrap_or(Scalar::I32);
         let low = b.int(offset, s);
         let high = match extent {
@@ -58,9 +63,9 @@ fn check_buffer(b: &mut Builder, buffer: &Buffer, id: octants_ir::BufferId, indi
                 b.int(offset + n, s)
             }
             None => {
-                let n = b.push(Op::Shape(id, axis as u32), Type::I32);
+                let n = b.push(Op::Shape(id, axis as u32), s.into());
                 extents.push(TextPart::Value(n, None));
-                b.cast(n, s)
+                n
             }
         };
         let above = b.binary(BinaryOp::Ge, index, low);

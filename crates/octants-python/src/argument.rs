@@ -3,6 +3,7 @@
 //! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the words
 //! mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
 
+use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::{Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
@@ -184,7 +185,10 @@ impl<'py> Gathered<'py> {
         self.words.extend_from_slice(&view.extents);
         self.words.extend(view.strides.iter().map(|&s| s as u64));
         let contiguous = u64::from(view.strides.is_empty());
-        self.key.push(TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | contiguous << 48);
+        let wide = u64::from(NdarrayDesc::is_wide(&view.extents));
+        self.key.push(
+            TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | contiguous << 48 | wide << 49,
+        );
     }
 }
 

@@ -73,7 +73,12 @@ impl ArrayView {
 
     /// What the compiler needs to know of it.
     pub fn desc(&self) -> NdarrayDesc {
-        NdarrayDesc { elem: self.elem.clone(), ndim: self.extents.len() as u32, contiguous: self.strides.is_empty() }
+        NdarrayDesc {
+            elem: self.elem.clone(),
+            ndim: self.extents.len() as u32,
+            contiguous: self.strides.is_empty(),
+            wide: NdarrayDesc::is_wide(&self.extents),
+        }
     }
 }
 

@@ -26,7 +26,12 @@ pub struct Ndarray {
 impl Ndarray {
     /// What the compiler needs to know of it.
     pub fn desc(&self) -> NdarrayDesc {
-        NdarrayDesc { elem: self.elem.clone(), ndim: self.shape.len() as u32, contiguous: self.strides().is_empty() }
+        NdarrayDesc {
+            elem: self.elem.clone(),
+            ndim: self.shape.len() as u32,
+            contiguous: self.strides().is_empty(),
+            wide: NdarrayDesc::is_wide(&self.shape),
+        }
     }
 
     /// Scalar, vector or matrix.

@@ -497,12 +497,16 @@ impl Lowerer<'_> {
         let decl = self.buffers[buffer.index()].clone();
         let constant = |i: u64| Value::Int(i128::from(i));
         Ok(Some(match name {
-            "shape" => match &decl.layout {
-                octants_ir::Layout::Dense { shape, .. } => Value::tuple(shape.iter().map(|n| constant(*n)).collect()),
-                _ => Value::tuple(
-                    (0..decl.ndim).map(|a| Value::Rt(self.b.push(Op::Shape(buffer, a), Type::I32))).collect(),
-                ),
-            },
+            "shape" => {
+                let extent = |axis| match self.extent(buffer, axis) {
+                    // As a value it is i64 where a literal would have no type; at compile time it stays a number.
+                    Value::Int(n) if i32::try_from(n).is_err() && self.static_depth == 0 => {
+                        Value::Rt(self.b.int(n as i64, octants_ir::Scalar::I64))
+                    }
+                    n => n,
+                };
+                Value::tuple((0..decl.ndim).map(extent).collect())
+            }
             "ndim" => constant(u64::from(decl.ndim)),
             "n" => constant(u64::from(decl.elem.shape().first().copied().unwrap_or(1))),
             "m" => constant(u64::from(decl.elem.shape().get(1).copied().unwrap_or(1))),

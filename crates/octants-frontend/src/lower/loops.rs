@@ -1,7 +1,7 @@
 //! `for` loops: ranges, `ndrange`, fields and arrays, `grouped`, and unrolled `qd.static` loops.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
 
 use super::{Binding, Flow, LoopKind, Lowerer};
 use crate::arith;
@@ -118,16 +118,12 @@ impl Lowerer<'_> {
 
     fn loop_box(&mut self, iterable: &Value) -> Result<Option<LoopBox>> {
         Ok(Some(match iterable {
-            Value::Range(bounds) => {
-                let begin = self.bound(&bounds.0)?;
-                let end = self.bound(&bounds.1)?;
-                LoopBox {
-                    ranges: vec![self.one_type(begin, end)],
-                    position: vec![0],
-                    grouped: false,
-                    is_ndrange: false,
-                }
-            }
+            Value::Range(bounds) => LoopBox {
+                ranges: vec![self.range(&bounds.0, &bounds.1)?],
+                position: vec![0],
+                grouped: false,
+                is_ndrange: false,
+            },
             Value::Ndrange(n) => self.ndrange_box(n, false)?,
             Value::Grouped(inner) => match &**inner {
                 Value::Ndrange(n) => self.ndrange_box(n, true)?,
@@ -153,18 +149,15 @@ impl Lowerer<'_> {
                 let ndim = self.buffers[buffer.index()].ndim;
                 let mut ranges = Vec::new();
                 for axis in 0..ndim {
-                    let (begin, end) = match self.buffers[buffer.index()].layout.clone() {
-                        Layout::Dense { shape, offset, .. } => {
-                            let o = offset[axis as usize];
-                            let n = shape[axis as usize] as i64;
-                            (self.b.int(o, Scalar::I32), self.b.int(o + n, Scalar::I32))
-                        }
-                        _ => {
-                            let zero = self.b.int(0, Scalar::I32);
-                            (zero, self.b.push(Op::Shape(buffer, axis), Type::I32))
-                        }
+                    let begin = match &self.buffers[buffer.index()].layout {
+                        Layout::Dense { offset, .. } => offset[axis as usize],
+                        _ => 0,
                     };
-                    ranges.push(Range { begin, end });
+                    let end = match self.extent(buffer, axis) {
+                        Value::Int(n) => Value::Int(n + i128::from(begin)),
+                        n => n,
+                    };
+                    ranges.push(self.range(&Value::Int(begin.into()), &end)?);
                 }
                 LoopBox { position: (0..ranges.len()).collect(), ranges, grouped: false, is_ndrange: false }
             }
@@ -234,22 +227,55 @@ impl Lowerer<'_> {
         let mut ranges = Vec::new();
         let mut position = vec![0; n.dims.len()];
         for (level, &axis) in n.order.iter().enumerate() {
-            let begin = self.bound(&n.dims[axis].0)?;
-            let end = self.bound(&n.dims[axis].1)?;
-            ranges.push(self.one_type(begin, end));
+            ranges.push(self.range(&n.dims[axis].0, &n.dims[axis].1)?);
             position[axis] = level;
         }
         Ok(LoopBox { ranges, position, grouped, is_ndrange: true })
     }
 
-    /// A loop bound: integers keep 64 bits where they have them, the rest is i32.
+    /// The extent of an array's axis: known at compile time for fields; i64 where i32 does not hold it.
+    pub(super) fn extent(&mut self, buffer: BufferId, axis: u32) -> Value {
+        let s = if self.wide_arrays.contains(&buffer) { Scalar::I64 } else { Scalar::I32 };
+        match &self.buffers[buffer.index()].layout {
+            Layout::Dense { shape, .. } => Value::Int(shape[axis as usize].into()),
+            _ => Value::Rt(self.b.push(Op::Shape(buffer, axis), s.into())),
+        }
+    }
+
+    /// The range between two bounds. Its index is i64 where a bound is a 64-bit integer, and i32 otherwise.
+    fn range(&mut self, begin: &Value, end: &Value) -> Result<Range> {
+        let (begin, end) = (self.bound(begin)?, self.bound(end)?);
+        let wide = [begin, end].iter().any(|v| *self.b.ty(*v) == Type::Scalar(Scalar::I64));
+        let s = if wide { Scalar::I64 } else { Scalar::I32 };
+        Ok(Range { begin: self.bound_as(begin, s), end: self.bound_as(end, s) })
+    }
+
+    fn bound_as(&mut self, v: ValueId, s: Scalar) -> ValueId {
+        match self.b.body.as_const(v) {
+            Some(Const::Int(i)) if *self.b.ty(v) != s.into() => self.b.int(i, s),
+            _ => self.b.cast(v, s),
+        }
+    }
+
+    /// A loop bound, i32 or i64. A constant is i32 where that holds it, whatever the type of integer literals is.
     fn bound(&mut self, v: &Value) -> Result<ValueId> {
+        if let Value::Int(i) = v {
+            if let Ok(i) = i32::try_from(*i) {
+                return Ok(self.b.int(i.into(), Scalar::I32));
+            }
+            if let Ok(i) = i64::try_from(*i) {
+                return Ok(self.b.int(i, Scalar::I64));
+            }
+        }
         let v = self.rt(v)?;
         let Type::Scalar(s) = *self.b.ty(v) else {
             let ty = self.b.ty(v).to_string();
             return self.err(Code::Type, format!("a loop bound must be a number, not {ty}"));
         };
-        if s.is_float() || matches!(s, Scalar::I64 | Scalar::U64 | Scalar::U32) {
+        if matches!(s, Scalar::I64 | Scalar::U64) {
+            return Ok(self.b.cast(v, Scalar::I64));
+        }
+        if s.is_float() || s == Scalar::U32 {
             let d = Diagnostic::new(
                 Code::Type,
                 self.b.span,
@@ -258,10 +284,6 @@ impl Lowerer<'_> {
             self.world.warn(*d);
         }
         arith::cast(&mut self.b, v, Scalar::I32)
-    }
-
-    fn one_type(&mut self, begin: ValueId, end: ValueId) -> Range {
-        Range { begin, end }
     }
 
     fn runtime_for(&mut self, target: &Expr, bounds: LoopBox, body: &[Stmt], config: Option<LoopConfig>) -> Result<()> {
@@ -315,8 +337,10 @@ impl Lowerer<'_> {
                 })
                 .collect();
             if bounds.grouped {
-                let ty = Type::Vector(Scalar::I32, indices.len() as u32);
-                let indices = indices.into_iter().map(|i| s.b.cast(i, Scalar::I32)).collect();
+                let wide = indices.iter().any(|i| *s.b.ty(*i) == Type::Scalar(Scalar::I64));
+                let scalar = if wide { Scalar::I64 } else { Scalar::I32 };
+                let ty = Type::Vector(scalar, indices.len() as u32);
+                let indices = indices.into_iter().map(|i| s.b.cast(i, scalar)).collect();
                 let v = s.b.push(Op::MakeTensor(indices), ty);
                 let value = s.variable(&names[0], Value::Rt(v))?;
                 s.bind_value(&names[0], value);

@@ -145,6 +145,8 @@ pub(crate) struct Lowerer<'w> {
     buffers: Vec<Buffer>,
     buffer_captures: Vec<Option<Capture>>,
     buffer_objects: Vec<Option<Obj>>,
+    /// Arrays of which some axis is longer than i32 counts.
+    wide_arrays: BTreeSet<BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     roots: Vec<u32>,
@@ -185,6 +187,7 @@ impl<'w> Lowerer<'w> {
             buffers: Vec::new(),
             buffer_captures: Vec::new(),
             buffer_objects: Vec::new(),
+            wide_arrays: BTreeSet::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
             roots: Vec::new(),
@@ -414,7 +417,11 @@ impl<'w> Lowerer<'w> {
         });
         self.buffer_captures.push(Some(capture));
         self.buffer_objects.push(obj);
-        BufferId((self.buffers.len() - 1) as u32)
+        let id = BufferId((self.buffers.len() - 1) as u32);
+        if desc.wide {
+            self.wide_arrays.insert(id);
+        }
+        id
     }
 
     fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {

@@ -125,6 +125,16 @@ def index_is_private(n: qd.i32) -> qd.i32:
 
 
 @qd.kernel
-def wide_bounds(n: qd.i64):
-    for i in range(n):  #~ WARN from i64 to i32
+def wide_bounds(n: qd.i64, m: qd.u64, few: qd.i32):
+    for i in range(n):
+        x[i, 0] = 0
+    for i, j in qd.ndrange(few, (2, m)):
+        x[i, j] = 0
+    for I in qd.grouped(qd.ndrange(few, m)):
+        x[I] = 0
+
+
+@qd.kernel
+def unsigned_bound(n: qd.u32):
+    for i in range(n):  #~ WARN from u32 to i32
         x[i, 0] = 0
