@@ -202,10 +202,6 @@ impl Driver for HostDriver {
         *self.memory_bytes.get_or_init(memory::usable_bytes)
     }
 
-    fn shares_memory_with_host(&self) -> bool {
-        true
-    }
-
     unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
         // The system would hand out more than there is, and end the process when it is used.
         let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);

@@ -25,6 +25,18 @@ pub(crate) struct State {
     pub(crate) next: u64,
     /// What the host has waited for.
     pub(crate) host: Clock,
+    pub(crate) reads: Vec<HostRead>,
+    pub(crate) captured: Option<u64>,
+    pub(crate) args_at: Option<u64>,
+    pub(crate) arguments: Vec<Vec<u8>>,
+}
+
+/// A queued copy from the host's memory.
+#[derive(Debug)]
+pub(crate) struct HostRead {
+    pub(crate) from: u64,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) at: Moment,
 }
 
 /// Memory.
@@ -32,8 +44,43 @@ pub(crate) struct State {
 pub(crate) struct Block {
     pub(crate) memory: Box<[u64]>,
     pub(crate) bytes: u64,
-    /// Launch number and time of each use.
-    pub(crate) uses: Vec<(u64, Moment)>,
+    /// When it was allocated, if for one stream.
+    pub(crate) born: Option<Moment>,
+    /// Launch number (none for copies) and time of each use.
+    pub(crate) uses: Vec<(Option<u64>, Moment)>,
+}
+
+impl State {
+    /// The block that an address lies in, and its start.
+    pub(crate) fn block(&self, address: u64) -> Option<(u64, &Block)> {
+        let (&start, block) = self.blocks.range(..=address).next_back()?;
+        (address - start < block.bytes).then_some((start, block))
+    }
+
+    /// The bytes of the block that an address lies in, from there on.
+    pub(crate) fn memory(&self, address: u64) -> Option<Vec<u8>> {
+        let (start, block) = self.block(address)?;
+        let bytes: Vec<u8> = block.memory.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        Some(bytes[(address - start) as usize..block.bytes as usize].to_vec())
+    }
+
+    /// Makes sure that what the host has waited for read what was there when it was queued.
+    pub(crate) fn settle(&mut self) {
+        let host = self.host.clone();
+        for read in self.reads.extract_if(.., |r| host.knows(r.at)).collect::<Vec<_>>() {
+            self.check_source(&read);
+        }
+    }
+
+    pub(crate) fn check_source(&mut self, read: &HostRead) {
+        // SAFETY: whoever queued the copy keeps its source until the copy is done.
+        let now = unsafe { std::slice::from_raw_parts(read.from as *const u8, read.bytes.len()) };
+        if now != &*read.bytes {
+            let (bytes, stream) = (read.bytes.len(), read.at.stream);
+            self.mistakes
+                .push(format!("the source of a copy of {bytes} bytes on stream {stream} changed before it was done"));
+        }
+    }
 }
 
 impl Log {
@@ -44,6 +91,21 @@ impl Log {
     /// The calls since the last time.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut self.state().calls)
+    }
+
+    /// The calls so far, kept.
+    pub fn calls(&self) -> Vec<String> {
+        self.state().calls.clone()
+    }
+
+    /// What memory of the device's held, from the address in this argument slot of the last launch on.
+    pub fn argument(&self, slot: usize) -> Vec<u8> {
+        self.state().arguments.get(slot).cloned().unwrap_or_default()
+    }
+
+    /// Where the arguments of the last launch lie, if they did not travel by value.
+    pub fn last_args_at(&self) -> Option<u64> {
+        self.state().args_at
     }
 
     /// How many of the calls so far begin with `name`; they are kept.
@@ -71,6 +133,24 @@ impl Log {
     /// Lets an assertion of the next task fail.
     pub fn fail_task(&self) {
         self.state().fail_task = true;
+    }
+
+    /// All that was queued until now is done, without anyone having waited.
+    pub fn all_done(&self) {
+        let mut s = self.state();
+        let clocks: Vec<_> = s.streams.values().cloned().collect();
+        clocks.iter().for_each(|c| s.host.join(c));
+        s.settle();
+    }
+
+    /// Lets this stream be captured from now on, or none.
+    pub fn capture(&self, stream: Option<u64>) {
+        self.state().captured = stream;
+    }
+
+    /// The bytes of the block that an address lies in, from there on.
+    pub fn memory(&self, address: u64) -> Option<Vec<u8>> {
+        self.state().memory(address)
     }
 
     /// What was not given back: blocks, streams, events, modules.

@@ -7,26 +7,40 @@ use octants_runtime::{
     Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
-use crate::clock::Clock;
-use crate::log::{Block, Log, State};
+use crate::clock::{Clock, Moment};
+use crate::log::{Block, HostRead, Log, State};
 
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
 
-/// A driver that works asynchronously and runs nothing.
+/// A driver that works asynchronously and runs nothing; copies it makes.
 #[derive(Debug)]
-pub struct RecordingDriver(Arc<Log>);
+pub struct RecordingDriver {
+    log: Arc<Log>,
+    max_argument_bytes: u64,
+    host_addressable: bool,
+}
 
 impl RecordingDriver {
     /// A driver that writes to this log.
     pub fn new(log: Arc<Log>) -> RecordingDriver {
         log.state().streams.insert(0, Clock::default());
-        RecordingDriver(log)
+        RecordingDriver { log, max_argument_bytes: u64::MAX, host_addressable: false }
+    }
+
+    /// With a limit to what travels by value.
+    pub fn with_max_argument_bytes(self, bytes: u64) -> RecordingDriver {
+        RecordingDriver { max_argument_bytes: bytes, ..self }
+    }
+
+    /// With memory that the host reaches, and that reaches the host's.
+    pub fn sharing_memory(self) -> RecordingDriver {
+        RecordingDriver { host_addressable: true, ..self }
     }
 
     /// Writes down a call that may fail, and lets it fail if it is its turn.
     fn call(&self, name: &'static str, text: String) -> Result<()> {
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         let fails = s.fail_at == Some(s.fallible);
         s.fallible += 1;
         if !fails {
@@ -39,7 +53,7 @@ impl RecordingDriver {
     }
 
     fn note(&self, text: String) {
-        self.0.state().calls.push(text);
+        self.log.state().calls.push(text);
     }
 }
 
@@ -51,10 +65,10 @@ impl State {
         self.streams.entry(stream.0).or_default()
     }
 
-    fn add_block(&mut self, bytes: u64) -> DevicePtr {
+    fn add_block(&mut self, bytes: u64, born: Option<Moment>) -> DevicePtr {
         let memory = vec![0u64; bytes.div_ceil(8).max(1) as usize].into_boxed_slice();
         let address = memory.as_ptr() as u64;
-        self.blocks.insert(address, Block { memory, bytes, uses: Vec::new() });
+        self.blocks.insert(address, Block { memory, bytes, born, uses: Vec::new() });
         DevicePtr(address)
     }
 
@@ -64,11 +78,64 @@ impl State {
         };
         for (launch, moment) in &block.uses {
             if !known.knows(*moment) {
-                let bytes = block.bytes;
-                self.mistakes
-                    .push(format!("{who}: {bytes} bytes before launch {launch} on stream {} is done", moment.stream));
+                let (bytes, stream) = (block.bytes, moment.stream);
+                let use_ = launch.map_or("a copy".into(), |n| format!("launch {n}"));
+                self.mistakes.push(format!("{who}: {bytes} bytes before {use_} on stream {stream} is done"));
             }
         }
+        let inside = |r: &mut HostRead| memory.0 <= r.from && r.from < memory.0 + block.bytes;
+        for read in self.reads.extract_if(.., inside).collect::<Vec<_>>() {
+            self.check_source(&read);
+        }
+    }
+
+    /// The next piece of work of a stream, and what it knows.
+    fn queue(&mut self, stream: StreamHandle) -> (Moment, Clock) {
+        let host = self.host.clone();
+        let clock = self.stream(stream);
+        clock.join(&host);
+        let known = clock.clone();
+        (clock.tick(stream.0), known)
+    }
+
+    /// Notes the use of the block that an address lies in. Returns the uses before.
+    fn note_use(
+        &mut self,
+        address: u64,
+        launch: Option<u64>,
+        now: Moment,
+        known: &Clock,
+    ) -> Vec<(Option<u64>, Moment)> {
+        let Some((start, block)) = self.block(address) else { return Vec::new() };
+        let (before, bytes) = (block.uses.clone(), block.bytes);
+        if block.born.is_some_and(|born| !known.knows(born)) {
+            let stream = now.stream;
+            self.mistakes.push(format!("{bytes} bytes are used on stream {stream}, where they are not allocated yet"));
+        }
+        self.blocks.get_mut(&start).expect("found above").uses.push((launch, now));
+        before
+    }
+
+    /// Makes a copy between memory that is there, and notes that it is used.
+    fn copy(&mut self, stream: StreamHandle, to: u64, from: u64, bytes: u64) -> Moment {
+        let (now, known) = self.queue(stream);
+        for address in [to, from] {
+            self.note_use(address, None, now, &known);
+            if self.block(address).is_some_and(|(start, b)| address + bytes > start + b.bytes) {
+                self.mistakes.push(format!("a copy of {bytes} bytes leaves its block"));
+                return now;
+            }
+        }
+        // SAFETY: what is ours was checked; the rest is the caller's, who vouches for it.
+        unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes as usize) }
+        now
+    }
+
+    /// True when the host has waited for all this.
+    fn is_done(&self, clock: &Clock) -> bool {
+        let mut host = self.host.clone();
+        host.join(clock);
+        host == self.host
     }
 
     fn event(&mut self, event: EventHandle) -> Option<Clock> {
@@ -88,6 +155,14 @@ impl Driver for RecordingDriver {
         false
     }
 
+    fn is_host_addressable(&self) -> bool {
+        self.host_addressable
+    }
+
+    fn max_argument_bytes(&self) -> u64 {
+        self.max_argument_bytes
+    }
+
     fn memory_bytes(&self) -> Option<u64> {
         None
     }
@@ -99,12 +174,14 @@ impl Driver for RecordingDriver {
             let device = self.name().into();
             return Err(ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, capacity: None }.into());
         }
-        Ok(self.0.state().add_block(bytes))
+        let mut s = self.log.state();
+        let born = stream.map(|stream| s.queue(stream).0);
+        Ok(s.add_block(bytes, born))
     }
 
     fn create_stream(&self, _priority: i32) -> Result<StreamHandle> {
         self.call("create_stream", "create_stream".into())?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         s.next += 1;
         let handle = s.next;
         let born = s.host.clone();
@@ -114,7 +191,7 @@ impl Driver for RecordingDriver {
 
     unsafe fn destroy_stream(&self, stream: StreamHandle) {
         self.note(format!("destroy_stream {}", stream.0));
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         if let Some(clock) = s.streams.remove(&stream.0) {
             let mut later = clock.clone();
             let next = later.tick(stream.0);
@@ -129,13 +206,13 @@ impl Driver for RecordingDriver {
 
     fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
         self.call("adopt_stream", format!("adopt_stream {handle}"))?;
-        self.0.state().streams.entry(handle).or_default();
+        self.log.state().streams.entry(handle).or_default();
         Ok(StreamHandle(handle))
     }
 
     fn create_event(&self, _timing: bool) -> Result<EventHandle> {
         self.call("create_event", "create_event".into())?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         s.next += 1;
         let handle = s.next;
         s.events.insert(handle, None);
@@ -144,7 +221,7 @@ impl Driver for RecordingDriver {
 
     unsafe fn destroy_event(&self, event: EventHandle) {
         self.note(format!("destroy_event {}", event.0));
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         if s.events.remove(&event.0).is_none() {
             s.mistakes.push(format!("event {} is destroyed twice", event.0));
         }
@@ -152,7 +229,7 @@ impl Driver for RecordingDriver {
 
     unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         self.call("record_event", format!("record_event {} on {}", event.0, stream.0))?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         s.event(event);
         let clock = s.stream(stream).clone();
         s.events.insert(event.0, Some(clock));
@@ -162,7 +239,7 @@ impl Driver for RecordingDriver {
     unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
         let names: Vec<_> = events.iter().map(|e| e.0.to_string()).collect();
         self.call("wait_events", format!("wait_events {} on {}", names.join(","), stream.0))?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         for &event in events {
             if let Some(clock) = s.event(event) {
                 s.stream(stream).join(&clock);
@@ -173,21 +250,25 @@ impl Driver for RecordingDriver {
 
     unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
         self.call("synchronize_event", format!("synchronize_event {}", event.0))?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         if let Some(clock) = s.event(event) {
             s.host.join(&clock);
+            s.settle();
         }
         Ok(())
     }
 
     unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
         self.call("query_stream", format!("query_stream {}", stream.0))?;
-        Ok(true)
+        let mut s = self.log.state();
+        let clock = s.stream(stream).clone();
+        Ok(s.is_done(&clock))
     }
 
     unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
         self.call("query_event", format!("query_event {}", event.0))?;
-        Ok(true)
+        let mut s = self.log.state();
+        Ok(s.event(event).is_none_or(|clock| s.is_done(&clock)))
     }
 
     unsafe fn elapsed_ms(&self, _earlier: EventHandle, _later: EventHandle) -> Result<f64> {
@@ -197,7 +278,7 @@ impl Driver for RecordingDriver {
 
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64) {
         self.note(format!("free {bytes} on {}", stream.0));
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         let mut known = s.stream(stream).clone();
         known.join(&s.host);
         s.remove_block(memory, &known, "free");
@@ -205,60 +286,71 @@ impl Driver for RecordingDriver {
 
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
         self.call("allocate_pinned", format!("allocate_pinned {bytes}"))?;
-        Ok(self.0.state().add_block(bytes))
+        Ok(self.log.state().add_block(bytes, None))
     }
 
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
         self.note(format!("free_pinned {bytes}"));
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         let known = s.host.clone();
         s.remove_block(memory, &known, "free_pinned");
     }
 
-    unsafe fn copy_to_device(&self, stream: StreamHandle, _to: DevicePtr, _from: *const u8, bytes: u64) -> Result<()> {
-        self.call("copy_to_device", format!("copy_to_device {bytes} on {}", stream.0))
+    unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
+        self.call("copy_to_device", format!("copy_to_device {bytes} on {}", stream.0))?;
+        let mut s = self.log.state();
+        let at = s.copy(stream, to.0, from as u64, bytes);
+        // SAFETY: the trait's contract.
+        let bytes = unsafe { std::slice::from_raw_parts(from, bytes as usize) }.to_vec();
+        s.reads.push(HostRead { from: from as u64, bytes, at });
+        Ok(())
     }
 
-    unsafe fn copy_to_host(&self, stream: StreamHandle, _to: *mut u8, _from: DevicePtr, bytes: u64) -> Result<()> {
-        self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))
+    unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
+        self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))?;
+        self.log.state().copy(stream, to as u64, from.0, bytes);
+        Ok(())
     }
 
-    unsafe fn copy_on_device(&self, stream: StreamHandle, _to: DevicePtr, _from: DevicePtr, bytes: u64) -> Result<()> {
-        self.call("copy_on_device", format!("copy_on_device {bytes} on {}", stream.0))
+    unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+        self.call("copy_on_device", format!("copy_on_device {bytes} on {}", stream.0))?;
+        self.log.state().copy(stream, to.0, from.0, bytes);
+        Ok(())
     }
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
         self.call("load", "load".into())?;
-        self.0.state().modules += 1;
+        self.log.state().modules += 1;
         Ok((ModuleHandle(1), (0..artifact.tasks.len() as u64).map(TaskHandle).collect()))
     }
 
     unsafe fn unload(&self, _module: ModuleHandle) {
         self.note("unload".into());
-        self.0.state().modules -= 1;
+        self.log.state().modules -= 1;
     }
 
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         self.call("launch", format!("launch {} {:?} number {} on {}", task.0, launch.args, launch.number, stream.0))?;
-        let mut s = self.0.state();
-        let clock = {
-            let host = s.host.clone();
-            let clock = s.stream(stream);
-            clock.join(&host);
-            clock.clone()
-        };
-        let now = s.stream(stream).tick(stream.0);
+        let mut s = self.log.state();
+        let (now, known) = s.queue(stream);
         let number = launch.number;
         // Frame and results belong to one launch at a time; the arrays are the user's affair.
-        for (address, own) in
-            [(launch.frame.0, true), (launch.result.0, true)].into_iter().chain(launch.args.iter().map(|&a| (a, false)))
-        {
-            let Some(block) = s.blocks.get_mut(&address) else { continue };
-            let early = block.uses.iter().find(|(other, at)| own && *other != number && !clock.knows(*at)).copied();
-            block.uses.push((number, now));
-            if let Some((other, _)) = early {
-                s.mistakes.push(format!("launches {other} and {number} share a frame and are not ordered"));
+        for own in [launch.frame.0, launch.result.0] {
+            let uses = s.note_use(own, Some(number), now, &known);
+            for (other, at) in uses.into_iter().filter(|(other, at)| *other != Some(number) && !known.knows(*at)) {
+                let other = other.map_or("a copy".into(), |n| format!("launch {n}"));
+                let stream = at.stream;
+                s.mistakes
+                    .push(format!("{other} on stream {stream} and launch {number} share a frame and are not ordered"));
             }
+        }
+        s.arguments = launch.args.iter().map(|&a| s.memory(a).unwrap_or_default()).collect();
+        s.args_at = launch.args_at.map(|at| at.0);
+        if let Some(at) = launch.args_at {
+            s.note_use(at.0, Some(number), now, &known);
+        }
+        for &address in launch.args {
+            s.note_use(address, Some(number), now, &known);
         }
         if std::mem::take(&mut s.fail_task) {
             launch.fail(0, &[5]);
@@ -269,11 +361,16 @@ impl Driver for RecordingDriver {
         Ok(())
     }
 
+    unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {
+        Ok(self.log.state().captured == Some(stream.0))
+    }
+
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
         self.call("synchronize", format!("synchronize {}", stream.0))?;
-        let mut s = self.0.state();
+        let mut s = self.log.state();
         let clock = s.stream(stream).clone();
         s.host.join(&clock);
+        s.settle();
         Ok(())
     }
 

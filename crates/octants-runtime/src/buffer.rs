@@ -145,6 +145,10 @@ impl Buffer {
         Arc::ptr_eq(&self.0.device, device)
     }
 
+    pub(crate) fn note_use(&self, stream: &Arc<StreamCore>, writes: bool) {
+        self.0.note_use(stream, writes);
+    }
+
     /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those. Reports
     /// failures of theirs that were not reported yet.
     #[inline]

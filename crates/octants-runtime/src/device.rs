@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
 use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
 use crate::report::{Failures, Printer, TextSink, lock};
+use crate::stage_arguments::HostArray;
 use crate::stream::{Stream, StreamCore};
 
 /// Settings of a program that the launcher needs.
@@ -99,13 +100,20 @@ impl DeviceCore {
         }
     }
 
-    /// Notes that a launch on `stream` uses the memory its arguments name. True when some of it is not this device's: the
-    /// launch must then wait for its work, since nothing else knows who uses that memory.
-    pub(crate) fn note_uses(&self, stream: &Arc<StreamCore>, pointers: &[Pointer], args: &[u64]) -> bool {
+    /// Notes that a launch on `stream` uses the memory its arguments name, that of `arrays` aside. True when some of it is the host's
+    /// and not among them: the launch must then wait for its work, since nothing else knows who uses that memory. A device that
+    /// cannot use the host's memory was given someone else's memory of its own, whose owner orders its uses.
+    pub(crate) fn note_uses(
+        &self,
+        stream: &Arc<StreamCore>,
+        pointers: &[Pointer],
+        args: &[u64],
+        arrays: &[HostArray],
+    ) -> bool {
         let mut foreign = false;
         for p in pointers {
             let address = args[p.slot as usize];
-            if address == 0 {
+            if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;
             }
             // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just dropped, and
@@ -119,7 +127,7 @@ impl DeviceCore {
                 None => foreign = true,
             }
         }
-        foreign
+        foreign && self.driver.is_host_addressable()
     }
 
     /// Gives memory back once these streams have done what is queued on them.
@@ -285,12 +293,16 @@ impl Device {
         let core = &self.0.core;
         core.check_open("device")?;
         let (module, tasks) = core.driver.load(artifact)?;
+        let (own_frame, args) = (artifact.frame_bytes.next_multiple_of(8), 8 * u64::from(artifact.arg_slots));
+        let spilled_at = (args > core.driver.max_argument_bytes()).then_some(own_frame);
         let kernel = LoadedKernel {
             core: core.clone(),
             meta: Arc::new(KernelMeta::of(artifact)),
             module,
             tasks: tasks.into_boxed_slice(),
             pointers: Box::default(),
+            frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
+            spilled_at,
             sections: if core.immediate { Box::default() } else { sections(&artifact.tasks) },
         };
         if kernel.tasks.len() != artifact.tasks.len() {

@@ -104,19 +104,14 @@ pub trait Driver: Send + Sync + 'static {
         CodeTarget::Host
     }
 
-    /// True when the host reads and writes the device's memory by its address.
+    /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise arrays of
+    /// the host are staged: copied to memory of the device's own ahead of a launch, and back behind it.
     fn is_host_addressable(&self) -> bool {
         true
     }
 
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;
-
-    /// True when the host can use the device's memory, and the device the host's, by address. Otherwise what the host passes is
-    /// staged: copied to memory of the device's own, ahead of a launch, and back behind it.
-    fn shares_memory_with_host(&self) -> bool {
-        false
-    }
 
     /// Most bytes of arguments that travel by value. A kernel with more finds them in memory ([`Launch::args_at`]).
     fn max_argument_bytes(&self) -> u64 {

@@ -61,6 +61,10 @@ pub struct LoadedKernel {
     pub(crate) module: ModuleHandle,
     pub(crate) tasks: Box<[TaskHandle]>,
     pub(crate) pointers: Box<[Pointer]>,
+    /// Bytes of frame, those for arguments that do not travel by value among them.
+    pub(crate) frame_bytes: u64,
+    /// Where in the frame the arguments lie, if they do not travel by value.
+    pub(crate) spilled_at: Option<u64>,
     /// How the tasks follow one another on a device that works asynchronously; empty where all do in order.
     pub(crate) sections: Box<[Section]>,
 }
@@ -106,6 +110,12 @@ impl LoadedKernel {
         let mut kernel = self;
         kernel.pointers = pointers.into_boxed_slice();
         kernel
+    }
+
+    /// Bytes of result slots.
+    #[inline]
+    pub(crate) fn result_bytes(&self) -> u64 {
+        8 * self.meta.result.len() as u64
     }
 
     /// The user's name.

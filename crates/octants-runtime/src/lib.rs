@@ -23,6 +23,9 @@ pub mod kernel;
 pub mod nesting;
 pub mod render_site;
 pub mod report;
+mod scratch;
+mod stage_arguments;
+mod staging;
 pub mod stream;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer};
@@ -35,4 +38,5 @@ pub use event::Event;
 pub use fork::PoolStats;
 pub use kernel::{KernelMeta, LoadedKernel, Pointer};
 pub use report::{Failure, Failures, Printer, TextSink};
+pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

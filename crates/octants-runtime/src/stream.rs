@@ -12,13 +12,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::buffer::{Buffer, PinnedBuffer};
 use crate::device::DeviceCore;
-use crate::driver::{Caller, Contents, DevicePtr, Launch, Patient, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::Fork;
 use crate::kernel::{LoadedKernel, Section};
 use crate::nesting::{self, Inside};
 use crate::report::{Failure, Failures};
+use crate::scratch::Scratch;
+use crate::stage_arguments::{HostArray, stage};
+use crate::staging::{Block, MOST_BUSY};
+
+/// Bytes of a fill that the host makes.
+const FILLED_BY_HOST: u64 = 64 << 10;
 
 /// Result slots kept without an allocation.
 const INLINE_RESULTS: usize = 4;
@@ -49,66 +55,6 @@ impl Results {
     /// The slots.
     pub fn slots(&self) -> &[u64] {
         self.inline.get(..self.len).unwrap_or(&self.spilled)
-    }
-}
-
-/// Memory of a stream that its launches use one after the other.
-#[derive(Debug, Clone, Copy)]
-struct Scratch {
-    frame: DevicePtr,
-    frame_bytes: u64,
-    result: DevicePtr,
-    result_bytes: u64,
-}
-
-impl Scratch {
-    const EMPTY: Scratch = Scratch { frame: DevicePtr(0), frame_bytes: 0, result: DevicePtr(0), result_bytes: 0 };
-
-    #[inline]
-    fn reserve(&mut self, core: &DeviceCore, stream: StreamHandle, kernel: &LoadedKernel) -> Result<()> {
-        let result_bytes = 8 * kernel.meta.result.len() as u64;
-        if kernel.meta.frame_bytes <= self.frame_bytes && result_bytes <= self.result_bytes {
-            return Ok(());
-        }
-        self.grow(core, stream, kernel.meta.frame_bytes, result_bytes)
-    }
-
-    #[cold]
-    fn grow(&mut self, core: &DeviceCore, stream: StreamHandle, frame_bytes: u64, result_bytes: u64) -> Result<()> {
-        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old frame is
-        // queued before its free; results are read before the next launch.
-        unsafe {
-            if frame_bytes > self.frame_bytes {
-                let bytes = frame_bytes.next_power_of_two().max(256);
-                let frame = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
-                if self.frame_bytes > 0 {
-                    core.driver.free(stream, self.frame, self.frame_bytes);
-                }
-                (self.frame, self.frame_bytes) = (frame, bytes);
-            }
-            if result_bytes > self.result_bytes {
-                let bytes = result_bytes.next_power_of_two().max(64);
-                let result = core.driver.allocate_pinned(bytes).map_err(|e| core.explain(e))?;
-                if self.result_bytes > 0 {
-                    core.driver.free_pinned(self.result, self.result_bytes);
-                }
-                (self.result, self.result_bytes) = (result, bytes);
-            }
-        }
-        Ok(())
-    }
-
-    fn free(&mut self, core: &DeviceCore, stream: StreamHandle) {
-        // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
-        unsafe {
-            if self.frame_bytes > 0 {
-                core.driver.free(stream, self.frame, self.frame_bytes);
-            }
-            if self.result_bytes > 0 {
-                core.driver.free_pinned(self.result, self.result_bytes);
-            }
-        }
-        *self = Scratch::EMPTY;
     }
 }
 
@@ -168,7 +114,7 @@ impl Stream {
             handle,
             owned,
             failures: Arc::new(Failures::default()),
-            scratch: Mutex::new(Scratch::EMPTY),
+            scratch: Mutex::default(),
         });
         core.device.register_stream(&core);
         Stream(core)
@@ -219,6 +165,24 @@ impl Stream {
     /// the call), extents that do not exceed it, values of the parameters.
     #[inline]
     pub unsafe fn launch(&self, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<Option<Results>> {
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_with(kernel, args, &[], caller) }
+    }
+
+    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays` the call
+    /// returns before the work is done all the same, as if the work had been done at once: later changes of the arrays do not reach it. With
+    /// one, it waits for this stream.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`]; `arrays` are alive for the call, and their slots hold addresses within them.
+    #[inline]
+    pub unsafe fn launch_with(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>> {
         let core = &self.0;
         if nesting::inside() {
             // SAFETY: the caller's contract.
@@ -227,7 +191,7 @@ impl Stream {
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
         // SAFETY: the caller's contract.
-        let end = unsafe { core.run(kernel, args, &mut scratch, caller, false) };
+        let end = unsafe { core.run(kernel, (args, arrays), &mut scratch, caller, false) };
         drop(inside);
         drop(scratch);
         if core.device.immediate {
@@ -286,6 +250,81 @@ impl Stream {
         })
     }
 
+    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large copy waits.
+    pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = from.len() as u64;
+        if core.device.immediate || nesting::inside() || bytes == 0 || bytes > MOST_BUSY {
+            return self.write(to, offset, from, caller);
+        }
+        self.device_open()?;
+        let (_pinned, to_address) = core.range(to, offset, bytes)?;
+        self.with_block(to, bytes, caller, |block| {
+            // SAFETY: the block has room and is ours; it stays as it is until its event.
+            unsafe {
+                block.write(0, from.as_ptr(), bytes);
+                core.device.driver.copy_to_device(core.handle, to_address, block.memory.0 as *const u8, bytes)
+            }
+        })
+    }
+
+    /// Sets a range of a buffer to copies of an element, after the work queued so far. Returns when that is queued.
+    pub fn fill(&self, to: &Buffer, offset: u64, element: &[u8], count: u64, caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        self.device_open()?;
+        let size = element.len() as u64;
+        let bytes = size.saturating_mul(count);
+        let (_pinned, start) = core.range(to, offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // The host makes the first copies, and the device the rest by doubling them.
+        let first = size * (FILLED_BY_HOST / size).clamp(1, count);
+        let double = || {
+            let mut done = first;
+            while done < bytes {
+                let next = done.min(bytes - done);
+                // SAFETY: both lie in the checked range, one behind the other.
+                unsafe { core.device.driver.copy_on_device(core.handle, DevicePtr(start.0 + done), start, next)? };
+                done += next;
+            }
+            Ok(())
+        };
+        if core.device.immediate || nesting::inside() {
+            self.write(to, offset, &element.repeat((first / size) as usize), caller)?;
+            return core.in_order(caller, double);
+        }
+        self.with_block(to, first, caller, |block| {
+            // SAFETY: the block has room and is ours; it stays as it is until its event.
+            unsafe {
+                (0..first / size).for_each(|n| block.write(n * size, element.as_ptr(), size));
+                core.device.driver.copy_to_device(core.handle, start, block.memory.0 as *const u8, first)?;
+            }
+            double()
+        })
+    }
+
+    fn device_open(&self) -> Result<()> {
+        self.0.device.check_open("stream")
+    }
+
+    /// Queues work that reads a pinned block and writes to `to`.
+    fn with_block(
+        &self,
+        to: &Buffer,
+        bytes: u64,
+        caller: &dyn Caller,
+        work: impl FnOnce(&Block) -> Result<()>,
+    ) -> Result<()> {
+        let core = &self.0;
+        core.check_not_capturing("take a copy of the host's memory")?;
+        let mut scratch = core.wait_turn(caller);
+        let block = scratch.staging.take(&core.device, bytes, caller)?;
+        to.note_use(core, true);
+        let end = work(&block);
+        end.and(scratch.staging.give_back(&core.device, core.handle, block))
+    }
+
     /// Queues a copy from one buffer to another.
     pub fn copy(
         &self,
@@ -297,11 +336,15 @@ impl Stream {
         caller: &dyn Caller,
     ) -> Result<()> {
         let core = &*self.0;
-        let (_to_pinned, to) = core.range(to, to_offset, bytes)?;
-        let (_from_pinned, from) = core.range(from, from_offset, bytes)?;
+        let (_to_pinned, to_address) = core.range(to, to_offset, bytes)?;
+        let (_from_pinned, from_address) = core.range(from, from_offset, bytes)?;
+        if !core.device.immediate {
+            to.note_use(&self.0, true);
+            from.note_use(&self.0, false);
+        }
         core.in_order(caller, || {
             // SAFETY: the ranges are checked; frees are queued behind this copy.
-            unsafe { core.device.driver.copy_on_device(core.handle, to, from, bytes) }
+            unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) }
         })
     }
 }
@@ -317,12 +360,12 @@ unsafe fn results(kernel: &LoadedKernel, slots: DevicePtr) -> Option<Results> {
 
 impl StreamCore {
     /// # Safety
-    /// As [`Stream::launch`]; `scratch` is used by no other work.
+    /// As [`Stream::launch_with`]; `scratch` is used by no other work.
     #[inline]
     unsafe fn run(
         self: &Arc<Self>,
         kernel: &LoadedKernel,
-        args: &[u64],
+        (args, arrays): (&[u64], &[HostArray]),
         scratch: &mut Scratch,
         caller: &dyn Caller,
         nested: bool,
@@ -334,11 +377,41 @@ impl StreamCore {
         {
             return Err(self.refuse(kernel, args));
         }
-        scratch.reserve(device, self.handle, kernel)?;
-        let launch = Launch {
+        if !scratch.fits(kernel) {
+            self.check_not_capturing("use a kernel that needs more memory than the launches before")?;
+            scratch.grow(device, self.handle, kernel)?;
+        }
+        if !(device.immediate || nested) {
+            // SAFETY: the contract above.
+            return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
+        }
+        let launch = self.describe(kernel, args, None, scratch, caller, nested);
+        for &task in &kernel.tasks {
+            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
+            unsafe { device.driver.launch(self.handle, task, &launch)? };
+            if self.failures.any() {
+                self.report()?;
+            }
+        }
+        // SAFETY: there is room for the result, and the work that writes it is done.
+        Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    #[inline]
+    fn describe<'a>(
+        &'a self,
+        kernel: &'a LoadedKernel,
+        args: &'a [u64],
+        args_at: Option<DevicePtr>,
+        scratch: &Scratch,
+        caller: &'a dyn Caller,
+        nested: bool,
+    ) -> Launch<'a> {
+        let device = &*self.device;
+        Launch {
             kernel: &kernel.meta,
             args,
-            args_at: None,
+            args_at,
             frame: scratch.frame,
             result: scratch.result,
             channel: DevicePtr(0),
@@ -349,23 +422,10 @@ impl StreamCore {
             failures: &self.failures,
             printer: &device.printer,
             caller,
-        };
-        if !(device.immediate || nested) {
-            // SAFETY: the contract above.
-            return unsafe { self.queue(kernel, args, &launch) };
         }
-        for &task in &kernel.tasks {
-            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
-            unsafe { device.driver.launch(self.handle, task, &launch)? };
-            if self.failures.any() {
-                self.report()?;
-            }
-        }
-        // SAFETY: `reserve` made room for the result, and the work that writes it is done.
-        Ok(unsafe { results(kernel, launch.result) })
     }
 
-    /// Queues a kernel's tasks. Waits for them where there is a result, or where they use memory that is not the device's.
+    /// Queues a kernel's tasks. Waits for them where there is a result, or where they write to the host's memory.
     ///
     /// # Safety
     /// As [`StreamCore::run`].
@@ -373,17 +433,45 @@ impl StreamCore {
     unsafe fn queue(
         self: &Arc<Self>,
         kernel: &LoadedKernel,
-        args: &[u64],
-        launch: &Launch<'_>,
+        (args, arrays): (&[u64], &[HostArray]),
+        scratch: &mut Scratch,
+        caller: &dyn Caller,
     ) -> Result<Option<Results>> {
         let device = &*self.device;
-        let foreign = device.note_uses(self, &kernel.pointers, args);
+        let foreign = device.note_uses(self, &kernel.pointers, args, arrays);
+        if arrays.is_empty() && kernel.spilled_at.is_none() {
+            let launch = self.describe(kernel, args, None, scratch, caller, false);
+            self.queue_tasks(kernel, &launch)?;
+            // SAFETY: as in `run`.
+            return unsafe { self.finish(kernel, &launch, foreign) };
+        }
+        // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
+        unsafe {
+            self.check_not_capturing("pass host arrays")?;
+            let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
+            // As below: copies may have been queued.
+            let mut staged = staged.inspect_err(|_| drop(self.wait(caller)))?;
+            let slots = std::mem::take(&mut scratch.slots);
+            let launch = self.describe(kernel, &slots, staged.args_at, scratch, caller, false);
+            let queued = self.queue_tasks(kernel, &launch);
+            let finished = staged.finish(device, self.handle, arrays, scratch);
+            let end = queued.and(finished);
+            // The work may use the host's arrays, so that even an error waits for what was queued.
+            let end = if staged.waits { end.and(self.wait(caller)).and_then(|()| self.report_pending()) } else { end };
+            let end = end.and_then(|()| self.finish(kernel, &launch, foreign));
+            scratch.slots = slots;
+            end
+        }
+    }
+
+    fn queue_tasks(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let device = &*self.device;
         let queue = |stream, tasks: Range<usize>| {
             // SAFETY: as in `run`.
             kernel.tasks[tasks].iter().try_for_each(|&task| unsafe { device.driver.launch(stream, task, launch) })
         };
         if kernel.sections.is_empty() {
-            queue(self.handle, 0..kernel.tasks.len())?;
+            return queue(self.handle, 0..kernel.tasks.len());
         }
         for section in &kernel.sections {
             match section {
@@ -397,6 +485,14 @@ impl StreamCore {
                 }
             }
         }
+        Ok(())
+    }
+
+    /// The result of a launch whose tasks are queued.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`].
+    unsafe fn finish(&self, kernel: &LoadedKernel, launch: &Launch<'_>, foreign: bool) -> Result<Option<Results>> {
         if foreign || !kernel.meta.result.is_empty() {
             // SAFETY: the stream is alive.
             unsafe { self.wait(launch.caller)? };
@@ -404,6 +500,18 @@ impl StreamCore {
         }
         // SAFETY: as in `run`.
         Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    /// Refuses what a stream of someone else cannot do while they capture it.
+    fn check_not_capturing(&self, doing: &str) -> Result<()> {
+        // Nothing here begins a capture, so streams of our own are never captured.
+        // SAFETY: the stream is alive.
+        if self.owned || self.handle.0 == 0 || !unsafe { self.device.driver.is_capturing(self.handle)? } {
+            return Ok(());
+        }
+        let message =
+            format!("a stream that is being captured into a graph cannot {doing}: do so before the capture begins");
+        Err(ErrorKind::Misuse { message }.into())
     }
 
     /// Waits for the stream's work, unless this thread is part of it.
@@ -455,6 +563,7 @@ impl StreamCore {
     /// The stream is alive.
     unsafe fn wait(&self, caller: &dyn Caller) -> Result<()> {
         if !self.device.immediate {
+            self.check_not_capturing("be waited for, nor launch what returns a value or writes to the host's memory")?;
             caller.will_block();
         }
         // SAFETY: the contract above.
@@ -472,9 +581,9 @@ impl StreamCore {
     /// As [`Stream::launch`].
     #[cold]
     unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
-        let mut scratch = Scratch::EMPTY;
+        let mut scratch = Scratch::default();
         // SAFETY: the caller's contract; the scratch is new.
-        let end = unsafe { self.run(kernel, args, &mut scratch, &Patient, true) };
+        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, true) };
         scratch.free(&self.device, self.handle);
         end
     }

@@ -226,19 +226,6 @@ fn s19_a_host_read_waits_for_the_writers_stream_alone() {
 }
 
 #[test]
-fn s16_a_launch_on_memory_of_the_hosts_own_waits_for_it() {
-    let (device, log) = device();
-    let kernel = load(&device, &[None]);
-    let stream = device.create_stream(0).unwrap();
-    let host = [0u64; 8];
-    // SAFETY: the driver runs nothing.
-    unsafe { stream.launch(&kernel, &[0, host.as_ptr() as u64], &Patient) }.unwrap();
-    assert_eq!(log.count("synchronize"), 1);
-    drop((kernel, stream));
-    finish(device, &log);
-}
-
-#[test]
 fn s21_a_failure_is_reported_once_with_its_stream() {
     let (device, log) = device();
     let kernel = load(&device, &[None]);

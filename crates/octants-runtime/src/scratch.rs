@@ -1,0 +1,82 @@
+//! [`Scratch`]: memory of a stream that its launches use one after the other.
+
+use crate::device::DeviceCore;
+use crate::driver::{Contents, DevicePtr, StreamHandle};
+use crate::error::Result;
+use crate::kernel::LoadedKernel;
+use crate::staging::Staging;
+
+/// Frame, result slots and staging memory of a stream, grown when a kernel asks for more.
+#[derive(Debug)]
+pub(crate) struct Scratch {
+    pub(crate) frame: DevicePtr,
+    frame_bytes: u64,
+    /// Pinned.
+    pub(crate) result: DevicePtr,
+    result_bytes: u64,
+    pub(crate) staging: Staging,
+    /// Argument slots of a launch that does not pass them on as they came.
+    pub(crate) slots: Vec<u64>,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        Scratch {
+            frame: DevicePtr(0),
+            frame_bytes: 0,
+            result: DevicePtr(0),
+            result_bytes: 0,
+            staging: Staging::default(),
+            slots: Vec::new(),
+        }
+    }
+}
+
+impl Scratch {
+    /// True when there is room for this kernel's frame and results.
+    #[inline]
+    pub(crate) fn fits(&self, kernel: &LoadedKernel) -> bool {
+        kernel.frame_bytes <= self.frame_bytes && kernel.result_bytes() <= self.result_bytes
+    }
+
+    /// Makes room for this kernel's frame and results.
+    #[cold]
+    pub(crate) fn grow(&mut self, core: &DeviceCore, stream: StreamHandle, kernel: &LoadedKernel) -> Result<()> {
+        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old frame is
+        // queued before its free; results are read before the next launch.
+        unsafe {
+            if kernel.frame_bytes > self.frame_bytes {
+                let bytes = kernel.frame_bytes.next_power_of_two().max(256);
+                let frame = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
+                if self.frame_bytes > 0 {
+                    core.driver.free(stream, self.frame, self.frame_bytes);
+                }
+                (self.frame, self.frame_bytes) = (frame, bytes);
+            }
+            if kernel.result_bytes() > self.result_bytes {
+                let bytes = kernel.result_bytes().next_power_of_two().max(64);
+                let result = core.driver.allocate_pinned(bytes).map_err(|e| core.explain(e))?;
+                if self.result_bytes > 0 {
+                    core.driver.free_pinned(self.result, self.result_bytes);
+                }
+                (self.result, self.result_bytes) = (result, bytes);
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives all back. The stream's work is done.
+    pub(crate) fn free(&mut self, core: &DeviceCore, stream: StreamHandle) {
+        // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
+        unsafe {
+            if self.frame_bytes > 0 {
+                core.driver.free(stream, self.frame, self.frame_bytes);
+            }
+            if self.result_bytes > 0 {
+                core.driver.free_pinned(self.result, self.result_bytes);
+            }
+        }
+        self.staging.free(core);
+        *self = Scratch::default();
+    }
+}

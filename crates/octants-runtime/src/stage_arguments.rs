@@ -1,0 +1,233 @@
+//! What a launch on a device that works asynchronously passes in place of its arguments: copies of the host's arrays, and of the argument
+//! slots themselves where they are too many to travel by value.
+//!
+//! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the stream's
+//! own, and from there on the stream where the device cannot use the host's memory. A launch that writes one waits for its own
+//! stream, since nothing tells when the host will look at the array, and so needs no copy of the host's own. Arrays
+//! that overlap share one copy.
+
+use crate::device::DeviceCore;
+use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
+use crate::error::Result;
+use crate::kernel::LoadedKernel;
+use crate::scratch::Scratch;
+use crate::staging::{Block, MOST_BUSY};
+
+/// An array in the host's memory that an argument slot names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HostArray {
+    /// The slot, which holds an address within the array.
+    pub slot: u32,
+    /// The array's first byte.
+    pub low: u64,
+    /// The end of its last.
+    pub high: u64,
+    /// Some task writes to it.
+    pub written: bool,
+}
+
+/// Copies of arrays start at the same place within a line of this many bytes as the arrays do.
+const LINE: u64 = 64;
+
+/// A stretch of host memory and where its copy starts, counted from the start of all copies.
+struct Stretch {
+    low: u64,
+    high: u64,
+    offset: u64,
+}
+
+/// What a launch's arguments were staged in.
+pub(crate) struct Staged {
+    /// Pinned copies, to be given back behind the launch.
+    block: Option<Block>,
+    /// The device's copies of arrays, to be freed behind the launch.
+    copies: Option<(DevicePtr, u64)>,
+    stretches: Vec<Stretch>,
+    /// Where the slots lie, if not by value.
+    pub(crate) args_at: Option<DevicePtr>,
+    /// The launch must wait for its stream.
+    pub(crate) waits: bool,
+}
+
+impl Staged {
+    /// Nothing but whether the launch must wait.
+    pub(crate) fn nothing(waits: bool) -> Staged {
+        Staged { block: None, copies: None, stretches: Vec::new(), args_at: None, waits }
+    }
+}
+
+/// Unites arrays that overlap and places them one behind the other. The second part is the bytes of all.
+fn place(arrays: &[HostArray]) -> (Vec<Stretch>, u64) {
+    let mut sorted: Vec<_> = arrays.iter().filter(|a| a.low < a.high).map(|a| (a.low, a.high)).collect();
+    sorted.sort_unstable();
+    let mut out: Vec<Stretch> = Vec::with_capacity(sorted.len());
+    for (low, high) in sorted {
+        match out.last_mut() {
+            Some(last) if low < last.high => last.high = last.high.max(high),
+            _ => out.push(Stretch { low, high, offset: 0 }),
+        }
+    }
+    let mut end = 0;
+    for s in &mut out {
+        s.offset = end + (s.low.wrapping_sub(end)) % LINE;
+        end = s.offset + (s.high - s.low);
+    }
+    (out, end.next_multiple_of(LINE))
+}
+
+/// Stages what has to be: writes the slots to pass to `scratch.slots`, and queues the copies that the tasks need.
+///
+/// # Safety
+/// The arrays are alive for the length of the launch, and the slots of `args` lie within them.
+pub(crate) unsafe fn stage(
+    core: &DeviceCore,
+    stream: StreamHandle,
+    kernel: &LoadedKernel,
+    (args, arrays): (&[u64], &[HostArray]),
+    scratch: &mut Scratch,
+    caller: &dyn Caller,
+) -> Result<Staged> {
+    let (stretches, mut bytes) = place(arrays);
+    let shared = core.driver.is_host_addressable();
+    let must_wait = !kernel.meta.result.is_empty() || arrays.iter().any(|a| a.written) || bytes > MOST_BUSY;
+    scratch.slots.clear();
+    scratch.slots.extend_from_slice(args);
+    let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
+    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it lies.
+    let in_place = shared && staged.waits;
+    let pinned = !staged.waits;
+    if in_place || staged.stretches.is_empty() {
+        staged.stretches.clear();
+        bytes = 0;
+    }
+    let spilled = kernel.spilled_at.map_or(0, |_| 8 * args.len() as u64);
+    let pinned_bytes = if pinned { bytes } else { 0 } + spilled;
+    if pinned_bytes > 0 {
+        staged.block = Some(scratch.staging.take(core, pinned_bytes, caller)?);
+    }
+    // SAFETY: the contract above; what is freed and copied was allocated with these sizes.
+    let filled = unsafe { staged.fill(core, stream, (arrays, shared), bytes, scratch) };
+    let queued = filled.and_then(|()| match (kernel.spilled_at, &staged.block) {
+        // SAFETY: the frame has room behind the kernel's own part, the block behind the arrays; the block stays as it is until
+        // its event.
+        (Some(at), Some(block)) => unsafe {
+            let (to, offset) = (DevicePtr(scratch.frame.0 + at), pinned_bytes - spilled);
+            block.write(offset, scratch.slots.as_ptr().cast(), spilled);
+            staged.args_at = Some(to);
+            core.driver.copy_to_device(stream, to, (block.memory.0 + offset) as *const u8, spilled)
+        },
+        _ => Ok(()),
+    });
+    if let Err(error) = queued {
+        // SAFETY: the tasks of the launch are not queued.
+        let _ = unsafe { staged.finish(core, stream, &[], scratch) };
+        return Err(error);
+    }
+    Ok(staged)
+}
+
+impl Staged {
+    /// Copies the stretches to where the device reads them and lets the slots point there.
+    ///
+    /// # Safety
+    /// As [`stage`]; the block, if there is one, has room for all.
+    unsafe fn fill(
+        &mut self,
+        core: &DeviceCore,
+        stream: StreamHandle,
+        (arrays, shared): (&[HostArray], bool),
+        bytes: u64,
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        if self.stretches.is_empty() {
+            return Ok(());
+        }
+        let pinned = if self.waits { None } else { self.block.as_ref() };
+        if let Some(block) = pinned {
+            // SAFETY: the arrays are alive, the block has room.
+            self.stretches.iter().for_each(|s| unsafe { block.write(s.offset, s.low as *const u8, s.high - s.low) });
+        }
+        let base = match pinned {
+            Some(block) if shared => block.memory,
+            // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's event, the host's
+            // own until the launch has waited.
+            _ => unsafe {
+                let copies = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
+                self.copies = Some((copies, bytes));
+                match pinned {
+                    Some(block) => {
+                        core.driver.copy_to_device(stream, copies, block.memory.0 as *const u8, bytes)?;
+                    }
+                    None => self.stretches.iter().try_for_each(|s| {
+                        let to = DevicePtr(copies.0 + s.offset);
+                        core.driver.copy_to_device(stream, to, s.low as *const u8, s.high - s.low)
+                    })?,
+                }
+                copies
+            },
+        };
+        for array in arrays {
+            if let Some(s) = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high) {
+                let slot = &mut scratch.slots[array.slot as usize];
+                *slot = slot.wrapping_sub(s.low).wrapping_add(base.0 + s.offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory.
+    ///
+    /// # Safety
+    /// As [`stage`]; where arrays are written, the launch waits for the stream next.
+    pub(crate) unsafe fn finish(
+        &mut self,
+        core: &DeviceCore,
+        stream: StreamHandle,
+        arrays: &[HostArray],
+        scratch: &mut Scratch,
+    ) -> Result<()> {
+        let mut end = Ok(());
+        if let Some((copies, bytes)) = self.copies.take() {
+            for array in arrays.iter().filter(|a| a.written) {
+                let Some(s) = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high) else {
+                    continue;
+                };
+                let from = DevicePtr(copies.0 + s.offset + (array.low - s.low));
+                // SAFETY: the contract above.
+                let back =
+                    unsafe { core.driver.copy_to_host(stream, array.low as *mut u8, from, array.high - array.low) };
+                end = end.and(back);
+            }
+            // SAFETY: allocated by `fill` on this stream; what uses it is queued.
+            unsafe { core.driver.free(stream, copies, bytes) };
+        }
+        if let Some(block) = self.block.take() {
+            end = end.and(scratch.staging.give_back(core, stream, block));
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn array(low: u64, high: u64) -> HostArray {
+        HostArray { slot: 0, low, high, written: false }
+    }
+
+    #[test]
+    fn arrays_that_overlap_share_a_copy_and_keep_their_place_in_a_line() {
+        let arrays =
+            [array(1000, 1100), array(5, 6), array(1050, 1060), array(1099, 1200), array(1200, 1300), array(9, 9)];
+        let (stretches, bytes) = place(&arrays);
+        let shown: Vec<_> = stretches.iter().map(|s| (s.low, s.high)).collect();
+        assert_eq!(shown, [(5, 6), (1000, 1200), (1200, 1300)]);
+        let mut end = 0;
+        for s in &stretches {
+            assert!(s.offset >= end && s.offset % LINE == s.low % LINE);
+            end = s.offset + s.high - s.low;
+        }
+        assert!(bytes >= end && bytes < end + LINE);
+    }
+}

@@ -1,0 +1,132 @@
+//! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
+//!
+//! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be filled again. Blocks
+//! come back in the order in which they went, as the stream's work does.
+
+use std::collections::VecDeque;
+
+use crate::device::DeviceCore;
+use crate::driver::{Caller, DevicePtr, EventHandle, StreamHandle};
+use crate::error::Result;
+
+/// Bytes that queued work may hold at once. Whoever wants more waits for the work that came first.
+pub(crate) const MOST_BUSY: u64 = 256 << 20;
+/// Bytes kept for later while nothing uses them.
+const MOST_IDLE: u64 = 64 << 20;
+/// Smallest block.
+const LEAST: u64 = 4 << 10;
+/// Blocks above this size are multiples of it, those below are powers of two.
+const COARSE: u64 = 1 << 20;
+
+/// Pinned memory with an event of its own.
+#[derive(Debug)]
+pub(crate) struct Block {
+    pub(crate) memory: DevicePtr,
+    bytes: u64,
+    event: EventHandle,
+}
+
+impl Block {
+    fn new(core: &DeviceCore, bytes: u64) -> Result<Block> {
+        let bytes = if bytes > COARSE { bytes.next_multiple_of(COARSE) } else { bytes.next_power_of_two().max(LEAST) };
+        let event = core.driver.create_event(false)?;
+        // SAFETY: the size is not zero; the event was made above and is not used.
+        let memory = unsafe {
+            core.driver
+                .allocate_pinned(bytes)
+                .inspect_err(|_| core.driver.destroy_event(event))
+                .map_err(|e| core.explain(e))?
+        };
+        Ok(Block { memory, bytes, event })
+    }
+
+    fn destroy(self, core: &DeviceCore) {
+        // SAFETY: made by this driver; no work uses it any more.
+        unsafe {
+            core.driver.free_pinned(self.memory, self.bytes);
+            core.driver.destroy_event(self.event);
+        }
+    }
+
+    /// # Safety
+    /// `from` has `bytes` bytes, which fit the block from `offset` on, and no work uses the block.
+    pub(crate) unsafe fn write(&self, offset: u64, from: *const u8, bytes: u64) {
+        debug_assert!(offset + bytes <= self.bytes);
+        // SAFETY: the contract above; pinned memory is the host's to write.
+        unsafe { std::ptr::copy_nonoverlapping(from, (self.memory.0 + offset) as *mut u8, bytes as usize) }
+    }
+}
+
+/// A stream's blocks.
+#[derive(Debug, Default)]
+pub(crate) struct Staging {
+    idle: Vec<Block>,
+    /// Read by queued work, the oldest first.
+    busy: VecDeque<Block>,
+    busy_bytes: u64,
+}
+
+impl Staging {
+    /// A block of at least `bytes` bytes that the host may write now. Waits where queued work holds too much.
+    pub(crate) fn take(&mut self, core: &DeviceCore, bytes: u64, caller: &dyn Caller) -> Result<Block> {
+        self.collect(core)?;
+        while self.busy_bytes + bytes > MOST_BUSY
+            && let Some(first) = self.busy.front()
+        {
+            caller.will_block();
+            // SAFETY: the event is the block's.
+            unsafe { core.driver.synchronize_event(first.event)? };
+            self.take_back();
+        }
+        let fits = |b: &&Block| b.bytes >= bytes && b.bytes <= 4 * bytes.max(LEAST);
+        let best = self.idle.iter().filter(fits).map(|b| b.bytes).min();
+        if let Some(at) = self.idle.iter().position(|b| Some(b.bytes) == best) {
+            return Ok(self.idle.swap_remove(at));
+        }
+        let idle: u64 = self.idle.iter().map(|b| b.bytes).sum();
+        if idle + bytes > MOST_IDLE {
+            self.idle.drain(..).for_each(|b| b.destroy(core));
+        }
+        Block::new(core, bytes)
+    }
+
+    /// Takes a block back once the work queued on `stream` until now is done. An error means that this was waited for.
+    pub(crate) fn give_back(&mut self, core: &DeviceCore, stream: StreamHandle, block: Block) -> Result<()> {
+        // SAFETY: the stream is alive, the event is the block's.
+        let recorded = unsafe { core.driver.record_event(stream, block.event) };
+        if recorded.is_ok() {
+            self.busy_bytes += block.bytes;
+            self.busy.push_back(block);
+        } else {
+            // SAFETY: as above. An error of the wait leaves nothing that could use the memory.
+            let _ = unsafe { core.driver.synchronize(stream) };
+            self.idle.push(block);
+        }
+        recorded
+    }
+
+    /// Moves blocks whose work is done to the idle ones.
+    fn collect(&mut self, core: &DeviceCore) -> Result<()> {
+        while let Some(first) = self.busy.front() {
+            // SAFETY: the event is the block's.
+            if !unsafe { core.driver.query_event(first.event)? } {
+                break;
+            }
+            self.take_back();
+        }
+        Ok(())
+    }
+
+    fn take_back(&mut self) {
+        if let Some(block) = self.busy.pop_front() {
+            self.busy_bytes -= block.bytes;
+            self.idle.push(block);
+        }
+    }
+
+    /// Gives all back. The stream's work is done.
+    pub(crate) fn free(&mut self, core: &DeviceCore) {
+        self.idle.drain(..).chain(self.busy.drain(..)).for_each(|b| b.destroy(core));
+        self.busy_bytes = 0;
+    }
+}
