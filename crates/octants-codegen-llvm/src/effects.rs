@@ -18,7 +18,7 @@ impl Lowering<'_, '_> {
         self.u.target.print(self.e, self.context, site, values);
     }
 
-    /// Leaves the body with a message when the condition is false.
+    /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
     pub fn assert(&mut self, at: ValueId, condition: ValueId, parts: &[TextPart]) {
         let site = self.site(at, SiteKind::Assert, parts);
         let e = self.e;

@@ -43,7 +43,7 @@ pub(crate) struct LoopTargets {
 /// What leaving the body means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
-    /// Results go to the launch's result slots; the function returns 0, or 1 after a failed assertion.
+    /// Results go to the launch's result slots; the function returns 0, or 1 where an assertion failed.
     Task,
     /// The function returns the leaves, then whether it failed, where it can.
     Function { fails: bool },
@@ -79,6 +79,10 @@ pub(crate) struct Lowering<'u, 'p> {
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
     pub loops: Vec<LoopTargets>,
+    /// Where an iteration of the parallel loop ends, while its body is lowered.
+    pub iteration_end: Option<Bb>,
+    /// A word that is set where an assertion failed in an iteration, made by the first one that may.
+    pub failed: Cell<Option<V>>,
     pub slots: RefCell<HashMap<(u32, usize), V>>,
     pub random_key: Cell<Option<(V, V)>>,
 }
@@ -121,6 +125,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),
+            iteration_end: None,
+            failed: Cell::new(None),
             slots: RefCell::default(),
             random_key: Cell::new(None),
         }
@@ -335,12 +341,25 @@ impl<'u, 'p> Lowering<'u, 'p> {
         }
     }
 
-    /// Ends the function after a failed assertion, with zeros for results.
+    /// Ends what a failed assertion ends: the iteration of a task's parallel loop, or else the function, with zeros for results.
     pub fn leave_after_failure(&self) {
-        match self.kind {
-            BodyKind::Task => self.e.ret(self.e.i32c(1)),
-            BodyKind::Count => self.e.ret(self.e.i64c(0)),
-            BodyKind::Function { .. } => {
+        let e = self.e;
+        match (self.kind, self.iteration_end) {
+            (BodyKind::Task, Some(end)) => {
+                let flag = self.failed.get().unwrap_or_else(|| {
+                    self.at_entry(|| {
+                        let flag = e.alloca(e.i32, 4);
+                        e.store(flag, e.i32c(0), 4);
+                        flag
+                    })
+                });
+                self.failed.set(Some(flag));
+                e.store(flag, e.i32c(1), 4);
+                e.br(end);
+            }
+            (BodyKind::Task, None) => e.ret(e.i32c(1)),
+            (BodyKind::Count, _) => e.ret(e.i64c(0)),
+            (BodyKind::Function { .. }, _) => {
                 let zeros = self.ret.leaves().into_iter().map(|s| self.e.zero(self.e.scalar(s))).collect();
                 self.return_leaves(zeros, Some(true));
             }
@@ -353,7 +372,10 @@ impl<'u, 'p> Lowering<'u, 'p> {
             return;
         }
         match self.kind {
-            BodyKind::Task => self.e.ret(self.e.i32c(0)),
+            BodyKind::Task => {
+                let none = self.e.i32c(0);
+                self.e.ret(self.failed.get().map_or(none, |flag| self.e.load(self.e.i32, flag, 4)));
+            }
             BodyKind::Count => self.e.ret(self.e.i64c(0)),
             BodyKind::Function { fails } => {
                 let zeros = self.ret.leaves().into_iter().map(|s| self.e.zero(self.e.scalar(s))).collect();

@@ -418,7 +418,9 @@ impl<'p> Lowering<'_, 'p> {
         self.start_random_sequence(linear);
         self.indices.insert(v, indices);
         self.loops.push(targets);
+        self.iteration_end = Some(targets.on_continue);
         self.block(l.body);
+        self.iteration_end = None;
         self.loops.pop();
         self.indices.remove(&v);
     }

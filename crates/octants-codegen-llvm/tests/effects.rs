@@ -179,11 +179,12 @@ fn prints_pass_raw_bits_and_describe_them() {
 
 #[test]
 fn nothing_after_a_failed_assertion_runs() {
-    // fn check(i) -> i32 { assert i < 5; return i }
+    // fn check(i) -> i32 { assert i < 5 | i == 7; return i }
     let mut f = Builder::new();
     let i = f.push(Op::Param(0), Type::I32);
-    let five = f.int(5, Scalar::I32);
-    let ok = f.binary(BinaryOp::Lt, i, five);
+    let (five, seven) = (f.int(5, Scalar::I32), f.int(7, Scalar::I32));
+    let (below, is_seven) = (f.binary(BinaryOp::Lt, i, five), f.binary(BinaryOp::Eq, i, seven));
+    let ok = f.binary(BinaryOp::Or, below, is_seven);
     f.push(Op::Assert(ok, vec![TextPart::Text("too large: ".into()), TextPart::Value(i, None)]), Type::Unit);
     f.push(Op::Return(Some(i)), Type::Unit);
     let check = Function { name: "check".into(), params: vec![Type::I32], ret: Type::I32, body: f.body };
@@ -200,12 +201,15 @@ fn nothing_after_a_failed_assertion_runs() {
     let mut p = program(vec![array("out", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
     p.functions.push(check);
     let loaded = build(&p);
-    let mut out = vec![-1i32; 8];
-    let run = loaded.run(&[ptr(&mut out), 8], Run { chunk: 1, ..Run::default() });
-    assert_eq!(out, [0, 1, 2, 3, 4, -1, -1, -1]);
-    let mut values: Vec<u64> = run.failed.iter().map(|m| m.values[0]).collect();
-    values.sort_unstable();
-    assert_eq!(values, [5, 6, 7]);
+    // Iterations that share a call with one that fails are executed all the same, before and after it.
+    for (chunk, single) in [(1, false), (3, false), (8, false), (8, true)] {
+        let mut out = vec![-1i32; 8];
+        let run = loaded.run(&[ptr(&mut out), 8], Run { chunk, single, ..Run::default() });
+        assert_eq!(out, [0, 1, 2, 3, 4, -1, -1, 7], "{chunk}");
+        let mut values: Vec<u64> = run.failed.iter().map(|m| m.values[0]).collect();
+        values.sort_unstable();
+        assert_eq!(values, [5, 6]);
+    }
     assert_eq!(loaded.artifact.sites[0].kind, SiteKind::Assert);
 }
 

@@ -26,8 +26,10 @@
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
 //!   storing the same value leave that value. Atomics are relaxed and device-wide.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
-//! - `Assert` that fails records its message once, ends the iteration (in a function: returns zero, and the caller ends
-//!   too) and lets other iterations go on. Nothing after it in the iteration is executed.
+//! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
+//!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
+//!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
+//!   one that failed is executed.
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!

@@ -295,7 +295,7 @@ pub enum Op {
 
     // Effects seen by the host.
     Print(Vec<TextPart>),
-    /// Stops the kernel with the message when the condition is false.
+    /// Records the message and ends the iteration when the condition is false.
     Assert(ValueId, Vec<TextPart>),
 }
 

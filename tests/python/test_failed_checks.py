@@ -1,0 +1,124 @@
+"""What a failed assertion or check of an index ends: its own iteration, and the tasks of the launch that would come later."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(params=[{"cpu_max_num_threads": 1}, {"cpu_max_num_threads": 2}, {"cpu_streams": True}], ids=str)
+def program(request):
+    qd.init(arch=qd.cpu, debug=True, **request.param)
+    yield
+    qd.reset()
+
+
+Ints = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+
+@qd.func
+def checked(i, bad: qd.template()):
+    assert i % 100 != bad, f"{i} is bad"
+    return i
+
+
+def expect_failure(launch, match):
+    def launch_and_wait():
+        launch()
+        qd.sync()
+
+    with pytest.raises(AssertionError, match=match):
+        launch_and_wait()
+
+
+def test_iterations_beside_one_that_fails_are_executed(program):
+    n = 100_000
+    x = qd.ndarray(qd.i32, n)
+
+    @qd.kernel
+    def mark():
+        for i in range(n):
+            assert i % 100 != 40
+            x[i] = i
+
+    def by_function(array: Ints):
+        for i in array:
+            for _ in range(2):
+                array[i] = checked(i, 41)
+
+    @qd.kernel
+    def mark_rows():
+        for i, j in qd.ndrange(n // 100, 100):
+            if j == 42:
+                while True:
+                    assert j < 40
+            x[i * 100 + j] = -1
+
+    expected = np.arange(n, dtype=np.int32)
+    expect_failure(mark, "i % 100 != 40")
+    np.testing.assert_array_equal(x.to_numpy(), np.where(expected % 100 == 40, 0, expected))
+    x.fill(-7)
+    expect_failure(lambda: qd.kernel(by_function)(x), "41 is bad")
+    np.testing.assert_array_equal(x.to_numpy(), np.where(expected % 100 == 41, -7, expected))
+    x.fill(0)
+    expect_failure(mark_rows, "j < 40")
+    np.testing.assert_array_equal(x.to_numpy(), np.where(expected % 100 == 42, 0, -1))
+
+
+def test_an_index_outside_loses_its_iteration_alone(program):
+    whole = np.zeros(3000, np.int32)
+    middle = whole[1000:2000]
+
+    @qd.kernel
+    def shift(x: Ints, by: qd.i32):
+        for i in range(1000):
+            x[i + by] += 1
+
+    expect_failure(lambda: shift(middle, 100), r"at \[\d+\] with bounds \[1000\]")
+    assert (middle[100:] == 1).all()
+    expect_failure(lambda: shift(middle, -100), r"at \[-\d+\] with bounds \[1000\]")
+    assert (middle[:100] == 1).all()
+    assert (middle[100:900] == 2).all()
+    assert (middle[900:] == 1).all()
+    assert not whole[:1000].any()
+    assert not whole[2000:].any()
+
+
+def test_sums_keep_what_other_iterations_added(program):
+    total = qd.field(qd.i64, ())
+
+    @qd.kernel
+    def add(n: qd.i32):
+        for i in range(n):
+            total[None] += 1
+            assert i != n - 1
+            total[None] += 1
+
+    expect_failure(lambda: add(50_000), "i != n - 1")
+    assert total[None] == 99_999
+
+
+def test_later_tasks_of_the_launch_are_not_executed(program):
+    x = qd.ndarray(qd.i32, 1000)
+
+    @qd.kernel
+    def two_tasks(x: Ints, limit: qd.i32):
+        for i in x:
+            assert i < limit
+            x[i] = 1
+        for i in x:
+            x[i] += 1
+
+    @qd.kernel
+    def serial_first(x: Ints, limit: qd.i32):
+        assert limit > 0
+        for i in x:
+            x[i] = 5
+
+    expect_failure(lambda: two_tasks(x, 999), "i < limit")
+    np.testing.assert_array_equal(x.to_numpy(), [1] * 999 + [0])
+    expect_failure(lambda: serial_first(x, 0), "limit > 0")
+    np.testing.assert_array_equal(x.to_numpy(), [1] * 999 + [0])
+    # The launches after it are.
+    two_tasks(x, 1000)
+    np.testing.assert_array_equal(x.to_numpy(), [2] * 1000)
