@@ -1,6 +1,8 @@
 """Fields from the host: elements, whole arrays, gradients, and the end of a program."""
 
 import itertools
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -309,3 +311,43 @@ def test_memory_of_a_dropped_field_is_freed():
     del x
     gc.collect()
     assert buffer() is None
+
+
+BESIDE = """
+import sys
+import octants as qd
+
+shape, reach = tuple(int(n) for n in sys.argv[1].split(",")), int(sys.argv[2])
+qd.init(arch=qd.cpu)
+x = qd.Vector.field(2, qd.f32, shape)
+x.fill(1.0)
+
+
+@qd.kernel
+def smooth(reach: qd.i32) -> qd.f32:
+    total = 0.0
+    for I in qd.grouped(x):
+        J = I
+        J[0] = -reach if I[0] == 0 else x.shape[0] - 1 + reach
+        x[J] += 1.0
+        total += x[J].x
+    return total
+
+
+smooth(reach)
+assert x.to_numpy().sum() == 2 * x.to_numpy()[..., 0].size
+other = [qd.field(qd.f32, shape) for _ in range(3)]
+assert all(not f.to_numpy().any() for f in other)
+print("done")
+"""
+
+
+@pytest.mark.parametrize(
+    ("shape", "reach"), [("10", 20), ("16,16", 1), ("100,100", 1), ("512,512", 1), ("1000000", 4000)]
+)
+def test_accesses_a_little_beside_a_field_leave_the_process_alive(tmp_path, shape, reach):
+    # Without checks of bounds, as in solvers that look at the row before the first.
+    script = tmp_path / "beside.py"
+    script.write_text(BESIDE)
+    done = subprocess.run([sys.executable, script, shape, str(reach)], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -1,6 +1,10 @@
 //! Memory of the CPU as a device: zeroed, aligned to cache lines, large blocks to pages.
 //!
 //! Large blocks come from the operating system as untouched zero pages, huge ones where they fit.
+//!
+//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
+//! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
+//! checks of bounds they shall run on here too, instead of ending the process or spoiling its allocator's bookkeeping.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 
@@ -8,9 +12,11 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 pub const ALIGNMENT: usize = 64;
 /// Blocks from this size on are mapped.
 const MAPPED_FROM: usize = 128 << 10;
-/// Bytes behind a small block that belong to no one: a kernel that runs without bounds checks and writes a little past the
-/// end of an array spoils these, not the bookkeeping of the process's allocator.
-const SLACK: usize = 256;
+/// Bytes on either side of a mapped block. Nobody touches them, as a rule, and then they take no memory. A multiple of all
+/// usual sizes of a page.
+const MARGIN: usize = 64 << 10;
+/// Least and most bytes on either side of a small block.
+const SLACK: (usize, usize) = (256, 8 << 10);
 /// Size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -20,10 +26,18 @@ pub fn allocate(bytes: u64) -> Option<u64> {
     if bytes >= MAPPED_FROM {
         return map(bytes);
     }
-    let layout = Layout::from_size_align(bytes + SLACK, ALIGNMENT).ok()?;
+    let (layout, slack) = small(bytes);
     // SAFETY: the size is not zero.
-    let block = unsafe { alloc_zeroed(layout) };
-    (!block.is_null()).then_some(block as u64)
+    let all = unsafe { alloc_zeroed(layout) };
+    (!all.is_null()).then_some((all as usize + slack) as u64)
+}
+
+/// What a small block takes with its margins, and how much of that is before it. A row of a table of eight rows or more fits into a
+/// margin.
+fn small(bytes: usize) -> (Layout, usize) {
+    let slack = (bytes / 8).clamp(SLACK.0, SLACK.1).next_multiple_of(ALIGNMENT);
+    let layout = Layout::from_size_align(bytes + 2 * slack, ALIGNMENT);
+    (layout.expect("compiler bug: a small block is too large"), slack)
 }
 
 /// Gives back what [`allocate`] made.
@@ -35,9 +49,10 @@ pub unsafe fn free(address: u64, bytes: u64) {
     // SAFETY: the same size decides the same way as in `allocate`, with the same layout.
     unsafe {
         if bytes >= MAPPED_FROM {
-            libc::munmap(address as *mut _, bytes);
-        } else if let Ok(layout) = Layout::from_size_align(bytes + SLACK, ALIGNMENT) {
-            dealloc(address as *mut u8, layout);
+            libc::munmap((address as usize - MARGIN) as *mut _, bytes + 2 * MARGIN);
+        } else {
+            let (layout, slack) = small(bytes);
+            dealloc((address as usize - slack) as *mut u8, layout);
         }
     }
 }
@@ -45,7 +60,7 @@ pub unsafe fn free(address: u64, bytes: u64) {
 fn map(bytes: usize) -> Option<u64> {
     // A block that holds huge pages starts on one: map more and cut off both ends.
     let spare = if bytes >= 2 * HUGE_PAGE { HUGE_PAGE } else { 0 };
-    let all = bytes.checked_add(spare)?;
+    let all = bytes.checked_add(spare + 2 * MARGIN)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping; what is unmapped lies inside it and is used by no one.
     unsafe {
@@ -56,13 +71,13 @@ fn map(bytes: usize) -> Option<u64> {
         }
         let start = start as usize;
         if spare == 0 {
-            return Some(start as u64);
+            return Some((start + MARGIN) as u64);
         }
-        let block = start.next_multiple_of(HUGE_PAGE);
+        let block = (start + MARGIN).next_multiple_of(HUGE_PAGE);
         let page = libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize;
-        let end = (block + bytes).next_multiple_of(page);
-        if block > start {
-            libc::munmap(start as *mut _, block - start);
+        let end = (block + bytes).next_multiple_of(page) + MARGIN;
+        if block - MARGIN > start {
+            libc::munmap(start as *mut _, block - MARGIN - start);
         }
         if start + all > end {
             libc::munmap(end as *mut _, start + all - end);
@@ -101,6 +116,53 @@ mod tests {
                 unsafe { free(block, bytes) }
             }
         }
+    }
+
+    #[test]
+    fn a_little_beside_a_block_there_is_memory_of_no_one() {
+        let sizes = [8, 2048, 100 << 10, MAPPED_FROM, 300 << 10, (5 << 20) + 17];
+        let blocks: Vec<(usize, u64)> = sizes.iter().map(|&bytes| (bytes, allocate(bytes as u64).unwrap())).collect();
+        for &(bytes, block) in &blocks {
+            let reach = if bytes < MAPPED_FROM { small(bytes).1 } else { MARGIN };
+            assert!(reach >= 256 && reach >= (bytes / 8).min(8 << 10));
+            // SAFETY: the margins are part of the block's memory.
+            unsafe {
+                std::ptr::write_bytes((block as usize - reach) as *mut u8, 0xff, reach);
+                std::ptr::write_bytes((block as usize + bytes) as *mut u8, 0xff, reach);
+            }
+        }
+        for &(bytes, block) in &blocks {
+            // SAFETY: allocated with this size above.
+            let memory = unsafe { std::slice::from_raw_parts(block as *const u8, bytes) };
+            assert!(memory.iter().all(|&b| b == 0), "{bytes}");
+        }
+        // SAFETY: as above, not used again.
+        blocks.into_iter().for_each(|(bytes, block)| unsafe { free(block, bytes as u64) });
+    }
+
+    #[test]
+    fn margins_that_nobody_touches_take_no_memory_and_are_given_back() {
+        // Bytes mapped and bytes resident.
+        let taken = || {
+            let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: Vec<usize> = pages.split_whitespace().map(|n| n.parse().unwrap()).collect();
+            (pages[0] * 4096, pages[1] * 4096)
+        };
+        const COUNT: usize = 4000;
+        let before = taken();
+        for _ in 0..COUNT {
+            let block = allocate(5 << 20).unwrap();
+            // SAFETY: just allocated, not used again.
+            unsafe { free(block, 5 << 20) }
+        }
+        let blocks: Vec<u64> = (0..COUNT / 4).map(|_| allocate(MAPPED_FROM as u64).unwrap()).collect();
+        let during = taken();
+        // SAFETY: as above.
+        blocks.into_iter().for_each(|block| unsafe { free(block, MAPPED_FROM as u64) });
+        let after = taken();
+        // Half of what the margins come to: other tests may run beside this one.
+        assert!(during.1 < before.1 + COUNT / 4 * MARGIN, "{before:?} {during:?}");
+        assert!(after.0 < before.0 + COUNT * MARGIN, "{before:?} {after:?}");
     }
 
     #[test]
