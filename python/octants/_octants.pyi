@@ -123,7 +123,7 @@ class StreamScope:
 
 @final
 class Buffer:
-    """Memory of the current program, zeroed; on the CPU a writable buffer for numpy."""
+    """Memory of the current program, zeroed; a writable buffer for numpy where the host can address it."""
 
     def __init__(self, nbytes: int) -> None: ...
     @property
@@ -141,6 +141,16 @@ class Buffer:
     def wait(self, write: bool = False) -> None:
         """Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for
         all that use it."""
+
+    @property
+    def host_addressable(self) -> bool:
+        """Whether the host may use the memory by its address; otherwise it goes through `read` and `write`."""
+
+    def read(self, offset: int, nbytes: int) -> bytearray:
+        """A copy of some bytes, once the work that writes to the memory is done."""
+
+    def write(self, offset: int, data: Any) -> None:
+        """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is contiguous."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -15,7 +15,7 @@ import numpy as np
 from octants import _octants, interchange
 from octants.axes import axes, order_axes
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, OctantsSyntaxError
-from octants.host_memory import HostMemory
+from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.layouts import Layout
 from octants.matrix import Matrix
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
@@ -36,7 +36,7 @@ class Field:
         self._parts = list(components)
         self._name = name
         self._qd_layout: tuple[int, ...] | None = None
-        self._host: HostMemory | None = None
+        self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
         self._placements: list[Placement] | None = None
         self.grad: Any = None
@@ -83,13 +83,13 @@ class Field:
             self._placements = [node.placement() for node in nodes if node is not None]
         return self._placements
 
-    def _memory(self) -> HostMemory:
+    def _memory(self) -> HostMemory | CopiedMemory:
         """Host access to the elements; raises when the program that made the field has ended."""
         tree = self._root
         tree.check_alive()
         host = self._host
         if host is None:
-            host = self._host = HostMemory(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
+            host = self._host = host_access(tree.buffer, self._dtype.numpy, self._element_shape, self._placed())
             self._shifted = any(self._parts[0].offset)
         return host
 
@@ -150,7 +150,7 @@ class Field:
 
     # Elements
 
-    def _index(self, memory: HostMemory, key: Any) -> tuple[int, ...]:
+    def _index(self, memory: HostMemory | CopiedMemory, key: Any) -> tuple[int, ...]:
         """A key as indices counting from zero, checked against the shape."""
         given = () if key is None else key if type(key) is tuple else (key,)
         shape = memory.shape
@@ -213,12 +213,7 @@ class Field:
             if direct is not None and (wanted is None or wanted == direct.dtype):
                 return direct.reshape(direct.shape[: len(memory.shape)] + element_shape)
             if copy is False:
-                raise ValueError(
-                    self._named(
-                        "copy=False needs one numpy array that describes the field's memory, without a conversion; "
-                        "use copy=None or copy=True"
-                    )
-                )
+                raise ValueError(self._named(memory.NO_VIEW))
         values = memory.read().reshape(memory.shape + element_shape)
         return values if wanted is None else values.astype(wanted, copy=False)
 
@@ -354,15 +349,7 @@ class MatrixField(Field):
         return Matrix._element(widened(memory.get(index)), self._dtype, write_back)
 
     def _store_component(self, index: tuple[int, ...], component: Any, value: Any) -> None:
-        place = component if isinstance(component, tuple) else (component,)
-        memory = self._memory()
-        if isinstance(value, np.ndarray) or any(isinstance(item, slice) for item in place):
-            element = memory.get(index)
-            element[place] = value
-            memory.set(index, element)
-            return
-        checked = tuple(range(extent)[item] for item, extent in zip(place, self._element_shape, strict=True))
-        memory.set_component(index, checked, self._dtype.convert(value))
+        store_component(self._memory(), self._dtype, index, component, value)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory()
@@ -399,6 +386,20 @@ class MatrixField(Field):
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} qd.Matrix.field>"
+
+
+def store_component(
+    memory: HostMemory | CopiedMemory, dtype: DataType, index: tuple[int, ...], component: Any, value: Any
+) -> None:
+    """Stores what was assigned to a component, or to a slice of the components, of an element."""
+    place = component if isinstance(component, tuple) else (component,)
+    if isinstance(value, np.ndarray) or any(isinstance(item, slice) for item in place):
+        element = memory.get(index)
+        element[place] = value
+        memory.set(index, element)
+        return
+    checked = tuple(range(extent)[item] for item, extent in zip(place, memory.element_shape, strict=True))
+    memory.set_component(index, checked, dtype.convert(value))
 
 
 def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

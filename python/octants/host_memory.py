@@ -1,12 +1,13 @@
-"""The host's access to the elements of a field.
+"""The host's access to the elements of a field or an ndarray.
 
-On the CPU a field's memory is addressed directly: each component is a numpy view with the byte strides of its placement,
-with one numpy axis per digit. A device whose memory the host cannot address needs another class with this interface.
+Where the host can address the device's memory, each component is a numpy view with the byte strides of its placement, with
+one numpy axis per digit (`HostMemory`). Elsewhere bytes are copied, whole ranges for whole arrays and an element's own
+bytes for an element (`CopiedMemory`); the same views then describe the copy. Both wait for the work that is in the way.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,25 +15,42 @@ import numpy as np
 from octants import _octants
 from octants.snode import Placement
 
+NEAR = 4096
+"""Components of an element that lie within so many bytes are read together."""
+
+
+def host_access(
+    buffer: _octants.Buffer, dtype: np.dtype[Any], element_shape: tuple[int, ...], placements: Sequence[Placement]
+) -> HostMemory | CopiedMemory:
+    """Access to the elements whose components lie at `placements` in the buffer."""
+    if not buffer.host_addressable:
+        return CopiedMemory(buffer, dtype, element_shape, placements)
+    memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
+    return HostMemory(buffer.wait, memory, dtype, element_shape, placements)
+
 
 class HostMemory:
-    """Reads and writes the elements of a field; indices count from zero on every axis."""
+    """Reads and writes elements in memory that the host can address; indices count from zero on every axis."""
+
+    NO_VIEW = (
+        "copy=False needs one numpy array that describes the memory, without a conversion; use copy=None or copy=True"
+    )
 
     def __init__(
         self,
-        buffer: _octants.Buffer,
+        wait: Callable[..., None],
+        memory: np.ndarray[Any, Any],
         dtype: np.dtype[Any],
         element_shape: tuple[int, ...],
         placements: Sequence[Placement],
     ) -> None:
         first = placements[0]
-        self._buffer = buffer
+        self._wait = wait
         self.shape = first.shape
         self.element_shape = element_shape
         self.dtype = dtype
         self._digits = tuple(tuple(extent for extent, _ in digits) for digits in first.axes)
         self._plain = all(len(digits) == 1 for digits in self._digits)
-        memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
         step = _common_step(placements)
         if step is None:
             self._views = [_view(memory, dtype, placement) for placement in placements]
@@ -43,7 +61,7 @@ class HostMemory:
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
-        self._buffer.wait()
+        self._wait()
         shape = self.shape + self.element_shape
         if len(self._views) == 1:
             return np.array(self._views[0], order="C").reshape(shape)
@@ -51,7 +69,7 @@ class HostMemory:
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
-        self._buffer.wait(write=True)
+        self._wait(write=True)
         digits = tuple(extent for axis in self._digits for extent in axis)
         if len(self._views) == 1:
             self._views[0][...] = values.reshape(digits + self.element_shape)
@@ -62,7 +80,7 @@ class HostMemory:
 
     def fill(self, value: Any) -> None:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
-        self._buffer.wait(write=True)
+        self._wait(write=True)
         if len(self._views) == 1:
             self._views[0][...] = value
             return
@@ -71,7 +89,7 @@ class HostMemory:
 
     def get(self, index: tuple[int, ...]) -> Any:
         """One element: a Python scalar, or a new array of `element_shape`."""
-        self._buffer.wait()
+        self._wait()
         if self._simple:
             return self._views[0].item(index)
         place = index if self._plain else self._place(index)
@@ -82,7 +100,7 @@ class HostMemory:
 
     def set(self, index: tuple[int, ...], value: Any) -> None:
         """Stores one element: a scalar, or an array of `element_shape`."""
-        self._buffer.wait(write=True)
+        self._wait(write=True)
         place = index if self._plain else self._place(index)
         if len(self._views) == 1:
             self._views[0][place] = value
@@ -92,7 +110,7 @@ class HostMemory:
 
     def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
         """Stores one component of an element."""
-        self._buffer.wait(write=True)
+        self._wait(write=True)
         place = index if self._plain else self._place(index)
         if len(self._views) == 1:
             self._views[0][place + component] = value
@@ -101,7 +119,7 @@ class HostMemory:
 
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
-        self._buffer.wait(write=True)
+        self._wait(write=True)
         return self._views[0] if self._plain and len(self._views) == 1 else None
 
     def _place(self, index: tuple[int, ...]) -> tuple[int, ...]:
@@ -109,6 +127,124 @@ class HostMemory:
         for value, extents in zip(index, self._digits, strict=True):
             place.extend(int(digit) for digit in np.unravel_index(value, extents))
         return tuple(place)
+
+
+class CopiedMemory:
+    """Reads and writes elements in memory that the host cannot address. The same interface as `HostMemory`."""
+
+    NO_VIEW = "copy=False: the host cannot address the memory of this device; use copy=None or copy=True"
+
+    def __init__(
+        self,
+        buffer: _octants.Buffer,
+        dtype: np.dtype[Any],
+        element_shape: tuple[int, ...],
+        placements: Sequence[Placement],
+    ) -> None:
+        self._buffer = buffer
+        self.shape = placements[0].shape
+        self.element_shape = element_shape
+        self.dtype = dtype
+        self._placements = list(placements)
+        spans = [_span(placement, dtype.itemsize) for placement in placements]
+        self._low, self._high = min(low for low, _ in spans), max(high for _, high in spans)
+        count = int(np.prod(self.shape, dtype=np.int64)) * dtype.itemsize
+        self._dense = self._high - self._low == count * len(spans)
+        # Components that are dense one by one are copied one by one: what lies between them is not theirs.
+        apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
+        self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
+
+    def read(self) -> np.ndarray[Any, Any]:
+        """All elements in a new array of shape `shape + element_shape`."""
+        if self._parts:
+            return np.stack([part.read() for part in self._parts], axis=-1).reshape(self.shape + self.element_shape)
+        return self._local(self._bytes()).read()
+
+    def write(self, values: np.ndarray[Any, Any]) -> None:
+        """Stores all elements, converted like an assignment in numpy."""
+        if self._parts:
+            columns = values.reshape((*self.shape, len(self._parts)))
+            for number, part in enumerate(self._parts):
+                part.write(columns[..., number])
+            return
+        memory = np.empty(self._high - self._low, np.uint8) if self._dense else self._bytes()
+        self._local(memory).write(values)
+        self._buffer.write(self._low, memory)
+
+    def fill(self, value: Any) -> None:
+        """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
+        self.write(np.broadcast_to(np.asarray(value, self.dtype), self.shape + self.element_shape))
+
+    def get(self, index: tuple[int, ...]) -> Any:
+        """One element: a Python scalar, or a new array of `element_shape`."""
+        itemsize = self.dtype.itemsize
+        places = self._places(index)
+        low, high = min(places), max(places) + itemsize
+        if high - low <= NEAR:
+            memory = self._buffer.read(low, high - low)
+            found = [np.frombuffer(memory, self.dtype, 1, place - low)[0] for place in places]
+        else:
+            found = [np.frombuffer(self._buffer.read(place, itemsize), self.dtype)[0] for place in places]
+        return np.array(found, self.dtype).reshape(self.element_shape) if self.element_shape else found[0].item()
+
+    def set(self, index: tuple[int, ...], value: Any) -> None:
+        """Stores one element: a scalar, or an array of `element_shape`."""
+        places = self._places(index)
+        element = np.empty(len(places), self.dtype)
+        element[...] = np.ravel(value)
+        start = 0
+        for end in range(1, len(places) + 1):
+            if end == len(places) or places[end] != places[end - 1] + self.dtype.itemsize:
+                self._buffer.write(places[start], element[start:end])
+                start = end
+
+    def set_component(self, index: tuple[int, ...], component: tuple[int, ...], value: Any) -> None:
+        """Stores one component of an element."""
+        number = int(np.ravel_multi_index(component, self.element_shape))
+        item = np.empty(1, self.dtype)
+        item[0] = value
+        self._buffer.write(self._places(index)[number], item)
+
+    def direct(self) -> np.ndarray[Any, Any] | None:
+        """None: no numpy array can describe the memory."""
+        return None
+
+    def _bytes(self) -> np.ndarray[Any, Any]:
+        return np.frombuffer(self._buffer.read(self._low, self._high - self._low), np.uint8)
+
+    def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
+        moved = [Placement(each.base - self._low, each.axes) for each in self._placements]
+        return HostMemory(_no_wait, memory, self.dtype, self.element_shape, moved)
+
+    def _places(self, index: tuple[int, ...]) -> list[int]:
+        """The byte offset of each component."""
+        places: list[int] = []
+        axes, shift = None, 0
+        for placement in self._placements:
+            if placement.axes != axes:
+                axes, shift = placement.axes, _shift(placement, index)
+            places.append(placement.base + shift)
+        return places
+
+
+def _no_wait(write: bool = False) -> None:
+    """For memory that no one else uses."""
+
+
+def _shift(placement: Placement, index: tuple[int, ...]) -> int:
+    """Bytes from index zero to an element."""
+    shift = 0
+    for value, digits in zip(index, placement.axes, strict=True):
+        for extent, stride in reversed(digits):
+            value, digit = divmod(value, extent)
+            shift += digit * stride
+    return shift
+
+
+def _span(placement: Placement, itemsize: int) -> tuple[int, int]:
+    """The first byte of a component and the one past its last."""
+    reach = sum((extent - 1) * stride for digits in placement.axes for extent, stride in digits)
+    return placement.base, placement.base + reach + itemsize
 
 
 def _view(

@@ -13,9 +13,10 @@ import numpy as np
 
 from octants import _octants, interchange
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
-from octants.fields import widened
+from octants.fields import store_component, widened
+from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.snode import require_program
+from octants.snode import Placement, require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
 
@@ -53,13 +54,13 @@ class Ndarray(_octants.Ndarray):
     grad: Any
     dual: Any
     _qd_layout: tuple[int, ...] | None
-    _view: np.ndarray[Any, Any] | None
+    _host: HostMemory | CopiedMemory | None
 
     def _setup(self, layout: tuple[int, ...] | None) -> None:
         if layout is not None:
             self._set_layout(layout)
         self._qd_layout = layout
-        self._view = None
+        self._host = None
         self.grad = None
         self.dual = None
 
@@ -104,27 +105,28 @@ class Ndarray(_octants.Ndarray):
 
     # Elements
 
-    def _values(self, write: bool = False) -> np.ndarray[Any, Any]:
-        """A view of the memory, indexed by the user's axes and then the element's.
-
-        Waits for work that writes to the memory; with `write`, for all that uses it.
-        """
+    def _memory(self) -> HostMemory | CopiedMemory:
+        """Host access to the elements; raises when the program that made the ndarray has ended."""
         if not self.alive:
             raise OctantsRuntimeError(
                 "this ndarray belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
             )
-        view = self._view
-        if view is None:
-            element = tuple(self.element_shape)
-            flat = np.frombuffer(memoryview(self.buffer), dtype=self.dtype.numpy)
-            physical = self._physical_shape + element
-            view = flat[: int(np.prod(physical, dtype=np.int64))].reshape(physical)
-            if self._qd_layout is not None:
-                order = [self._qd_layout.index(axis) for axis in range(len(self.shape))]
-                view = view.transpose(*order, *range(len(order), len(order) + len(element)))
-            self._view = view
-        self.buffer.wait(write)
-        return view
+        host = self._host
+        if host is None:
+            host = self._host = host_access(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
+        return host
+
+    def _placed(self) -> list[Placement]:
+        """Where each component of an element lies."""
+        shape, itemsize = self.shape, self.dtype.nbytes
+        count = int(np.prod(self.element_shape, dtype=np.int64))
+        strides = [0] * len(shape)
+        stride = itemsize * count
+        for axis in reversed(range(len(shape)) if self._qd_layout is None else self._qd_layout):
+            strides[axis] = stride
+            stride *= shape[axis]
+        axes = tuple(((extent, stride),) for extent, stride in zip(shape, strides, strict=True))
+        return [Placement(number * itemsize, axes) for number in range(count)]
 
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape
@@ -156,13 +158,15 @@ class Ndarray(_octants.Ndarray):
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
         `copy=None` gives one where possible."""
-        values = self._values(write=copy is not True)
-        wanted = values.dtype if dtype is None else numpy_dtype(dtype)
-        if copy is not True and wanted == values.dtype:
-            return values
-        if copy is False:
-            raise ValueError("copy=False gives the memory as it is: dtype must be None or the ndarray's own")
-        return np.array(values, dtype=wanted, order="C")
+        memory = self._memory()
+        wanted = memory.dtype if dtype is None else numpy_dtype(dtype)
+        if copy is not True:
+            direct = memory.direct() if wanted == memory.dtype else None
+            if direct is not None:
+                return direct
+            if copy is False:
+                raise ValueError(memory.NO_VIEW)
+        return memory.read().astype(wanted, copy=False)
 
     def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
         """Sets all elements from an array of shape `shape + element_shape`."""
@@ -171,10 +175,11 @@ class Ndarray(_octants.Ndarray):
         self._import(np.asarray(arr))
 
     def _import(self, arr: np.ndarray[Any, Any]) -> None:
-        values = self._values(write=True)
-        if arr.shape != values.shape:
-            raise ValueError(f"Mismatch shape: {values.shape} expected, but {arr.shape} provided")
-        values[...] = interchange.converted(arr, self.dtype)
+        memory = self._memory()
+        expected = memory.shape + memory.element_shape
+        if arr.shape != expected:
+            raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
+        memory.write(interchange.converted(arr, self.dtype))
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
@@ -186,10 +191,10 @@ class Ndarray(_octants.Ndarray):
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
-        return interchange.to_dlpack(self._values(write=True), versioned)
+        return interchange.to_dlpack(self.to_numpy(copy=False), versioned)
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return interchange.export_dlpack(self._values(write=True), kwargs)
+        return interchange.export_dlpack(self.to_numpy(copy=False), kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return interchange.CPU_DEVICE
@@ -197,7 +202,7 @@ class Ndarray(_octants.Ndarray):
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
         _octants.before_host_work(qd_stream)
-        self._values(write=True)[...] = self._element(val)
+        self._memory().fill(self._element(val))
 
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
@@ -206,7 +211,7 @@ class Ndarray(_octants.Ndarray):
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
         _octants.before_host_work(qd_stream)
-        self._import(other._values())
+        self._import(other._memory().read())
 
     def _element(self, value: Any) -> Any:
         values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
@@ -239,10 +244,10 @@ class ScalarNdarray(Ndarray):
     """An ndarray of scalars."""
 
     def __getitem__(self, key: Any) -> Any:
-        return self._values()[self._index(key)].item()
+        return self._memory().get(self._index(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        self._values(write=True)[self._index(key)] = self.dtype.convert(value)
+        self._memory().set(self._index(key), self.dtype.convert(value))
 
     def __repr__(self) -> str:
         return "<qd.ndarray>"
@@ -263,19 +268,16 @@ class _CompoundNdarray(Ndarray):
         index = self._index(key)
 
         def write_back(component: Any, value: Any) -> None:
-            place = component if isinstance(component, tuple) else (component,)
-            self._values(write=True)[index + place] = (
-                value if isinstance(value, np.ndarray) else self.dtype.convert(value)
-            )
+            store_component(self._memory(), self.dtype, index, component, value)
 
-        return Matrix._element(widened(np.array(self._values()[index])), self.dtype, write_back)
+        return Matrix._element(widened(self._memory().get(index)), self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         index = self._index(key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
-        self._values(write=True)[index] = element
+        self._memory().set(index, element)
 
 
 class VectorNdarray(_CompoundNdarray):

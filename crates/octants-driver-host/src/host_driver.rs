@@ -15,6 +15,7 @@ use crate::memory;
 use crate::pool::Pool;
 use crate::queues::{Point, Queue, Queues, Work};
 use crate::run_task::{Code, Company, Count, LoadedTask, QueuedTask};
+use crate::separate_memory::SeparateMemory;
 
 /// Settings of the CPU as a device.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,12 +27,16 @@ pub struct HostConfig {
     pub streams: bool,
     /// The seed of a schedule for tests, in place of threads that serve the queues.
     pub schedule: Option<u64>,
+    /// For tests: says that host and device cannot use one another's memory, as with a device on a card, so that all must be
+    /// copied between them. Streams are real then, as such a device's are.
+    pub separate_memory: bool,
 }
 
 /// The CPU.
 pub struct HostDriver {
     pool: Arc<Pool>,
     streams: Option<Streams>,
+    separate: Option<SeparateMemory>,
     memory_bytes: OnceLock<Option<u64>>,
     /// Started by the first load.
     linker: OnceLock<std::result::Result<Arc<Linker>, String>>,
@@ -110,12 +115,13 @@ impl HostDriver {
     pub fn new(config: HostConfig) -> HostDriver {
         let usable = std::thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX));
         let pool = Arc::new(Pool::new(config.max_threads.unwrap_or(usable)));
-        let streams = config.streams.then(|| Streams {
+        let streams = (config.streams || config.separate_memory).then(|| Streams {
             // Two at least, so that a long task on one stream leaves room for another even on one processor.
             queues: Queues::new(pool.clone(), pool.threads().clamp(2, 16), config.schedule),
             default: Queue::new(0),
         });
-        HostDriver { pool, streams, memory_bytes: OnceLock::new(), linker: OnceLock::new() }
+        let separate = config.separate_memory.then(SeparateMemory::default);
+        HostDriver { pool, streams, separate, memory_bytes: OnceLock::new(), linker: OnceLock::new() }
     }
 
     /// Most threads that run tasks.
@@ -202,10 +208,23 @@ impl Driver for HostDriver {
         *self.memory_bytes.get_or_init(memory::usable_bytes)
     }
 
+    fn is_host_addressable(&self) -> bool {
+        self.separate.is_none()
+    }
+
+    fn reaches(&self, address: DevicePtr) -> bool {
+        self.separate.as_ref().is_none_or(|s| s.holds(address.0))
+    }
+
     unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
         // The system would hand out more than there is, and end the process when it is used.
         let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);
-        fits.then(|| memory::allocate(bytes.max(1))).flatten().map(DevicePtr).ok_or_else(|| self.out_of_memory(bytes))
+        let block = fits.then(|| memory::allocate(bytes.max(1))).flatten();
+        let block = block.ok_or_else(|| self.out_of_memory(bytes))?;
+        if let Some(separate) = &self.separate {
+            separate.add(block, bytes.max(1));
+        }
+        Ok(DevicePtr(block))
     }
 
     fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
@@ -304,6 +323,9 @@ impl Driver for HostDriver {
     }
 
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64) {
+        if let Some(separate) = &self.separate {
+            separate.remove(memory.0);
+        }
         match &self.streams {
             // SAFETY: the trait's contract.
             None => unsafe { memory::free(memory.0, bytes.max(1)) },
@@ -318,6 +340,9 @@ impl Driver for HostDriver {
     }
 
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
+        if let Some(separate) = &self.separate {
+            separate.remove(memory.0);
+        }
         // SAFETY: the trait's contract.
         unsafe { memory::free(memory.0, bytes.max(1)) }
     }

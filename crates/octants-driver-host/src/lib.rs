@@ -9,7 +9,8 @@
 //!   have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`].
+//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
+//! [`separate_memory`].
 
 pub mod host_driver;
 pub mod linker;
@@ -19,5 +20,6 @@ pub mod pool;
 pub mod queues;
 pub mod run_task;
 pub mod schedule;
+pub mod separate_memory;
 
 pub use host_driver::{HostConfig, HostDriver};

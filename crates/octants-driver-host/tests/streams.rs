@@ -11,7 +11,7 @@ use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{Buffer, Device, DeviceConfig, HostAccess, LoadedKernel, Patient, Pointer, Stream};
 
 fn device(schedule: Option<u64>) -> Device {
-    let host = HostConfig { max_threads: Some(2), streams: true, schedule };
+    let host = HostConfig { max_threads: Some(2), streams: true, schedule, ..HostConfig::default() };
     Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) })
 }
 

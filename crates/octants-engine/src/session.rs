@@ -92,9 +92,12 @@ impl Session {
             notices.push(format!("{reason}; falling back to the CPU"));
             config.arch = Arch::Cpu;
         }
+        // A device with memory of its own works asynchronously.
+        config.cpu_streams |= config.cpu_separate_memory;
         let max_threads = Some(config.cpu_max_num_threads).filter(|n| *n > 0);
         let (streams, schedule) = (config.cpu_streams, config.schedule_seed());
-        let driver = HostDriver::new(HostConfig { max_threads, streams, schedule });
+        let separate_memory = config.cpu_separate_memory;
+        let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
         let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
         Ok(Session { config, notices, device })
     }

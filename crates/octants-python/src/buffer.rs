@@ -1,9 +1,11 @@
 //! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
 
 use octants_engine::runtime::{self, PinnedBuffer};
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
+use pyo3::types::PyByteArray;
 
 use crate::{errors, program, stream};
 
@@ -35,6 +37,12 @@ impl Buffer {
     /// Bytes.
     pub fn len(&self) -> u64 {
         self.memory.bytes()
+    }
+
+    /// Where all calls return after their work, waits for those that other threads make.
+    fn settle(&self, py: Python<'_>) -> PyResult<()> {
+        self.address(py)?;
+        if program::is_immediate() { program::sync(py) } else { Ok(()) }
     }
 
     /// Whether the program that made it still runs.
@@ -78,11 +86,44 @@ impl Buffer {
         if program::is_immediate() { program::sync(py) } else { stream::wait_for_buffer(py, self, write) }
     }
 
+    /// Whether the host may use the memory by its address; otherwise it goes through `read` and `write`.
+    #[getter]
+    fn host_addressable(&self) -> bool {
+        self.memory.is_host_addressable()
+    }
+
+    /// A copy of some bytes, once the work that writes to the memory is done.
+    fn read<'py>(&self, py: Python<'py>, offset: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
+        self.settle(py)?;
+        // The array is new: no one else sees it while the interpreter is free.
+        PyByteArray::new_with(py, nbytes, |to| stream::read_buffer(py, self, offset, to))
+    }
+
+    /// Sets some bytes, once the work that uses the memory is done.
+    fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.settle(py)?;
+        let data = PyUntypedBuffer::get(data)?;
+        if !data.is_c_contiguous() {
+            return Err(PyBufferError::new_err("the bytes to write are contiguous"));
+        }
+        let from = match data.len_bytes() {
+            0 => &[],
+            // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any copy.
+            n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
+        };
+        stream::write_buffer(py, self, offset, from)
+    }
+
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {
         if view.is_null() {
             return Err(PyBufferError::new_err("view is null"));
         }
         let this = slf.get();
+        if !this.memory.is_host_addressable() {
+            return Err(PyBufferError::new_err(
+                "the host cannot address the memory of this device: copy with Buffer.read() and Buffer.write()",
+            ));
+        }
         // A view may outlive the program; its memory then stays until the view goes.
         let pin = this.memory.pin().map_err(|_| errors::dead_object(slf.py(), "array"))?;
         // SAFETY: `view` is not null; the memory lives as long as `pin`, which the view keeps until it is released.

@@ -441,3 +441,13 @@ pub fn wait_for_buffer(py: Python<'_>, buffer: &buffer::Buffer, write: bool) -> 
     let access = if write { HostAccess::Write } else { HostAccess::Read };
     waiting(py, || buffer.memory().wait(access, &Patient))
 }
+
+/// Copies bytes of a buffer to the host, behind the work that writes to it.
+pub fn read_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, to: &mut [u8]) -> PyResult<()> {
+    waiting(py, || buffer.memory().read(offset, to, &Patient))
+}
+
+/// Copies bytes of the host to a buffer, behind the work that uses it.
+pub fn write_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, from: &[u8]) -> PyResult<()> {
+    waiting(py, || buffer.memory().write(offset, from, &Patient))
+}

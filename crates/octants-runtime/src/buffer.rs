@@ -168,6 +168,41 @@ impl Buffer {
         end
     }
 
+    /// Copies bytes to the host, once the work that writes to the memory is done.
+    pub fn read(&self, offset: u64, to: &mut [u8], caller: &dyn Caller) -> Result<()> {
+        let _pinned = self.pin()?;
+        let from = self.at(offset, to.len() as u64)?;
+        self.wait(HostAccess::Read, caller)?;
+        let device = &self.0.device;
+        if device.host_addressable {
+            // SAFETY: the range is checked and pinned, and the host may address it.
+            unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.as_mut_ptr(), to.len()) };
+            return Ok(());
+        }
+        // SAFETY: the range is checked and pinned, and its writers are waited for.
+        unsafe { device.transfers.read(&*device.driver, from, to) }
+    }
+
+    /// Copies bytes of the host here, once the work that uses the memory is done.
+    pub fn write(&self, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
+        let _pinned = self.pin()?;
+        let to = self.at(offset, from.len() as u64)?;
+        self.wait(HostAccess::Write, caller)?;
+        let device = &self.0.device;
+        if device.host_addressable {
+            // SAFETY: as in `read`.
+            unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
+            return Ok(());
+        }
+        // SAFETY: the range is checked and pinned, and its users are waited for.
+        unsafe { device.transfers.write(&*device.driver, to, from) }
+    }
+
+    /// True when the host may use the memory by its address.
+    pub fn is_host_addressable(&self) -> bool {
+        self.0.device.host_addressable
+    }
+
     /// Keeps the memory, also past the end of the program.
     pub fn pin(&self) -> Result<PinnedBuffer> {
         if self.0.state.fetch_add(1, Ordering::AcqRel) & CLOSED != 0 {

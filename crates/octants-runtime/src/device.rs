@@ -16,6 +16,7 @@ use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Stream, StreamCore};
+use crate::transfer::Transfers;
 
 /// Settings of a program that the launcher needs.
 #[derive(Clone)]
@@ -36,6 +37,8 @@ impl fmt::Debug for DeviceConfig {
 pub(crate) struct DeviceCore {
     pub(crate) driver: Box<dyn Driver>,
     pub(crate) immediate: bool,
+    /// The host reads and writes the device's memory by address.
+    pub(crate) host_addressable: bool,
     pub(crate) seed: AtomicU64,
     pub(crate) printer: Arc<Printer>,
     /// Launches so far; numbers are given in the order of submission, so that they do not depend on the schedule.
@@ -50,6 +53,7 @@ pub(crate) struct DeviceCore {
     streams: Mutex<Vec<Weak<StreamCore>>>,
     next_stream: AtomicU32,
     pub(crate) workers: WorkerPool,
+    pub(crate) transfers: Transfers,
     reclaim: Mutex<Option<Reclaim>>,
     /// Failures of streams that were dropped before anyone asked.
     pub(crate) orphans: Failures,
@@ -85,6 +89,30 @@ impl DeviceCore {
         }
     }
 
+    /// The buffer that holds this address.
+    fn buffer_at(&self, address: u64) -> Option<Arc<BufferCore>> {
+        // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just dropped, and
+        // the last reference takes the lock to leave the map.
+        let buffer = {
+            let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+            map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
+        };
+        buffer.filter(|b| address - b.address() < b.len())
+    }
+
+    /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the slots.
+    pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
+        for p in &kernel.pointers {
+            let address = args[p.slot as usize];
+            if address != 0 && !self.driver.reaches(DevicePtr(address)) {
+                let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
+                let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is no address of {device}");
+                return Err(ErrorKind::CompilerBug(what).into());
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn register(&self, buffer: &Arc<BufferCore>) {
         lock(&self.buffers).insert(buffer.id, Arc::downgrade(buffer));
         if !self.immediate && buffer.len() > 0 {
@@ -116,13 +144,7 @@ impl DeviceCore {
             if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;
             }
-            // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just dropped, and
-            // the last reference takes the lock to leave the map.
-            let buffer = {
-                let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
-                map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
-            };
-            match buffer.filter(|b| address - b.address() < b.len()) {
+            match self.buffer_at(address) {
                 Some(buffer) => buffer.note_use(stream, p.written),
                 None => foreign = true,
             }
@@ -209,6 +231,7 @@ impl Device {
     pub fn new(driver: impl Driver, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore {
             immediate: driver.is_immediate(),
+            host_addressable: driver.is_host_addressable(),
             driver: Box::new(driver),
             seed: AtomicU64::new(config.seed),
             printer: Arc::new(Printer::new(config.sink)),
@@ -221,6 +244,7 @@ impl Device {
             streams: Mutex::default(),
             next_stream: AtomicU32::new(0),
             workers: WorkerPool::default(),
+            transfers: Transfers::default(),
             reclaim: Mutex::default(),
             orphans: Failures::default(),
         });
@@ -271,6 +295,17 @@ impl Device {
     /// True when every call returns after its work is done, so that streams make no difference.
     pub fn is_immediate(&self) -> bool {
         self.0.core.immediate
+    }
+
+    /// True when the host reads and writes the device's memory by its address; otherwise by [`Buffer::read`] and
+    /// [`Buffer::write`].
+    pub fn is_host_addressable(&self) -> bool {
+        self.0.core.host_addressable
+    }
+
+    /// The device as DLPack names it: its kind and its number.
+    pub fn dlpack_device(&self) -> (i32, i32) {
+        self.0.core.driver.dlpack_device()
     }
 
     /// Counts of the pool of worker streams.
@@ -378,6 +413,7 @@ impl Device {
                 end = end.and(Err(ErrorKind::Assertion(failure).into()));
             }
         }
+        core.transfers.trim(&*core.driver);
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
         core.driver.close();

@@ -110,6 +110,17 @@ pub trait Driver: Send + Sync + 'static {
         true
     }
 
+    /// False where the driver knows that the device cannot use this address: launches with it are refused. Asked only where the
+    /// host cannot address the device's memory.
+    fn reaches(&self, _address: DevicePtr) -> bool {
+        true
+    }
+
+    /// The device as DLPack names it: its kind and its number among those of the kind.
+    fn dlpack_device(&self) -> (i32, i32) {
+        (1, 0)
+    }
+
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;
 

@@ -10,7 +10,7 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`transfer`], [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
 pub mod buffer;
@@ -27,6 +27,7 @@ mod scratch;
 mod stage_arguments;
 mod staging;
 pub mod stream;
+pub mod transfer;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer};
 pub use device::{Device, DeviceConfig};

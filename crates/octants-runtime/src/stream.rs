@@ -386,6 +386,9 @@ impl StreamCore {
             return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
         }
         let launch = self.describe(kernel, args, None, scratch, caller, nested);
+        if !device.host_addressable {
+            device.check_addresses(kernel, args)?;
+        }
         for &task in &kernel.tasks {
             // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
             unsafe { device.driver.launch(self.handle, task, &launch)? };
@@ -466,6 +469,9 @@ impl StreamCore {
 
     fn queue_tasks(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
         let device = &*self.device;
+        if !device.host_addressable {
+            device.check_addresses(kernel, launch.args)?;
+        }
         let queue = |stream, tasks: Range<usize>| {
             // SAFETY: as in `run`.
             kernel.tasks[tasks].iter().try_for_each(|&task| unsafe { device.driver.launch(stream, task, launch) })

@@ -1,0 +1,26 @@
+//! [`SeparateMemory`]: which addresses are the device's, for tests in which the CPU plays a device with memory of its own.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+/// Blocks that were given out and not given back: first address and size.
+#[derive(Debug, Default)]
+pub struct SeparateMemory(Mutex<BTreeMap<u64, u64>>);
+
+impl SeparateMemory {
+    /// A block was given out.
+    pub fn add(&self, address: u64, bytes: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(address, bytes);
+    }
+
+    /// A block was given back: work queued from now on must not use it.
+    pub fn remove(&self, address: u64) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    }
+
+    /// True when the address lies in a block, or right behind one: views of no elements start there.
+    pub fn holds(&self, address: u64) -> bool {
+        let blocks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        blocks.range(..=address).next_back().is_some_and(|(start, bytes)| address - start <= *bytes)
+    }
+}
