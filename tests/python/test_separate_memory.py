@@ -1,4 +1,4 @@
-"""A device whose memory the host cannot address: the CPU playing one (`cpu_separate_memory=True`), with and without streams.
+"""A device whose memory the host cannot address: the CPU playing one (`cpu_separate_memory=True`), at once and late.
 
 All that the package does with memory has to copy then; what forgets to is an error, not a wrong result.
 """
@@ -14,10 +14,10 @@ import pytest
 import octants as qd
 
 
-@pytest.fixture(params=[False, True], ids=["in order", "streams"], autouse=True)
+@pytest.fixture(params=["", "seed:1"], ids=["threads", "schedule"], autouse=True)
 def program(request):
-    qd.init(arch=qd.cpu, cpu_separate_memory=True, cpu_streams=request.param)
-    yield request.param
+    qd.init(arch=qd.cpu, cpu_separate_memory=True, cpu_stream_schedule=request.param)
+    yield
     qd.reset()
 
 
@@ -164,7 +164,7 @@ def test_buffers_read_and_write_bytes():
         x.buffer.read(0, 4)
 
 
-def test_reads_wait_for_the_writers_of_the_memory(program):
+def test_reads_wait_for_the_writers_of_the_memory():
     n = 200_000
     x, y = qd.ndarray(qd.f32, shape=(n,)), qd.field(qd.f32, shape=(n,))
 

@@ -10,19 +10,17 @@ use hand_made::{artifact, parallel, serial};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{Device, DeviceConfig, ErrorKind, Patient, Pointer};
 
-fn device(streams: bool, schedule: Option<u64>) -> Device {
-    let host = HostConfig { max_threads: Some(2), streams, schedule, separate_memory: true };
+fn device(schedule: Option<u64>) -> Device {
+    let host = HostConfig { max_threads: Some(2), schedule, separate_memory: true, ..HostConfig::default() };
     Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) })
 }
 
-fn settings() -> [(bool, Option<u64>); 3] {
-    [(false, None), (true, None), (true, Some(3))]
-}
+const SCHEDULES: [Option<u64>; 2] = [None, Some(3)];
 
 #[test]
 fn bytes_written_are_read_back_at_any_size_and_place() {
-    for (streams, schedule) in settings() {
-        let device = device(streams, schedule);
+    for schedule in SCHEDULES {
+        let device = device(schedule);
         let buffer = device.allocate(5 << 20).unwrap();
         let sizes = [1, 7, 1 << 20, (1 << 20) + 1, (3 << 20) + 5];
         for (n, offset) in sizes.into_iter().zip([0, 13, 64, 1, 999]) {
@@ -41,7 +39,7 @@ fn bytes_written_are_read_back_at_any_size_and_place() {
 #[test]
 fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
     for schedule in [None, Some(5)] {
-        let device = device(true, schedule);
+        let device = device(schedule);
         let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
         let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true }]);
         let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
@@ -71,8 +69,8 @@ fn s19_copies_wait_for_the_work_that_is_in_the_way_and_for_no_other() {
 
 #[test]
 fn an_address_of_the_hosts_is_refused() {
-    for (streams, schedule) in settings() {
-        let device = device(streams, schedule);
+    for schedule in SCHEDULES {
+        let device = device(schedule);
         let kernel = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 5.0)])).unwrap();
         let kernel = kernel.with_pointers(vec![Pointer { slot: 0, written: true }]);
         let host = [0i32; 10];
