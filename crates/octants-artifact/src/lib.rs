@@ -219,6 +219,9 @@ pub struct DeviceContext {
 impl DeviceContext {
     /// Size; offset of the argument slots.
     pub const BYTES: u64 = 48;
+    /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place of the
+    /// first slot.
+    pub const MOST_ARGUMENT_BYTES: u64 = 4000;
 }
 
 /// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach. The words

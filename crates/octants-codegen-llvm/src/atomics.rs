@@ -9,7 +9,7 @@ use crate::place::{LeafAt, Place};
 
 impl Lowering<'_, '_> {
     /// What an update stores.
-    fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
+    pub fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
         let op = match op {
             AtomicOp::Add => BinaryOp::Add,
             AtomicOp::Sub => BinaryOp::Sub,
@@ -44,7 +44,10 @@ impl Lowering<'_, '_> {
             (_, Scalar::U1 | Scalar::F16) | (AtomicOp::Mul, _) => return self.cas_loop(op, ptr, leaf, operand),
             (AtomicOp::Add, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFAdd,
             (AtomicOp::Sub, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFSub,
-            (AtomicOp::Min | AtomicOp::Max, s) if s.is_float() => return self.cas_loop(op, ptr, leaf, operand),
+            (AtomicOp::Min | AtomicOp::Max, s) if s.is_float() => {
+                let by_target = self.u.target.atomic_float_extremum(self.e, op, s, ptr, operand);
+                return by_target.unwrap_or_else(|| self.cas_loop(op, ptr, leaf, operand));
+            }
             (AtomicOp::Add, _) => Rmw::LLVMAtomicRMWBinOpAdd,
             (AtomicOp::Sub, _) => Rmw::LLVMAtomicRMWBinOpSub,
             (AtomicOp::And, _) => Rmw::LLVMAtomicRMWBinOpAnd,

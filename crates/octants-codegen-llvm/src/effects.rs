@@ -14,8 +14,8 @@ impl Lowering<'_, '_> {
     /// Prints a line.
     pub fn print(&mut self, at: ValueId, parts: &[TextPart]) {
         let site = self.site(at, SiteKind::Print, parts);
-        let values = self.pass_values(parts);
-        self.u.target.print(self.e, self.context, site, values);
+        let (values, count) = self.pass_values(parts);
+        self.u.target.print(self.e, self.context, site, values, count);
     }
 
     /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
@@ -26,8 +26,8 @@ impl Lowering<'_, '_> {
         let go_on = self.new_block(c"assert.ok");
         e.cond_br(self.value(condition), go_on, fail);
         e.position(fail);
-        let values = self.pass_values(parts);
-        self.u.target.fail(e, self.context, site, values);
+        let (values, count) = self.pass_values(parts);
+        self.u.target.fail(e, self.context, site, values, count);
         self.leave_after_failure();
         e.position(go_on);
     }
@@ -50,7 +50,8 @@ impl Lowering<'_, '_> {
         }) as u32
     }
 
-    fn pass_values(&self, parts: &[TextPart]) -> V {
+    /// Values in memory, and how many.
+    fn pass_values(&self, parts: &[TextPart]) -> (V, usize) {
         let e = self.e;
         let mut slots = Vec::new();
         for part in parts {
@@ -60,13 +61,14 @@ impl Lowering<'_, '_> {
             }
         }
         if slots.is_empty() {
-            return e.zero(e.ptr);
+            return (e.zero(e.ptr), 0);
         }
-        let array = self.stack(e.array_type(e.i64, slots.len() as u64), 8);
+        let count = slots.len();
+        let array = self.stack(e.array_type(e.i64, count as u64), 8);
         for (i, slot) in slots.into_iter().enumerate() {
             e.store(e.byte_offset(array, 8 * i as i64), slot, 8);
         }
-        array
+        (array, count)
     }
 }
 

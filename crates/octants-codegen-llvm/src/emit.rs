@@ -53,6 +53,8 @@ pub(crate) struct Emitter {
     pub ptr: T,
     pub void: T,
     fast_math_flags: u32,
+    /// Which threads atomic operations are ordered for: LLVM's number of a synchronisation scope.
+    scope: u32,
     intrinsics: RefCell<HashMap<(&'static str, usize), V>>,
 }
 
@@ -92,9 +94,10 @@ macro_rules! conversions {
 }
 
 impl Emitter {
-    /// An emitter into `module` of `context`.
-    pub fn new(context: &Context, module: &Module<'_>, fast_math: bool) -> Emitter {
+    /// An emitter into `module` of `context`. Atomic operations are atomic for the threads of `scope`; all for an empty one.
+    pub fn new(context: &Context, module: &Module<'_>, fast_math: bool, scope: &str) -> Emitter {
         let ctx = context.raw();
+        let scope = llvm!(LLVMGetSyncScopeID(ctx, scope.as_ptr().cast(), scope.len()));
         let flags = if fast_math {
             llvm_sys::LLVMFastMathAllowReassoc
                 | llvm_sys::LLVMFastMathNoSignedZeros
@@ -119,6 +122,7 @@ impl Emitter {
             ptr: LLVMPointerTypeInContext(ctx, 0),
             void: LLVMVoidTypeInContext(ctx),
             fast_math_flags: flags,
+            scope,
             intrinsics: RefCell::default(),
         })
     }
@@ -345,6 +349,22 @@ impl Emitter {
         ))
     }
 
+    /// Sets the calling convention of a function by LLVM's number.
+    pub fn set_calling_convention(&self, f: V, number: u32) {
+        llvm!(LLVMSetFunctionCallConv(f, number));
+    }
+
+    /// Says that a parameter of pointer type is passed as a copy of what it points to.
+    pub fn pass_by_value(&self, f: V, i: usize, ty: T) {
+        let kind = Self::attribute_kind("byval");
+        llvm!(LLVMAddAttributeAtIndex(f, i as u32 + 1, LLVMCreateTypeAttribute(self.ctx, kind, ty)));
+    }
+
+    /// Adds a string attribute to a function's parameter.
+    pub fn param_text_attribute(&self, f: V, i: usize, key: &str, value: &str) {
+        llvm!(LLVMAddAttributeAtIndex(f, i as u32 + 1, self.text_attribute(key, value)));
+    }
+
     pub fn set_fast_call(&self, f_or_call: V, is_call: bool) {
         const FAST: u32 = 8;
         llvm!(if is_call {
@@ -430,6 +450,36 @@ impl Emitter {
 
     // Memory.
 
+    /// A pointer in another address space than the common one.
+    pub fn pointer_in(&self, space: u32) -> T {
+        llvm!(LLVMPointerTypeInContext(self.ctx, space))
+    }
+
+    pub fn address_space_cast(&self, v: V, to: T) -> V {
+        llvm!(LLVMBuildAddrSpaceCast(self.builder, v, to, NO_NAME))
+    }
+
+    /// Memory of the module's own in an address space, undefined at first.
+    pub fn add_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
+        let name = c_string(name);
+        llvm!({
+            let memory = LLVMAddGlobalInAddressSpace(self.module, ty, name.as_ptr(), space);
+            LLVMSetInitializer(memory, LLVMGetUndef(ty));
+            LLVMSetLinkage(memory, llvm_sys::LLVMLinkage::LLVMInternalLinkage);
+            LLVMSetAlignment(memory, align);
+            memory
+        })
+    }
+
+    /// Sets a flag of the module that links and passes look at; of two the larger holds.
+    pub fn set_module_flag(&self, key: &str, value: i64) {
+        let behaviour = llvm_sys::LLVMModuleFlagBehavior::LLVMModuleFlagBehaviorWarning;
+        llvm!({
+            let value = LLVMValueAsMetadata(self.i32c(value));
+            LLVMAddModuleFlag(self.module, behaviour, key.as_ptr().cast(), key.len(), value);
+        });
+    }
+
     pub fn alloca(&self, ty: T, align: u32) -> V {
         let v = llvm!(LLVMBuildAlloca(self.builder, ty, NO_NAME));
         llvm!(LLVMSetAlignment(v, align));
@@ -464,13 +514,19 @@ impl Emitter {
     }
 
     pub fn atomic_rmw(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
+        let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
+        llvm!(LLVMBuildAtomicRMWSyncScope(self.builder, op, ptr, value, order, self.scope))
+    }
+
+    /// The same for memory that the host reads while this code runs.
+    pub fn atomic_rmw_for_host(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
         llvm!(LLVMBuildAtomicRMW(self.builder, op, ptr, value, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic, 0))
     }
 
     /// Yields `{ old, i1 success }`.
     pub fn cmpxchg(&self, ptr: V, expected: V, desired: V) -> V {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
-        llvm!(LLVMBuildAtomicCmpXchg(self.builder, ptr, expected, desired, order, order, 0))
+        llvm!(LLVMBuildAtomicCmpXchgSyncScope(self.builder, ptr, expected, desired, order, order, self.scope))
     }
 
     /// What this thread wrote before is seen by a thread that passes a fence after it.
@@ -488,6 +544,9 @@ impl Emitter {
     }
 
     pub fn set_monotonic(&self, access: V) {
-        llvm!(LLVMSetOrdering(access, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic));
+        llvm!({
+            LLVMSetOrdering(access, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);
+            LLVMSetAtomicSyncScopeID(access, self.scope);
+        });
     }
 }

@@ -23,7 +23,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `unit` (a program), `lower_task`, `strided_loops`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -45,10 +45,13 @@ mod optimise;
 mod place;
 mod privatise_scatter;
 mod random;
+mod strided_loops;
 mod target;
 mod unit;
 
-use octants_artifact::Artifact;
+pub use target::DeviceLibrary;
+
+use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
 use octants_ir::Program;
 
@@ -69,6 +72,8 @@ pub struct CodegenOptions {
     pub single_thread_variants: bool,
     /// Launches on other streams may run beside this code and update the same memory atomically.
     pub concurrent_launches: bool,
+    /// What code for devices takes from outside.
+    pub device_library: DeviceLibrary,
     /// Have LLVM verify the module before it is optimised.
     pub verify: bool,
 }
@@ -83,6 +88,7 @@ impl Default for CodegenOptions {
             vector_bits: None,
             single_thread_variants: true,
             concurrent_launches: false,
+            device_library: DeviceLibrary::default(),
             verify: cfg!(debug_assertions),
         }
     }
@@ -125,12 +131,32 @@ pub fn compile_host(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
-    unit::compile_for_host(program, location, options)
+    compile(program, location, options, &CodeTarget::Host)
 }
 
-/// The text of a program's code at some stage, for tests and for people.
+/// Compiles a program for a machine. `location` as in [`compile_host`].
+pub fn compile(
+    program: &Program,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+) -> Result<Artifact, CodegenError> {
+    unit::compile(program, location, options, target)
+}
+
+/// The text of a program's code for this machine at some stage, for tests and for people.
 pub fn list_host(program: &Program, options: &CodegenOptions, listing: Listing) -> Result<String, CodegenError> {
-    unit::list_for_host(program, options, listing)
+    list(program, options, &CodeTarget::Host, listing)
+}
+
+/// The text of a program's code for a machine at some stage.
+pub fn list(
+    program: &Program,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+    listing: Listing,
+) -> Result<String, CodegenError> {
+    unit::list(program, options, target, listing)
 }
 
 /// The machine code is made for: triple, CPU and features; part of the key under which an artifact is kept.

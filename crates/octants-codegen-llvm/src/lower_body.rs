@@ -334,7 +334,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
                     let slot = self.u.target.result_slot(self.e, self.context, i);
                     self.e.store(slot, self.slot_bits(leaf, s), 8);
                 }
-                self.e.ret(self.e.i32c(0));
+                self.u.target.return_from_task(self.e, self.e.i32c(0));
             }
             BodyKind::Function { fails } => self.return_leaves(leaves, fails.then_some(false)),
             BodyKind::Count => panic!("compiler bug: a task's prologue returns"),
@@ -357,7 +357,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 e.store(flag, e.i32c(1), 4);
                 e.br(end);
             }
-            (BodyKind::Task, None) => e.ret(e.i32c(1)),
+            (BodyKind::Task, None) => self.u.target.return_from_task(e, e.i32c(1)),
             (BodyKind::Count, _) => e.ret(e.i64c(0)),
             (BodyKind::Function { .. }, _) => {
                 let zeros = self.ret.leaves().into_iter().map(|s| self.e.zero(self.e.scalar(s))).collect();
@@ -374,7 +374,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
         match self.kind {
             BodyKind::Task => {
                 let none = self.e.i32c(0);
-                self.e.ret(self.failed.get().map_or(none, |flag| self.e.load(self.e.i32, flag, 4)));
+                let status = self.failed.get().map_or(none, |flag| self.e.load(self.e.i32, flag, 4));
+                self.u.target.return_from_task(self.e, status);
             }
             BodyKind::Count => self.e.ret(self.e.i64c(0)),
             BodyKind::Function { fails } => {

@@ -150,14 +150,19 @@ impl Lowering<'_, '_> {
         }
         let e = self.e;
         let v = self.at_entry(|| {
-            let v = e.load(ty, e.byte_offset(self.around.args, i64::from(slot) * 8), 8);
-            self.u.metadata.mark_invariant(v);
-            if ty == e.ptr
-                && let Some(bytes) = self.u.root_bytes.get(slot as usize)
-            {
-                self.u.metadata.mark_pointer(e, v, *bytes);
+            let at = e.byte_offset(self.around.args, i64::from(slot) * 8);
+            let metadata = &self.u.metadata;
+            if ty != e.ptr {
+                let v = e.load(ty, at, 8);
+                metadata.mark_invariant(v);
+                return v;
             }
-            v
+            self.u.target.load_pointer(e, at, &|v| {
+                metadata.mark_invariant(v);
+                if let Some(bytes) = self.u.root_bytes.get(slot as usize) {
+                    metadata.mark_pointer(e, v, *bytes);
+                }
+            })
         });
         self.slots.borrow_mut().insert(key, v);
         v

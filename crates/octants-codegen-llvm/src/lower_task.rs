@@ -11,6 +11,7 @@ use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
+use crate::target::Share;
 use crate::unit::{Unit, kind_of};
 
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
@@ -26,7 +27,8 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     for (number, task) in u.program.tasks.iter().enumerate() {
         u.task.set(number as u32);
         let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
-        let symbol = format!("octants.{}", task.name);
+        let symbol = u.target.task_symbol(number, &task.name);
+        u.metadata.set_constants(&constants_of(u, task));
         let scatter = scatter_of(u, task, effects);
         let plain = scatter.as_ref().map(|s| {
             let code = lower_variant(u, task, &format!("{symbol}.plain"), effects, Variant::Plain(s));
@@ -78,8 +80,33 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             writes: task.access.writes.iter().map(|b| b.0).collect(),
         });
     }
+    // Functions serve all tasks.
+    u.metadata.set_constants(&u.program.tasks.iter().map(|t| constants_of(u, t)).reduce(both).unwrap_or_default());
     u.lower_pending();
     tasks
+}
+
+/// Which buffers keep their contents while a task runs.
+fn constants_of(u: &Unit<'_>, task: &Task) -> Vec<bool> {
+    let mut constant = vec![u.target.has_constant_loads(); u.program.buffers.len()];
+    let buffers = &u.program.buffers;
+    for (i, b) in buffers.iter().enumerate() {
+        let written = |w: &octants_ir::BufferId| w.index() == i || share_memory(b, &buffers[w.index()]);
+        constant[i] &= !task.access.writes.iter().any(written);
+    }
+    constant
+}
+
+/// Two fields may be views of one another: of a vector's components, say.
+fn share_memory(a: &octants_ir::Buffer, b: &octants_ir::Buffer) -> bool {
+    let (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) = (&a.layout, &b.layout) else {
+        return false;
+    };
+    a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+}
+
+fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
+    a.into_iter().zip(b).map(|(a, b)| a && b).collect()
 }
 
 /// Whether code without atomics is worth the time that compiling the task a second time takes: not where a large task has few.
@@ -120,10 +147,11 @@ fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
 fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain: V) -> V {
-    let entry = u.target.declare_task(&u.e, symbol, 0);
+    let entry = u.target.declare_task(&u.e, symbol, 0, None);
+    let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
     let start = u.e.block();
-    let mut args = vec![entry.context, entry.begin, entry.end];
+    let mut args = vec![entry.context, begin, end];
     args.extend(scatter.regions.iter().map(|r| l.region_pointer(r)));
     u.e.ret(u.e.call(plain, &args));
     l.finish(start);
@@ -141,11 +169,12 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
 
 fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, variant: Variant<'_>) -> V {
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
-    let entry = u.target.declare_task(&u.e, symbol, regions.len());
     let parallel = match &task.kind {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => Some((config, parallel_loop(task))),
     };
+    let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
+    let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
     let facts = LocalFacts::of(&task.body, parallel.map(|(_, (_, l))| l.body));
     let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
     if effects.size > LARGE {
@@ -158,8 +187,8 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
         let start = if let RegionMemory::Root { start, .. } = region.memory { start } else { 0 };
         l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), start))));
     }
-    if let Variant::Shared(Some((scatter, plain))) = variant {
-        l.scatter_privately(scatter, plain, entry.begin, entry.end);
+    if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
+        l.scatter_privately(scatter, plain, begin, end);
     }
     if effects.draws {
         l.make_random_state();
@@ -173,12 +202,29 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
         Some((config, (v, loop_))) => {
             l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
             l.prologue();
-            l.parallel_for(v, loop_, config, entry.begin, entry.end);
+            match entry.share {
+                Share::Range { begin, end } => l.parallel_for(v, loop_, config, begin, end),
+                Share::Strided => l.strided_for(v, loop_, config, known_count(&l, loop_)),
+            }
         }
     }
     l.end_of_body();
     l.finish(start);
     entry.function
+}
+
+/// The extent of each axis, where it is known.
+fn known_extents(l: &Lowering<'_, '_>, loop_: &ForLoop) -> Vec<Option<i64>> {
+    let known = |v: ValueId| match l.body.as_const(l.source(v)) {
+        Some(Const::Int(n)) => Some(n),
+        _ => None,
+    };
+    loop_.dims.iter().map(|d| Some(known(d.end)?.saturating_sub(known(d.begin)?).max(0))).collect()
+}
+
+/// The number of iterations, where it is known.
+fn known_count(l: &Lowering<'_, '_>, loop_: &ForLoop) -> Option<u64> {
+    known_extents(l, loop_).into_iter().try_fold(1u64, |n, x| n.checked_mul(x? as u64))
 }
 
 /// Emits the function that counts a task's iterations; describes the task to the launcher.
@@ -188,15 +234,8 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
     let facts = LocalFacts::of(&task.body, Some(loop_.body));
     let mut l = Lowering::start(u, &task.body, BodyKind::Count, function, context, facts);
     let start = u.e.block();
-    let extents: Vec<Option<i64>> = loop_
-        .dims
-        .iter()
-        .map(|d| match (task.body.as_const(l.source(d.begin)), task.body.as_const(l.source(d.end))) {
-            (Some(Const::Int(b)), Some(Const::Int(e))) => Some(e.saturating_sub(b).max(0)),
-            _ => None,
-        })
-        .collect();
-    let count = extents.iter().copied().try_fold(1u64, |n, x| n.checked_mul(x? as u64));
+    let extents = known_extents(&l, loop_);
+    let count = known_count(&l, loop_);
     match count {
         Some(n) => u.e.ret(u.e.i64c(n as i64)),
         None => {
@@ -223,12 +262,12 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
 
 /// An axis of a parallel loop.
 #[derive(Debug, Clone, Copy)]
-struct Axis {
+pub(crate) struct Axis {
     /// First index, i64.
-    begin: V,
+    pub begin: V,
     /// Number of indices, i64, not negative.
-    trips: V,
-    scalar: Scalar,
+    pub trips: V,
+    pub scalar: Scalar,
 }
 
 impl<'p> Lowering<'_, 'p> {
@@ -262,7 +301,7 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
+    pub fn axis(&self, begin: ValueId, end: ValueId) -> Axis {
         let e = self.e;
         let (first, last) = (self.bound(begin), self.bound(end));
         let trips = e.sub_nsw(last, first);
@@ -413,7 +452,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// One iteration: fresh locals, its own sequence of random numbers, the body.
-    fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
+    pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
         self.prepare_locals(|l, local| !l.facts.is_used_before_loop(local));
         self.start_random_sequence(linear);
         self.indices.insert(v, indices);

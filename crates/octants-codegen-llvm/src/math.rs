@@ -58,6 +58,9 @@ impl Lowering<'_, '_> {
             "atan2" => "llvm.atan2",
             _ => panic!("compiler bug: no function {name}"),
         };
+        if let Some(value) = self.u.target.math(e, name, s, args) {
+            return value;
+        }
         let ty = e.scalar(s);
         let call = e.intrinsic(intrinsic, ty, args);
         let forms = self.u.target.vector_forms(name, s, args.len());

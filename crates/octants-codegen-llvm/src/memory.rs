@@ -67,6 +67,9 @@ impl Lowering<'_, '_> {
         let v = self.e.load(self.e.memory(leaf.scalar), ptr, leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {
             self.u.metadata.mark_access(v, tag, independent);
+            if self.u.target.has_constant_loads() {
+                self.u.metadata.mark_constant(v, tag);
+            }
         }
         if leaf.scalar == Scalar::U1 { self.e.trunc(v, self.e.i1) } else { v }
     }

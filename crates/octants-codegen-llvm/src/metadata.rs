@@ -42,6 +42,8 @@ pub(crate) struct Metadata {
     per_component: bool,
     frame: Tag,
     lists: RefCell<HashMap<Tag, (V, V)>>,
+    /// Per scope: what is there does not change while the code that is being made runs.
+    constant: RefCell<Vec<bool>>,
     access_group: LLVMMetadataRef,
     kinds: Kinds,
 }
@@ -94,6 +96,7 @@ impl Metadata {
             per_component,
             frame,
             lists: RefCell::default(),
+            constant: RefCell::default(),
             access_group: distinct_node(e),
             kinds: Kinds {
                 alias_scope: kind("alias.scope"),
@@ -143,6 +146,27 @@ impl Metadata {
                 LLVMSetMetadata(access, self.kinds.access_group, self.value(self.access_group));
             }
         });
+    }
+
+    /// Says which buffers keep their contents while the code that follows runs.
+    pub fn set_constants(&self, buffers: &[bool]) {
+        let mut constant = vec![true; self.scopes.len()];
+        constant[self.frame.first as usize] = false;
+        for (tag, keeps) in self.buffers.iter().zip(buffers) {
+            let scopes = tag.first as usize..(tag.first + tag.count) as usize;
+            constant[scopes].iter_mut().for_each(|c| *c &= keeps);
+        }
+        *self.constant.borrow_mut() = constant;
+    }
+
+    /// Marks a load of a buffer that keeps its contents.
+    pub fn mark_constant(&self, load: V, tag: Tag) {
+        let constant = self.constant.borrow();
+        let scopes = constant.get(tag.first as usize..(tag.first + tag.count) as usize);
+        if scopes.is_some_and(|s| s.iter().all(|c| *c)) {
+            let empty = self.value(self.node(&mut []));
+            llvm!(LLVMSetMetadata(load, self.kinds.invariant_load, empty));
+        }
     }
 
     /// Marks a load of memory that never changes while the code runs.

@@ -6,12 +6,17 @@ use inkwell::targets::{FileType, TargetMachine};
 
 use crate::CodegenError;
 
-/// Runs LLVM's default pipeline of a level.
-pub(crate) fn optimise(module: &Module<'_>, machine: &TargetMachine, level: u8) -> Result<(), CodegenError> {
+/// Runs LLVM's default pipeline of a level; `vectors`: loops may become vector code.
+pub(crate) fn optimise(
+    module: &Module<'_>,
+    machine: &TargetMachine,
+    level: u8,
+    vectors: bool,
+) -> Result<(), CodegenError> {
     let options = PassBuilderOptions::create();
-    options.set_loop_vectorization(level >= 2);
-    options.set_loop_slp_vectorization(level >= 2);
-    options.set_loop_interleaving(level >= 2);
+    options.set_loop_vectorization(vectors && level >= 2);
+    options.set_loop_slp_vectorization(vectors && level >= 2);
+    options.set_loop_interleaving(vectors && level >= 2);
     options.set_loop_unrolling(level >= 2);
     options.set_merge_functions(false);
     let passes = match level {

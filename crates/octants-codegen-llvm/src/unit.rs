@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkwell::context::Context;
 use inkwell::targets::{FileType, TargetMachine};
-use octants_artifact::{Artifact, ScalarKind, Site};
+use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site};
 use octants_diag::Span;
 use octants_ir::{ArgLayout, Layout, Program, Scalar};
 
@@ -16,8 +16,7 @@ use crate::lower_task::lower_tasks;
 use crate::metadata::Metadata;
 use crate::optimise::{emit_code, optimise};
 use crate::place::MemoryLayout;
-use crate::target::Target;
-use crate::target::cpu::Cpu;
+use crate::target::{self, Target};
 use crate::{CodegenError, CodegenOptions, Listing};
 
 /// What the lowering of every task and function shares.
@@ -149,21 +148,24 @@ fn with_module<R>(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
+    machine: &CodeTarget,
     then: impl FnOnce(&inkwell::module::Module<'_>, &TargetMachine, Artifact) -> Result<R, CodegenError>,
 ) -> Result<R, CodegenError> {
-    let (cpu, machine, host) = Cpu::new(options)?;
+    let (target, machine, name) = target::open(machine, options)?;
     let context = Context::create();
     let module = context.create_module(&program.name);
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     let artifact = {
-        let e = Emitter::new(&context, &module, options.fast_math);
-        let unit = Unit::new(program, location, options, &cpu, e);
+        let e = Emitter::new(&context, &module, options.fast_math, target.memory_scope());
+        let unit = Unit::new(program, location, options, &*target, e);
+        target.set_slots(unit.args.slots);
+        target.describe_module(&unit.e);
         let tasks = lower_tasks(&unit);
         unit.keep_vector_functions();
         Artifact {
             kernel: program.name.clone(),
-            target: format!("{} {} {}", host.triple, host.cpu, host.features),
+            target: name,
             code: Vec::new(),
             arg_slots: unit.args.slots,
             frame_bytes: unit.frame_bytes,
@@ -177,31 +179,37 @@ fn with_module<R>(
     {
         panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
     }
+    target.link(&module)?;
     then(&module, &machine, artifact)
 }
 
-/// See [`crate::compile_host`].
-pub(crate) fn compile_for_host(
+/// See [`crate::compile`].
+pub(crate) fn compile(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
+    target: &CodeTarget,
 ) -> Result<Artifact, CodegenError> {
-    with_module(program, location, options, |module, machine, mut artifact| {
-        optimise(module, machine, options.opt_level)?;
-        artifact.code = emit_code(module, machine, FileType::Object)?;
+    // A device's driver takes text, and assembles it for the very chip it finds.
+    let on_host = *target == CodeTarget::Host;
+    let kind = if on_host { FileType::Object } else { FileType::Assembly };
+    with_module(program, location, options, target, |module, machine, mut artifact| {
+        optimise(module, machine, options.opt_level, on_host)?;
+        artifact.code = emit_code(module, machine, kind)?;
         Ok(artifact)
     })
 }
 
-/// See [`crate::list_host`].
-pub(crate) fn list_for_host(
+/// See [`crate::list`].
+pub(crate) fn list(
     program: &Program,
     options: &CodegenOptions,
+    target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    with_module(program, &|_| String::new(), options, |module, machine, _| {
+    with_module(program, &|_| String::new(), options, target, |module, machine, _| {
         if listing != Listing::Lowered {
-            optimise(module, machine, options.opt_level)?;
+            optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
         }
         if listing == Listing::Assembly {
             let text = emit_code(module, machine, FileType::Assembly)?;

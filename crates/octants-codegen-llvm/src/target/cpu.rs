@@ -8,7 +8,7 @@ use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
 use octants_ir::Scalar;
 
-use super::{Surroundings, Target, TaskEntry, VectorForm};
+use super::{Share, Surroundings, Target, TaskEntry, VectorForm};
 use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -103,13 +103,22 @@ impl Cpu {
 }
 
 impl Target for Cpu {
-    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize) -> TaskEntry {
+    fn task_symbol(&self, _number: usize, name: &str) -> String {
+        format!("octants.{name}")
+    }
+
+    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, _threads: Option<u32>) -> TaskEntry {
         let mut params = vec![e.ptr, e.i64, e.i64];
         params.resize(3 + pointers, e.ptr);
         let ty = e.function_type(e.i32, &mut params);
         let function = e.add_function(symbol, ty);
         self.describe_context(e, function, 0);
-        TaskEntry { function, context: e.param(function, 0), begin: e.param(function, 1), end: e.param(function, 2) }
+        let share = Share::Range { begin: e.param(function, 1), end: e.param(function, 2) };
+        TaskEntry { function, context: e.param(function, 0), share }
+    }
+
+    fn return_from_task(&self, e: &Emitter, status: V) {
+        e.ret(status);
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
@@ -147,11 +156,11 @@ impl Target for Cpu {
         (seed, launch)
     }
 
-    fn print(&self, e: &Emitter, context: V, site: u32, values: V) {
+    fn print(&self, e: &Emitter, context: V, site: u32, values: V, _count: usize) {
         self.call_host(e, context, PRINT, site, values);
     }
 
-    fn fail(&self, e: &Emitter, context: V, site: u32, values: V) {
+    fn fail(&self, e: &Emitter, context: V, site: u32, values: V, _count: usize) {
         self.call_host(e, context, FAIL, site, values);
     }
 
@@ -160,7 +169,8 @@ impl Target for Cpu {
     }
 
     fn enter_flushing(&self, e: &Emitter, symbol: &str, body: V) {
-        let entry = self.declare_task(e, symbol, 0);
+        let entry = self.declare_task(e, symbol, 0, None);
+        let Share::Range { begin, end } = entry.share else { panic!("compiler bug: the host's tasks run ranges") };
         self.finish_function(e, entry.function);
         e.position(e.add_block(entry.function, c"entry"));
         let (saved, changed) = (e.alloca(e.i32, 4), e.alloca(e.i32, 4));
@@ -169,7 +179,7 @@ impl Target for Cpu {
         e.call(read, &[saved]);
         e.store(changed, e.or(e.load(e.i32, saved, 4), e.i32c(FLUSH_DENORMALS)), 4);
         e.call(write, &[changed]);
-        let status = e.call(body, &[entry.context, entry.begin, entry.end]);
+        let status = e.call(body, &[entry.context, begin, end]);
         e.call(write, &[saved]);
         e.ret(status);
     }

@@ -3,10 +3,19 @@
 //! The lowering asks a [`Target`] and never looks at which one it is.
 
 pub(crate) mod cpu;
+mod device_library;
+pub(crate) mod nvptx;
+mod nvptx_math;
 
-use octants_ir::Scalar;
+use std::path::PathBuf;
 
-use crate::emit::{Emitter, V};
+use inkwell::module::Module;
+use inkwell::targets::TargetMachine;
+use octants_artifact::CodeTarget;
+use octants_ir::{AtomicOp, Scalar};
+
+use crate::emit::{Bb, Emitter, V};
+use crate::{CodegenError, CodegenOptions};
 
 /// The pointers that every function of a module starts from.
 #[derive(Debug, Clone, Copy)]
@@ -23,10 +32,17 @@ pub(crate) struct TaskEntry {
     pub function: V,
     /// What calls of other functions pass on.
     pub context: V,
-    /// First iteration, i64.
-    pub begin: V,
-    /// One past the last iteration, i64.
-    pub end: V,
+    /// How the iterations of a parallel task come to this function.
+    pub share: Share,
+}
+
+/// The iterations of a parallel task that one call of its function runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Share {
+    /// All from `begin` to before `end`, both i64.
+    Range { begin: V, end: V },
+    /// Every so many of them; the function is entered by that many threads at once.
+    Strided,
 }
 
 /// A vector form of a math function.
@@ -38,40 +54,134 @@ pub(crate) struct VectorForm {
     pub symbol: String,
 }
 
+/// Combines two values of a reduction.
+pub(crate) type Combine<'a> = dyn Fn(V, V) -> V + 'a;
+
 /// One kind of machine.
 pub(crate) trait Target {
-    /// Declares a task; `pointers` more parameters follow those that the host passes.
-    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize) -> TaskEntry;
+    /// LLVM's name of the scope in which memory is shared by the threads that run a program; empty for all there are.
+    fn memory_scope(&self) -> &'static str {
+        ""
+    }
+    /// Symbol of a task.
+    fn task_symbol(&self, number: usize, name: &str) -> String;
+    /// Tells how many argument slots a launch has.
+    fn set_slots(&self, _slots: u32) {}
+    /// Says what concerns the module as a whole, once it is made.
+    fn describe_module(&self, _e: &Emitter) {}
+    /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is what the user asked for in a
+    /// block.
+    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
     /// Declares the function that counts a task's iterations: its value and its context.
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V);
+    /// Ends a task; `status` is 1 where an assertion did not hold.
+    fn return_from_task(&self, e: &Emitter, status: V);
     /// Facts about the context parameter `index` of a function.
     fn describe_context(&self, e: &Emitter, function: V, index: usize);
     /// Emits reads of the pointers, in the entry block of a function.
     fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings;
+    /// Reads a pointer to memory of the device from a slot; `describe` says what is known of the load.
+    fn load_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
+        let v = e.load(e.ptr, slot, 8);
+        describe(v);
+        v
+    }
     /// Address of result slot `i`.
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V;
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
-    /// Calls the host's printer with values in memory.
-    fn print(&self, e: &Emitter, context: V, site: u32, values: V);
-    /// Calls the host's error reporter with values in memory.
-    fn fail(&self, e: &Emitter, context: V, site: u32, values: V);
+    /// Calls the host's printer with a number of values in memory.
+    fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
+    /// Calls the host's error reporter with a number of values in memory.
+    fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
+    /// Number of this thread, and of all threads that share a task, both i64; for tasks whose share is strided.
+    fn thread(&self, _e: &Emitter) -> (V, V) {
+        panic!("compiler bug: this target's tasks run ranges")
+    }
+    /// Combines the values of threads that run side by side, so that fewer of them touch shared memory: what follows is run by
+    /// the threads that have a combined value, the others go to `after`. Called where all threads of a task come by. `None`: each
+    /// thread keeps its own.
+    fn combine_threads(
+        &self,
+        _e: &Emitter,
+        _function: V,
+        _s: Scalar,
+        _value: V,
+        _identity: V,
+        _combine: &Combine<'_>,
+        _after: Bb,
+    ) -> Option<V> {
+        None
+    }
+    /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the old value.
+    fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
+        None
+    }
     /// Float code runs with the processor treating denormals as zero: then `enter_flushing` makes the entry points.
-    fn flushes_denormals(&self) -> bool;
+    fn flushes_denormals(&self) -> bool {
+        false
+    }
     /// Emits the task `symbol`, which sets the processor, calls `body` with its own parameters and sets the processor back. The
     /// call is what keeps float instructions from moving past the change.
-    fn enter_flushing(&self, e: &Emitter, symbol: &str, body: V);
+    fn enter_flushing(&self, _e: &Emitter, _symbol: &str, _body: V) {}
     /// Tasks that scatter sums use private copies.
-    fn privatises_scatter(&self) -> bool;
+    fn privatises_scatter(&self) -> bool {
+        false
+    }
     /// Allocates zeroed memory of a number of bytes; null where there is none.
-    fn allocate_zeroed(&self, e: &Emitter, bytes: V) -> V;
+    fn allocate_zeroed(&self, e: &Emitter, _bytes: V) -> V {
+        e.zero(e.ptr)
+    }
     /// Frees what was allocated.
-    fn free(&self, e: &Emitter, memory: V);
+    fn free(&self, _e: &Emitter, _memory: V) {}
+    /// The function with C's name `name`, where the target has a way of its own to compute it.
+    fn math(&self, _e: &Emitter, _name: &'static str, _s: Scalar, _args: &[V]) -> Option<V> {
+        None
+    }
     /// Vector forms of the math function with C's name `name`, for the machine compiled for.
-    fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm>;
+    fn vector_forms(&self, _name: &str, _scalar: Scalar, _operands: usize) -> Vec<VectorForm> {
+        Vec::new()
+    }
     /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop for what is
     /// left over, which takes time to compile and seldom pays there.
-    fn prefer_narrow_vectors(&self, e: &Emitter, function: V);
+    fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
+    /// Loads of memory that no one writes while a task runs are worth telling apart.
+    fn has_constant_loads(&self) -> bool {
+        false
+    }
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);
+    /// Adds the code of functions that the module calls and that are kept elsewhere.
+    fn link(&self, _module: &Module<'_>) -> Result<(), CodegenError> {
+        Ok(())
+    }
+}
+
+/// A target with LLVM's machine for it and its name.
+pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
+
+/// What code for devices finds outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceLibrary {
+    /// The vendor's library of math functions, as LLVM bitcode.
+    pub path: Option<PathBuf>,
+}
+
+/// Opens the target for what code is made for.
+pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Opened, CodegenError> {
+    match target {
+        CodeTarget::Host => {
+            let (cpu, machine, host) = cpu::Cpu::new(options)?;
+            Ok((Box::new(cpu), machine, format!("{} {} {}", host.triple, host.cpu, host.features)))
+        }
+        CodeTarget::Device { triple, cpu, features } => {
+            let name = format!("{triple} {cpu} {features}");
+            let architecture = triple.split('-').next().unwrap_or_default();
+            let (target, machine) = match architecture {
+                "nvptx64" => nvptx::open(triple, cpu, features, options)?,
+                _ => return Err(CodegenError::new(format!("there is no code generator for {triple}"))),
+            };
+            Ok((target, machine, name))
+        }
+    }
 }

@@ -1,0 +1,215 @@
+//! Code for NVIDIA GPUs: what the PTX text of typical loops holds, and that NVIDIA's assembler takes it.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod jit;
+
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use jit::*;
+use octants_artifact::CodeTarget;
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, list};
+use octants_ir::*;
+
+fn target(cpu: &str, ptx: &str) -> CodeTarget {
+    CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: cpu.into(), features: ptx.into() }
+}
+
+fn h200() -> CodeTarget {
+    target("sm_90", "+ptx80")
+}
+
+/// A file of NVIDIA's compiler package, where it is installed in the project's environment.
+fn nvidia_file(path: &str) -> Option<PathBuf> {
+    let lib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../.venv/lib");
+    let python = std::fs::read_dir(lib).ok()?.flatten().next()?.path();
+    let file = python.join("site-packages/nvidia/cuda_nvcc").join(path);
+    file.exists().then_some(file)
+}
+
+fn options() -> CodegenOptions {
+    let path = nvidia_file("nvvm/libdevice/libdevice.10.bc");
+    CodegenOptions {
+        device_library: DeviceLibrary { path },
+        single_thread_variants: false,
+        ..CodegenOptions::default()
+    }
+}
+
+/// The PTX of a program, put before NVIDIA's assembler where there is one.
+fn ptx(program: &Program, target: &CodeTarget) -> String {
+    let text = list(program, &options(), target, Listing::Assembly).unwrap();
+    let CodeTarget::Device { cpu, .. } = target else { panic!("a device") };
+    match nvidia_file("bin/ptxas") {
+        None => eprintln!("not assembled: nvidia-cuda-nvcc-cu12 is not installed in .venv"),
+        Some(assembler) => {
+            let mut child = Command::new(assembler)
+                .args(["-arch", cpu, "-v", "-o", "/dev/null", "-"])
+                .stdin(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+            let out = child.wait_with_output().unwrap();
+            assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
+        }
+    }
+    text
+}
+
+fn assert_has(text: &str, wanted: &[&str]) {
+    for w in wanted {
+        assert!(text.contains(w), "`{w}` is not in\n{text}");
+    }
+}
+
+fn map(ops: &[UnaryOp], s: Scalar) -> Program {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, s, &[i]);
+        let mut v = b.load(a);
+        for op in ops {
+            v = b.unary(*op, v);
+        }
+        let a = at(b, 1, s, &[i]);
+        b.store(a, v);
+    });
+    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
+    let text = ptx(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32), &h200());
+    assert_has(
+        &text,
+        &[".entry octants_task_", "ld.global.nc.", "st.global.", "ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"],
+    );
+    assert!(!text.contains("call"), "{text}");
+}
+
+#[test]
+fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
+    for (s, atomic) in [
+        (Scalar::F32, "add.f32"),
+        (Scalar::F64, "add.f64"),
+        (Scalar::I32, "add.u32"),
+        (Scalar::I64, "add.u64"),
+        (Scalar::F16, "cas.b"),
+    ] {
+        let mut b = Builder::new();
+        let zero = b.int(0, Scalar::I32);
+        let n = shape(&mut b, 0, 0);
+        let target = at(&mut b, 1, s, &[zero]);
+        for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op: AtomicOp::Add, target }], |b, l| {
+            let i = index(b, l, 0);
+            let a = at(b, 0, s, &[i]);
+            let v = b.load(a);
+            b.push(Op::Reduce(0, v), Type::Unit);
+        });
+        let p = program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body);
+        let text = ptx(&p, &h200());
+        assert_has(&text, &["shfl.sync.down", "bar.sync", ".shared", atomic]);
+        assert!(!text.contains(".sys"), "an update for this device alone\n{text}");
+    }
+}
+
+#[test]
+fn indices_of_known_extents_are_decoded_without_division() {
+    let axes = |n: u64, m: u64| vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
+    let field = |name: &str, root| {
+        let components = vec![ComponentLayout { root, base: 0, axes: axes(512, 384) }];
+        let layout = Layout::Dense { shape: vec![512, 384], offset: vec![0, 0], components };
+        Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout }
+    };
+    let mut b = Builder::new();
+    let (zero, n, m) = (b.int(0, Scalar::I32), b.int(512, Scalar::I32), b.int(384, Scalar::I32));
+    for_loop(&mut b, vec![(zero, n), (zero, m)], true, vec![], |b, l| {
+        let (i, j) = (index(b, l, 0), index(b, l, 1));
+        let a = at(b, 0, Scalar::F32, &[i, j]);
+        let v = b.load(a);
+        let a = at(b, 1, Scalar::F32, &[i, j]);
+        b.store(a, v);
+    });
+    let mut p = program(vec![field("x", 0), field("y", 1)], vec![], Type::Unit, true, b.body);
+    p.roots = 2;
+    let text = ptx(&p, &h200());
+    assert!(!text.contains("div.") && !text.contains("rem."), "{text}");
+    assert_has(&text, &["ld.global.nc.", "st.global."]);
+}
+
+#[test]
+fn every_function_of_mathematics_is_there_in_both_widths() {
+    use UnaryOp::*;
+    let all = [
+        Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc,
+    ];
+    let library = options().device_library.path;
+    for s in [Scalar::F16, Scalar::F32, Scalar::F64] {
+        for op in all {
+            let p = map(&[op], s);
+            match list(&p, &options(), &h200(), Listing::Assembly) {
+                Ok(text) => assert!(!text.contains(".extern"), "{op:?} {s}\n{text}"),
+                Err(e) => assert!(library.is_none() && e.to_string().contains("libdevice"), "{op:?} {s}: {e}"),
+            }
+        }
+    }
+    // What is computed in line needs no library.
+    for op in [Sin, Cos, Tan, Exp, Exp2, Log, Log2, Sqrt, Rsqrt] {
+        let o = CodegenOptions { device_library: DeviceLibrary::default(), ..options() };
+        list(&map(&[op], Scalar::F32), &o, &h200(), Listing::Assembly).unwrap();
+    }
+}
+
+#[test]
+fn what_fails_and_prints_goes_to_the_channel() {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::F32, &[i]);
+        let v = b.load(a);
+        let limit = b.float(1.0, Scalar::F32);
+        let fine = b.binary(BinaryOp::Lt, v, limit);
+        b.push(Op::Assert(fine, vec![TextPart::Text("too large: ".into()), TextPart::Value(v, None)]), Type::Unit);
+        b.push(Op::Print(vec![TextPart::Value(i, None), TextPart::Value(v, None)]), Type::Unit);
+        let a = at(b, 1, Scalar::F32, &[i]);
+        b.store(a, v);
+    });
+    let p = program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![], Type::Unit, true, b.body);
+    let text = ptx(&p, &h200());
+    assert_has(&text, &["octants_print", "octants_fail", "atom.exch.b32", "atom.add.u32"]);
+}
+
+#[test]
+fn older_and_newer_chips_are_compiled_for() {
+    for (cpu, features) in
+        [("sm_70", "+ptx63"), ("sm_80", "+ptx70"), ("sm_89", "+ptx78"), ("sm_100", "+ptx86"), ("sm_120", "+ptx87")]
+    {
+        let text = ptx(&map(&[UnaryOp::Exp], Scalar::F32), &target(cpu, features));
+        assert_has(&text, &[&format!(".target {cpu}")]);
+    }
+}
+
+#[test]
+fn many_arguments_are_read_from_memory() {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    let last = b.push(Op::Param(599), Scalar::F32.into());
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::F32, &[i]);
+        b.store(a, last);
+    });
+    let params = (0..600).map(|_| ("p", Type::Scalar(Scalar::F32))).collect();
+    let p = program(vec![array("x", Scalar::F32, 1)], params, Type::Unit, true, b.body);
+    let text = ptx(&p, &h200());
+    // The context, and an address.
+    assert_has(&text, &["octants_task_0_param_0[56]"]);
+}
