@@ -245,6 +245,11 @@ impl Emitter {
         llvm!(LLVMGetInsertBlock(self.builder))
     }
 
+    /// The function that holds the insertion point.
+    pub fn function(&self) -> V {
+        llvm!(LLVMGetBasicBlockParent(self.block()))
+    }
+
     /// Emits into another block, then goes back.
     pub fn in_block<R>(&self, bb: Bb, f: impl FnOnce() -> R) -> R {
         let here = self.block();

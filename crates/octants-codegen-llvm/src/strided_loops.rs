@@ -96,7 +96,7 @@ impl<'p> Lowering<'_, 'p> {
             };
             let combine = |a: V, b: V| self.updated(op, s, a, b);
             let after: Bb = self.new_block(c"reduced");
-            let combined = self.u.target.combine_threads(e, self.function, s, own, identity, &combine, after);
+            let combined = self.u.target.combine_threads(e, s, own, identity, &combine, after);
             self.atomic(op, &target, &[combined.unwrap_or(own)]);
             e.br(after);
             e.position(after);

@@ -85,6 +85,7 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
         "HOST",
         "what this machine's processor is; set once, never changed",
     ),
+    ("crates/octants-codegen-llvm/src/target/nvptx.rs", "ONCE", "LLVM's own tables of the target, once in a process"),
     ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
     ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
     (

@@ -104,7 +104,6 @@ pub(crate) trait Target {
     fn combine_threads(
         &self,
         _e: &Emitter,
-        _function: V,
         _s: Scalar,
         _value: V,
         _identity: V,

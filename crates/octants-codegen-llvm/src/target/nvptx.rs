@@ -308,14 +308,12 @@ impl Target for Nvptx {
     fn combine_threads(
         &self,
         e: &Emitter,
-        function: V,
         s: Scalar,
         value: V,
         identity: V,
         combine: &Combine<'_>,
         after: Bb,
     ) -> Option<V> {
-        let ty = e.scalar(s);
         let memory_type = e.memory(s);
         let slot = |v: V| if s == Scalar::U1 { e.zext(v, e.i8) } else { v };
         let unslot = |v: V| if s == Scalar::U1 { e.trunc(v, e.i1) } else { v };
@@ -327,6 +325,7 @@ impl Target for Nvptx {
         let warps = e.lshr(self.register(e, "ntid.x"), e.i32c(5));
         let of_warp = self.combine_warp(e, s, value, combine);
         let is_first = e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0));
+        let function = e.function();
         let block = |name| e.add_block(function, name);
         let (give, given, first_warp, last) =
             (block(c"give"), block(c"given"), block(c"first.warp"), block(c"combined"));
@@ -340,7 +339,6 @@ impl Target for Nvptx {
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
         e.position(first_warp);
         let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
-        let _ = ty;
         let partial = e.select(e.icmp(IntCmp::LLVMIntULT, lane, warps), partial, identity);
         let all = self.combine_warp(e, s, partial, combine);
         e.cond_br(is_first, last, after);
@@ -360,8 +358,7 @@ impl Target for Nvptx {
             _ => (Rmw::LLVMAtomicRMWBinOpMax, Rmw::LLVMAtomicRMWBinOpUMin),
         };
         let word = e.bitcast(operand, bits);
-        let here = e.block();
-        let function = crate::emit::llvm!(llvm_sys::core::LLVMGetBasicBlockParent(here));
+        let function = e.function();
         let block = |name| e.add_block(function, name);
         let (plus, minus, done) = (block(c"not.negative"), block(c"negative"), block(c"extremum"));
         e.cond_br(e.icmp(IntCmp::LLVMIntSGE, word, e.zero(bits)), plus, minus);
