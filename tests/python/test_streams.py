@@ -723,6 +723,51 @@ def test_s13_sections_that_may_overlap(mode):
 
 
 @pytest.mark.filterwarnings("error")
+def test_s13_one_array_passed_for_two_parameters(mode):
+    x, y, z = ints(), ints(), ints()
+
+    @qd.kernel
+    def run(x: Ints, y: Ints, z: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[i] = 1
+        with qd.stream_parallel():
+            for i in range(100):
+                y[i] = z[i]
+
+    @qd.kernel
+    def apart(x: Ints, y: Ints):
+        with qd.stream_parallel():
+            for i in range(100):
+                x[i] = 1
+        with qd.stream_parallel():
+            for i in range(100, x.shape[0]):
+                y[i] = 2
+
+    def refused(match, *args):
+        with pytest.raises(qd.QuadrantsSyntaxError, match=match) as caught:
+            run(*args)
+        assert "allow_overlap=True" in str(caught.value)
+        assert "y[i] = z[i]" in str(caught.value), "the user's line is shown"
+
+    run(x, y, y)  # one block may use it as often as it likes
+    for _ in range(2):
+        refused(r"two .* blocks write the same elements of `x` and `y` \(the same memory in this call\)", x, x, z)
+        refused(
+            r"one .* block writes elements of `x` and `z` \(the same memory in this call\) that another reads", x, y, x
+        )
+        run(x, y, z)
+    apart(x, x)
+    assert (x.to_numpy() == np.where(np.arange(n) < 100, 1, 2)).all()
+
+    # Views that share a part: equal indices need not be equal elements.
+    host = np.zeros(2 * n, np.int32)
+    with pytest.warns(UserWarning, match="blocks may write the same elements of `x` and `y`"):
+        run(host[:n], host[50 : n + 50], z)
+    run(host[:n], host[n:], z)
+
+
+@pytest.mark.filterwarnings("error")
 def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
     x, y = ints(), ints()
     v = qd.Vector.ndarray(2, qd.i32, shape=n)
@@ -801,6 +846,39 @@ def test_s16_host_arrays_hold_the_result_when_the_call_returns(mode):
         add(x, y, 1, qd_stream=s)
         x[:] = 5  # the call has read it
         assert (y.to_numpy() == 2).all()
+
+
+def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
+    a, b = ints(), ints()
+    x = np.ones(n, np.int32)
+    with qd.create_stream() as s:
+        slow(a, 1, 1, qd_stream=s)
+        add(x, b, 1, qd_stream=s)  # compiled
+        slow(a, 2, 10 * LONG, qd_stream=s)
+        add(x, b, 2, qd_stream=s)
+        x[:] = 100
+        add(x[::-2], b, 3, qd_stream=s)
+        assert not s.query(), "the launches wait for nothing"
+        del x
+        assert (b.to_numpy()[: n // 2] == 103).all()
+        assert (b.to_numpy()[n // 2 :] == 3).all()
+        # One that is written is waited for, and holds the result.
+        y = np.zeros(n, np.int32)
+        slow(a, 3, 3 * LONG, qd_stream=s)
+        add(b, y, 1, qd_stream=s)
+        assert y[0] == 104
+        assert s.query()
+
+
+def test_s16_many_host_arrays_in_flight(seed):
+    outs = [ints(20) for _ in range(6)]
+    with qd.create_stream() as s1, qd.create_stream() as s2:
+        for k, out in enumerate(outs):
+            x = np.full(20, k, np.int32)
+            add(x, out, 10, qd_stream=s1 if k % 2 else s2)
+            x[:] = -1
+        for k, out in enumerate(outs):
+            assert (out.to_numpy() == k + 10).all()
 
 
 def test_s17_one_kernel_on_two_streams(seed):

@@ -13,6 +13,7 @@ mod suggest;
 
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
+pub use octants_passes::Alias;
 pub use session::{Executable, Lowering, Session, Timings};
 pub use suggest::nearest;
 

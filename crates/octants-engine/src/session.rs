@@ -8,10 +8,10 @@ use octants_diag::{Code, Diagnostic, Span};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, Layout, Op, Type};
-use octants_passes::{PassOptions, find_overlaps, offload, run_pipeline};
+use octants_passes::{Alias, PassOptions, find_overlaps, offload, run_pipeline};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, LoadedKernel, Patient, Pointer, Results, Stream,
-    TextSink,
+    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Results,
+    Stream, TextSink,
 };
 
 use crate::config::{Arch, Config};
@@ -144,15 +144,16 @@ impl Session {
         };
         match octants_frontend::lower(world, kernel, args, &options) {
             Ok(lowered) => {
-                self.check_groups(world, &lowered)?;
+                self.check_groups(world, &lowered, &[])?;
                 Ok(Lowering { lowered, elapsed: start.elapsed() })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
     }
 
-    /// Refuses a kernel whose `stream_parallel` groups touch the same memory, and warns of one whose groups may.
-    fn check_groups(&self, world: &dyn World, lowered: &Lowered) -> Result<(), CompileError> {
+    /// Refuses a kernel whose `stream_parallel` groups touch the same memory, and warns of one whose groups may. With `aliases`, which
+    /// some call has, only what these make so: the rest was found when the kernel was lowered.
+    pub fn check_groups(&self, world: &dyn World, lowered: &Lowered, aliases: &[Alias]) -> Result<(), CompileError> {
         let mut groups: Vec<u32> = group_loops(lowered).map(|(group, _)| group).collect();
         groups.dedup();
         if groups.len() < 2 {
@@ -161,14 +162,23 @@ impl Session {
         let mut kernel = lowered.kernel.clone();
         run_pipeline(&mut kernel, &PassOptions::default());
         let mut errors = Vec::new();
-        for found in find_overlaps(&kernel, &lowered.overlap_allowed) {
-            let name = &kernel.buffers[found.buffer.index()].name;
+        for found in find_overlaps(&kernel, &lowered.overlap_allowed, aliases) {
+            if found.alias.is_some() == aliases.is_empty() {
+                continue;
+            }
+            let name_of = |b: octants_ir::BufferId| &kernel.buffers[b.index()].name;
+            let name = match found.alias {
+                None => format!("`{}`", name_of(found.buffer)),
+                Some(other) => {
+                    format!("`{}` and `{}` (the same memory in this call)", name_of(found.buffer), name_of(other))
+                }
+            };
             let may = if found.certain { "" } else { "may " };
             let what = if found.both_write {
-                format!("two qd.stream_parallel() blocks {may}write the same elements of `{name}`")
+                format!("two qd.stream_parallel() blocks {may}write the same elements of {name}")
             } else {
                 let (touch, read) = if found.certain { ("writes", "reads") } else { ("may write", "reads") };
-                format!("one qd.stream_parallel() block {touch} elements of `{name}` that another {read}")
+                format!("one qd.stream_parallel() block {touch} elements of {name} that another {read}")
             };
             let earlier = lowered.sources.location(found.first);
             let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
@@ -224,8 +234,9 @@ impl Session {
         Ok(Executable { layout, ret, timings, kernel })
     }
 
-    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout. `caller` is told before this
-    /// thread works or waits for long.
+    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
+    /// addresses in the host's memory, of which a device that does all work at once need not be told. `caller` is told before
+    /// this thread works or waits for long.
     ///
     /// # Safety
     /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
@@ -234,11 +245,13 @@ impl Session {
         &self,
         code: &Executable,
         slots: &[u64],
+        arrays: &[HostArray],
         stream: Option<&Stream>,
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
+        let stream = stream.unwrap_or_else(|| self.device.default_stream());
         // SAFETY: the caller's contract.
-        Ok(unsafe { stream.unwrap_or_else(|| self.device.default_stream()).launch(&code.kernel, slots, caller) }?)
+        Ok(unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?)
     }
 }
 

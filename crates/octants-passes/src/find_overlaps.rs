@@ -3,8 +3,8 @@
 //! Each access becomes, axis by axis, a point, a range, or unknown. Two accesses are apart where the ranges of some axis
 //! are; they meet for certain where those of every axis do, both accesses happen in every iteration, and no two axes of
 //! one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter counts as
-//! not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are taken to be distinct
-//! memory: what an array argument aliases is known only at launch.
+//! not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct memory, but for
+//! those that the caller names: the same array passed for two parameters, or arrays that share a part.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,6 +20,8 @@ use crate::trace_address::{Place, trace_address};
 pub struct Overlap {
     /// The memory.
     pub buffer: BufferId,
+    /// The name under which the later group touches it, where that is another one.
+    pub alias: Option<BufferId>,
     /// Where the earlier group touches it.
     pub first: Span,
     /// Where the later group does.
@@ -28,6 +30,17 @@ pub struct Overlap {
     pub both_write: bool,
     /// They meet for certain; otherwise they may.
     pub certain: bool,
+}
+
+/// Two buffers that share memory in a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Alias {
+    /// One.
+    pub first: BufferId,
+    /// The other.
+    pub second: BufferId,
+    /// They are the same array, so that equal indices mean the same element.
+    pub same: bool,
 }
 
 /// A number that is fixed during a launch.
@@ -71,40 +84,51 @@ struct Access {
     span: Span,
 }
 
-/// The overlaps of a kernel's groups, those in `allowed` aside: for each buffer and pair of groups the gravest.
-pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>) -> Vec<Overlap> {
+/// The overlaps of a kernel's groups, those in `allowed` aside: for each pair of buffers that are the same memory, most often one
+/// and itself, and each pair of groups the gravest.
+pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
     let order = body.block(body.root);
-    let mut search =
-        Search { body, functions: function_effects(&kernel.functions), group: 0, conditional: 0, accesses: Vec::new() };
+    let mut search = Search {
+        body,
+        functions: function_effects(&kernel.functions),
+        aliases,
+        group: 0,
+        conditional: 0,
+        accesses: Vec::new(),
+    };
     for (&v, group) in order.iter().zip(statement_groups(body, order)) {
         if let Some(group) = group {
             search.group = group;
             search.visit(v);
         }
     }
-    let mut worst: BTreeMap<(u32, u32, BufferId), (Meeting, Overlap)> = BTreeMap::new();
+    let mut worst: BTreeMap<(u32, u32, BufferId, BufferId), (Meeting, Overlap)> = BTreeMap::new();
     for (i, a) in search.accesses.iter().enumerate() {
         for b in &search.accesses[i + 1..] {
             let harmless = !(a.writes || b.writes) || (a.atomic && b.atomic);
-            if a.group == b.group || a.buffer != b.buffer || harmless {
+            let shared = shared(aliases, a.buffer, b.buffer);
+            if a.group == b.group || shared == Meeting::Apart || harmless {
                 continue;
             }
             if allowed.contains(&a.group) || allowed.contains(&b.group) {
                 continue;
             }
-            let meeting = meeting(a, b);
+            // Indices of arrays that share a part say nothing about one another.
+            let meeting = if shared == Meeting::Certain { meeting(a, b) } else { shared };
             if meeting == Meeting::Apart {
                 continue;
             }
             let overlap = Overlap {
                 buffer: a.buffer,
+                alias: (a.buffer != b.buffer).then_some(b.buffer),
                 first: a.span,
                 second: b.span,
                 both_write: a.writes && b.writes,
                 certain: meeting == Meeting::Certain,
             };
-            let known = worst.entry((a.group, b.group, a.buffer)).or_insert_with(|| (meeting, overlap.clone()));
+            let known =
+                worst.entry((a.group, b.group, a.buffer, b.buffer)).or_insert_with(|| (meeting, overlap.clone()));
             if known.0 < meeting {
                 *known = (meeting, overlap);
             }
@@ -113,8 +137,21 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>) -> Vec<Overlap> {
     worst.into_values().map(|(_, overlap)| overlap).collect()
 }
 
+/// Whether two buffers are the same memory.
+fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Meeting {
+    if a == b {
+        return Meeting::Certain;
+    }
+    match aliases.iter().find(|x| (x.first, x.second) == (a, b) || (x.first, x.second) == (b, a)) {
+        Some(alias) if alias.same => Meeting::Certain,
+        Some(_) => Meeting::Perhaps,
+        None => Meeting::Apart,
+    }
+}
+
 struct Search<'a> {
     body: &'a Body,
+    aliases: &'a [Alias],
     functions: Vec<Effects>,
     group: u32,
     /// Branches and loops of unknown length around what is visited.
@@ -240,7 +277,11 @@ impl Search<'_> {
         let inst = self.body.inst(v);
         match &inst.op {
             Op::Const(Const::Int(c)) => Number::Known(*c),
-            Op::Shape(b, axis) => Number::Extent(*b, *axis),
+            // Of arrays that are the same the extents are too: all are known by the least of them.
+            Op::Shape(b, axis) => {
+                let same = self.aliases.iter().filter(|x| x.same && x.second == *b).map(|x| x.first);
+                Number::Extent(same.min().unwrap_or(*b).min(*b), *axis)
+            }
             Op::Param(p) => Number::Parameter(*p),
             Op::Cast(u) if is_index(&inst.ty) && is_index(self.body.ty(*u)) => self.number(*u),
             _ => Number::Unknown,

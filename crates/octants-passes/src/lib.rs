@@ -25,7 +25,7 @@ pub mod trace_address;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
-pub use find_overlaps::{Overlap, find_overlaps};
+pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline};
 pub use trace_address::{Place, trace_address};

@@ -47,6 +47,21 @@ pub struct Span {
     pub high: u64,
     /// Must not be written.
     pub readonly: bool,
+    /// In the host's memory.
+    pub host: bool,
+    /// Words of the array: equal ones mean the same array.
+    words: (u32, u32),
+}
+
+/// Two array arguments that share bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// One.
+    pub first: u32,
+    /// The other, which comes later.
+    pub second: u32,
+    /// They are the same array.
+    pub same: bool,
 }
 
 /// Where an argument stands, for messages.
@@ -152,17 +167,31 @@ impl<'py> Gathered<'py> {
         }
     }
 
-    /// To be called after the last argument: adds to the key whether arrays overlap.
+    /// To be called after the last argument: adds to the key which arrays overlap.
     #[inline]
     pub fn finish(&mut self) {
         if self.overlapping() {
-            self.key.push(TAG_OVERLAP);
+            let overlaps = self
+                .overlaps()
+                .map(|o| TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40);
+            let overlaps: SmallVec<[u64; 8]> = overlaps.collect();
+            self.key.extend_from_slice(&overlaps);
         }
     }
 
     /// Some two array arguments share bytes.
     pub fn overlapping(&self) -> bool {
         self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
+    }
+
+    /// The array arguments that share bytes.
+    pub fn overlaps(&self) -> impl Iterator<Item = Overlap> + '_ {
+        let words = |s: &Span| &self.words[s.words.0 as usize..s.words.1 as usize];
+        self.spans.iter().enumerate().flat_map(move |(i, b)| {
+            let overlap = |a: &&Span| a.low < b.high && b.low < a.high;
+            let pair = move |a: &Span| Overlap { first: a.leaf, second: b.leaf, same: words(a) == words(b) };
+            self.spans[..i].iter().filter(overlap).map(pair)
+        })
     }
 
     #[inline]
@@ -179,11 +208,13 @@ impl<'py> Gathered<'py> {
 
     fn push_array(&mut self, view: &ArrayView) {
         let (low, high) = view.span();
-        self.spans.push(Span { leaf: self.starts.len() as u32, low, high, readonly: view.readonly });
+        let leaf = self.starts.len() as u32;
         self.start();
         self.words.push(view.address);
         self.words.extend_from_slice(&view.extents);
         self.words.extend(view.strides.iter().map(|&s| s as u64));
+        let words = (self.starts[leaf as usize], self.words.len() as u32);
+        self.spans.push(Span { leaf, low, high, readonly: view.readonly, host: view.host, words });
         let contiguous = u64::from(view.strides.is_empty());
         let wide = u64::from(NdarrayDesc::is_wide(&view.extents));
         self.key.push(

@@ -25,6 +25,8 @@ pub struct ArrayView {
     pub strides: SmallVec<[i64; 4]>,
     /// Must not be written.
     pub readonly: bool,
+    /// In the host's memory, not in this program's.
+    pub host: bool,
 }
 
 impl ArrayView {
@@ -111,6 +113,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         extents: SmallVec::from_slice(this.extents()),
         strides: SmallVec::from_slice(this.strides()),
         readonly: false,
+        host: false,
     })
 }
 
@@ -132,6 +135,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         extents: array.shape().iter().map(|&n| n as u64).collect(),
         strides: SmallVec::new(),
         readonly: flags & numpy::npyffi::flags::NPY_ARRAY_WRITEABLE == 0,
+        host: true,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();
@@ -191,6 +195,7 @@ fn foreign(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
             buffer.strides().iter().map(|&s| s as i64).collect()
         },
         readonly: buffer.readonly(),
+        host: true,
     }))
 }
 
@@ -239,5 +244,6 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         extents: SmallVec::from_vec(extents),
         strides: strides.iter().map(|s| s * i64::from(scalar.bytes())).collect(),
         readonly: false,
+        host: true,
     })
 }

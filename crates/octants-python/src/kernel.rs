@@ -164,10 +164,14 @@ impl Kernel {
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
         spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
+        let session = &prepared.program.session;
+        // Where all work is done at once the host's arrays are used as they are.
+        let tells = !session.device().is_immediate() && gathered.spans.iter().any(|s| s.host);
+        let arrays = if tells { spec.host_arrays(&gathered.spans) } else { SmallVec::new() };
         let interpreter = Interpreter::held();
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
-        let end = unsafe { prepared.program.session.launch(&spec.code, slots, stream, &interpreter) };
+        let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
         drop(interpreter);
         program::write_printed(py)?;
         match end {
@@ -267,14 +271,20 @@ impl Kernel {
             refuse_floats(&kinds, args, &self.name)?;
         }
         let handle = world.handle(slf.clone().into_any());
-        let lowering = guarded(py, &self.name, || session.lower(&world, handle, &described.specs))?.map_err(|e| {
+        let refused = |e: CompileError| {
             if let CompileError::User(_, sources) = &e
                 && let Err(raised) = world.show_warnings(sources)
             {
                 return raised;
             }
             errors::from_compile(py, e, &world.take_causes())
-        })?;
+        };
+        let lowering =
+            guarded(py, &self.name, || session.lower(&world, handle, &described.specs))?.map_err(&refused)?;
+        let aliases = described.aliases(gathered.overlaps(), &lowering.lowered);
+        if !aliases.is_empty() {
+            session.check_groups(&world, &lowering.lowered, &aliases).map_err(&refused)?;
+        }
         world.show_warnings(&lowering.lowered.sources)?;
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;

@@ -1,14 +1,17 @@
 //! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
 
+use octants_engine::Alias;
 use octants_engine::Executable;
 use octants_engine::frontend::{ArgSpec, Capture, Lowered, NdarrayDesc, Obj};
+use octants_engine::ir::BufferId;
+use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Place, Span, array_argument, by_identity};
+use crate::argument::{Gathered, Overlap, Place, Span, array_argument, by_identity};
 use crate::array;
 use crate::buffer::Buffer;
 use crate::classify::Handles;
@@ -56,7 +59,16 @@ pub struct Specialization {
     numbers: Box<[LiveNumber]>,
     alive: Box<[Alive]>,
     fixed: Box<[Fixed]>,
-    written: Box<[u32]>,
+    arrays: Box<[ArraySlot]>,
+}
+
+/// An array argument that the code uses.
+struct ArraySlot {
+    leaf: u32,
+    /// Slot of its address.
+    slot: u32,
+    /// Some task writes to it.
+    written: bool,
 }
 
 /// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
@@ -191,7 +203,7 @@ impl Specialization {
             let end = gathered.starts.get(leaf + 1).map_or(gathered.words.len() as u32, |&e| e);
             (start, end - start)
         };
-        let mut written = Vec::new();
+        let mut arrays = Vec::new();
         let mut numbers = Vec::new();
         for (i, capture) in lowered.buffers.iter().enumerate() {
             let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
@@ -201,9 +213,7 @@ impl Specialization {
                         .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
                     let (from, count) = words(leaf);
                     copies.push(Copy { from, to, count });
-                    if code.writes_buffer(i as u32) {
-                        written.push(leaf as u32);
-                    }
+                    arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
                 }
                 Capture::Object { obj, from } => {
                     let object = world.object(*obj);
@@ -244,7 +254,7 @@ impl Specialization {
             numbers: numbers.into_boxed_slice(),
             alive: described.objects.into_boxed_slice(),
             fixed: fixed.into_boxed_slice(),
-            written: written.into_boxed_slice(),
+            arrays: arrays.into_boxed_slice(),
         })
     }
 
@@ -296,13 +306,37 @@ impl Specialization {
         if let Some(dead) = self.fixed.iter().find(|f| !f.buffer.get().is_alive()) {
             dead.buffer.get().address(py)?;
         }
-        match spans.iter().find(|s| s.readonly && self.written.contains(&s.leaf)) {
+        let written = |leaf| self.arrays.iter().any(|a| a.leaf == leaf && a.written);
+        match spans.iter().find(|s| s.readonly && written(s.leaf)) {
             Some(span) => Err(PyValueError::new_err(format!(
                 "the array given for `{}` is read-only, and the kernel writes to it: pass a writable copy",
                 names(span.leaf)
             ))),
             None => Ok(()),
         }
+    }
+}
+
+impl Specialization {
+    /// The arguments in the host's memory that the code uses.
+    pub fn host_arrays(&self, spans: &[Span]) -> SmallVec<[HostArray; 4]> {
+        let used = |s: &Span| self.arrays.iter().find(|a| a.leaf == s.leaf);
+        let host = spans.iter().filter(|s| s.host).filter_map(|s| used(s).map(|a| (s, a)));
+        host.map(|(s, a)| HostArray { slot: a.slot, low: s.low, high: s.high, written: a.written }).collect()
+    }
+}
+
+impl Described {
+    /// The buffers of array arguments that share memory.
+    pub fn aliases(&self, overlaps: impl Iterator<Item = Overlap>, lowered: &Lowered) -> Vec<Alias> {
+        let buffer = |leaf: u32| {
+            let (param, path) = &self.leaves[leaf as usize];
+            let is =
+                |c: &Option<Capture>| matches!(c, Some(Capture::Arg { index, path: p }) if (index, p) == (param, path));
+            lowered.buffers.iter().position(is).map(|i| BufferId(i as u32))
+        };
+        let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
+        overlaps.filter_map(alias).collect()
     }
 }
 
