@@ -186,6 +186,23 @@ impl Effects {
     }
 }
 
+/// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
+pub(crate) fn inlined_sizes(functions: &[Function]) -> Vec<usize> {
+    fn size(f: FuncId, functions: &[Function], known: &mut Vec<Option<usize>>) -> usize {
+        if let Some(size) = known[f.index()] {
+            return size;
+        }
+        known[f.index()] = Some(usize::MAX / 2);
+        let mut calls = Vec::new();
+        let own = Effects::own(&functions[f.index()].body, &mut calls).size;
+        let size = calls.into_iter().fold(own, |sum, callee| sum.saturating_add(size(callee, functions, known)));
+        known[f.index()] = Some(size);
+        size
+    }
+    let mut known = vec![None; functions.len()];
+    (0..functions.len() as u32).map(|i| size(FuncId(i), functions, &mut known)).collect()
+}
+
 trait LeafCountOrOne {
     fn leaf_count_or_one(self) -> usize;
 }

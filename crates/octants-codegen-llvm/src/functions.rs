@@ -23,7 +23,7 @@ pub(crate) struct InstanceKey {
     pub refs: Vec<Option<PlaceShape>>,
 }
 
-/// Functions up to this many instructions are always inlined.
+/// Functions up to this many instructions, those of what they call included, are always inlined; LLVM judges the others.
 const INLINE_SIZE: usize = 80;
 
 impl Unit<'_> {
@@ -60,7 +60,7 @@ impl Unit<'_> {
         e.set_internal(value);
         e.set_fast_call(value, false);
         self.target.describe_context(e, value, 0);
-        if effects.size <= INLINE_SIZE {
+        if self.inlined_sizes[f.index()] <= INLINE_SIZE {
             e.function_attribute(value, "alwaysinline", 0);
         }
         self.instances.borrow_mut().insert(key.clone(), value);

@@ -9,7 +9,7 @@ use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site};
 use octants_diag::Span;
 use octants_ir::{ArgLayout, Layout, Program, Scalar};
 
-use crate::analyse_locals::Effects;
+use crate::analyse_locals::{Effects, inlined_sizes};
 use crate::emit::{Emitter, V, llvm};
 use crate::functions::InstanceKey;
 use crate::lower_task::lower_tasks;
@@ -35,6 +35,8 @@ pub(crate) struct Unit<'p> {
     pub metadata: Metadata,
     /// Effects of each function.
     pub effects: Vec<Effects>,
+    /// Instructions of each function with all its calls inlined.
+    pub inlined_sizes: Vec<usize>,
     pub sites: RefCell<Vec<Site>>,
     pub instances: RefCell<HashMap<InstanceKey, V>>,
     pub pending: RefCell<Vec<(InstanceKey, V)>>,
@@ -115,6 +117,7 @@ impl<'p> Unit<'p> {
             frame_offsets,
             frame_bytes,
             effects,
+            inlined_sizes: inlined_sizes(&program.functions),
             sites: RefCell::default(),
             instances: RefCell::default(),
             pending: RefCell::default(),

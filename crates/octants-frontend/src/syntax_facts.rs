@@ -1,5 +1,5 @@
 //! What can be said of a function from its syntax alone: which names it may change, whether it returns from inside run-time
-//! control flow, whether it has loops.
+//! control flow, whether it has loops, how large it is and whom it calls.
 
 use std::collections::HashSet;
 
@@ -14,17 +14,32 @@ pub struct Facts {
     pub nested_return: bool,
     /// Has a `for` or `while`.
     pub has_loops: bool,
+    /// Has a `for` that is not marked as unrolled by `qd.static`: it would be parallel at the top level of a kernel.
+    pub runtime_for: bool,
+    /// Expressions and statements; those in unrolled loops count several times.
+    pub size: usize,
+    /// What is called, by name and attributes: `["qd", "sqrt"]`. Empty for what is no chain of names.
+    pub callees: Vec<Vec<String>>,
+    /// Names in indices, conditional expressions and comprehensions, where a number known at compile time is another thing than
+    /// one known at run time.
+    pub decisive: HashSet<String>,
+    /// How often code at this point is unrolled.
+    repeats: usize,
 }
+
+/// Trips assumed of an unrolled loop.
+const UNROLLED: usize = 4;
 
 /// The facts of a body.
 pub fn of(body: &[Stmt]) -> Facts {
-    let mut facts = Facts::default();
+    let mut facts = Facts { repeats: 1, ..Facts::default() };
     stmts(body, false, &mut facts);
     facts
 }
 
 fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
     for s in body {
+        f.size += f.repeats;
         match &s.kind {
             StmtKind::Expr(e) => expr(e, f),
             StmtKind::Assign(targets, value) => {
@@ -53,7 +68,14 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
                 f.has_loops = true;
                 target(t, f);
                 expr(iter, f);
-                stmts(body, nested || !is_static_call(iter), f);
+                let is_static = is_static_call(iter);
+                f.runtime_for |= !is_static;
+                let repeats = f.repeats;
+                if is_static {
+                    f.repeats = (repeats * UNROLLED).min(1 << 16);
+                }
+                stmts(body, nested || !is_static, f);
+                f.repeats = repeats;
             }
             StmtKind::While(test, body, _) => {
                 f.has_loops = true;
@@ -106,6 +128,7 @@ fn target(e: &Expr, f: &mut Facts) {
         ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| target(i, f)),
         ExprKind::Subscript(base, index) => {
             target(base, f);
+            decides(index, f);
             expr(index, f);
         }
         ExprKind::Attribute(base, _) | ExprKind::Starred(base) => target(base, f),
@@ -113,9 +136,58 @@ fn target(e: &Expr, f: &mut Facts) {
     }
 }
 
+/// The names of `a.b.c`; empty for other expressions.
+fn path(e: &Expr) -> Vec<String> {
+    match &e.kind {
+        ExprKind::Name(n) => vec![n.clone()],
+        ExprKind::Attribute(base, name) => {
+            let mut names = path(base);
+            if !names.is_empty() {
+                names.push(name.clone());
+            }
+            names
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Notes the names in an expression as decisive.
+fn decides(e: &Expr, f: &mut Facts) {
+    match &e.kind {
+        ExprKind::Name(n) => _ = f.decisive.insert(n.clone()),
+        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+            items.iter().for_each(|i| decides(i, f));
+        }
+        ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => decides(a, f),
+        ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => {
+            decides(a, f);
+            decides(b, f);
+        }
+        ExprKind::Compare(a, rest) => {
+            decides(a, f);
+            rest.iter().for_each(|(_, b)| decides(b, f));
+        }
+        ExprKind::IfExp(a, b, c) => [a, b, c].into_iter().for_each(|e| decides(e, f)),
+        ExprKind::Slice(a, b, c) => [a, b, c].into_iter().flatten().for_each(|e| decides(e, f)),
+        ExprKind::ListComp(value, gens) => {
+            decides(value, f);
+            gens.iter().for_each(|g| decides(&g.iter, f));
+        }
+        ExprKind::DictComp(key, value, gens) => {
+            decides(key, f);
+            decides(value, f);
+            gens.iter().for_each(|g| decides(&g.iter, f));
+        }
+        // Handed to a call, a number is held by a variable.
+        _ => {}
+    }
+}
+
 fn expr(e: &Expr, f: &mut Facts) {
+    f.size += f.repeats;
     match &e.kind {
         ExprKind::Call(func, arguments) => {
+            f.callees.push(path(func));
             if let ExprKind::Attribute(receiver, _) = &func.kind {
                 target(receiver, f);
             } else {
@@ -146,16 +218,23 @@ fn expr(e: &Expr, f: &mut Facts) {
             }
         }
         ExprKind::ListComp(value, gens) => {
+            decides(e, f);
             expr(value, f);
             gens.iter().for_each(|g| expr(&g.iter, f));
         }
         ExprKind::DictComp(key, value, gens) => {
+            decides(e, f);
             expr(key, f);
             expr(value, f);
             gens.iter().for_each(|g| expr(&g.iter, f));
         }
         ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => expr(a, f),
-        ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => {
+        ExprKind::Binary(_, a, b) => {
+            expr(a, f);
+            expr(b, f);
+        }
+        ExprKind::Subscript(a, b) => {
+            decides(b, f);
             expr(a, f);
             expr(b, f);
         }
@@ -164,6 +243,7 @@ fn expr(e: &Expr, f: &mut Facts) {
             rest.iter().for_each(|(_, b)| expr(b, f));
         }
         ExprKind::IfExp(a, b, c) => {
+            decides(a, f);
             expr(a, f);
             expr(b, f);
             expr(c, f);

@@ -145,3 +145,55 @@ fn deep_expressions() {
     };
     std::thread::Builder::new().stack_size(8 << 20).spawn(run).unwrap().join().unwrap();
 }
+
+/// Instructions of a kernel and its functions.
+fn ir_size(text: &str) -> usize {
+    let module = Module::read("scaling.py", text);
+    let lowered = module.lower(module.kernels[0].1);
+    let kernel = lowered.unwrap_or_else(|(d, sources)| panic!("{}", d[0].render(&sources))).kernel;
+    kernel.functions.iter().map(|f| &f.body).chain([&kernel.body]).map(|b| b.insts.len()).sum()
+}
+
+fn long_function(name: &str, lines: usize) -> String {
+    let mut text = format!("@qd.func\ndef {name}(a, b):\n    v0 = a\n    v1 = b\n");
+    for i in 2..lines {
+        let _ = writeln!(text, "    v{i} = v{} * 0.5 + v{} + b", i - 1, i - 2);
+    }
+    text + &format!("    return v{}\n\n\n", lines - 1)
+}
+
+/// A function is in the IR once, however often and with whatever numbers it is called.
+#[test]
+fn a_long_function_called_often() {
+    let called = |n: usize, argument: &dyn Fn(usize) -> String| {
+        let mut text = format!("{HEAD}{}@qd.kernel\ndef k(a: qd.f32) -> qd.f32:\n    s = a\n", long_function("f", 60));
+        for i in 0..n {
+            let _ = writeln!(text, "    s += f(s, {})", argument(i));
+        }
+        text + "    return s\n"
+    };
+    for argument in [&|_| "a".to_owned(), &|i| format!("{i}.5")] as [&dyn Fn(usize) -> String; 2] {
+        let (one, forty) = (ir_size(&called(1, argument)), ir_size(&called(40, argument)));
+        println!("{one} instructions with one call, {forty} with forty");
+        assert!(forty < one + 39 * 10, "{one} instructions with one call, {forty} with forty");
+    }
+}
+
+/// Each level of a tree of calls adds its own code.
+#[test]
+fn a_tree_of_calls() {
+    let tree = |levels: usize| {
+        let mut text = format!("{HEAD}{}", long_function("f0", 10));
+        for i in 1..levels {
+            let g = format!("f{}", i - 1);
+            let _ = writeln!(
+                text,
+                "@qd.func\ndef f{i}(a, b):\n    c = {g}(a, b)\n    d = {g}(c, a)\n    return {g}(d, c) + d\n\n"
+            );
+        }
+        text + &format!("@qd.kernel\ndef k(a: qd.f32) -> qd.f32:\n    return f{}(a, 1.0)\n", levels - 1)
+    };
+    let (few, many) = (ir_size(&tree(3)), ir_size(&tree(6)));
+    println!("{few} instructions in three levels, {many} in six");
+    assert!(many < 2 * few + 50, "{few} instructions in three levels, {many} in six");
+}

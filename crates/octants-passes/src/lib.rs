@@ -15,6 +15,7 @@ pub mod eliminate_dead_code;
 mod evaluate;
 pub mod find_overlaps;
 pub mod fold_constants;
+pub mod inline_calls;
 mod insert_code;
 pub mod make_updates_atomic;
 pub mod offload;

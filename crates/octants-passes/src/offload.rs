@@ -371,7 +371,7 @@ fn push_frame_load(body: &mut Body, block: BlockId, slot: FrameSlot, ty: &Type) 
     push(body, block, Op::Load(addr), ty.clone())
 }
 
-fn push_zero(body: &mut Body, block: BlockId, ty: &Type) -> ValueId {
+pub(crate) fn push_zero(body: &mut Body, block: BlockId, ty: &Type) -> ValueId {
     match ty {
         Type::Struct(s) => {
             let members = s.members.iter().map(|(_, t)| push_zero(body, block, t)).collect();

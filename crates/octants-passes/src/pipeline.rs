@@ -7,6 +7,7 @@ use crate::check_bounds::check_bounds;
 use crate::check_overflow::check_overflow;
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
+use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::privatize_reductions::privatize_reductions;
 use crate::simplify_locals::simplify_locals;
@@ -40,10 +41,11 @@ fn always(_: &PassOptions) -> bool {
 
 /// The pipeline, in order.
 ///
-/// Updates of shared sums are recognised before anything else in debug mode, where the checks of overflow would hide them.
+/// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are recognised before anything else in debug mode, where the checks of overflow would hide them.
 /// Overflow is checked next, while the operations are the user's own. Locals are simplified before reductions are looked for, which
 /// need to see what an index is made of; bounds are checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass] = &[
+    Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: |o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |o| o.debug, run: |k, o| check_overflow(k, o.sources) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },

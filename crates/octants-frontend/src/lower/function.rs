@@ -1,32 +1,16 @@
-//! Calls of `@qd.func` and `@qd.real_func`: inlined, or compiled once per specialisation as a function of the IR.
+//! Calls of `@qd.func` and `@qd.real_func`: arguments to parameters, and the calls that are lowered where they stand. The others
+//! are in `outlined`, the choice between the two in `choose_form`.
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Builder, FuncId, Function, Op, StructType, Type, ValueId};
+use octants_diag::{Code, Result};
+use octants_ir::{Type, ValueId};
 
-use super::pass::{ParamKey, Passed};
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, FuncParam, Obj};
-
-/// What makes two calls of a function the same code.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct FunctionKey {
-    func: Obj,
-    params: Vec<ParamKey>,
-}
-
-/// A function of the IR and how to read its result.
-#[derive(Debug, Clone)]
-pub(super) struct Outlined {
-    id: FuncId,
-    ret: Type,
-    is_tuple: bool,
-}
 
 /// Calls of one function inside each other that template arguments may drive: bounds the compiler's own stack.
 const MAX_TEMPLATE_RECURSION: usize = 32;
@@ -53,8 +37,7 @@ impl Lowerer<'_> {
         if kind != FuncKind::Real {
             self.check_recursion(func, &parsed, &bound)?;
         }
-        let outline = kind == FuncKind::Real || (parsed.nested_return && !(self.at_top_level() && parsed.has_loops));
-        let result = if outline {
+        let result = if kind == FuncKind::Real || self.becomes_function(func, &parsed, &bound) {
             self.call_outlined(func, &parsed, bound, kind, self_by_reference)
         } else {
             self.call_inlined(func, &parsed, bound, self_by_reference)
@@ -185,7 +168,27 @@ impl Lowerer<'_> {
         arith::assign_cast(&mut self.b, found, ty)
     }
 
-    fn call_inlined(
+    /// What the callee's name for a parameter stands for. `v` has the annotated type already, where there is one; it is a copy, so
+    /// that what the callee does to it is its own affair, unless the parameter is a reference.
+    pub(super) fn bind_parameter(&mut self, name: &str, v: Value, mutated: bool, by_reference: bool) -> Result<Value> {
+        if by_reference {
+            return Ok(v);
+        }
+        let is_struct = matches!(&v, Value::Members(m) if !m.is_array);
+        if mutated && (is_struct || self.is_plain_value(&v)) {
+            return self.variable(name, v);
+        }
+        self.detach(v)
+    }
+
+    /// The parameter is passed by reference: `qd.template()`, an array, `self` of a struct's method.
+    pub(super) fn is_reference(&mut self, parsed: &ParsedFunction, i: usize, self_by_reference: bool) -> Result<bool> {
+        let annotation = parsed.source.params[i].annotation;
+        let by_type = annotation.is_some() && self.value_annotation(annotation)?.is_none();
+        Ok(by_type || (i == 0 && self_by_reference))
+    }
+
+    pub(super) fn call_inlined(
         &mut self,
         func: Obj,
         parsed: &Rc<ParsedFunction>,
@@ -194,17 +197,9 @@ impl Lowerer<'_> {
     ) -> Result<Value> {
         let mut scope = HashMap::new();
         for (i, (p, v)) in parsed.source.params.iter().zip(args).enumerate() {
-            let mutated = parsed.mutated.contains(&p.name);
-            let value = match self.annotated_argument(p, &v)? {
-                Some(rt) if mutated => Value::Var(self.new_local(&p.name, rt)),
-                Some(rt) => Value::Rt(rt),
-                None if p.annotation.is_some() || (i == 0 && self_by_reference) => v,
-                None if mutated && self.is_plain_value(&v) => self.variable(&p.name, v)?,
-                None => match v {
-                    Value::Var(_) | Value::Place(_) => Value::Rt(self.rt(&v)?),
-                    v => v,
-                },
-            };
+            let v = self.annotated_argument(p, &v)?.map_or(v, Value::Rt);
+            let by_reference = self.is_reference(parsed, i, self_by_reference)?;
+            let value = self.bind_parameter(&p.name, v, parsed.facts.mutated.contains(&p.name), by_reference)?;
             scope.insert(p.name.clone(), Binding { value, immutable: None });
         }
         let outer = self.frame_ref().control_depth;
@@ -273,171 +268,5 @@ impl Lowerer<'_> {
             Value::Var(_) | Value::Place(_) => Value::Rt(self.rt(&v)?),
             v => v,
         })
-    }
-
-    fn call_outlined(
-        &mut self,
-        func: Obj,
-        parsed: &Rc<ParsedFunction>,
-        args: Vec<Value>,
-        kind: FuncKind,
-        self_by_reference: bool,
-    ) -> Result<Value> {
-        let mut keys = Vec::new();
-        let mut passed = Passed::default();
-        for (i, (p, v)) in parsed.source.params.iter().zip(&args).enumerate() {
-            keys.push(self.pass_argument(p, v, i == 0 && self_by_reference, &mut passed)?);
-        }
-        let Passed { operands, types } = passed;
-        let key = FunctionKey { func, params: keys.clone() };
-        let outlined = match self.function_keys.get(&key) {
-            Some(o) => o.clone(),
-            None => {
-                let o = self.compile_function(func, parsed, &keys, &args, types, kind)?;
-                self.function_keys.insert(key, o.clone());
-                o
-            }
-        };
-        let v = self.b.push(Op::Call(outlined.id, operands), outlined.ret.clone());
-        Ok(match (&outlined.ret, outlined.is_tuple) {
-            (Type::Unit, _) => Value::None,
-            (Type::Struct(s), true) => {
-                Value::tuple((0..s.members.len() as u32).map(|i| Value::Rt(self.b.extract(v, i))).collect())
-            }
-            _ => Value::Rt(v),
-        })
-    }
-
-    fn compile_function(
-        &mut self,
-        func: Obj,
-        parsed: &Rc<ParsedFunction>,
-        keys: &[ParamKey],
-        args: &[Value],
-        types: Vec<Type>,
-        kind: FuncKind,
-    ) -> Result<Outlined> {
-        let annotated = match parsed.source.returns {
-            None if kind == FuncKind::Real => Some(Type::Unit),
-            None => None,
-            Some(obj) => match self.world.entity(obj) {
-                Entity::Tuple(items) | Entity::List(items) => {
-                    let mut members = Vec::new();
-                    for (i, o) in items.into_iter().enumerate() {
-                        members.push((i.to_string(), self.type_of_object(o, self.b.span)?));
-                    }
-                    Some(Type::Struct(Arc::new(StructType { name: "tuple".into(), members })))
-                }
-                _ => Some(self.type_of_object(obj, self.b.span)?),
-            },
-        };
-        let is_annotated_tuple = matches!(&annotated, Some(Type::Struct(s)) if s.name == "tuple");
-        let outer_builder = std::mem::replace(&mut self.b, Builder::new());
-        self.b.span = outer_builder.span;
-        let outer_in_kernel = std::mem::replace(&mut self.in_kernel_body, false);
-        let static_depth = std::mem::take(&mut self.static_depth);
-        // The place is taken first, so that a function with an annotated result can call itself.
-        let id = FuncId(self.functions.len() as u32);
-        self.functions.push(Function {
-            name: parsed.source.name.clone(),
-            params: types,
-            ret: annotated.clone().unwrap_or(Type::Unit),
-            body: octants_ir::Body::default(),
-        });
-        if let Some(ret) = &annotated {
-            let key = FunctionKey { func, params: keys.to_vec() };
-            self.function_keys.insert(key, Outlined { id, ret: ret.clone(), is_tuple: is_annotated_tuple });
-        }
-        self.frames.push(Frame::new(func, &parsed.source.name, ReturnMode::Function(annotated)));
-        let result: Result<Type> = (|| {
-            let mut next = 0;
-            for ((p, key), v) in parsed.source.params.iter().zip(keys).zip(args) {
-                let mut value = self.receive(key, v, &mut next)?;
-                let copied = match key {
-                    ParamKey::Value(_) => true,
-                    ParamKey::Tuple(_) | ParamKey::List(_) => p.annotation.is_none(),
-                    _ => false,
-                };
-                if copied && parsed.mutated.contains(&p.name) {
-                    value = self.variable(&p.name, value)?;
-                }
-                self.bind_value(&p.name, value);
-            }
-            self.lower_stmts(&parsed.body)?;
-            let ret = match &self.frame_ref().ret {
-                ReturnMode::Function(ty) => ty.clone().unwrap_or(Type::Unit),
-                _ => Type::Unit,
-            };
-            if ret != Type::Unit && !self.b.is_terminated() {
-                let zero = self.zero(&ret);
-                self.b.push(Op::Return(Some(zero)), Type::Unit);
-            }
-            Ok(ret)
-        })();
-        let frame = self.frames.pop();
-        self.static_depth = static_depth;
-        self.in_kernel_body = outer_in_kernel;
-        let body = std::mem::replace(&mut self.b, outer_builder).body;
-        let ret = result?;
-        let is_tuple = is_annotated_tuple || matches!(frame.and_then(|f| f.returned), Some(Value::Tuple(_)));
-        let function = &mut self.functions[id.index()];
-        function.ret = ret.clone();
-        function.body = body;
-        Ok(Outlined { id, ret, is_tuple })
-    }
-
-    /// `return` in a function of the IR.
-    pub(super) fn function_return(&mut self, ty: Option<Type>, v: Value) -> Result<()> {
-        if matches!(v, Value::None) {
-            let value = match &ty {
-                Some(t) if *t != Type::Unit => Some(self.zero(t)),
-                _ => None,
-            };
-            self.b.push(Op::Return(value), Type::Unit);
-            return Ok(());
-        }
-        let is_tuple = matches!(v, Value::Tuple(_));
-        let value = match (&ty, &v) {
-            (Some(Type::Unit), _) => {
-                return Err(Diagnostic::new(
-                    Code::Syntax,
-                    self.b.span,
-                    "A function with a return value must be annotated with a return type, e.g. def func() -> qd.f32",
-                ));
-            }
-            (Some(Type::Struct(s)), Value::Tuple(items)) if s.name == "tuple" => {
-                let (s, items) = (s.clone(), items.clone());
-                if s.members.len() != items.len() {
-                    return self.err(Code::Type, "this `return` has another number of values than the one before");
-                }
-                let parts = s
-                    .members
-                    .iter()
-                    .zip(items.iter())
-                    .map(|((_, t), v)| self.result_value(v, t))
-                    .collect::<Result<Vec<_>>>()?;
-                self.b.push(Op::MakeStruct(parts), Type::Struct(s))
-            }
-            (Some(t), _) => self.result_value(&v, &t.clone())?,
-            (None, Value::Tuple(items)) => {
-                let mut parts = Vec::new();
-                let mut members = Vec::new();
-                for (i, item) in items.iter().enumerate() {
-                    let p = self.rt(item)?;
-                    members.push((i.to_string(), self.b.ty(p).clone()));
-                    parts.push(p);
-                }
-                let s = Arc::new(StructType { name: "tuple".into(), members });
-                self.b.push(Op::MakeStruct(parts), Type::Struct(s))
-            }
-            (None, _) => self.rt(&v)?,
-        };
-        if ty.is_none() {
-            let found = self.b.ty(value).clone();
-            self.frame().ret = ReturnMode::Function(Some(found));
-        }
-        self.frame().returned = Some(if is_tuple { Value::tuple(Vec::new()) } else { Value::None });
-        self.b.push(Op::Return(Some(value)), Type::Unit);
-        Ok(())
     }
 }

@@ -323,6 +323,9 @@ impl Lowerer<'_> {
         let parallel = self.at_top_level();
         let config = parallel.then(|| LoopConfig { group: self.group, ..config.unwrap_or_default() });
         let serial = config.as_ref().is_none_or(|c| c.serialize);
+        if !serial {
+            self.shared_locals = self.b.body.locals.len();
+        }
         self.frame().loops.push(if serial { LoopKind::Serial } else { LoopKind::Parallel });
         // The loop's own value is needed inside, so its place in the arena is taken first.
         let span = self.b.span;
@@ -354,6 +357,9 @@ impl Lowerer<'_> {
             s.lower_stmts(body)
         });
         self.frame().loops.pop();
+        if !serial {
+            self.shared_locals = 0;
+        }
         let (block, _) = result?;
         self.b.span = span;
         let parallel = config.filter(|c| !c.serialize);

@@ -3,11 +3,13 @@
 mod assignment;
 mod builtins;
 mod call;
+mod choose_form;
 mod compile_time;
 mod control;
 mod expr;
 mod function;
 mod loops;
+mod outlined;
 mod pass;
 mod returns;
 mod stmt;
@@ -16,7 +18,7 @@ mod subscript;
 mod tensor;
 mod text;
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -27,6 +29,7 @@ use octants_ir::{
 };
 
 use crate::ast::Stmt;
+use crate::syntax_facts::Facts;
 use crate::value::{DataclassArg, Members, Value};
 use crate::world::{
     ArgSpec, Capture, Entity, FieldDesc, FuncSource, HostValue, Lowered, NdarrayDesc, Obj, Options, World, WorldError,
@@ -93,8 +96,19 @@ struct Frame {
     control_depth: u32,
     ret: ReturnMode,
     returned: Option<Value>,
-    /// In a function of the IR: by-value members of dataclass arguments, by parameter position and path.
+    /// In a `@qd.real_func`: by-value members of dataclass arguments, by parameter position and path.
     bound_params: HashMap<(u32, Vec<String>), ValueId>,
+    /// In another function of the IR: the kernel's parameters that it reads, which follow its own.
+    borrowed: Option<Borrowed>,
+}
+
+/// Parameters of the kernel that a function of the IR reads: its callers pass them along.
+#[derive(Debug, Clone, Default)]
+struct Borrowed {
+    /// How many parameters come before.
+    first: u32,
+    /// Position and path of each, and what it is.
+    params: Vec<(u32, Vec<String>, ArgSpec)>,
 }
 
 /// What `return` does.
@@ -102,9 +116,9 @@ struct Frame {
 enum ReturnMode {
     /// The kernel's result, with its annotated types.
     Kernel(Vec<(Obj, Type)>),
-    /// The value of an inlined call; the annotated type objects, if any.
+    /// The value of an inlined call, or of a function of the IR that returns in one place; the annotated type objects, if any.
     Inline(Option<Obj>),
-    /// A function of the IR: result type as annotated or as first returned.
+    /// A function of the IR that returns in several places: result type as annotated or as first returned.
     Function(Option<Type>),
 }
 
@@ -112,11 +126,7 @@ struct ParsedFunction {
     source: FuncSource,
     body: Vec<Stmt>,
     file: u32,
-    /// Names that the body assigns, or hands to calls that might.
-    mutated: HashSet<String>,
-    /// A `return` stands inside run-time control flow.
-    nested_return: bool,
-    has_loops: bool,
+    facts: Facts,
 }
 
 pub(crate) struct Lowerer<'w> {
@@ -130,6 +140,8 @@ pub(crate) struct Lowerer<'w> {
     outer_control_depth: u32,
     /// The builder builds the kernel's own body, not a function's.
     in_kernel_body: bool,
+    /// A `@qd.real_func` is being built, or a function that it calls.
+    in_real_function: bool,
     static_depth: u32,
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
@@ -151,7 +163,11 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     roots: Vec<u32>,
     functions: Vec<Function>,
-    function_keys: HashMap<function::FunctionKey, function::Outlined>,
+    /// `None`: a function of the IR cannot return what this one does.
+    function_keys: HashMap<outlined::FunctionKey, Option<Rc<outlined::Outlined>>>,
+    may_loop: HashMap<Obj, bool>,
+    /// In a loop with parallel iterations: how many locals there were before it, which the iterations share.
+    shared_locals: usize,
     struct_types: HashMap<Obj, Arc<StructType>>,
     struct_objects: HashMap<Arc<StructType>, Obj>,
     /// How an object was reached from a template parameter, for arrays that must be found again at launch.
@@ -174,6 +190,7 @@ impl<'w> Lowerer<'w> {
             frames: Vec::new(),
             outer_control_depth: 0,
             in_kernel_body: true,
+            in_real_function: false,
             static_depth: 0,
             self_by_reference: false,
             pending_config: None,
@@ -193,6 +210,8 @@ impl<'w> Lowerer<'w> {
             roots: Vec::new(),
             functions: Vec::new(),
             function_keys: HashMap::new(),
+            may_loop: HashMap::new(),
+            shared_locals: 0,
             struct_types: HashMap::new(),
             struct_objects: HashMap::new(),
             reached: HashMap::new(),
@@ -337,14 +356,7 @@ impl<'w> Lowerer<'w> {
         let file = self.sources.add(source.file.clone());
         let body = crate::parse::parse_function(&source.file, file)?;
         let facts = crate::syntax_facts::of(&body);
-        let parsed = Rc::new(ParsedFunction {
-            source,
-            body,
-            file,
-            mutated: facts.mutated,
-            nested_return: facts.nested_return,
-            has_loops: facts.has_loops,
-        });
+        let parsed = Rc::new(ParsedFunction { source, body, file, facts });
         self.parsed.insert(func, parsed.clone());
         Ok(parsed)
     }
@@ -359,11 +371,7 @@ impl<'w> Lowerer<'w> {
                     self.struct_objects.insert(s.clone(), *obj);
                 }
                 if !self.in_kernel_body {
-                    // Only a function's own parameters can be read in it; the caller has passed this member along.
-                    let key = (index, path);
-                    let bound = self.frames.iter().rev().find_map(|f| f.bound_params.get(&key));
-                    let v = bound.expect("compiler bug: a dataclass member was not passed to the function");
-                    return Ok(Value::Rt(*v));
+                    return Ok(Value::Rt(self.borrowed_param(index, path, spec, ty)));
                 }
                 let i = match self.param_paths.iter().position(|p| p.0 == index && p.1 == path) {
                     Some(i) => i,
@@ -397,6 +405,29 @@ impl<'w> Lowerer<'w> {
                 Value::Dataclass(Rc::new(DataclassArg { index, path, obj: *obj, members: members.clone() }))
             }
         })
+    }
+
+    /// A parameter of the kernel as a function of the IR sees it.
+    fn borrowed_param(&mut self, index: u32, path: Vec<String>, spec: &ArgSpec, ty: &Type) -> ValueId {
+        let is_function = |f: &&mut Frame| f.borrowed.is_some() || !f.bound_params.is_empty();
+        let frame = self.frames.iter_mut().rev().find(is_function);
+        let frame = frame.expect("compiler bug: a dataclass member was not passed to the function");
+        let Some(borrowed) = &mut frame.borrowed else {
+            let bound = frame.bound_params.get(&(index, path));
+            return *bound.expect("compiler bug: a dataclass member was not passed to the function");
+        };
+        let known = borrowed.params.iter().position(|p| p.0 == index && p.1 == path);
+        let i = known.unwrap_or_else(|| {
+            borrowed.params.push((index, path, spec.clone()));
+            borrowed.params.len() - 1
+        });
+        let number = borrowed.first + i as u32;
+        self.b.push(Op::Param(number), ty.clone())
+    }
+
+    /// Code here may read the kernel's parameters: no `@qd.real_func` is around it.
+    fn sees_parameters(&self) -> bool {
+        self.in_kernel_body || !self.in_real_function
     }
 
     fn argument_name(&self, index: u32, path: &[String]) -> String {
@@ -476,12 +507,12 @@ impl<'w> Lowerer<'w> {
         v
     }
 
-    /// A number of a template argument that is read at launch: a parameter of its own. Functions of the IR see no parameters
-    /// and take the number that it is now.
+    /// A number of a template argument that is read at launch: a parameter of its own. A `@qd.real_func` sees no parameters and
+    /// takes the number that it is now.
     fn live_number(&mut self, obj: Obj, scalar: Scalar) -> Value {
         let spec = ArgSpec::Value(scalar.into(), None);
         let found = match self.reached.get(&obj).cloned() {
-            Some((index, path)) if self.in_kernel_body => self.argument(index, path, &spec).ok(),
+            Some((index, path)) if self.sees_parameters() => self.argument(index, path, &spec).ok(),
             _ => None,
         };
         match found {
@@ -688,6 +719,7 @@ impl Frame {
             ret,
             returned: None,
             bound_params: HashMap::new(),
+            borrowed: None,
         }
     }
 }

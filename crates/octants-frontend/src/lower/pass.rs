@@ -1,14 +1,17 @@
-//! How arguments get into a function of the IR: run-time values and addresses as its parameters, the rest as part of what the
-//! function is compiled for. A tuple, a list or a struct in several places is passed item by item.
+//! How arguments get into a function of the IR and results out of it: run-time values and addresses as its parameters, run-time
+//! values as its result, the rest as part of what the function is compiled for. A tuple, a list or a struct in several places is
+//! passed item by item.
 
 use std::rc::Rc;
+use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Op, Type, ValueId};
+use octants_ir::{Op, StructType, Type, ValueId};
 
 use super::Lowerer;
+use super::choose_form::is_fixed;
 use crate::value::{Members, Place, Value};
-use crate::world::{ArgSpec, FuncParam, Obj};
+use crate::world::{ArgSpec, FuncKind, FuncParam, Obj};
 
 /// How one argument is passed. Two calls with the same keys call the same code.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -23,8 +26,41 @@ pub(super) enum ParamKey {
     /// Keys are compile-time values.
     Dict(Vec<(String, ParamKey)>),
     Members(Option<Obj>, Vec<(String, ParamKey)>),
-    /// A dataclass argument: its by-value members follow as parameters.
+    /// A dataclass argument of a `@qd.real_func`: its by-value members follow as parameters. Other functions borrow those that they
+    /// read.
     Dataclass(String, Vec<((u32, Vec<String>), Type)>),
+}
+
+/// How a call's value is put together from the IR function's result.
+#[derive(Debug, Clone)]
+pub(super) enum ResultShape {
+    /// The whole result.
+    Whole,
+    /// A member of the result.
+    Part(u32),
+    /// Known at compile time.
+    Fixed(Value),
+    Tuple(Vec<ResultShape>),
+    List(Vec<ResultShape>),
+    /// Keys are compile-time values.
+    Dict(Vec<(Value, ResultShape)>),
+}
+
+impl ResultShape {
+    /// A tuple's items where the result is an annotated tuple, or else one value.
+    pub fn of_type(ty: &Type) -> ResultShape {
+        match ty {
+            Type::Struct(s) if s.name == "tuple" => {
+                ResultShape::Tuple((0..s.members.len() as u32).map(ResultShape::Part).collect())
+            }
+            ty => ResultShape::of_value(ty),
+        }
+    }
+
+    /// One value, or none.
+    pub fn of_value(ty: &Type) -> ResultShape {
+        if *ty == Type::Unit { ResultShape::Fixed(Value::None) } else { ResultShape::Whole }
+    }
 }
 
 /// Operands of a call and their types.
@@ -34,18 +70,104 @@ pub(super) struct Passed {
     pub types: Vec<Type>,
 }
 
+impl ResultShape {
+    /// The one part is the whole result.
+    fn set_whole(&mut self) {
+        match self {
+            ResultShape::Part(_) => *self = ResultShape::Whole,
+            ResultShape::Tuple(items) | ResultShape::List(items) => items.iter_mut().for_each(Self::set_whole),
+            ResultShape::Dict(items) => items.iter_mut().for_each(|(_, s)| s.set_whole()),
+            ResultShape::Whole | ResultShape::Fixed(_) => {}
+        }
+    }
+}
+
 impl Lowerer<'_> {
     pub(super) fn pass_argument(
         &mut self,
         param: &FuncParam,
         v: &Value,
         by_reference: bool,
+        kind: FuncKind,
         out: &mut Passed,
     ) -> Result<ParamKey> {
         if let Some(v) = self.annotated_argument(param, v)? {
             return Ok(self.pass_operand(v, out));
         }
-        self.pass(&param.name, v, !by_reference && param.annotation.is_none(), out)
+        if let (Value::Dataclass(_), FuncKind::Func | FuncKind::Plain) = (v, kind) {
+            return Ok(ParamKey::Fixed(format!("{v:?}")));
+        }
+        self.pass(&param.name, v, !by_reference, out)
+    }
+
+    /// Ends a function that returns in one place; `None` when it returns what cannot leave it.
+    pub(super) fn return_parts(&mut self, v: &Value) -> Result<Option<(Type, ResultShape)>> {
+        let mut parts = Vec::new();
+        let Some(mut shape) = self.take_apart(v, &mut parts)? else { return Ok(None) };
+        let result = match parts[..] {
+            [] => None,
+            [one] => {
+                shape.set_whole();
+                Some(one)
+            }
+            _ => {
+                let member = |(i, v): (usize, &ValueId)| (i.to_string(), self.b.ty(*v).clone());
+                let members = parts.iter().enumerate().map(member).collect();
+                let ty = Type::Struct(Arc::new(StructType { name: "results".into(), members }));
+                Some(self.b.push(Op::MakeStruct(parts), ty))
+            }
+        };
+        let ty = result.map_or(Type::Unit, |v| self.b.ty(v).clone());
+        if result.is_some() {
+            self.b.push(Op::Return(result), Type::Unit);
+        }
+        Ok(Some((ty, shape)))
+    }
+
+    fn take_apart(&mut self, v: &Value, parts: &mut Vec<ValueId>) -> Result<Option<ResultShape>> {
+        if is_fixed(v) {
+            return Ok(Some(ResultShape::Fixed(v.clone())));
+        }
+        Ok(Some(match v {
+            Value::Tuple(items) | Value::List(items) => {
+                let mut shapes = Vec::new();
+                for item in items.iter() {
+                    let Some(shape) = self.take_apart(item, parts)? else { return Ok(None) };
+                    shapes.push(shape);
+                }
+                if matches!(v, Value::Tuple(_)) { ResultShape::Tuple(shapes) } else { ResultShape::List(shapes) }
+            }
+            Value::Dict(items) => {
+                let mut shapes = Vec::new();
+                for (k, item) in items.iter() {
+                    let Some(shape) = self.take_apart(item, parts)? else { return Ok(None) };
+                    shapes.push((k.clone(), shape));
+                }
+                ResultShape::Dict(shapes)
+            }
+            Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Members(_) => match self.try_rt(v)? {
+                Some(part) if *self.b.ty(part) != Type::Unit => {
+                    parts.push(part);
+                    ResultShape::Part(parts.len() as u32 - 1)
+                }
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    /// What a call yields.
+    pub(super) fn read_result(&mut self, shape: &ResultShape, result: ValueId) -> Value {
+        match shape {
+            ResultShape::Whole => Value::Rt(result),
+            ResultShape::Part(i) => Value::Rt(self.b.extract(result, *i)),
+            ResultShape::Fixed(v) => v.clone(),
+            ResultShape::Tuple(items) => Value::tuple(items.iter().map(|s| self.read_result(s, result)).collect()),
+            ResultShape::List(items) => Value::list(items.iter().map(|s| self.read_result(s, result)).collect()),
+            ResultShape::Dict(items) => {
+                Value::Dict(Rc::new(items.iter().map(|(k, s)| (k.clone(), self.read_result(s, result))).collect()))
+            }
+        }
     }
 
     fn pass_operand(&mut self, v: ValueId, out: &mut Passed) -> ParamKey {
@@ -63,7 +185,8 @@ impl Lowerer<'_> {
                 Ok(self.pass_operand(v, out))
             }
             Value::Var(_) | Value::Place(_) => {
-                let place = self.place(v).expect("compiler bug: a variable without a place");
+                let mut place = self.place(v).expect("compiler bug: a variable without a place");
+                place.global |= self.is_shared(place.addr);
                 let ParamKey::Value(ty) = self.pass_operand(place.addr, out) else {
                     panic!("compiler bug: an operand is passed as something else");
                 };
@@ -122,6 +245,17 @@ impl Lowerer<'_> {
                 .with_hint("a function is compiled on its own when it is a `@qd.real_func` or returns from inside a branch or loop"))
             }
             _ => Ok(ParamKey::Fixed(format!("{v:?}"))),
+        }
+    }
+
+    /// The address is of a variable that all iterations of the loop around share.
+    fn is_shared(&self, mut addr: ValueId) -> bool {
+        loop {
+            match self.b.body.inst(addr).op {
+                Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = base,
+                Op::LocalAddr(l) => return self.in_kernel_body && l.index() < self.shared_locals,
+                _ => return false,
+            }
         }
     }
 

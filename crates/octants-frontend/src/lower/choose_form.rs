@@ -1,0 +1,122 @@
+//! Which calls of a `@qd.func` become calls of a function of the IR, compiled once for all calls with the same kinds of arguments,
+//! and which are lowered where they stand.
+//!
+//! Lowered where they stand: small functions that call no others, whose code is hardly larger than the call; functions whose
+//! loops would be parallel, because they are called at the top level of a kernel; and those that get or return what a function of
+//! the IR cannot, such as a loop's range or a method.
+
+use super::{Lowerer, ParsedFunction};
+use crate::value::Value;
+use crate::world::{Entity, FuncKind, Obj};
+
+/// Functions up to this size are lowered where they are called.
+const SMALL: usize = 40;
+
+/// What a call of another function counts, beside its arguments.
+const CALL: usize = 16;
+
+/// In functions above this size numbers are not compiled in, so that calls with other numbers share the code.
+const LARGE: usize = 120;
+
+impl Lowerer<'_> {
+    pub(super) fn becomes_function(&mut self, func: Obj, parsed: &ParsedFunction, args: &[Value]) -> bool {
+        if parsed.facts.nested_return {
+            return !(self.at_top_level() && parsed.facts.has_loops);
+        }
+        if !args.iter().all(|v| self.can_be_passed(v)) {
+            return false;
+        }
+        if self.at_top_level() && self.may_loop(func) {
+            return false;
+        }
+        let facts = &parsed.facts;
+        facts.size > SMALL || facts.size + CALL * self.calls_of_functions(func, &facts.callees) > SMALL
+    }
+
+    /// A number that the function gets is a run-time value in it. `qd.static`, `range` and other calls see a variable that holds it
+    /// in any case; it matters where an index or a condition is known.
+    pub(super) fn number_at_run_time(&self, parsed: &ParsedFunction, name: &str, v: &Value) -> bool {
+        let facts = &parsed.facts;
+        let number = match v {
+            Value::Int(i) => i32::try_from(*i).is_ok(),
+            Value::Float(_) => true,
+            _ => false,
+        };
+        number && (facts.mutated.contains(name) || (facts.size > LARGE && !facts.decisive.contains(name)))
+    }
+
+    fn can_be_passed(&self, v: &Value) -> bool {
+        match v {
+            Value::Rt(_) | Value::Var(_) | Value::Place(_) => true,
+            Value::Tuple(items) | Value::List(items) => items.iter().all(|v| self.can_be_passed(v)),
+            Value::Dict(items) => items.iter().all(|(k, v)| k.is_compile_time() && self.can_be_passed(v)),
+            Value::Members(m) if !m.is_array => m.items.iter().all(|(_, v)| self.can_be_passed(v)),
+            v => is_fixed(v),
+        }
+    }
+
+    /// Lowering the function at the top level of a kernel may yield a parallel loop.
+    fn may_loop(&mut self, func: Obj) -> bool {
+        if let Some(known) = self.may_loop.get(&func) {
+            return *known;
+        }
+        // Asked again from inside of itself, the function adds nothing.
+        self.may_loop.insert(func, false);
+        let found = match self.parse(func) {
+            Err(_) => true,
+            Ok(parsed) => {
+                parsed.source.requires_top_level
+                    || parsed.facts.runtime_for
+                    || parsed.facts.callees.iter().any(|path| match self.callee(func, path) {
+                        Some(callee) => self.is_lowered(callee).is_some_and(|f| self.may_loop(f)),
+                        None => true,
+                    })
+            }
+        };
+        self.may_loop.insert(func, found);
+        found
+    }
+
+    /// How many calls are not of the compiler's own functions.
+    fn calls_of_functions(&mut self, func: Obj, callees: &[Vec<String>]) -> usize {
+        let is_other =
+            |s: &mut Self, path: &Vec<String>| s.callee(func, path).is_none_or(|f| s.is_lowered(f).is_some());
+        callees.iter().filter(|path| is_other(self, path)).count()
+    }
+
+    /// The object that a chain of names means in a function, as far as it can be told without lowering it.
+    fn callee(&mut self, func: Obj, path: &[String]) -> Option<Obj> {
+        let (first, rest) = path.split_first()?;
+        let parsed = self.parse(func).ok()?;
+        let is_local = parsed.facts.mutated.contains(first) || parsed.source.params.iter().any(|p| p.name == *first);
+        if is_local {
+            return None;
+        }
+        let mut obj = self.world.global(func, first).ok()??;
+        for name in rest {
+            obj = self.world.attribute(obj, name).ok()??;
+        }
+        Some(obj)
+    }
+
+    /// The function whose text a call of the object would lower.
+    fn is_lowered(&self, obj: Obj) -> Option<Obj> {
+        match self.world.entity(obj) {
+            Entity::Func(FuncKind::Kernel) => None,
+            Entity::Func(_) => Some(obj),
+            Entity::Method(f, _) => Some(f),
+            _ => None,
+        }
+    }
+}
+
+/// Nothing in the value is computed by the kernel: it means the same in every body.
+pub(super) fn is_fixed(v: &Value) -> bool {
+    match v {
+        Value::Array(_) | Value::Dataclass(_) => true,
+        Value::Members(m) => m.is_array && m.items.iter().all(|(_, v)| is_fixed(v)),
+        Value::Tuple(items) | Value::List(items) => items.iter().all(is_fixed),
+        Value::Dict(items) => items.iter().all(|(k, v)| is_fixed(k) && is_fixed(v)),
+        v => v.is_compile_time(),
+    }
+}
