@@ -1,0 +1,34 @@
+"""Fixtures that begin a program: with work in order, with real streams, under schedules made from a seed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from stream_kernels import MODES
+
+import octants as qd
+
+SEEDS = int(os.environ.get("OCTANTS_TEST_SEEDS", "50"))
+
+
+@pytest.fixture(params=MODES)
+def mode(request: pytest.FixtureRequest) -> Iterator[str]:
+    qd.init(arch=qd.cpu, **MODES[request.param])
+    yield request.param
+    qd.reset()
+
+
+@pytest.fixture
+def real() -> Iterator[None]:
+    qd.init(arch=qd.cpu, cpu_streams=True)
+    yield
+    qd.reset()
+
+
+@pytest.fixture(params=range(SEEDS))
+def seed(request: pytest.FixtureRequest) -> Iterator[int]:
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{request.param}")
+    yield request.param
+    qd.reset()

@@ -1,0 +1,115 @@
+"""What runs beside what, and what waits for what: S8, S11, S16, S19."""
+
+import time
+
+import numpy as np
+from stream_kernels import LONG, Ints, add, fill, ints, n, slow
+
+import octants as qd
+
+
+def test_s8_streams_run_side_by_side(real):
+    x, y = ints(), ints()
+    slow(x, 1, LONG)
+    qd.sync()
+
+    with qd.create_stream() as s1, qd.create_stream() as s2:
+        marks = {s: [qd.create_event(timing=True) for _ in range(2)] for s in (s1, s2)}
+        start = time.perf_counter()
+        for s, z in ((s1, x), (s2, y)):
+            marks[s][0].record(s)
+            slow(z, 2, 5 * LONG, qd_stream=s)
+            marks[s][1].record(s)
+        queued = time.perf_counter() - start
+        qd.sync()
+        assert queued < (time.perf_counter() - start) / 5, "launches return before the work is done"
+        # Each begins before the other ends, however busy the machine is.
+        assert marks[s1][0].elapsed_ms(marks[s2][1]) > 0
+        assert marks[s2][0].elapsed_ms(marks[s1][1]) > 0
+    assert x[0] == 2
+    assert y[0] == 2
+
+
+def test_s8_hundreds_of_streams_that_wait_for_one_another(real):
+    x = ints()
+    streams = [qd.create_stream() for _ in range(300)]
+    fill(x, 0, qd_stream=streams[0])
+    # The last are queued first: no order of service may get stuck.
+    for before, after in zip(streams, streams[1:], strict=False):
+        after.wait(before)
+        add(x, x, 1, qd_stream=after)
+    assert x[0] == 299
+    for s in streams:
+        s.destroy()
+
+
+def test_s11_fork_and_join_need_no_event_and_no_host(real):
+    a, b, c = ints(), ints(), ints()
+
+    @qd.kernel
+    def parallel(a: Ints, b: Ints, c: Ints):
+        with qd.stream_parallel():
+            for i in b:
+                b[i] = a[i] + 1
+        with qd.stream_parallel():
+            for i in c:
+                c[i] = a[i] + 2
+
+    with qd.create_stream() as s:
+        for value in (1, 2):
+            start = time.perf_counter()
+            slow(a, value, LONG, qd_stream=s)
+            parallel(a, b, c, qd_stream=s)
+            add(b, a, 10, qd_stream=s)
+            queued = time.perf_counter() - start
+            s.synchronize()
+            whole = time.perf_counter() - start
+            assert (a[0], b[0], c[0]) == (value + 11, value + 1, value + 2)
+        assert queued < whole / 5
+
+
+def test_s16_host_arrays_hold_the_result_when_the_call_returns(mode):
+    with qd.create_stream() as s:
+        for value in range(3):
+            x = np.zeros(n, np.int32)
+            fill(x, value, qd_stream=s)
+            assert (x == value).all()
+        x = np.ones(n, np.int32)
+        y = ints()
+        add(x, y, 1, qd_stream=s)
+        x[:] = 5  # the call has read it
+        assert (y.to_numpy() == 2).all()
+
+
+def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
+    a, b = ints(), ints()
+    x = np.ones(n, np.int32)
+    with qd.create_stream() as s:
+        slow(a, 1, 1, qd_stream=s)
+        add(x, b, 1, qd_stream=s)  # compiled
+        slow(a, 2, 10 * LONG, qd_stream=s)
+        add(x, b, 2, qd_stream=s)
+        x[:] = 100
+        add(x[::-2], b, 3, qd_stream=s)
+        assert not s.query(), "the launches wait for nothing"
+        del x
+        assert (b.to_numpy()[: n // 2] == 103).all()
+        assert (b.to_numpy()[n // 2 :] == 3).all()
+        # One that is written is waited for, and holds the result.
+        y = np.zeros(n, np.int32)
+        slow(a, 3, 3 * LONG, qd_stream=s)
+        add(b, y, 1, qd_stream=s)
+        assert y[0] == 104
+        assert s.query()
+
+
+def test_s19_a_read_waits_for_its_writer_alone(real):
+    x, y = ints(), ints()
+    with qd.create_stream() as s1, qd.create_stream() as s2:
+        slow(y, 1, 1, qd_stream=s2)
+        fill(x, 3, qd_stream=s1)
+        qd.sync()
+        slow(y, 2, 20 * LONG, qd_stream=s2)
+        fill(x, 4, qd_stream=s1)
+        assert x[0] == 4
+        assert not s2.query(), "the other stream was not waited for"
