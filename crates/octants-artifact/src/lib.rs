@@ -72,6 +72,8 @@ pub struct ParallelMeta {
     pub count: Option<u64>,
     /// The bounds of each axis, `[begin, end)`, as far as the launcher can know them.
     pub axes: Vec<(Bound, Bound)>,
+    /// A form in which each thread runs several neighbouring iterations, for launches that it fits.
+    pub wide: Option<WideForm>,
     /// Run in order on one thread.
     pub serialize: bool,
     /// Iterations per chunk (CPU), threads per block (GPU).
@@ -116,7 +118,38 @@ impl Bound {
     }
 }
 
+/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WideForm {
+    /// Symbol of its code.
+    pub symbol: String,
+    /// Iterations at a time.
+    pub lanes: u32,
+    /// The addresses in these slots must be multiples of so many bytes.
+    pub alignment: u32,
+    /// Slots of addresses.
+    pub addresses: Vec<u32>,
+    /// Slots of extents that must be multiples of `lanes`.
+    pub extents: Vec<u32>,
+    /// Fewest iterations for which it pays.
+    pub least_iterations: u64,
+}
+
 impl ParallelMeta {
+    /// The wide form, where it is right for a launch with these argument slots, and the number of iterations is known.
+    pub fn wide_form(&self, args: &[u64]) -> Option<&WideForm> {
+        let form = self.wide.as_ref()?;
+        let whole = |n: u64, of: u32| n & (u64::from(of) - 1) == 0;
+        let (begin, end) = *self.axes.last()?;
+        let (begin, end) = (begin.value(args)?, end.value(args)?);
+        // One axis may leave a rest, which the code runs one by one.
+        let fits = whole(begin as u64, form.lanes)
+            && (self.axes.len() == 1 || whole(end as u64, form.lanes))
+            && form.addresses.iter().all(|s| args.get(*s as usize).is_some_and(|a| whole(*a, form.alignment)))
+            && form.extents.iter().all(|s| args.get(*s as usize).is_some_and(|n| whole(*n, form.lanes)));
+        (fits && self.iterations(args)? >= form.least_iterations).then_some(form)
+    }
+
     /// The number of iterations of a launch with these argument slots, where it can be told without running code.
     pub fn iterations(&self, args: &[u64]) -> Option<u64> {
         self.count.or_else(|| {
@@ -293,6 +326,7 @@ mod tests {
         let mut meta = ParallelMeta {
             count_symbol: String::new(),
             count: None,
+            wide: None,
             axes: vec![
                 (Bound::Known(2), Bound::Slot(0, ScalarKind::I64)),
                 (Bound::Slot(1, ScalarKind::I32), Bound::Known(3)),

@@ -23,7 +23,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `strided_loops`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `unit` (a program), `lower_task`, `strided_loops`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -48,6 +48,7 @@ mod random;
 mod strided_loops;
 mod target;
 mod unit;
+mod widen_tasks;
 
 pub use target::DeviceLibrary;
 

@@ -79,6 +79,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
     pub loops: Vec<LoopTargets>,
+    /// The addresses in argument slots are multiples of so many bytes.
+    pub alignment: Option<u32>,
     /// Where an iteration of the parallel loop ends, while its body is lowered.
     pub iteration_end: Option<Bb>,
     /// A word that is set where an assertion failed in an iteration, made by the first one that may.
@@ -125,6 +127,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),
+            alignment: None,
             iteration_end: None,
             failed: Cell::new(None),
             slots: RefCell::default(),

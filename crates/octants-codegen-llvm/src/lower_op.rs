@@ -5,6 +5,9 @@ use octants_ir::{Const, Op, Scalar, Type, ValueId};
 use crate::emit::V;
 use crate::lower_body::{BodyKind, Lowering, Val};
 
+/// Every driver allocates roots at multiples of this.
+const ROOT_ALIGNMENT: u32 = 64;
+
 impl Lowering<'_, '_> {
     /// The value of an instruction that is not control flow; `None` for one that yields nothing.
     pub fn value_of(&mut self, v: ValueId) -> Option<Val> {
@@ -161,6 +164,9 @@ impl Lowering<'_, '_> {
                 metadata.mark_invariant(v);
                 if let Some(bytes) = self.u.root_bytes.get(slot as usize) {
                     metadata.mark_pointer(e, v, *bytes);
+                    metadata.mark_alignment(e, v, ROOT_ALIGNMENT);
+                } else if let Some(alignment) = self.alignment {
+                    metadata.mark_alignment(e, v, alignment);
                 }
             })
         });

@@ -3,7 +3,7 @@
 //! A parallel task runs a range of the flattened index space. The first multi-index is decoded once; from there rows of the last
 //! axis run in unit stride, and the outer indices advance like an odometer, so that no element costs a division.
 
-use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta};
+use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta, WideForm};
 use octants_ir::{Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
 use crate::analyse_locals::{Effects, LocalFacts};
@@ -13,6 +13,7 @@ use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
 use crate::target::Share;
 use crate::unit::{Unit, kind_of};
+use crate::widen_tasks::{find_lanes, wide_form};
 
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
@@ -67,6 +68,7 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             TaskKind::Parallel(config) => {
                 let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
                 meta.chunk_per_thread = scatter.is_some();
+                meta.wide = lower_wide(u, task, &symbol, effects, meta.count);
                 Some(meta)
             }
         };
@@ -115,6 +117,18 @@ fn deserves_single_thread_form(effects: Effects, u: &Unit<'_>) -> bool {
     u.options.single_thread_variants && effects.atomics > 0 && !few
 }
 
+/// Lowers the form in which a thread runs several iterations at a time, where there is one.
+fn lower_wide(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, count: Option<u64>) -> Option<WideForm> {
+    let TaskKind::Parallel(config) = &task.kind else { return None };
+    if !u.target.shares_by_stride() || config.serialize || u.options.opt_level < 2 {
+        return None;
+    }
+    let lanes = find_lanes(u, task, parallel_loop(task).0, count)?;
+    let form = wide_form(u, format!("{symbol}_wide"), lanes);
+    lower_variant(u, task, &form.symbol, effects, Variant::Wide(&form));
+    Some(form)
+}
+
 /// The forms of a task's code.
 #[derive(Debug, Clone, Copy)]
 enum Variant<'s> {
@@ -124,6 +138,8 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s Scatter),
+    /// As [`Variant::Shared`], for launches that fit the form.
+    Wide(&'s WideForm),
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -182,7 +198,11 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     }
     let start = u.e.block();
     l.ret = &u.program.ret;
-    l.exclusive = !matches!(variant, Variant::Shared(_));
+    l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
+    if let Variant::Wide(form) = variant {
+        l.alignment = Some(form.alignment);
+        l.assume_wide(form);
+    }
     for (i, region) in regions.iter().enumerate() {
         let start = if let RegionMemory::Root { start, .. } = region.memory { start } else { 0 };
         l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), start))));
@@ -204,7 +224,10 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
             l.prologue();
             match entry.share {
                 Share::Range { begin, end } => l.parallel_for(v, loop_, config, begin, end),
-                Share::Strided => l.strided_for(v, loop_, config, known_count(&l, loop_)),
+                Share::Strided => {
+                    let lanes = if let Variant::Wide(form) = variant { form.lanes } else { 1 };
+                    l.strided_for(v, loop_, config, known_count(&l, loop_), lanes);
+                }
             }
         }
     }
@@ -251,6 +274,7 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         count_symbol: symbol,
         count,
         axes,
+        wide: None,
         serialize: config.serialize,
         block_dim: config.block_dim,
         num_threads: config.num_threads,

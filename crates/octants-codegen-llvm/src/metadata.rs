@@ -56,6 +56,7 @@ struct Kinds {
     loop_id: u32,
     nonnull: u32,
     dereferenceable: u32,
+    align: u32,
     noundef: u32,
 }
 
@@ -106,6 +107,7 @@ impl Metadata {
                 loop_id: kind("llvm.loop"),
                 nonnull: kind("nonnull"),
                 dereferenceable: kind("dereferenceable"),
+                align: kind("align"),
                 noundef: kind("noundef"),
             },
         }
@@ -189,6 +191,12 @@ impl Metadata {
             LLVMSetMetadata(load, self.kinds.nonnull, empty);
             LLVMSetMetadata(load, self.kinds.dereferenceable, size);
         });
+    }
+
+    /// Marks a loaded pointer to an address that is a multiple of so many bytes.
+    pub fn mark_alignment(&self, e: &Emitter, load: V, bytes: u32) {
+        let size = self.value(self.node(&mut [llvm!(LLVMValueAsMetadata(e.i64c(i64::from(bytes))))]));
+        llvm!(LLVMSetMetadata(load, self.kinds.align, size));
     }
 
     /// Marks the back edge of a loop whose iterations are independent.

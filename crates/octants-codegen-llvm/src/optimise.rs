@@ -25,6 +25,22 @@ pub(crate) fn optimise(
         2 => "default<O2>",
         _ => "default<O3>",
     };
+    run(module, machine, passes, options)?;
+    if !vectors && level >= 2 {
+        // Neighbouring accesses of a thread become wide ones. The back end tries too, but knows too little of alignment by then.
+        let passes =
+            "function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment,load-store-vectorizer)";
+        run(module, machine, passes, PassBuilderOptions::create())?;
+    }
+    Ok(())
+}
+
+fn run(
+    module: &Module<'_>,
+    machine: &TargetMachine,
+    passes: &str,
+    options: PassBuilderOptions,
+) -> Result<(), CodegenError> {
     module.run_passes(passes, machine, options).map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 

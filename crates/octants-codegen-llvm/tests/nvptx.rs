@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use jit::*;
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, list};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
 use octants_ir::*;
 
 fn target(cpu: &str, ptx: &str) -> CodeTarget {
@@ -40,6 +40,9 @@ fn options() -> CodegenOptions {
 
 /// The PTX of a program, put before NVIDIA's assembler where there is one.
 fn ptx(program: &Program, target: &CodeTarget) -> String {
+    if std::env::var_os("SHOW_CODE").is_some() {
+        println!("{}", list(program, &options(), target, Listing::Optimised).unwrap());
+    }
     let text = list(program, &options(), target, Listing::Assembly).unwrap();
     let CodeTarget::Device { cpu, .. } = target else { panic!("a device") };
     match nvidia_file("bin/ptxas") {
@@ -90,6 +93,19 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
         &[".entry octants_task_", "ld.global.nc.", "st.global.", "ex2.approx.ftz.f32", "sqrt.approx.ftz.f32"],
     );
     assert!(!text.contains("call"), "{text}");
+}
+
+#[test]
+fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
+    let p = map(&[UnaryOp::Sqrt], Scalar::F32);
+    assert_has(&ptx(&p, &h200()), &["octants_task_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
+    let meta = artifact.tasks[0].parallel.as_ref().unwrap();
+    let n = 1 << 20;
+    assert_eq!(meta.wide_form(&[0x1000, n, 0x2000, n]).map(|w| w.lanes), Some(4));
+    assert_eq!(meta.wide_form(&[0x1004, n, 0x2000, n]), None, "an address that is not aligned");
+    assert_eq!(meta.wide_form(&[0x1000, 1000, 0x2000, 1000]), None, "too few iterations");
+    assert!(meta.wide_form(&[0x1000, n + 3, 0x2000, n + 3]).is_some(), "a rest is fine");
 }
 
 #[test]

@@ -88,6 +88,7 @@ mod tests {
             inner_extent: None,
             chunk_per_thread: false,
             axes: Vec::new(),
+            wide: None,
             cost_per_iteration: 1.0,
         }
     }

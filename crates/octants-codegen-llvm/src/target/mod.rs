@@ -94,6 +94,10 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
+    /// Parallel tasks are entered by many threads at once, which share the iterations.
+    fn shares_by_stride(&self) -> bool {
+        false
+    }
     /// Number of this thread, and of all threads that share a task, both i64; for tasks whose share is strided.
     fn thread(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target's tasks run ranges")

@@ -299,6 +299,10 @@ impl Target for Nvptx {
         self.record(e, FAIL, context, site, values, count);
     }
 
+    fn shares_by_stride(&self) -> bool {
+        true
+    }
+
     fn thread(&self, e: &Emitter) -> (V, V) {
         let wide = |name| e.zext(self.register(e, name), e.i64);
         let (block, size, own, blocks) = (wide("ctaid.x"), wide("ntid.x"), wide("tid.x"), wide("nctaid.x"));

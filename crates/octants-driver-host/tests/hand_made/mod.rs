@@ -50,6 +50,7 @@ pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
         inner_extent: None,
         chunk_per_thread: false,
         axes: Vec::new(),
+        wide: None,
         cost_per_iteration: cost,
     };
     TaskMeta { parallel: Some(meta), ..serial(symbol) }

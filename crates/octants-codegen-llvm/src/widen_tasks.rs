@@ -1,0 +1,120 @@
+//! Tasks of which each thread runs several neighbouring iterations, so that what neighbours load and store becomes few wide
+//! accesses.
+//!
+//! It applies to short loop bodies without control flow that walk arrays in the order of memory: maps, stencils, sums. The
+//! launcher takes this form where addresses and extents of a launch fit (`octants_artifact::WideForm`); code of the form
+//! relies on that.
+
+use octants_artifact::WideForm;
+use octants_ir::{Body, Layout, Op, Task, ValueId};
+
+use crate::lower_body::Lowering;
+use crate::unit::Unit;
+
+/// Longest body, in instructions.
+const MOST_INSTRUCTIONS: usize = 64;
+/// Fewest iterations: with fewer there are more threads to keep busy than iterations to share out.
+const LEAST_ITERATIONS: u64 = 1 << 19;
+/// Bytes of the widest access.
+const BYTES: u32 = 16;
+
+/// How many iterations a thread should run at a time, where that is more than one.
+pub(crate) fn find_lanes(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u64>) -> Option<u32> {
+    let body = &task.body;
+    let Op::For(l) = &body.inst(v).op else { return None };
+    if l.dims.is_empty() || count.is_some_and(|n| n < LEAST_ITERATIONS) {
+        return None;
+    }
+    let last = l.dims.len() as u32 - 1;
+    let (mut size, mut fits, mut in_order, mut widest) = (0, true, false, 1);
+    body.visit(l.body, &mut |_, inst| {
+        size += 1;
+        match &inst.op {
+            Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Call(..) | Op::Print(_) | Op::Assert(..) | Op::Random => {
+                fits = false
+            }
+            Op::Break | Op::Continue | Op::Return(_) => fits = false,
+            Op::BufferAddr(b, index) => {
+                let buffer = &u.program.buffers[b.index()];
+                let walks = index.last().is_some_and(|i| is_index(body, *i, v, last));
+                let Some(scalar) = buffer.elem.scalar() else {
+                    fits = false;
+                    return;
+                };
+                let unit = match &buffer.layout {
+                    Layout::Contiguous => true,
+                    Layout::Strided => false,
+                    Layout::Dense { components, .. } => components.iter().all(|c| {
+                        let digits = c.axes.last().map_or(&[][..], |d| d.as_slice());
+                        digits.len() == 1 && digits[0].stride <= u64::from(BYTES)
+                    }),
+                };
+                if walks {
+                    in_order |= unit;
+                    widest = widest.max(scalar.bytes());
+                }
+            }
+            _ => {}
+        }
+    });
+    let lanes = (BYTES / widest).min(8);
+    (fits && in_order && size <= MOST_INSTRUCTIONS && lanes > 1).then_some(lanes)
+}
+
+/// The value is an axis's index of the loop, as it is or moved by what does not depend on the loop's body.
+fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
+    match &body.inst(v).op {
+        Op::LoopIndex(of, k) => *of == l && *k == axis,
+        Op::Cast(a) => is_index(body, *a, l, axis),
+        Op::Binary(octants_ir::BinaryOp::Add | octants_ir::BinaryOp::Sub, a, b) => {
+            is_index(body, *a, l, axis) || is_index(body, *b, l, axis)
+        }
+        Op::Extract(a, i) => match &body.inst(*a).op {
+            Op::MakeTensor(parts) => is_index(body, parts[*i as usize], l, axis),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+/// What a launch must fulfil.
+pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, lanes: u32) -> WideForm {
+    let mut form = WideForm {
+        symbol,
+        lanes,
+        alignment: BYTES,
+        least_iterations: LEAST_ITERATIONS,
+        addresses: Vec::new(),
+        extents: Vec::new(),
+    };
+    for (buffer, slot) in u.program.buffers.iter().zip(&u.args.buffers) {
+        if let (Layout::Contiguous, Some(slot)) = (&buffer.layout, slot) {
+            form.addresses.push(*slot);
+            if buffer.ndim > 1 {
+                form.extents.push(slot + buffer.ndim);
+            }
+        }
+    }
+    form
+}
+
+impl Lowering<'_, '_> {
+    /// Tells the optimiser what the launcher saw to.
+    pub fn assume_wide(&self, form: &WideForm) {
+        let e = self.e;
+        for slot in &form.extents {
+            self.assume_multiple(self.argument(*slot, e.i64), form.lanes);
+        }
+    }
+
+    /// Tells the optimiser that a number is a multiple of a power of two.
+    pub fn assume_multiple(&self, v: crate::emit::V, of: u32) {
+        let e = self.e;
+        if e.as_int(v).is_none() {
+            let rest = e.and(v, e.i64c(i64::from(of) - 1));
+            let whole = e.icmp(crate::emit::IntCmp::LLVMIntEQ, rest, e.i64c(0));
+            let assume = e.declare("llvm.assume", e.void, &mut [e.i1]);
+            e.call(assume, &[whole]);
+        }
+    }
+}
