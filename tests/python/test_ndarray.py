@@ -191,3 +191,46 @@ def test_tensor_arguments():
         qd.Tensor(3)
     with pytest.raises(TypeError, match="requires"):
         qd.wrap(qd.tensor(qd.f32, 2))
+
+
+def test_an_index_outside_a_clamped_array_means_the_nearest_element():
+    Clamped = qd.types.ndarray(boundary="clamp")
+
+    @qd.kernel
+    def blur(x: Clamped, y: qd.types.ndarray()):
+        for i, j in x:
+            y[i, j] = x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j + 1]
+
+    @qd.kernel
+    def component(x: Clamped, i: qd.i64, k: qd.i32) -> qd.f32:
+        return x[i][k] + 100 * x[i, k]
+
+    @qd.kernel
+    def write(x: Clamped, i: qd.u8, by: qd.i32):
+        x[i + by, 100] += 1.0
+
+    given = np.arange(20, dtype=np.float32).reshape(4, 5)
+    x, y = qd.ndarray(qd.f32, (4, 5)), qd.ndarray(qd.f32, (4, 5))
+    x.from_numpy(given)
+    blur(x, y)
+    framed = np.pad(given, 1, mode="edge")
+    np.testing.assert_array_equal(
+        y.to_numpy(), framed[:-2, 1:-1] + framed[2:, 1:-1] + framed[1:-1, :-2] + framed[1:-1, 2:]
+    )
+    v = qd.Vector.ndarray(2, qd.f32, 3)
+    v.from_numpy(np.arange(6, dtype=np.float32).reshape(3, 2))
+    assert [component(v, i, k) for i, k in [(-5, 0), (1, 7), (2**40, -1), (1, 1)]] == [0.0, 303.0, 404.0, 303.0]
+    m = qd.Matrix.ndarray(2, 2, qd.f32, 1)
+    m.from_numpy(np.arange(4, dtype=np.float32).reshape(1, 2, 2))
+
+    @qd.kernel
+    def position(x: Clamped, i: qd.i32, j: qd.i32) -> qd.f32:
+        return x[9][i, j]
+
+    # Of a matrix it is the position of the component, row by row, that is held inside.
+    assert [position(m, i, j) for i, j in [(-1, 0), (1, -1), (0, 2), (1, 5)]] == [0.0, 1.0, 2.0, 3.0]
+    write(x, 200, 0)
+    write(x, 1, -9)
+    assert (x[3, 4], x[0, 4]) == (20.0, 5.0)
+    with pytest.raises(ValueError, match="boundary"):
+        qd.types.ndarray(boundary="wrap")

@@ -115,6 +115,8 @@ pub struct NdarrayDesc {
     pub contiguous: bool,
     /// Some axis is longer than i32 counts: extents, and indices of loops over it, are i64.
     pub wide: bool,
+    /// An index outside means the nearest element: the parameter's annotation asks for it.
+    pub clamped: bool,
 }
 
 impl NdarrayDesc {

@@ -40,6 +40,8 @@ pub struct ArrayKind {
     pub rank: Option<u32>,
     /// Axes.
     pub ndim: Option<u32>,
+    /// An index outside means the nearest element.
+    pub clamped: bool,
 }
 
 /// The scalar type that an object names: `qd.f32`, `int`, `float`, `bool`, numpy's scalar types.
@@ -188,5 +190,6 @@ fn array_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<ArrayK
         elem = Some(element_type(*s, &shape.extract::<Vec<u32>>()?)?);
     }
     let fixed = rank == Some(0) || elem.as_ref().is_some_and(Type::is_tensor);
-    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim })
+    let clamped = text_attribute(annotation, pyo3::intern!(py, "boundary")).as_deref() == Some("clamp");
+    Ok(ArrayKind { elem, rank: rank.filter(|_| !fixed), ndim, clamped })
 }

@@ -80,6 +80,7 @@ impl ArrayView {
             ndim: self.extents.len() as u32,
             contiguous: self.strides.is_empty(),
             wide: NdarrayDesc::is_wide(&self.extents),
+            clamped: false,
         }
     }
 }

@@ -31,6 +31,7 @@ impl Ndarray {
             ndim: self.shape.len() as u32,
             contiguous: self.strides().is_empty(),
             wide: NdarrayDesc::is_wide(&self.shape),
+            clamped: false,
         }
     }
 

@@ -127,7 +127,7 @@ impl Described {
             }
             ParamKind::Array(wanted) => {
                 self.leaves.push(leaf);
-                ArgSpec::Array(array_argument(wanted, value, place)?.desc())
+                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, ..array_argument(wanted, value, place)?.desc() })
             }
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;

@@ -45,6 +45,8 @@ class NdarrayType:
         boundary: str = "unsafe",
         layout: Layout = Layout.AOS,
     ) -> None:
+        if boundary not in ("unsafe", "clamp"):
+            raise ValueError(f'boundary is "unsafe" or "clamp", got {boundary!r}')
         if element_dim is not None and not 0 <= element_dim <= 2:
             raise ValueError(f"element_dim is 0, 1 or 2, got {element_dim}")
         if element_shape is not None and element_dim is not None and len(element_shape) != element_dim:

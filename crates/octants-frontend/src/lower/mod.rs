@@ -159,6 +159,8 @@ pub(crate) struct Lowerer<'w> {
     buffer_objects: Vec<Option<Obj>>,
     /// Arrays of which some axis is longer than i32 counts.
     wide_arrays: BTreeSet<BufferId>,
+    /// Arrays of which an index outside means the nearest element.
+    clamped_arrays: BTreeSet<BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     roots: Vec<u32>,
@@ -205,6 +207,7 @@ impl<'w> Lowerer<'w> {
             buffer_captures: Vec::new(),
             buffer_objects: Vec::new(),
             wide_arrays: BTreeSet::new(),
+            clamped_arrays: BTreeSet::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
             roots: Vec::new(),
@@ -451,6 +454,9 @@ impl<'w> Lowerer<'w> {
         let id = BufferId((self.buffers.len() - 1) as u32);
         if desc.wide {
             self.wide_arrays.insert(id);
+        }
+        if desc.clamped {
+            self.clamped_arrays.insert(id);
         }
         id
     }

@@ -1,7 +1,7 @@
 //! `x[...]`: elements of arrays and fields, components of vectors and matrices, slices, and indexing at compile time.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BufferId, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BufferId, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith;
@@ -190,7 +190,10 @@ impl Lowerer<'_> {
 
     /// Address of an array's element.
     pub(super) fn element(&mut self, buffer: BufferId, index: &[Value]) -> Result<Value> {
-        let indices = self.flatten_indices(index)?;
+        let mut indices = self.flatten_indices(index)?;
+        if self.clamped_arrays.contains(&buffer) {
+            self.clamp_to_array(buffer, &mut indices);
+        }
         let decl = &self.buffers[buffer.index()];
         let ndim = decl.ndim as usize;
         let elem = decl.elem.clone();
@@ -202,7 +205,10 @@ impl Lowerer<'_> {
         }
         // `x[i, j]` on an array of vectors: the last indices pick the component.
         if indices.len() > ndim && indices.len() == ndim + elem.shape().len() {
-            let rest = indices[ndim..].to_vec();
+            let mut rest = indices[ndim..].to_vec();
+            if self.clamped_arrays.contains(&buffer) {
+                rest = self.clamp_components(&elem.shape(), &rest);
+            }
             let addr = self.b.push(Op::BufferAddr(buffer, indices[..ndim].to_vec()), ty);
             let addr = self.b.element_addr(addr, rest);
             return Ok(Value::global(addr));
@@ -217,6 +223,56 @@ impl Lowerer<'_> {
             ),
         )
         .with_hint(if ndim == 0 { "write `x[None]`".into() } else { format!("give {ndim} indices") }))
+    }
+
+    /// Moves indices that are outside an array to its border. Those of components are left to `clamp_components`.
+    fn clamp_to_array(&mut self, buffer: BufferId, indices: &mut [ValueId]) {
+        let ndim = self.buffers[buffer.index()].ndim as usize;
+        for (axis, index) in indices.iter_mut().enumerate().take(ndim) {
+            let Value::Rt(extent) = self.extent(buffer, axis as u32) else {
+                panic!("compiler bug: the extents of an array are known at launch only");
+            };
+            *index = self.clamp_index(*index, extent);
+        }
+    }
+
+    /// The position of a component, row by row, moved to the nearest one that the element has, as indices.
+    fn clamp_components(&mut self, shape: &[u32], indices: &[ValueId]) -> Vec<ValueId> {
+        let int = |s: &mut Self, n: u32| s.b.int(n.into(), Scalar::I64);
+        let mut position = int(self, 0);
+        for (&index, &n) in indices.iter().zip(shape) {
+            let (index, n) = (self.b.cast(index, Scalar::I64), int(self, n));
+            position = self.b.binary(BinaryOp::Mul, position, n);
+            position = self.b.binary(BinaryOp::Add, position, index);
+        }
+        let count = int(self, shape.iter().product());
+        let position = self.clamp_index(position, count);
+        match *shape {
+            [_, m] => {
+                let m = int(self, m);
+                [BinaryOp::Div, BinaryOp::Rem].map(|op| self.b.binary(op, position, m)).to_vec()
+            }
+            _ => vec![position],
+        }
+    }
+
+    fn clamp_index(&mut self, index: ValueId, extent: ValueId) -> ValueId {
+        let narrow = |s: Option<Scalar>| s.is_some_and(|s| s.bits() < 32 || s == Scalar::I32);
+        let s = if narrow(self.b.ty(index).scalar()) && narrow(self.b.ty(extent).scalar()) {
+            Scalar::I32
+        } else {
+            Scalar::I64
+        };
+        let (index, extent) = (self.b.cast(index, s), self.b.cast(extent, s));
+        let (zero, one) = (self.b.int(0, s), self.b.int(1, s));
+        let last = self.b.binary(BinaryOp::Sub, extent, one);
+        let index = self.b.binary(BinaryOp::Min, index, last);
+        self.b.binary(BinaryOp::Max, index, zero)
+    }
+
+    /// The place is an element of an array of which an index outside means the nearest element.
+    fn is_clamped(&self, addr: ValueId) -> bool {
+        matches!(self.b.body.inst(addr).op, Op::BufferAddr(b, _) if self.clamped_arrays.contains(&b))
     }
 
     /// A component, row or slice of a vector or matrix.
@@ -270,6 +326,8 @@ impl Lowerer<'_> {
                     v => self.index_value(v),
                 })
                 .collect::<Result<Vec<_>>>()?;
+            let clamps = fixed.is_none() && self.is_clamped(place.addr);
+            let indices = if clamps { self.clamp_components(&shape, &indices) } else { indices };
             let addr = self.b.element_addr(place.addr, indices);
             return Ok(Value::Place(Place { addr, global: place.global }));
         }

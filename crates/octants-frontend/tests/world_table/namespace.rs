@@ -145,7 +145,10 @@ fn field(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
 fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
     let extents: Vec<u64> = ints(t, keyword(kw, "shape")).into_iter().map(|n| n as u64).collect();
     let (ndim, wide) = (extents.len() as u32, NdarrayDesc::is_wide(&extents));
-    Ok(t.add(Record::new(Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, wide }), "Ndarray")))
+    Ok(t.add(Record::new(
+        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, wide, clamped: false }),
+        "Ndarray",
+    )))
 }
 
 fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldResult<Obj> {
@@ -153,7 +156,8 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
     let elem = scalar_type(t, dtype.unwrap_or_else(|| t.dtype(Scalar::F32)))?;
     let ndim = args.get(1).copied().or_else(|| keyword(kw, "ndim")).map_or(1, |o| as_int(t, o) as u32);
     let (contiguous, wide) = (keyword(kw, "strided").is_none(), keyword(kw, "wide").is_some());
-    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, wide })))
+    let clamped = keyword(kw, "boundary").is_some();
+    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, wide, clamped })))
 }
 
 /// A struct type with methods, and `.field(shape=)`.

@@ -1,4 +1,4 @@
-"""Axes of 2**31 elements and more: extents and indices of loops over them are i64."""
+"""Axes of 2**31 elements and more, of which extents and indices of loops over them are i64; indices held inside an array."""
 
 import octants as qd
 
@@ -61,3 +61,8 @@ def constants():
         flat[i] = 1
     for i in range(-5, 2147483648):
         flat[i + 5] = 1
+
+
+@qd.kernel
+def clamped(a: qd.types.ndarray(qd.u8, 2, boundary="clamp"), i: qd.i32, j: qd.i64):
+    a[i - 1, j] = a[i, 3]
