@@ -24,7 +24,7 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `unit` (a program), `lower_task`, `strided_loops`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
 mod aggregates;
@@ -45,6 +45,7 @@ mod optimise;
 mod place;
 mod privatise_scatter;
 mod random;
+mod share_in_blocks;
 mod strided_loops;
 mod target;
 mod unit;

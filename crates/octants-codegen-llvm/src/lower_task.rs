@@ -11,6 +11,7 @@ use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
+use crate::share_in_blocks::fits_blocks;
 use crate::target::Share;
 use crate::unit::{Unit, kind_of};
 use crate::widen_tasks::{find_lanes, wide_form};
@@ -30,6 +31,8 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
         let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
         let symbol = u.target.task_symbol(number, &task.name);
         u.metadata.set_constants(&constants_of(u, task));
+        let shared_out = u.target.shares_by_stride();
+        let in_blocks = if shared_out { block_scatter_of(u, task, effects) } else { None };
         let scatter = scatter_of(u, task, effects);
         let plain = scatter.as_ref().map(|s| {
             let code = lower_variant(u, task, &format!("{symbol}.plain"), effects, Variant::Plain(s));
@@ -40,6 +43,7 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             (Some(scatter), Some(plain)) => Variant::Shared(Some((scatter, plain))),
             _ => Variant::Shared(None),
         };
+        let shared = if shared_out { Variant::Strided(1, None, in_blocks.as_ref()) } else { shared };
         let flushes = u.target.flushes_denormals() && uses_floats(&task.body);
         let publish = |symbol: &str, lower: &dyn Fn(&str) -> V| {
             if !flushes {
@@ -67,8 +71,8 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             TaskKind::Serial => None,
             TaskKind::Parallel(config) => {
                 let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
-                meta.chunk_per_thread = scatter.is_some();
-                meta.wide = lower_wide(u, task, &symbol, effects, meta.count);
+                meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some();
+                meta.wide = lower_wide(u, task, &symbol, effects, meta.count, in_blocks.as_ref());
                 Some(meta)
             }
         };
@@ -118,14 +122,21 @@ fn deserves_single_thread_form(effects: Effects, u: &Unit<'_>) -> bool {
 }
 
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
-fn lower_wide(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, count: Option<u64>) -> Option<WideForm> {
+fn lower_wide(
+    u: &Unit<'_>,
+    task: &Task,
+    symbol: &str,
+    effects: Effects,
+    count: Option<u64>,
+    in_blocks: Option<&Scatter>,
+) -> Option<WideForm> {
     let TaskKind::Parallel(config) = &task.kind else { return None };
     if !u.target.shares_by_stride() || config.serialize || u.options.opt_level < 2 {
         return None;
     }
     let lanes = find_lanes(u, task, parallel_loop(task).0, count)?;
     let form = wide_form(u, format!("{symbol}_wide"), lanes);
-    lower_variant(u, task, &form.symbol, effects, Variant::Wide(&form));
+    lower_variant(u, task, &form.symbol, effects, Variant::Strided(lanes, Some(&form), in_blocks));
     Some(form)
 }
 
@@ -138,8 +149,9 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s Scatter),
-    /// As [`Variant::Shared`], for launches that fit the form.
-    Wide(&'s WideForm),
+    /// Many threads enter it, and run so many iterations at a time, for launches that fit the form. What they scatter goes to
+    /// copies of their blocks.
+    Strided(u32, Option<&'s WideForm>, Option<&'s Scatter>),
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -159,6 +171,15 @@ fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
         }
         _ => None,
     }
+}
+
+/// What a task scatters, where blocks of threads keep copies of it.
+fn block_scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
+    let TaskKind::Parallel(config) = &task.kind else { return None };
+    if effects.atomics == 0 || config.serialize {
+        return None;
+    }
+    find_scatter(u.program, task, parallel_loop(task).1.body).filter(|s| fits_blocks(s, effects.size))
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
@@ -199,7 +220,7 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     let start = u.e.block();
     l.ret = &u.program.ret;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
-    if let Variant::Wide(form) = variant {
+    if let Variant::Strided(_, Some(form), _) = variant {
         l.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
@@ -222,12 +243,14 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
         Some((config, (v, loop_))) => {
             l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
             l.prologue();
-            match entry.share {
-                Share::Range { begin, end } => l.parallel_for(v, loop_, config, begin, end),
-                Share::Strided => {
-                    let lanes = if let Variant::Wide(form) = variant { form.lanes } else { 1 };
-                    l.strided_for(v, loop_, config, known_count(&l, loop_), lanes);
+            let count = known_count(&l, loop_);
+            match (entry.share, variant) {
+                (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, config, begin, end),
+                (Share::Strided, Variant::Strided(lanes, _, Some(scatter))) => {
+                    l.blockwise_for(v, loop_, config, count, lanes, scatter);
                 }
+                (Share::Strided, Variant::Strided(lanes, ..)) => l.strided_for(v, loop_, config, count, lanes),
+                _ => panic!("compiler bug: a form of a task that this target does not have"),
             }
         }
     }

@@ -215,7 +215,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    fn region_words(&self, region: &Region) -> V {
+    pub fn region_words(&self, region: &Region) -> V {
         let e = self.e;
         match region.memory {
             RegionMemory::Root { bytes, .. } => e.i64c((bytes / u64::from(region.scalar.bytes())) as i64),

@@ -22,6 +22,9 @@ impl<'p> Lowering<'_, 'p> {
         let e = self.e;
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         let total = axes.iter().fold(e.i64c(1), |n, axis| e.mul_nsw(n, axis.trips));
+        // The loop may be lowered twice.
+        self.accumulators.clear();
+        self.reductions.clear();
         self.begin_reductions(l);
         let (thread, threads) = if config.serialize { (e.i64c(0), e.i64c(1)) } else { self.u.target.thread(e) };
         let small = count.is_some_and(|n| n <= SMALL);

@@ -135,6 +135,36 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
 }
 
 #[test]
+fn histograms_are_counted_in_blocks() {
+    let histogram = |buffer: Buffer| {
+        let mut b = Builder::new();
+        let zero = b.int(0, Scalar::I32);
+        let n = shape(&mut b, 0, 0);
+        for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+            let i = index(b, l, 0);
+            let a = at(b, 0, Scalar::I32, &[i]);
+            let bin = b.load(a);
+            let a = at(b, 1, Scalar::I32, &[bin]);
+            let one = b.int(1, Scalar::I32);
+            b.push(Op::Atomic(AtomicOp::Add, a, one), Type::I32);
+        });
+        let mut p = program(vec![array("x", Scalar::I32, 1), buffer], vec![], Type::Unit, true, b.body);
+        p.roots = 1;
+        ptx(&p, &h200())
+    };
+    let axes = vec![vec![Digit { extent: 1024, stride: 4 }]];
+    let components = vec![ComponentLayout { root: 0, base: 0, axes }];
+    let layout = Layout::Dense { shape: vec![1024], offset: vec![0], components };
+    let field = histogram(Buffer { name: "h".into(), elem: Scalar::I32.into(), ndim: 1, layout });
+    assert_has(
+        &field,
+        &[".shared .align 16 .b8 octants_block_0[4096]", "shared.add.u32", "global.add.u32", "bar.sync"],
+    );
+    let array = histogram(array("h", Scalar::I32, 1));
+    assert_has(&array, &[".b8 octants_block_0[32768]", "shared.add.u32", "global.add.u32"]);
+}
+
+#[test]
 fn indices_of_known_extents_are_decoded_without_division() {
     let axes = |n: u64, m: u64| vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
     let field = |name: &str, root| {

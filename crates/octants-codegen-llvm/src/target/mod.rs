@@ -116,6 +116,16 @@ pub(crate) trait Target {
     ) -> Option<V> {
         None
     }
+    /// Uninitialised memory of a block of threads, a number of 32-bit words.
+    fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
+        panic!("compiler bug: this target has no blocks of threads")
+    }
+    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
+    fn block_barrier(&self, _e: &Emitter) {}
+    /// Number of this thread in its block, and of the block's threads, both i64.
+    fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
+        panic!("compiler bug: this target has no blocks of threads")
+    }
     /// Atomically updates a float by the smaller or larger of two in another way than by compare and swap; yields the old value.
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None

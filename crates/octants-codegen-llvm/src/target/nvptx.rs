@@ -105,6 +105,11 @@ impl Nvptx {
         e.address_space_cast(v, e.ptr)
     }
 
+    fn add_block_memory(&self, e: &Emitter, ty: T) -> V {
+        let number = self.memories.replace(self.memories.get() + 1);
+        e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
+    }
+
     fn register(&self, e: &Emitter, name: &str) -> V {
         let f = e.declare(&format!("llvm.nvvm.read.ptx.sreg.{name}"), e.i32, &mut []);
         e.call(f, &[])
@@ -321,9 +326,7 @@ impl Target for Nvptx {
         let memory_type = e.memory(s);
         let slot = |v: V| if s == Scalar::U1 { e.zext(v, e.i8) } else { v };
         let unslot = |v: V| if s == Scalar::U1 { e.trunc(v, e.i1) } else { v };
-        let number = self.memories.replace(self.memories.get() + 1);
-        let partials =
-            e.add_memory(&format!("octants_partials_{number}"), e.array_type(memory_type, WARP as u64), BLOCK, 8);
+        let partials = self.add_block_memory(e, e.array_type(memory_type, WARP as u64));
         let own = self.register(e, "tid.x");
         let (lane, warp) = (e.and(own, e.i32c(WARP - 1)), e.lshr(own, e.i32c(5)));
         let warps = e.lshr(self.register(e, "ntid.x"), e.i32c(5));
@@ -338,8 +341,7 @@ impl Target for Nvptx {
         e.store(e.gep(memory_type, partials, warp), slot(of_warp), s.bytes());
         e.br(given);
         e.position(given);
-        let barrier = e.declare("llvm.nvvm.barrier.cta.sync.aligned.all", e.void, &mut [e.i32]);
-        e.call(barrier, &[e.i32c(0)]);
+        self.block_barrier(e);
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
         e.position(first_warp);
         let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
@@ -348,6 +350,20 @@ impl Target for Nvptx {
         e.cond_br(is_first, last, after);
         e.position(last);
         Some(all)
+    }
+
+    fn block_memory(&self, e: &Emitter, words: u64) -> V {
+        let memory = self.add_block_memory(e, e.array_type(e.i32, words));
+        e.address_space_cast(memory, e.ptr)
+    }
+
+    fn block_barrier(&self, e: &Emitter) {
+        let barrier = e.declare("llvm.nvvm.barrier.cta.sync.aligned.all", e.void, &mut [e.i32]);
+        e.call(barrier, &[e.i32c(0)]);
+    }
+
+    fn thread_of_block(&self, e: &Emitter) -> (V, V) {
+        (e.zext(self.register(e, "tid.x"), e.i64), e.zext(self.register(e, "ntid.x"), e.i64))
     }
 
     fn atomic_float_extremum(&self, e: &Emitter, op: AtomicOp, s: Scalar, ptr: V, operand: V) -> Option<V> {
