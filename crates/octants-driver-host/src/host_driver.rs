@@ -14,7 +14,7 @@ use crate::linker::Linker;
 use crate::memory;
 use crate::pool::Pool;
 use crate::queues::{Point, Queue, Queues, Work};
-use crate::run_task::{Code, Company, Count, LoadedTask, QueuedTask};
+use crate::run_task::{Code, Company, Count, LoadedTask};
 use crate::separate_memory::SeparateMemory;
 
 /// Settings of the CPU as a device.
@@ -388,8 +388,11 @@ impl Driver for HostDriver {
             // SAFETY: as above; the module holds the task in an `Arc`.
             Some(streams) => unsafe {
                 Arc::increment_strong_count(task);
-                let work = Work::Task(Box::new(QueuedTask::new(Arc::from_raw(task), launch)));
-                streams.push(stream, work);
+                let task = Arc::from_raw(task);
+                match stream.0 {
+                    0 => streams.queues.push_task(&streams.default, task, launch),
+                    _ => streams.queues.push_task(&streams.queue(stream), task, launch),
+                }
                 Ok(())
             },
         }

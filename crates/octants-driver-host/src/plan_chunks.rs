@@ -31,6 +31,9 @@ pub enum Plan {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Shape {
     threads: u32,
+    /// One thread runs all, in order.
+    serialize: bool,
+    block_dim: Option<u32>,
     grain: u64,
     inner: Option<u64>,
     chunks_per_thread: u64,
@@ -42,7 +45,13 @@ impl Shape {
         let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
         let chunks_per_thread = if meta.chunk_per_thread { 1 } else { CHUNKS_PER_THREAD };
-        Shape { threads, grain, inner: meta.inner_extent.filter(|&n| n > 1), chunks_per_thread }
+        let (serialize, block_dim) = (meta.serialize || meta.num_threads == Some(1), meta.block_dim);
+        Shape { threads, serialize, block_dim, grain, inner: meta.inner_extent.filter(|&n| n > 1), chunks_per_thread }
+    }
+
+    /// Iterations that stay together wherever the loop is cut; `None` where it is not.
+    pub fn unit(&self) -> Option<u64> {
+        (!self.serialize).then(|| u64::from(self.block_dim.unwrap_or(1)).max(1))
     }
 
     /// How to run `count` iterations that take `cost` nanoseconds each on one thread.

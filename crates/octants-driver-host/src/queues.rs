@@ -13,17 +13,23 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
+use octants_runtime::Launch;
 use octants_runtime::nesting::{self, Inside};
 
 use crate::memory;
 use crate::pool::Pool;
-use crate::run_task::QueuedTask;
+use crate::run_task::{LoadedTask, QueuedTask};
 use crate::schedule::Schedule;
+
+/// Tasks that a queue keeps to use again.
+const MOST_SPARE: usize = 256;
 
 /// A piece of a queue's work.
 pub enum Work {
     /// Runs a task.
     Task(Box<QueuedTask>),
+    /// Runs what is left of a task that a schedule has cut into pieces, the last one first.
+    Pieces(Box<QueuedTask>, Vec<(u64, u64)>),
     /// Copies bytes; the ranges may overlap.
     Copy {
         /// Address.
@@ -56,6 +62,9 @@ pub struct Queue {
 #[derive(Default)]
 struct QueueState {
     work: VecDeque<Work>,
+    /// Tasks that are done, to be used again.
+    #[allow(clippy::vec_box)] // Boxes move between this list and the work.
+    spare: Vec<Box<QueuedTask>>,
     /// On the list of ready queues, being served, or among those that wait for a point.
     scheduled: bool,
     queued: u64,
@@ -156,8 +165,22 @@ impl Queues {
 
     /// Adds work to a queue.
     pub fn push(&self, queue: &Arc<Queue>, work: Work) {
+        self.push_made(queue, |_| work);
+    }
+
+    /// Adds a launch's task to a queue.
+    pub fn push_task(&self, queue: &Arc<Queue>, task: Arc<LoadedTask>, launch: &Launch<'_>) {
+        self.push_made(queue, |s| {
+            let mut queued = s.spare.pop().unwrap_or_default();
+            queued.fill(task, launch);
+            Work::Task(queued)
+        });
+    }
+
+    fn push_made(&self, queue: &Arc<Queue>, make: impl FnOnce(&mut QueueState) -> Work) {
         let ready = {
             let mut s = lock(&queue.state);
+            let work = make(&mut s);
             s.work.push_back(work);
             s.queued += 1;
             !std::mem::replace(&mut s.scheduled, true)
@@ -343,6 +366,7 @@ impl Shared {
         let Some(work) = lock(&queue.state).work.pop_front() else {
             unreachable!("compiler bug: an empty queue is ready")
         };
+        let mut spare = None;
         match work {
             Work::Await(point) => {
                 let mut p = lock(&point.state);
@@ -353,14 +377,35 @@ impl Shared {
                 }
             }
             Work::Reach(point) => point.reach(self),
-            Work::Task(task) => task.run(&self.pool),
+            Work::Task(task) => {
+                if let Some(schedule) = &self.schedule
+                    && let Some((count, unit)) = task.pieces()
+                {
+                    let pieces = lock(schedule).cut(count, unit);
+                    return self.put_back(queue, Work::Pieces(task, pieces));
+                }
+                task.run(&self.pool);
+                spare = Some(task);
+            }
+            Work::Pieces(task, mut left) => {
+                if let Some((begin, end)) = left.pop() {
+                    task.run_piece(begin, end);
+                    return self.put_back(queue, Work::Pieces(task, left));
+                }
+                spare = Some(task);
+            }
             // SAFETY: whoever queued the work vouches for the ranges until it is done.
             Work::Copy { to, from, bytes } => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
             // SAFETY: as above; the memory is given back once.
             Work::Free { address, bytes } => unsafe { memory::free(address, bytes) },
         }
+        // Outside the lock: what the task holds may be the last of its code.
+        spare.iter_mut().for_each(|task| task.clear());
         let more = {
             let mut s = lock(&queue.state);
+            if s.spare.len() < MOST_SPARE {
+                s.spare.extend(spare);
+            }
             s.done += 1;
             if s.waiting > 0 {
                 queue.progress.notify_all();
@@ -371,6 +416,14 @@ impl Shared {
         if more {
             self.make_ready(queue);
         }
+    }
+}
+
+impl Shared {
+    /// Puts work back that a queue has not ended with.
+    fn put_back(&self, queue: Arc<Queue>, work: Work) {
+        lock(&queue.state).work.push_front(work);
+        self.make_ready(queue);
     }
 }
 

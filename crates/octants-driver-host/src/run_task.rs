@@ -94,16 +94,7 @@ impl LoadedTask {
     /// The task's code is loaded, and `launch` holds what it expects.
     #[inline]
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
-        let context = HostContext {
-            args: launch.args.as_ptr(),
-            frame: launch.frame.0 as *mut u8,
-            result: launch.result.0 as *mut u64,
-            print,
-            fail,
-            seed: launch.seed,
-            launch: launch.number,
-            owner: std::ptr::from_ref(launch).cast::<c_void>(),
-        };
+        let context = context(launch);
         let Kind::Parallel { count, shape } = &self.kind else {
             // SAFETY: the caller's contract; the context outlives the call.
             self.pace.time(1, 1, launch, || unsafe { (self.shared)(&context, 0, 0) });
@@ -145,11 +136,17 @@ impl LoadedTask {
     }
 }
 
-/// A task of a launch that has returned: all that it needs, by value.
+/// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
+/// allocates nothing.
+#[derive(Default)]
 pub struct QueuedTask {
+    held: Option<Held>,
+    args: Vec<u64>,
+}
+
+struct Held {
     task: Arc<LoadedTask>,
     kernel: Arc<KernelMeta>,
-    args: Box<[u64]>,
     frame: DevicePtr,
     result: DevicePtr,
     seed: u64,
@@ -160,45 +157,93 @@ pub struct QueuedTask {
 
 impl QueuedTask {
     /// Copies what the launch holds.
-    pub fn new(task: Arc<LoadedTask>, launch: &Launch<'_>) -> QueuedTask {
-        QueuedTask {
+    pub fn fill(&mut self, task: Arc<LoadedTask>, launch: &Launch<'_>) {
+        self.args.clear();
+        self.args.extend_from_slice(launch.args);
+        self.held = Some(Held {
             task,
             kernel: launch.kernel.clone(),
-            args: launch.args.into(),
             frame: launch.frame,
             result: launch.result,
             seed: launch.seed,
             number: launch.number,
             failures: launch.failures.clone(),
             printer: launch.printer.clone(),
-        }
+        });
+    }
+
+    /// Lets go of the launch. Code that was unloaded meanwhile goes with the last task that holds it.
+    pub fn clear(&mut self) {
+        self.held = None;
+    }
+
+    fn with<T>(&self, work: impl FnOnce(&LoadedTask, &Launch<'_>) -> T) -> T {
+        let held = self.held.as_ref().expect("compiler bug: a queued task without a launch");
+        let launch = Launch {
+            kernel: &held.kernel,
+            args: &self.args,
+            args_at: None,
+            frame: held.frame,
+            result: held.result,
+            channel: DevicePtr(0),
+            speaker: 0,
+            seed: held.seed,
+            number: held.number,
+            nested: false,
+            failures: &held.failures,
+            printer: &held.printer,
+            caller: &Patient,
+        };
+        work(&held.task, &launch)
     }
 
     /// Runs it, unless something failed on its stream that was not reported yet.
     pub fn run(&self, pool: &Pool) {
-        if self.failures.any() {
-            return;
-        }
-        let launch = Launch {
-            kernel: &self.kernel,
-            args: &self.args,
-            args_at: None,
-            frame: self.frame,
-            result: self.result,
-            channel: DevicePtr(0),
-            speaker: 0,
-            seed: self.seed,
-            number: self.number,
-            nested: false,
-            failures: &self.failures,
-            printer: &self.printer,
-            caller: &Patient,
-        };
-        // SAFETY: the task holds its code; the launcher keeps the memory until the stream has done this work.
-        if let Err(error) = unsafe { self.task.run(pool, &launch, Company::Streams) } {
-            let (kernel, message) = (self.kernel.name.clone(), error.to_string());
-            self.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
-        }
+        self.with(|task, launch| {
+            if launch.failures.any() {
+                return;
+            }
+            // SAFETY: the task holds its code; the launcher keeps the memory until the stream has done this work.
+            if let Err(error) = unsafe { task.run(pool, launch, Company::Streams) } {
+                let (kernel, message) = (launch.kernel.name.clone(), error.to_string());
+                launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
+            }
+        });
+    }
+
+    /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which pieces
+    /// consist. `None` where it runs as a whole.
+    pub fn pieces(&self) -> Option<(u64, u64)> {
+        self.with(|task, launch| {
+            let Kind::Parallel { count, shape } = &task.kind else { return None };
+            let unit = shape.unit().filter(|_| !launch.failures.any())?;
+            let count = match count {
+                Count::Known(n) => *n,
+                // SAFETY: as in `run`.
+                Count::Computed(code) => u64::try_from(unsafe { code(&context(launch)) }).unwrap_or(0),
+            };
+            (count > unit).then_some((count, unit))
+        })
+    }
+
+    /// Runs some iterations.
+    pub fn run_piece(&self, begin: u64, end: u64) {
+        // SAFETY: as in `run`; the range lies within the count.
+        self.with(|task, launch| unsafe { (task.shared)(&context(launch), begin as i64, end as i64) });
+    }
+}
+
+/// What compiled code is told of a launch.
+fn context(launch: &Launch<'_>) -> HostContext {
+    HostContext {
+        args: launch.args.as_ptr(),
+        frame: launch.frame.0 as *mut u8,
+        result: launch.result.0 as *mut u64,
+        print,
+        fail,
+        seed: launch.seed,
+        launch: launch.number,
+        owner: std::ptr::from_ref(launch).cast::<c_void>(),
     }
 }
 

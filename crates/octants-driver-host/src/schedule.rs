@@ -34,6 +34,17 @@ impl Schedule {
         if r % 16 < self.eagerness { 1 + (r >> 8) % 4 } else { 0 }
     }
 
+    /// Cuts `count` iterations into a few pieces of multiples of `unit`, in the order in which they are to be done.
+    pub fn cut(&mut self, count: u64, unit: u64) -> Vec<(u64, u64)> {
+        let length = count.div_ceil(1 + self.next() % 4).next_multiple_of(unit);
+        let mut pieces: Vec<_> =
+            (0..count.div_ceil(length)).map(|i| (i * length, ((i + 1) * length).min(count))).collect();
+        for i in (1..pieces.len()).rev() {
+            pieces.swap(i, self.pick(i + 1));
+        }
+        pieces
+    }
+
     /// Which of `count` ready queues, at least one, is served next.
     pub fn pick(&mut self, count: usize) -> usize {
         (self.next() % count as u64) as usize
@@ -43,6 +54,23 @@ impl Schedule {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn pieces_cover_all_iterations_in_any_order() {
+        let mut s = Schedule::new(5);
+        let mut seen = std::collections::BTreeSet::new();
+        for (count, unit) in [(2, 1), (100, 1), (100, 32), (64, 32), (1 << 40, 7)] {
+            for _ in 0..20 {
+                let pieces = s.cut(count, unit);
+                let mut sorted = pieces.clone();
+                sorted.sort_unstable();
+                assert_eq!((sorted[0].0, sorted[sorted.len() - 1].1), (0, count));
+                assert!(sorted.windows(2).all(|w| w[0].1 == w[1].0 && w[1].0 % unit == 0));
+                seen.insert((pieces.len(), pieces == sorted));
+            }
+        }
+        assert!(seen.len() > 4, "{seen:?}");
+    }
 
     #[test]
     fn a_seed_repeats_itself_and_others_differ() {

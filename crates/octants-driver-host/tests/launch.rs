@@ -151,9 +151,15 @@ fn the_caller_is_told_before_long_work_only() {
         caller.0.get()
     };
     let buffer = device.allocate(4 << 20).unwrap();
-    let small = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.3)])).unwrap();
-    told(&small, &[buffer.ptr().unwrap(), 100], 4);
-    assert_eq!(told(&small, &[buffer.ptr().unwrap(), 100], 20), 0);
+    let load = || device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.3)])).unwrap();
+    // The first runs are measured: on a busy machine all of them may have been interrupted, and the task be thought long.
+    let quick = || {
+        let small = load();
+        told(&small, &[buffer.ptr().unwrap(), 100], 4);
+        told(&small, &[buffer.ptr().unwrap(), 100], 20) == 0
+    };
+    assert!((0..20).any(|_| quick()));
+    let small = load();
     assert_eq!(told(&small, &[buffer.ptr().unwrap(), 1 << 20], 20), 20);
     let spin = device.load(&artifact(1, vec![serial("spin")])).unwrap();
     assert_eq!(told(&spin, &[1_000_000], 10), 10);

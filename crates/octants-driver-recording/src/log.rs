@@ -39,10 +39,15 @@ pub(crate) struct HostRead {
     pub(crate) at: Moment,
 }
 
+/// What memory consists of: blocks are aligned to it.
+#[derive(Debug, Clone)]
+#[repr(align(64))]
+pub(crate) struct Line(pub(crate) [u64; 8]);
+
 /// Memory.
 #[derive(Debug)]
 pub(crate) struct Block {
-    pub(crate) memory: Box<[u64]>,
+    pub(crate) memory: Box<[Line]>,
     pub(crate) bytes: u64,
     /// When it was allocated, if for one stream.
     pub(crate) born: Option<Moment>,
@@ -60,7 +65,7 @@ impl State {
     /// The bytes of the block that an address lies in, from there on.
     pub(crate) fn memory(&self, address: u64) -> Option<Vec<u8>> {
         let (start, block) = self.block(address)?;
-        let bytes: Vec<u8> = block.memory.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        let bytes: Vec<u8> = block.memory.iter().flat_map(|line| line.0).flat_map(u64::to_ne_bytes).collect();
         Some(bytes[(address - start) as usize..block.bytes as usize].to_vec())
     }
 

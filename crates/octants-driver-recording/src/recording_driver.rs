@@ -8,7 +8,7 @@ use octants_runtime::{
 };
 
 use crate::clock::{Clock, Moment};
-use crate::log::{Block, HostRead, Log, State};
+use crate::log::{Block, HostRead, Line, Log, State};
 
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
@@ -66,7 +66,7 @@ impl State {
     }
 
     fn add_block(&mut self, bytes: u64, born: Option<Moment>) -> DevicePtr {
-        let memory = vec![0u64; bytes.div_ceil(8).max(1) as usize].into_boxed_slice();
+        let memory = vec![Line([0; 8]); bytes.div_ceil(64).max(1) as usize].into_boxed_slice();
         let address = memory.as_ptr() as u64;
         self.blocks.insert(address, Block { memory, bytes, born, uses: Vec::new() });
         DevicePtr(address)
@@ -356,7 +356,7 @@ impl Driver for RecordingDriver {
             launch.fail(0, &[5]);
         }
         if let (false, Some(block)) = (launch.kernel.result.is_empty(), s.blocks.get_mut(&launch.result.0)) {
-            block.memory[0] = number + 100;
+            block.memory[0].0[0] = number + 100;
         }
         Ok(())
     }
