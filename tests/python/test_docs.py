@@ -81,7 +81,8 @@ def test_code_blocks_run(page, tmp_path):
 def environment(folder):
     """This process's environment, with `folder` first on the module path and no options of ours."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith("OCTANTS_")}
-    return clean | {"PYTHONPATH": str(folder)}
+    paths = [str(folder), *filter(None, [clean.get("PYTHONPATH")])]
+    return clean | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 def test_every_option_is_documented():
