@@ -152,6 +152,29 @@ class Buffer:
     def write(self, offset: int, data: Any) -> None:
         """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is contiguous."""
 
+    @property
+    def dlpack_device(self) -> tuple[int, int]:
+        """The device as DLPack names it: its kind and its number."""
+
+    @property
+    def array_protocol(self) -> str | None:
+        """Name of the attribute by which Python objects show arrays in the memory of this device, if there is one."""
+
+    def dlpack(
+        self,
+        place: tuple[int, Sequence[int], Sequence[int]],
+        dtype_name: str,
+        versioned: bool,
+        stream: int | None,
+    ) -> Any:
+        """A DLPack capsule of an array here, which keeps the memory: byte offset, extents and strides in bytes. The consumer's
+        stream, given by the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing."""
+
+    def hand_over(self, stream: int | None = None) -> int | None:
+        """Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
+        one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
+        instead."""
+
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...
 

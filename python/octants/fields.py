@@ -235,7 +235,7 @@ class Field:
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
-        return interchange.to_torch(self._export(None, copy, self._element_shape), device, copy)
+        return self._memory().torch(self, device, copy)
 
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
@@ -243,13 +243,13 @@ class Field:
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the field's memory."""
-        return interchange.to_dlpack(self._export(None, False, self._element_shape), versioned)
+        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return interchange.export_dlpack(self._export(None, False, self._element_shape), kwargs)
+        return self._memory().dlpack(kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return interchange.CPU_DEVICE
+        return self._memory().device
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
@@ -382,7 +382,7 @@ class MatrixField(Field):
 
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
-        return interchange.to_torch(self._export(None, copy, self._element_axes(keep_dims)), device, copy)
+        return self._memory().torch(self, device, copy).reshape(self.shape + self._element_axes(keep_dims))
 
     def __repr__(self) -> str:
         return f"<{self.n}x{self.m} qd.Matrix.field>"

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import _octants
+from octants import _octants, interchange
 from octants.snode import Placement
 
 NEAR = 4096
@@ -117,6 +117,22 @@ class HostMemory:
         else:
             self._views[int(np.ravel_multi_index(component, self.element_shape))][place] = value
 
+    @property
+    def device(self) -> tuple[int, int]:
+        """The device as DLPack names it."""
+        return interchange.CPU_DEVICE
+
+    def dlpack(self, keywords: dict[str, Any]) -> Any:
+        """A DLPack capsule of the memory."""
+        view = self.direct()
+        if view is None:
+            raise ValueError(self.NO_VIEW)
+        return interchange.export_dlpack(view, keywords)
+
+    def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
+        """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
+        return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
+
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
         self._wait(write=True)
@@ -204,6 +220,48 @@ class CopiedMemory:
         item = np.empty(1, self.dtype)
         item[0] = value
         self._buffer.write(self._places(index)[number], item)
+
+    @property
+    def device(self) -> tuple[int, int]:
+        """The device as DLPack names it."""
+        return self._buffer.dlpack_device
+
+    def dlpack(self, keywords: dict[str, Any]) -> Any:
+        """A DLPack capsule of the memory, on the device."""
+        place = self._layout()
+        if place is None:
+            raise ValueError("DLPack describes one array with a stride per axis, which this memory is not; use copy=True")
+        return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
+
+    def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
+        """A torch tensor of `whole`, whose memory this is: on the CPU, or on this device where `device` or `copy` asks."""
+        if self._layout() is None and copy is not False:
+            return interchange.to_torch(self.read(), device, None)
+        return interchange.device_to_torch(whole, device, copy)
+
+    def array_protocol(self) -> dict[str, Any]:
+        """What the attribute shows by which libraries on this device take arrays."""
+        place = self._layout()
+        if place is None:
+            raise AttributeError("no single array describes this memory")
+        offset, shape, strides = place
+        return {
+            "shape": shape,
+            "typestr": self.dtype.str,
+            "data": (self._buffer.ptr + offset, False),
+            "strides": strides,
+            "version": 3,
+            "stream": self._buffer.hand_over(),
+        }
+
+    def _layout(self) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
+        """Byte offset, extents and byte strides, where they describe the memory."""
+        first, step = self._placements[0], _common_step(self._placements)
+        if step is None or any(len(digits) != 1 for digits in first.axes):
+            return None
+        strides = tuple(digits[0][1] for digits in first.axes)
+        strides += tuple(step * count for count in _element_strides(self.element_shape))
+        return first.base, self.shape + self.element_shape, strides
 
     def direct(self) -> np.ndarray[Any, Any] | None:
         """None: no numpy array can describe the memory."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from octants.types.primitive import DataType
+from octants import _octants
+from octants.types.primitive import BY_NUMPY, DataType
 
 CPU_DEVICE = (1, 0)
 
@@ -45,9 +47,30 @@ def from_torch(tensor: Any) -> np.ndarray[Any, Any]:
     return values
 
 
-def to_dlpack(arr: np.ndarray[Any, Any], versioned: bool) -> Any:
-    """A capsule of the array's memory: of DLPack 1.x where `versioned`, else of the older form."""
-    return export_dlpack(arr, {"max_version": (1, 0)} if versioned else {})
+def device_to_torch(whole: Any, device: Any, copy: bool | None) -> Any:
+    """A torch tensor of a field or ndarray in the memory of a device: there without a copy unless one is asked for."""
+    import torch
+
+    wanted = None if device is None else torch.device(device)
+    if copy is True and (wanted is None or wanted.type == "cpu"):
+        return to_torch(whole.to_numpy(), None, None)
+    if wanted is not None and wanted.type == "cpu" and whole.__dlpack_device__() != CPU_DEVICE:
+        if copy is False:
+            raise ValueError(f"copy=False: the memory is not on {device}")
+        return to_torch(whole.to_numpy(), None, None)
+    tensor = torch.from_dlpack(whole)
+    if copy is True:
+        return tensor.to(wanted, copy=True)
+    if wanted is not None and (wanted.type, wanted.index or 0) != (tensor.device.type, tensor.device.index or 0):
+        if copy is False:
+            raise ValueError(f"copy=False: the memory is on {tensor.device}, not on {device}")
+        return tensor.to(wanted)
+    return tensor
+
+
+def dlpack_keywords(versioned: bool) -> dict[str, Any]:
+    """What asks for a capsule of DLPack 1.x, or of the older form."""
+    return {"max_version": (1, 0)} if versioned else {}
 
 
 def export_dlpack(arr: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
@@ -59,3 +82,26 @@ def export_dlpack(arr: np.ndarray[Any, Any], keywords: dict[str, Any]) -> Any:
         return arr.__dlpack__(**keywords)
     except TypeError:
         return arr.__dlpack__()
+
+
+def export_device(
+    buffer: _octants.Buffer,
+    place: tuple[int, tuple[int, ...], tuple[int, ...]],
+    dtype: np.dtype[Any],
+    keywords: dict[str, Any],
+    read: Callable[[], np.ndarray[Any, Any]],
+) -> Any:
+    """A capsule of memory on a device. `place` is offset, shape and byte strides; `read` copies it all to the host."""
+    unknown = set(keywords) - {"stream", "max_version", "dl_device", "copy"}
+    if unknown:
+        raise TypeError(f"__dlpack__() got unexpected keyword arguments {sorted(unknown)}")
+    wanted, copy = keywords.get("dl_device"), keywords.get("copy")
+    if wanted is not None and tuple(wanted) != buffer.dlpack_device:
+        if tuple(wanted) != CPU_DEVICE or copy is False:
+            raise BufferError(f"the memory is on device {buffer.dlpack_device}, not on {tuple(wanted)}")
+        return export_dlpack(read(), {"max_version": keywords.get("max_version")})
+    if copy is True:
+        raise BufferError("__dlpack__(copy=True): copy the tensor that the capsule makes, or use to_torch()")
+    version = keywords.get("max_version")
+    versioned = version is not None and version[0] >= 1
+    return buffer.dlpack(place, BY_NUMPY[dtype].name, versioned, keywords.get("stream"))

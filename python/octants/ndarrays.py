@@ -183,7 +183,7 @@ class Ndarray(_octants.Ndarray):
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
-        return interchange.to_torch(self.to_numpy(copy=copy), device, copy)
+        return self._memory().torch(self, device, copy)
 
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
@@ -191,13 +191,21 @@ class Ndarray(_octants.Ndarray):
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
-        return interchange.to_dlpack(self.to_numpy(copy=False), versioned)
+        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
+
+    def __getattr__(self, name: str) -> Any:
+        # The attribute by which libraries on the device take arrays has a name of the device's own.
+        if name.startswith("__") and name == self.buffer.array_protocol:
+            memory = self._memory()
+            if isinstance(memory, CopiedMemory):
+                return memory.array_protocol()
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     def __dlpack__(self, **kwargs: Any) -> Any:
-        return interchange.export_dlpack(self.to_numpy(copy=False), kwargs)
+        return self._memory().dlpack(kwargs)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return interchange.CPU_DEVICE
+        return self._memory().device
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""

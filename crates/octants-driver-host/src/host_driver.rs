@@ -212,6 +212,10 @@ impl Driver for HostDriver {
         self.separate.is_none()
     }
 
+    fn array_protocol(&self) -> Option<&'static str> {
+        self.separate.as_ref().map(|_| "__octants_array_interface__")
+    }
+
     fn reaches(&self, address: DevicePtr) -> bool {
         self.separate.as_ref().is_none_or(|s| s.holds(address.0))
     }

@@ -32,6 +32,8 @@ pub struct Gathered<'py> {
     pub spans: SmallVec<[Span; 8]>,
     /// Objects made on the way that the launch needs alive.
     pub held: Held<'py>,
+    /// Handles of other libraries' streams that arrays are ready on.
+    pub ready_on: SmallVec<[u64; 2]>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
 }
@@ -109,8 +111,7 @@ impl<'py> Gathered<'py> {
                 Ok(())
             }
             ParamKind::Array(wanted) => {
-                let view = array_argument(wanted, value, place)?;
-                self.push_array(&view);
+                self.push_array(array_argument(wanted, value, place)?, value.py());
                 Ok(())
             }
             ParamKind::Template => self.template(value, place),
@@ -131,7 +132,7 @@ impl<'py> Gathered<'py> {
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
                 if value.is_instance_of::<Ndarray>() {
-                    self.push_array(&array_argument(&ArrayKind::default(), &value, place)?);
+                    self.push_array(array_argument(&ArrayKind::default(), &value, place)?, value.py());
                     self.held.push(value);
                     return Ok(());
                 }
@@ -206,7 +207,7 @@ impl<'py> Gathered<'py> {
         self.starts.push(self.words.len() as u32);
     }
 
-    fn push_array(&mut self, view: &ArrayView) {
+    fn push_array(&mut self, view: ArrayView, py: Python<'py>) {
         let (low, high) = view.span();
         let leaf = self.starts.len() as u32;
         self.start();
@@ -215,6 +216,12 @@ impl<'py> Gathered<'py> {
         self.words.extend(view.strides.iter().map(|&s| s as u64));
         let words = (self.starts[leaf as usize], self.words.len() as u32);
         self.spans.push(Span { leaf, low, high, readonly: view.readonly, host: view.host, words });
+        self.held.extend(view.owner.map(|owner| owner.into_bound(py)));
+        if let Some(handle) = view.ready_on
+            && !self.ready_on.contains(&handle)
+        {
+            self.ready_on.push(handle);
+        }
         let contiguous = u64::from(view.strides.is_empty());
         let wide = u64::from(NdarrayDesc::is_wide(&view.extents));
         self.key.push(

@@ -1,19 +1,19 @@
-//! Arrays that a caller passes: this package's ndarrays, numpy arrays, torch tensors on the CPU, and anything with the
-//! buffer protocol. Each becomes an [`ArrayView`]: pointer, extents and strides, with no copy.
+//! Arrays that a caller passes: this package's ndarrays, numpy arrays, and, in [`crate::foreign_array`], those of others.
+//! Each becomes an [`ArrayView`]: pointer, extents and strides, with no copy.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::{Scalar, Type};
-use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
+use crate::foreign_array;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 
 /// Where an array lies.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct ArrayView {
     /// Address of the first element.
     pub address: u64,
@@ -27,6 +27,10 @@ pub struct ArrayView {
     pub readonly: bool,
     /// In the host's memory, not in this program's.
     pub host: bool,
+    /// What keeps the memory, where that is not the array itself.
+    pub owner: Option<Py<PyAny>>,
+    /// Handle of another library's stream that the array's contents are ready on.
+    pub ready_on: Option<u64>,
 }
 
 impl ArrayView {
@@ -45,6 +49,18 @@ impl ArrayView {
             if reach < 0 { low += reach } else { high += reach }
         }
         (self.address.wrapping_add(low as u64), self.address.wrapping_add(high as u64))
+    }
+
+    /// Drops strides that are those of a row-major array without gaps.
+    pub fn forget_dense_strides(&mut self) {
+        let mut expected = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
+        for (&stride, &extent) in self.strides.iter().zip(&self.extents).rev() {
+            if extent > 1 && stride != expected {
+                return;
+            }
+            expected *= extent as i64;
+        }
+        self.strides.clear();
     }
 
     /// Folds the trailing axes into the element type that an annotation asks for. False when they do not match.
@@ -103,7 +119,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if value.is_instance(Known::get(py)?.np_ndarray.bind(py))? {
         return from_numpy(value).map(Some);
     }
-    foreign(value)
+    foreign_array::view(value)
 }
 
 fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
@@ -115,6 +131,8 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         strides: SmallVec::from_slice(this.strides()),
         readonly: false,
         host: false,
+        owner: None,
+        ready_on: None,
     })
 }
 
@@ -137,6 +155,8 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         strides: SmallVec::new(),
         readonly: flags & numpy::npyffi::flags::NPY_ARRAY_WRITEABLE == 0,
         host: true,
+        owner: None,
+        ready_on: None,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();
@@ -153,7 +173,8 @@ fn numpy_scalar(array: &Bound<'_, PyUntypedArray>) -> Option<Scalar> {
     scalar_of_kind(dtype.kind(), dtype.itemsize())
 }
 
-fn scalar_of_kind(kind: u8, size: usize) -> Option<Scalar> {
+/// The scalar of numpy's kind of a type and its size.
+pub fn scalar_of_kind(kind: u8, size: usize) -> Option<Scalar> {
     Some(match (kind, size) {
         (b'b', 1) => Scalar::U1,
         (b'i', 1) => Scalar::I8,
@@ -168,83 +189,5 @@ fn scalar_of_kind(kind: u8, size: usize) -> Option<Scalar> {
         (b'f', 4) => Scalar::F32,
         (b'f', 8) => Scalar::F64,
         _ => return None,
-    })
-}
-
-/// Torch tensors (torch is never imported here: a tensor can only exist when the user did) and the buffer protocol.
-fn foreign(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
-    let py = value.py();
-    if value.hasattr(pyo3::intern!(py, "data_ptr"))? && value.hasattr(pyo3::intern!(py, "element_size"))? {
-        return from_torch(value).map(Some);
-    }
-    // SAFETY: `value` is a live object.
-    if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } == 0 {
-        return Ok(None);
-    }
-    if value.is_instance_of::<pyo3::types::PyBytes>() || value.is_instance_of::<pyo3::types::PyByteArray>() {
-        return Ok(None);
-    }
-    let buffer = PyUntypedBuffer::get(value)?;
-    let Some(scalar) = scalar_of_format(&buffer) else { return Ok(None) };
-    Ok(Some(ArrayView {
-        address: buffer.buf_ptr() as u64,
-        elem: Type::Scalar(scalar),
-        extents: buffer.shape().iter().map(|&n| n as u64).collect(),
-        strides: if buffer.is_c_contiguous() {
-            SmallVec::new()
-        } else {
-            buffer.strides().iter().map(|&s| s as i64).collect()
-        },
-        readonly: buffer.readonly(),
-        host: true,
-    }))
-}
-
-fn scalar_of_format(buffer: &PyUntypedBuffer) -> Option<Scalar> {
-    let kind = match *buffer.format().to_bytes() {
-        [b'?'] => b'b',
-        [b'b' | b'h' | b'i' | b'l' | b'q'] => b'i',
-        [b'B' | b'H' | b'I' | b'L' | b'Q'] => b'u',
-        [b'e' | b'f' | b'd'] => b'f',
-        _ => return None,
-    };
-    scalar_of_kind(kind, buffer.item_size())
-}
-
-fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
-    let py = tensor.py();
-    let device: String = tensor.getattr("device")?.getattr("type")?.extract()?;
-    if device != "cpu" {
-        return Err(PyValueError::new_err(format!(
-            "a tensor on device `{device}` cannot be passed to a kernel on the CPU: call `.cpu()` first"
-        )));
-    }
-    let dtype = tensor.getattr(pyo3::intern!(py, "dtype"))?.str()?;
-    let scalar = match dtype.to_str()? {
-        "torch.bool" => Scalar::U1,
-        "torch.int8" => Scalar::I8,
-        "torch.int16" => Scalar::I16,
-        "torch.int32" => Scalar::I32,
-        "torch.int64" => Scalar::I64,
-        "torch.uint8" => Scalar::U8,
-        "torch.uint16" => Scalar::U16,
-        "torch.uint32" => Scalar::U32,
-        "torch.uint64" => Scalar::U64,
-        "torch.float16" => Scalar::F16,
-        "torch.float32" => Scalar::F32,
-        "torch.float64" => Scalar::F64,
-        other => return Err(PyValueError::new_err(format!("tensors of dtype {other} cannot be used in a kernel"))),
-    };
-    let extents: Vec<u64> = tensor.getattr(pyo3::intern!(py, "shape"))?.extract()?;
-    let contiguous: bool = tensor.call_method0(pyo3::intern!(py, "is_contiguous"))?.extract()?;
-    let strides: Vec<i64> =
-        if contiguous { Vec::new() } else { tensor.call_method0(pyo3::intern!(py, "stride"))?.extract()? };
-    Ok(ArrayView {
-        address: tensor.call_method0(pyo3::intern!(py, "data_ptr"))?.extract()?,
-        elem: Type::Scalar(scalar),
-        extents: SmallVec::from_vec(extents),
-        strides: strides.iter().map(|s| s * i64::from(scalar.bytes())).collect(),
-        readonly: false,
-        host: true,
     })
 }

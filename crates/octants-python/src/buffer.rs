@@ -7,7 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyByteArray;
 
-use crate::{errors, program, stream};
+use crate::ndarray::scalar_by_name;
+use crate::{dlpack, errors, program, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -112,6 +113,55 @@ impl Buffer {
             n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
         };
         stream::write_buffer(py, self, offset, from)
+    }
+
+    /// The device as DLPack names it: its kind and its number.
+    #[getter]
+    fn dlpack_device(&self) -> (i32, i32) {
+        self.memory.dlpack_device()
+    }
+
+    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a protocol.
+    #[getter]
+    fn array_protocol(&self) -> Option<&'static str> {
+        self.memory.array_protocol()
+    }
+
+    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by the driver's
+    /// handle, waits for the work that uses the memory; -1 lets it wait for nothing.
+    fn dlpack(
+        &self,
+        py: Python<'_>,
+        place: (u64, Vec<i64>, Vec<i64>),
+        dtype_name: &str,
+        versioned: bool,
+        stream: Option<i64>,
+    ) -> PyResult<Py<PyAny>> {
+        let (offset, shape, strides) = place;
+        let scalar = scalar_by_name(dtype_name)?;
+        let size = i64::from(scalar.bytes());
+        if strides.iter().any(|s| s % size != 0) || offset % size as u64 != 0 {
+            return Err(PyBufferError::new_err(
+                "DLPack has no arrays whose strides are no multiples of the element's size",
+            ));
+        }
+        let memory = self.memory.pin().map_err(|_| errors::dead_object(py, "array"))?;
+        if stream != Some(-1) {
+            self.hand_over(py, stream.map(|s| s as u64))?;
+        }
+        self.memory.note_foreign_use();
+        let address = memory.ptr() + offset;
+        let strides = strides.iter().map(|s| s / size).collect();
+        let device = self.memory.dlpack_device();
+        dlpack::Exported { memory, address, device, scalar, shape, strides }.into_capsule(py, versioned)
+    }
+
+    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without one, the stream that
+    /// libraries use where none is named. Returns its handle, or None where the host has waited instead.
+    #[pyo3(signature = (stream = None))]
+    fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
+        self.address(py)?;
+        stream::hand_over(py, self, stream)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {

@@ -168,6 +168,10 @@ impl Kernel {
         // Where all work is done at once the host's arrays are used as they are.
         let tells = !session.device().is_immediate() && gathered.spans.iter().any(|s| s.host);
         let arrays = if tells { spec.host_arrays(&gathered.spans) } else { SmallVec::new() };
+        for &handle in &gathered.ready_on {
+            let stream = stream.unwrap_or_else(|| session.device().default_stream());
+            stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
+        }
         let interpreter = Interpreter::held();
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.

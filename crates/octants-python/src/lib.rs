@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`scalar`] (what a call
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`dlpack`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`errors`], [`names`].
 
@@ -10,7 +10,9 @@ mod argument;
 mod array;
 mod buffer;
 mod classify;
+mod dlpack;
 mod errors;
+mod foreign_array;
 mod func;
 mod guard;
 mod kernel;

@@ -138,6 +138,21 @@ pub fn reset(py: Python<'_>) {
     py.detach(|| replace(None));
 }
 
+/// The current program's device as DLPack names it; the host where there is no program.
+pub fn dlpack_device() -> (i32, i32) {
+    current().map_or((1, 0), |p| p.session.device().dlpack_device())
+}
+
+/// The attribute by which Python objects show arrays in the memory of the current program's device.
+pub fn array_protocol() -> Option<&'static str> {
+    current().and_then(|p| p.session.device().array_protocol())
+}
+
+/// Name of the current program's device.
+pub fn device_name() -> String {
+    current().map_or_else(|| "the CPU".to_string(), |p| p.session.device().name().to_string())
+}
+
 /// True while the current program does all work within the call that asks for it.
 pub fn is_immediate() -> bool {
     CURRENT.lock().unwrap_or_else(PoisonError::into_inner).as_ref().is_none_or(|p| p.session.device().is_immediate())

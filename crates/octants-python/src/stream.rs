@@ -451,3 +451,8 @@ pub fn read_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, to: &mu
 pub fn write_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, from: &[u8]) -> PyResult<()> {
     waiting(py, || buffer.memory().write(offset, from, &Patient))
 }
+
+/// Lets another library's stream wait for the work that uses a buffer.
+pub fn hand_over(py: Python<'_>, buffer: &buffer::Buffer, stream: Option<u64>) -> PyResult<Option<u64>> {
+    waiting(py, || buffer.memory().hand_over(stream, &Patient))
+}

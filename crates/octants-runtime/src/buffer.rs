@@ -27,6 +27,8 @@ pub(crate) struct BufferCore {
     state: AtomicU64,
     /// Set by whoever frees the memory.
     freed: AtomicBool,
+    /// Other libraries may use the memory.
+    shared: AtomicBool,
     /// Streams that were given the address, and whether to write.
     uses: Mutex<Vec<Use>>,
 }
@@ -58,6 +60,10 @@ impl BufferCore {
             return;
         }
         let users: Vec<_> = lock(&self.uses).drain(..).filter_map(|u| u.stream.upgrade()).collect();
+        if self.shared.load(Ordering::Acquire) {
+            // An error leaves nothing that could use the memory.
+            let _ = self.device.driver.synchronize_device();
+        }
         // SAFETY: `ptr` came from this driver's `allocate` with these bytes, and the swap above happens once.
         unsafe { self.device.free_behind(&users, self.ptr, self.bytes) }
         self.device.in_use.fetch_sub(self.bytes, Ordering::Relaxed);
@@ -113,6 +119,7 @@ impl Buffer {
             bytes,
             state: AtomicU64::new(0),
             freed: AtomicBool::new(false),
+            shared: AtomicBool::new(false),
             uses: Mutex::default(),
         });
         device.register(&core);
@@ -196,6 +203,29 @@ impl Buffer {
         }
         // SAFETY: the range is checked and pinned, and its users are waited for.
         unsafe { device.transfers.write(&*device.driver, to, from) }
+    }
+
+    pub(crate) fn device(&self) -> &Arc<DeviceCore> {
+        &self.0.device
+    }
+
+    pub(crate) fn share(&self) {
+        self.0.shared.store(true, Ordering::Release);
+    }
+
+    /// Streams whose queued work may use the memory.
+    pub(crate) fn users(&self) -> Vec<Arc<StreamCore>> {
+        lock(&self.0.uses).iter().filter_map(|u| u.stream.upgrade()).collect()
+    }
+
+    /// The device as DLPack names it: its kind and its number.
+    pub fn dlpack_device(&self) -> (i32, i32) {
+        self.0.device.driver.dlpack_device()
+    }
+
+    /// Name of the attribute by which Python objects show arrays in this memory, if there is such a protocol.
+    pub fn array_protocol(&self) -> Option<&'static str> {
+        self.0.device.driver.array_protocol()
     }
 
     /// True when the host may use the memory by its address.

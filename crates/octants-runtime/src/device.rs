@@ -208,7 +208,7 @@ impl DeviceCore {
         streams.push(Arc::downgrade(stream));
     }
 
-    fn live_streams(&self) -> Vec<Arc<StreamCore>> {
+    pub(crate) fn live_streams(&self) -> Vec<Arc<StreamCore>> {
         lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -306,6 +306,11 @@ impl Device {
     /// The device as DLPack names it: its kind and its number.
     pub fn dlpack_device(&self) -> (i32, i32) {
         self.0.core.driver.dlpack_device()
+    }
+
+    /// Name of the attribute by which Python objects show arrays in the device's memory, if there is such a protocol.
+    pub fn array_protocol(&self) -> Option<&'static str> {
+        self.0.core.driver.array_protocol()
     }
 
     /// Counts of the pool of worker streams.

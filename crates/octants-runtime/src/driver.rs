@@ -121,6 +121,21 @@ pub trait Driver: Send + Sync + 'static {
         (1, 0)
     }
 
+    /// Name of the attribute by which Python objects show arrays in this device's memory, where there is such a protocol.
+    fn array_protocol(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// The stream that other libraries use where they name none.
+    fn unnamed_stream(&self) -> Option<StreamHandle> {
+        None
+    }
+
+    /// Waits for all work of the device, that of other libraries too.
+    fn synchronize_device(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Bytes of memory of the device, where known.
     fn memory_bytes(&self) -> Option<u64>;
 

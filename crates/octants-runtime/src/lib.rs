@@ -10,7 +10,7 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`transfer`], [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
 pub mod buffer;
@@ -18,6 +18,7 @@ pub mod device;
 pub mod driver;
 pub mod error;
 pub mod event;
+mod foreign;
 pub mod fork;
 pub mod kernel;
 pub mod nesting;
@@ -27,7 +28,7 @@ mod scratch;
 mod stage_arguments;
 mod staging;
 pub mod stream;
-pub mod transfer;
+mod transfer;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer};
 pub use device::{Device, DeviceConfig};

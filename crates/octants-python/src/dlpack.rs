@@ -1,0 +1,264 @@
+//! DLPack, the protocol by which libraries hand arrays on a device to one another: capsules of this program's memory, and views
+//! of other libraries' capsules. The structures are those of DLPack 1.x and of the form before it.
+
+use std::ffi::{CStr, c_void};
+
+use octants_engine::ir::{Scalar, Type};
+use octants_engine::runtime::PinnedBuffer;
+use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use smallvec::SmallVec;
+
+use crate::array::ArrayView;
+
+const NAME: &CStr = c"dltensor";
+const NAME_VERSIONED: &CStr = c"dltensor_versioned";
+/// Set in `Versioned::flags` where the memory must not be written.
+const READ_ONLY: u64 = 1;
+/// The kind of device that is the host's memory, and the one of host memory that a device reaches too.
+const HOST_KINDS: [i32; 2] = [1, 3];
+/// Versions of the form with a version that are understood and made.
+const MAJOR: u32 = 1;
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Element {
+    code: u8,
+    bits: u8,
+    lanes: u16,
+}
+
+#[repr(C)]
+struct Tensor {
+    data: *mut c_void,
+    device: (i32, i32),
+    ndim: i32,
+    element: Element,
+    shape: *mut i64,
+    strides: *mut i64,
+    byte_offset: u64,
+}
+
+#[repr(C)]
+struct Managed {
+    tensor: Tensor,
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Managed)>,
+}
+
+#[repr(C)]
+struct Versioned {
+    version: (u32, u32),
+    context: *mut c_void,
+    deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
+    flags: u64,
+    tensor: Tensor,
+}
+
+/// What a capsule of ours keeps.
+struct Kept {
+    _memory: PinnedBuffer,
+    shape: Box<[i64]>,
+    strides: Box<[i64]>,
+}
+
+/// An array in this program's memory.
+pub struct Exported {
+    /// Keeps the memory.
+    pub memory: PinnedBuffer,
+    /// Address of the first element.
+    pub address: u64,
+    /// As the driver names it.
+    pub device: (i32, i32),
+    /// Type of the elements.
+    pub scalar: Scalar,
+    /// Extents.
+    pub shape: Vec<i64>,
+    /// Strides in elements.
+    pub strides: Vec<i64>,
+}
+
+impl Exported {
+    /// The capsule, in the form with a version where the consumer knows that one. The memory lives until the consumer lets go of it.
+    pub fn into_capsule(self, py: Python<'_>, versioned: bool) -> PyResult<Py<PyAny>> {
+        let (shape, strides) = (self.shape.into_boxed_slice(), self.strides.into_boxed_slice());
+        let mut kept = Box::new(Kept { _memory: self.memory, shape, strides });
+        let tensor = Tensor {
+            data: self.address as *mut c_void,
+            device: self.device,
+            ndim: kept.shape.len() as i32,
+            element: element(self.scalar),
+            shape: kept.shape.as_mut_ptr(),
+            strides: kept.strides.as_mut_ptr(),
+            byte_offset: 0,
+        };
+        let context = Box::into_raw(kept).cast::<c_void>();
+        // SAFETY: the capsule takes the box over; its destructor, or the consumer's call of the deleter, gives it back.
+        unsafe {
+            let capsule = if versioned {
+                let version = (MAJOR, 0);
+                let made = Versioned { version, context, deleter: Some(delete_versioned), flags: 0, tensor };
+                ffi::PyCapsule_New(Box::into_raw(Box::new(made)).cast(), NAME_VERSIONED.as_ptr(), Some(destroy))
+            } else {
+                let made = Managed { tensor, context, deleter: Some(delete) };
+                ffi::PyCapsule_New(Box::into_raw(Box::new(made)).cast(), NAME.as_ptr(), Some(destroy))
+            };
+            Bound::from_owned_ptr_or_err(py, capsule).map(Bound::unbind)
+        }
+    }
+}
+
+/// # Safety
+/// Called once, by whoever owns the structure.
+unsafe extern "C" fn delete(made: *mut Managed) {
+    // SAFETY: both boxes were made above.
+    unsafe {
+        let made = Box::from_raw(made);
+        drop(Box::from_raw(made.context.cast::<Kept>()));
+    }
+}
+
+/// # Safety
+/// As [`delete`].
+unsafe extern "C" fn delete_versioned(made: *mut Versioned) {
+    // SAFETY: as above.
+    unsafe {
+        let made = Box::from_raw(made);
+        drop(Box::from_raw(made.context.cast::<Kept>()));
+    }
+}
+
+/// A capsule that no one has consumed still owns its structure.
+///
+/// # Safety
+/// Called by the interpreter with a capsule of ours.
+unsafe extern "C" fn destroy(capsule: *mut ffi::PyObject) {
+    // SAFETY: the name says which structure the pointer is; a consumer renames what it takes over.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule, NAME.as_ptr()) == 1 {
+            delete(ffi::PyCapsule_GetPointer(capsule, NAME.as_ptr()).cast());
+        } else if ffi::PyCapsule_IsValid(capsule, NAME_VERSIONED.as_ptr()) == 1 {
+            delete_versioned(ffi::PyCapsule_GetPointer(capsule, NAME_VERSIONED.as_ptr()).cast());
+        }
+    }
+}
+
+fn element(scalar: Scalar) -> Element {
+    let code = match scalar {
+        Scalar::U1 => 6,
+        s if s.is_float() => 2,
+        s if s.is_signed() => 0,
+        _ => 1,
+    };
+    Element { code, bits: scalar.bytes() as u8 * 8, lanes: 1 }
+}
+
+fn scalar_of(element: Element) -> Option<Scalar> {
+    const ALL: [Scalar; 12] = [
+        Scalar::U1,
+        Scalar::I8,
+        Scalar::I16,
+        Scalar::I32,
+        Scalar::I64,
+        Scalar::U8,
+        Scalar::U16,
+        Scalar::U32,
+        Scalar::U64,
+        Scalar::F16,
+        Scalar::F32,
+        Scalar::F64,
+    ];
+    let same = |s: &Scalar| {
+        let e = self::element(*s);
+        (e.code, e.bits, e.lanes) == (element.code, element.bits, element.lanes)
+    };
+    ALL.into_iter().find(same)
+}
+
+/// The kind and number of the device that an object with `__dlpack_device__` lies on.
+pub fn device_of(value: &Bound<'_, PyAny>) -> PyResult<Option<(i32, i32)>> {
+    match value.getattr_opt(pyo3::intern!(value.py(), "__dlpack_device__"))? {
+        // The first is an enumeration in some libraries.
+        Some(method) => {
+            let pair = method.call0()?;
+            let kind = pair.get_item(0)?.call_method0(pyo3::intern!(value.py(), "__index__"))?.extract()?;
+            Ok(Some((kind, pair.get_item(1)?.extract()?)))
+        }
+        None => Ok(None),
+    }
+}
+
+/// True for memory that the host addresses.
+pub fn is_host(device: (i32, i32)) -> bool {
+    HOST_KINDS.contains(&device.0)
+}
+
+/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronised: whoever passes memory of a
+/// device orders its uses.
+pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
+    let py = value.py();
+    let keywords = PyDict::new(py);
+    if device_of(value)?.is_some_and(|d| !is_host(d)) {
+        keywords.set_item("stream", -1)?;
+    }
+    let versioned = keywords.copy()?;
+    versioned.set_item("max_version", (MAJOR, 0))?;
+    let method = value.getattr(pyo3::intern!(py, "__dlpack__"))?;
+    let capsule = match method.call((), Some(&versioned)) {
+        // Older producers do not know the keyword.
+        Err(e) if e.is_instance_of::<pyo3::exceptions::PyTypeError>(py) => method.call((), Some(&keywords))?,
+        other => other?,
+    };
+    let pointer = capsule.as_ptr();
+    // SAFETY: the name says which structure the capsule owns, and it is alive while `capsule` is.
+    unsafe {
+        let valid = |name: &CStr| ffi::PyCapsule_IsValid(pointer, name.as_ptr()) == 1;
+        let (tensor, readonly) = if valid(NAME_VERSIONED) {
+            let made = ffi::PyCapsule_GetPointer(pointer, NAME_VERSIONED.as_ptr()).cast::<Versioned>();
+            if (*made).version.0 != MAJOR {
+                let message = format!("DLPack of version {} is not known", (*made).version.0);
+                return Err(PyBufferError::new_err(message));
+            }
+            (&(*made).tensor, (*made).flags & READ_ONLY != 0)
+        } else if valid(NAME) {
+            (&(*ffi::PyCapsule_GetPointer(pointer, NAME.as_ptr()).cast::<Managed>()).tensor, false)
+        } else {
+            return Err(PyBufferError::new_err("__dlpack__() gave no DLPack capsule"));
+        };
+        let Some(scalar) = scalar_of(tensor.element) else {
+            let Element { code, bits, lanes } = tensor.element;
+            return Err(PyValueError::new_err(format!(
+                "arrays of DLPack's element type (code {code}, {bits} bits, {lanes} lanes) cannot be used in a kernel"
+            )));
+        };
+        view_of(tensor, scalar, readonly, capsule.unbind())
+    }
+}
+
+/// # Safety
+/// The tensor is alive while `owner` is.
+unsafe fn view_of(tensor: &Tensor, scalar: Scalar, readonly: bool, owner: Py<PyAny>) -> PyResult<ArrayView> {
+    let n = usize::try_from(tensor.ndim).map_err(|_| PyBufferError::new_err("a DLPack tensor of negative rank"))?;
+    let list = |at: *const i64| match n {
+        0 => &[],
+        // SAFETY: DLPack's contract: as many entries as axes.
+        n => unsafe { std::slice::from_raw_parts(at, n) },
+    };
+    let extents: SmallVec<[u64; 4]> = list(tensor.shape).iter().map(|&e| e as u64).collect();
+    let size = i64::from(scalar.bytes());
+    let strides = if tensor.strides.is_null() { &[] } else { list(tensor.strides) };
+    let mut view = ArrayView {
+        address: tensor.data as u64 + tensor.byte_offset,
+        elem: Type::Scalar(scalar),
+        extents,
+        strides: strides.iter().map(|s| s * size).collect(),
+        readonly,
+        host: true,
+        owner: Some(owner),
+        ready_on: None,
+    };
+    view.forget_dense_strides();
+    Ok(view)
+}

@@ -1,0 +1,205 @@
+//! Arrays of other libraries: torch tensors, the buffer protocol, the array protocol of the device, DLPack.
+//!
+//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here (what a
+//! launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's: whoever
+//! passes it keeps it alive until the work on the device is done, and orders the streams.
+
+use std::cell::RefCell;
+
+use octants_engine::ir::{Scalar, Type};
+use pyo3::buffer::PyUntypedBuffer;
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+use smallvec::SmallVec;
+
+use crate::array::{ArrayView, scalar_of_kind};
+use crate::{dlpack, program};
+
+thread_local! {
+    /// Torch's names of kinds of devices, and DLPack's.
+    static KINDS: RefCell<Vec<(String, i32)>> = const { RefCell::new(Vec::new()) };
+    /// Torch's types of elements, by the addresses of their objects, which live as long as torch.
+    static TYPES: RefCell<Vec<(usize, Scalar)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The view of another library's array, or `None` when it is not one that is known.
+pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let py = value.py();
+    // Torch is never imported here: a tensor can only exist when the user did.
+    if value.hasattr(pyo3::intern!(py, "data_ptr"))? && value.hasattr(pyo3::intern!(py, "element_size"))? {
+        return from_torch(value).map(Some);
+    }
+    if value.is_instance_of::<pyo3::types::PyBytes>() || value.is_instance_of::<pyo3::types::PyByteArray>() {
+        return Ok(None);
+    }
+    // SAFETY: `value` is a live object.
+    if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
+        return from_buffer(value);
+    }
+    if let Some(name) = program::array_protocol()
+        && let Some(shown) = value.getattr_opt(name)?
+    {
+        return from_protocol(&shown, name).map(Some);
+    }
+    match dlpack::device_of(value)? {
+        Some(device) => {
+            let host = is_host(device, || format!("device {device:?} (as DLPack names it)"))?;
+            Ok(Some(ArrayView { host, ..dlpack::import(value)? }))
+        }
+        None => Ok(None),
+    }
+}
+
+/// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's device has it.
+fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
+    if dlpack::is_host(device) {
+        return Ok(true);
+    }
+    let own = program::dlpack_device();
+    if device == own {
+        return Ok(false);
+    }
+    let (name, runs) = (name(), program::device_name());
+    let hint =
+        if dlpack::is_host(own) { "to the host (`.cpu()`) first" } else { "to that device, or to the host, first" };
+    Err(PyValueError::new_err(format!("an array on {name} cannot be used by a kernel on {runs}: move it {hint}")))
+}
+
+fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let buffer = PyUntypedBuffer::get(value)?;
+    let Some(scalar) = scalar_of_format(&buffer) else { return Ok(None) };
+    Ok(Some(ArrayView {
+        address: buffer.buf_ptr() as u64,
+        elem: Type::Scalar(scalar),
+        extents: buffer.shape().iter().map(|&n| n as u64).collect(),
+        strides: if buffer.is_c_contiguous() {
+            SmallVec::new()
+        } else {
+            buffer.strides().iter().map(|&s| s as i64).collect()
+        },
+        readonly: buffer.readonly(),
+        host: true,
+        owner: None,
+        ready_on: None,
+    }))
+}
+
+fn scalar_of_format(buffer: &PyUntypedBuffer) -> Option<Scalar> {
+    let kind = match *buffer.format().to_bytes() {
+        [b'?'] => b'b',
+        [b'b' | b'h' | b'i' | b'l' | b'q'] => b'i',
+        [b'B' | b'H' | b'I' | b'L' | b'Q'] => b'u',
+        [b'e' | b'f' | b'd'] => b'f',
+        _ => return None,
+    };
+    scalar_of_kind(kind, buffer.item_size())
+}
+
+fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
+    let py = tensor.py();
+    let host = torch_host(tensor)?;
+    let scalar = torch_scalar(&tensor.getattr(pyo3::intern!(py, "dtype"))?)?;
+    let extents: Vec<u64> = tensor.getattr(pyo3::intern!(py, "shape"))?.extract()?;
+    let contiguous: bool = tensor.call_method0(pyo3::intern!(py, "is_contiguous"))?.extract()?;
+    let strides: Vec<i64> =
+        if contiguous { Vec::new() } else { tensor.call_method0(pyo3::intern!(py, "stride"))?.extract()? };
+    Ok(ArrayView {
+        address: tensor.call_method0(pyo3::intern!(py, "data_ptr"))?.extract()?,
+        elem: Type::Scalar(scalar),
+        extents: SmallVec::from_vec(extents),
+        strides: strides.iter().map(|s| s * i64::from(scalar.bytes())).collect(),
+        readonly: false,
+        host,
+        owner: None,
+        ready_on: None,
+    })
+}
+
+/// Whether a tensor lies in the host's memory.
+fn torch_host(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let device = tensor.getattr(pyo3::intern!(py, "device"))?;
+    let kind = device.getattr(pyo3::intern!(py, "type"))?.cast_into::<PyString>()?;
+    let kind = kind.to_str()?;
+    if kind == "cpu" {
+        return Ok(true);
+    }
+    let known = KINDS.with_borrow(|kinds| kinds.iter().find(|(name, _)| name == kind).map(|(_, number)| *number));
+    let number = match known {
+        Some(number) => number,
+        None => {
+            let unknown = || PyValueError::new_err(format!("a tensor on device `{kind}` cannot be used in a kernel"));
+            let number = dlpack::device_of(tensor).ok().flatten().ok_or_else(unknown)?.0;
+            KINDS.with_borrow_mut(|kinds| kinds.push((kind.to_string(), number)));
+            number
+        }
+    };
+    let index: Option<i32> = device.getattr(pyo3::intern!(py, "index"))?.extract()?;
+    is_host((number, index.unwrap_or(0)), || {
+        device.str().map_or_else(|_| "?".to_string(), |name| format!("device `{name}`"))
+    })
+}
+
+fn torch_scalar(dtype: &Bound<'_, PyAny>) -> PyResult<Scalar> {
+    let address = dtype.as_ptr() as usize;
+    let known = TYPES.with_borrow(|types| types.iter().find(|(at, _)| *at == address).map(|(_, scalar)| *scalar));
+    if let Some(scalar) = known {
+        return Ok(scalar);
+    }
+    let name = dtype.str()?;
+    let scalar = match name.to_str()? {
+        "torch.bool" => Scalar::U1,
+        "torch.int8" => Scalar::I8,
+        "torch.int16" => Scalar::I16,
+        "torch.int32" => Scalar::I32,
+        "torch.int64" => Scalar::I64,
+        "torch.uint8" => Scalar::U8,
+        "torch.uint16" => Scalar::U16,
+        "torch.uint32" => Scalar::U32,
+        "torch.uint64" => Scalar::U64,
+        "torch.float16" => Scalar::F16,
+        "torch.float32" => Scalar::F32,
+        "torch.float64" => Scalar::F64,
+        other => return Err(PyValueError::new_err(format!("tensors of dtype {other} cannot be used in a kernel"))),
+    };
+    TYPES.with_borrow_mut(|types| types.push((address, scalar)));
+    Ok(scalar)
+}
+
+/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the contents are
+/// ready on.
+fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
+    let wrong = |what: &str| PyTypeError::new_err(format!("{name}: {what}"));
+    let shown = shown.cast::<PyDict>().map_err(|_| wrong("a dictionary is expected"))?;
+    let entry = |key: &str| -> PyResult<Option<Bound<'_, PyAny>>> { Ok(shown.get_item(key)?.filter(|v| !v.is_none())) };
+    let needed = |key: &str| entry(key)?.ok_or_else(|| wrong(&format!("`{key}` is missing")));
+    if entry("mask")?.is_some() {
+        return Err(wrong("masked arrays cannot be used in a kernel"));
+    }
+    let typestr: String = needed("typestr")?.extract()?;
+    let scalar = match typestr.as_bytes() {
+        [b'<' | b'|' | b'=', kind, size @ ..] => {
+            std::str::from_utf8(size).ok().and_then(|s| s.parse().ok()).and_then(|size| scalar_of_kind(*kind, size))
+        }
+        _ => None,
+    };
+    let Some(scalar) = scalar else {
+        return Err(PyValueError::new_err(format!("arrays of type {typestr} cannot be used in a kernel")));
+    };
+    let (address, readonly): (u64, bool) = needed("data")?.extract()?;
+    let extents: Vec<u64> = needed("shape")?.extract()?;
+    let strides: Vec<i64> = entry("strides")?.map_or(Ok(Vec::new()), |s| s.extract())?;
+    let mut view = ArrayView {
+        address,
+        elem: Type::Scalar(scalar),
+        extents: SmallVec::from_vec(extents),
+        strides: SmallVec::from_vec(strides),
+        readonly,
+        host: false,
+        owner: None,
+        ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
+    };
+    view.forget_dense_strides();
+    Ok(view)
+}

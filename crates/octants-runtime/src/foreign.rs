@@ -1,0 +1,100 @@
+//! Order between this program's streams and those of other libraries, which are known by the driver's handle alone: nothing of
+//! them is kept.
+
+use std::sync::Arc;
+
+use crate::buffer::{Buffer, HostAccess};
+use crate::device::DeviceCore;
+use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::error::Result;
+use crate::stream::{Stream, StreamCore};
+
+/// An event for one use.
+struct Once<'a> {
+    device: &'a DeviceCore,
+    event: EventHandle,
+}
+
+impl<'a> Once<'a> {
+    fn new(device: &'a DeviceCore) -> Result<Once<'a>> {
+        Ok(Once { device, event: device.driver.create_event(false)? })
+    }
+
+    /// Makes `later` wait for what is queued on `earlier`.
+    ///
+    /// # Safety
+    /// Both streams live.
+    unsafe fn order(&self, earlier: StreamHandle, later: StreamHandle) -> Result<()> {
+        // SAFETY: the contract above; the event is this value's.
+        unsafe {
+            self.device.driver.record_event(earlier, self.event)?;
+            self.device.driver.wait_events(later, &[self.event])
+        }
+    }
+}
+
+impl Drop for Once<'_> {
+    fn drop(&mut self) {
+        // SAFETY: made above; what waits for it still may.
+        unsafe { self.device.driver.destroy_event(self.event) }
+    }
+}
+
+impl DeviceCore {
+    /// The stream with a handle that another library gave: one of this program's own, or theirs.
+    fn stream_of_handle(&self, handle: u64) -> Result<StreamHandle> {
+        let own = self.live_streams().iter().any(|s| s.handle.0 == handle);
+        if own { Ok(StreamHandle(handle)) } else { self.driver.adopt_stream(handle) }
+    }
+}
+
+impl Buffer {
+    /// Before the memory is handed to another library: makes the stream on which that uses it wait for all work of this
+    /// program that uses it. The stream is the one with handle `to`; for `None` the one that libraries use where none is named, or, where
+    /// the driver knows of no such stream, the host waits. Returns the handle of the stream that waits.
+    pub fn hand_over(&self, to: Option<u64>, caller: &dyn Caller) -> Result<Option<u64>> {
+        let device = self.device();
+        device.check_open("array")?;
+        let later = match to {
+            Some(handle) => Some(device.stream_of_handle(handle)?),
+            None => device.driver.unnamed_stream(),
+        };
+        let Some(later) = later else {
+            self.wait(HostAccess::Write, caller)?;
+            return Ok(None);
+        };
+        let users: Vec<Arc<StreamCore>> = self.users();
+        let earlier: Vec<_> = users.iter().map(|s| s.handle).filter(|h| *h != later).collect();
+        if !earlier.is_empty() {
+            let once = Once::new(device)?;
+            for stream in earlier {
+                // SAFETY: the users are held; the other is the caller's to keep.
+                unsafe { once.order(stream, later)? };
+            }
+        }
+        Ok(Some(later.0))
+    }
+
+    /// From now on another library may use the memory: it is given back only once all work of the device is done.
+    pub fn note_foreign_use(&self) {
+        self.share();
+    }
+}
+
+impl Stream {
+    /// Makes what is queued here from now on wait for what is queued on the stream with this handle, which another library made
+    /// and keeps alive.
+    pub fn wait_for_handle(&self, handle: u64) -> Result<()> {
+        let core = self.core();
+        core.device.check_open("stream")?;
+        if core.device.immediate {
+            return Ok(());
+        }
+        let earlier = core.device.stream_of_handle(handle)?;
+        if earlier == core.handle {
+            return Ok(());
+        }
+        // SAFETY: this stream is held; the other is the caller's to keep.
+        unsafe { Once::new(&core.device)?.order(earlier, core.handle) }
+    }
+}

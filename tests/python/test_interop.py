@@ -1,0 +1,270 @@
+"""Arrays given to and taken from other libraries: DLPack, the array protocol of a device, torch's shape of a tensor.
+
+A device with memory of its own is played by the CPU; its array protocol is called `__octants_array_interface__`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+SCALARS = [qd.u1, qd.i8, qd.i16, qd.i32, qd.i64, qd.u8, qd.u16, qd.u32, qd.u64, qd.f16, qd.f32, qd.f64]
+
+
+@pytest.fixture(params=["", "seed:1", "seed:2"], ids=["threads", "schedule 1", "schedule 2"])
+def device(request):
+    qd.init(arch=qd.cpu, cpu_separate_memory=True, cpu_stream_schedule=request.param)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def host():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+@qd.kernel
+def add(x: qd.types.ndarray(), value: qd.f32):
+    for I in qd.grouped(x):
+        x[I] += value
+
+
+@qd.kernel
+def copy(y: qd.types.ndarray(), x: qd.types.ndarray()):
+    for I in qd.grouped(y):
+        y[I] = x[I]
+
+
+@qd.kernel
+def slow_ones(x: qd.types.ndarray(dtype=qd.f32, ndim=1), rounds: qd.i32):
+    for i in x:
+        s = 0.0
+        for k in range(rounds):
+            s += qd.sin(s + k)
+        x[i] = 1.0 + 0.0 * s
+
+
+class OnlyDlpack:
+    """An array that offers DLPack and nothing else."""
+
+    def __init__(self, array, older=False):
+        self.array = array
+        self.older = older
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+    def __dlpack__(self, **keywords):
+        if self.older and "max_version" in keywords:
+            raise TypeError("unexpected keyword")
+        return self.array.__dlpack__(**keywords)
+
+
+class OnDevice:
+    """Another library's array in the device's memory."""
+
+    def __init__(self, array, **changed):
+        self.array = array
+        shown = {**array.__octants_array_interface__, **changed}
+        self.__dict__["__octants_array_interface__"] = shown
+
+
+# Out
+
+
+@pytest.mark.parametrize("dtype", SCALARS, ids=str)
+def test_capsules_describe_ndarrays_and_fields(device, dtype):
+    values = (np.arange(24).reshape(2, 3, 4) % 2).astype(dtype.numpy)
+    arrays = [
+        qd.ndarray(dtype, shape=(2, 3, 4)),
+        qd.tensor(dtype, (2, 3, 4), layout=(2, 0, 1)),
+        qd.field(dtype, shape=(2, 3, 4)),
+        qd.Vector.ndarray(4, dtype, shape=(2, 3)),
+        qd.Matrix.field(3, 4, dtype, shape=(2,)),
+    ]
+    for array in arrays:
+        array.from_numpy(values)
+        for capsule in (array.to_dlpack(), array.to_dlpack(versioned=True)):
+            keeper = type(
+                "Keeper", (), {"__dlpack__": lambda _, c=capsule, **k: c, "__dlpack_device__": lambda _: (1, 0)}
+            )
+            view = np.from_dlpack(keeper())
+            assert view.dtype == dtype.numpy
+            assert view.shape == values.shape
+            assert (view == values).all()
+
+
+def test_capsules_are_the_memory_and_outlive_the_program(device):
+    x = qd.ndarray(qd.f32, shape=(5,))
+    x.fill(1.0)
+    view = np.from_dlpack(x)
+    assert not view.flags.owndata
+    add(x, 1.0)
+    assert x[4] == 2.0
+    assert view.tolist() == [2.0] * 5
+    unused = x.to_dlpack()
+    del x, unused
+    qd.reset()
+    assert view.tolist() == [2.0] * 5
+    view[0] = 3.0
+
+
+def test_what_dlpack_cannot_describe_is_refused(device):
+    a, b = qd.field(qd.f32), qd.field(qd.f32)
+    qd.root.dense(qd.i, 2).dense(qd.i, 2).place(a, b)
+    with pytest.raises(ValueError, match="one array with a stride per axis"):
+        a.__dlpack__()
+    c, d = qd.field(qd.f64), qd.field(qd.i8)
+    qd.root.dense(qd.i, 4).place(c, d)
+    assert np.from_dlpack(c).strides == (16,)
+    x = qd.ndarray(qd.f32, shape=(2,))
+    with pytest.raises(BufferError, match=r"is on device \(1, 0\), not on \(2, 0\)"):
+        x.__dlpack__(dl_device=(2, 0))
+    with pytest.raises(BufferError, match="copy=True"):
+        x.__dlpack__(copy=True)
+    with pytest.raises(TypeError, match="flavour"):
+        x.__dlpack__(flavour=1)
+
+
+def test_the_consumers_stream_waits_for_the_writers(device):
+    x, y = qd.ndarray(qd.f32, shape=(1000,)), qd.ndarray(qd.f32, shape=(1000,))
+    shown = OnDevice(x)
+    with qd.create_stream() as writer, qd.create_stream() as reader:
+        for _ in range(5):
+            x.fill(0.0)
+            slow_ones(x, 100, qd_stream=writer)
+            capsule = x.__dlpack__(stream=reader.handle)
+            # The launch sees memory that it knows nothing of: the order is the capsule's.
+            copy(y, shown, qd_stream=reader)
+            assert y.to_numpy().tolist() == [1.0] * 1000
+            del capsule
+        # A reader is in the way of a consumer too, which may write.
+        copy(y, x, qd_stream=reader)
+        x.__dlpack__(stream=writer.handle)
+        add(shown, 1.0, qd_stream=writer)
+        assert y.to_numpy().tolist() == [1.0] * 1000
+
+
+def test_the_array_protocol_of_the_device(device):
+    x = qd.Vector.ndarray(3, qd.f32, shape=(4, 2))
+    x.fill([1, 2, 3])
+    shown = x.__octants_array_interface__
+    assert shown["shape"] == (4, 2, 3)
+    assert shown["strides"] == (24, 12, 4)
+    assert shown["typestr"] == "<f4"
+    assert shown["data"] == (x.buffer.ptr, False)
+    assert shown["version"] == 3
+    assert not hasattr(x, "__other_array_interface__")
+
+
+def test_arrays_on_the_host_have_no_protocol_of_a_device(host):
+    x = qd.ndarray(qd.f32, shape=(4,))
+    assert not hasattr(x, "__octants_array_interface__")
+    assert x.__dlpack_device__() == (1, 0)
+    assert np.from_dlpack(x).tolist() == [0.0] * 4
+
+
+# In
+
+
+def test_memory_of_the_device_is_used_as_it_is(device):
+    x, y = qd.ndarray(qd.f32, shape=(4, 6)), qd.ndarray(qd.f32, shape=(4, 3))
+    x.from_numpy(np.arange(24, dtype=np.float32).reshape(4, 6))
+    columns = OnDevice(x, shape=(4, 3), strides=(24, 8))
+    copy(y, columns)
+    assert y.to_numpy().tolist() == np.arange(24).reshape(4, 6)[:, ::2].tolist()
+    add(columns, 100.0)
+    qd.sync()
+    assert x.to_numpy()[0].tolist() == [100, 1, 102, 3, 104, 5]
+
+
+def test_a_launch_does_not_wait_for_memory_of_the_device():
+    qd.init(arch=qd.cpu, cpu_separate_memory=True)
+    x = qd.ndarray(qd.f32, shape=(64,))
+    shown = OnDevice(x)
+    with qd.create_stream() as stream, qd.create_event() as done:
+        slow_ones(shown, 10, qd_stream=stream)
+        stream.synchronize()
+        slow_ones(shown, 300_000, qd_stream=stream)
+        done.record(stream)
+        assert not done.query()
+        stream.synchronize()
+        assert x[3] == 1.0
+
+
+def test_the_stream_that_an_array_is_ready_on_is_waited_for(device):
+    x, y = qd.ndarray(qd.f32, shape=(1000,)), qd.ndarray(qd.f32, shape=(1000,))
+    with qd.create_stream() as writer:
+        shown = OnDevice(x, stream=writer.handle)
+        for _ in range(5):
+            x.fill(0.0)
+            slow_ones(shown, 100, qd_stream=writer)
+            copy(y, shown)
+            assert y.to_numpy().tolist() == [1.0] * 1000
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"typestr": ">f4"}, "arrays of type >f4"),
+        ({"typestr": "<c8"}, "arrays of type <c8"),
+        ({"mask": [1]}, "masked arrays"),
+        ({"data": None}, "`data` is missing"),
+    ],
+)
+def test_arrays_that_are_described_badly_are_refused(device, changed, message):
+    x = qd.ndarray(qd.f32, shape=(4,))
+    with pytest.raises((TypeError, ValueError), match=message):
+        add(OnDevice(x, **changed), 1.0)
+
+
+def test_read_only_memory_of_the_device_is_not_written(device):
+    x = qd.ndarray(qd.f32, shape=(4,))
+    shown = OnDevice(x, data=(x.buffer.ptr, True))
+    with pytest.raises(ValueError, match="read-only"):
+        add(shown, 1.0)
+
+
+@pytest.mark.parametrize("older", [False, True])
+@pytest.mark.parametrize("kind", ["device", "host"])
+def test_arrays_with_dlpack_alone_are_arguments(request, kind, older):
+    request.getfixturevalue("host") if kind == "host" else qd.init(arch=qd.cpu, cpu_separate_memory=True)
+    array = np.arange(12, dtype=np.float32).reshape(3, 4)
+    y = qd.ndarray(qd.f32, shape=(4, 3))
+    copy(y, OnlyDlpack(array.T, older))
+    assert y.to_numpy().tolist() == array.T.tolist()
+    add(OnlyDlpack(array, older), 1.0)
+    assert array[2].tolist() == [9, 10, 11, 12]
+    with pytest.raises(ValueError, match=r"element type \(code 5, 64 bits, 1 lanes\)"):
+        add(OnlyDlpack(np.zeros(3, np.complex64)), 1.0)
+
+
+class TensorElsewhere:
+    """As torch's tensors on another device look."""
+
+    dtype = "torch.float32"
+    shape = (4,)
+
+    class device:  # noqa: N801
+        type = "elsewhere"
+        index = 1
+
+    def data_ptr(self):
+        raise AssertionError("refused before anyone asks")
+
+    def element_size(self):
+        return 4
+
+    def __dlpack_device__(self):
+        return (99, 1)
+
+
+def test_arrays_of_other_devices_are_refused_with_the_way_out(host):
+    elsewhere = type("Elsewhere", (), {"__dlpack_device__": lambda _: (98, 0)})()
+    for array, name in ((TensorElsewhere(), "device `"), (elsewhere, r"device \(98, 0\)")):
+        with pytest.raises(ValueError, match=f"an array on {name}.* a kernel on the CPU: move it to the host"):
+            add(array, 1.0)
