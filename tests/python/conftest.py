@@ -1,7 +1,7 @@
 """Options of the test run.
 
 `--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless the
-test asks for something that only the CPU has. Without the device the run stops with an error rather than passing on the CPU.
+test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass on the CPU.
 """
 
 from typing import Any
@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 import octants as qd
+
+TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,8 +25,11 @@ def pytest_configure(config: pytest.Config) -> None:
 
     def init(*args: Any, **options: Any) -> Any:
         asked = args[0] if args else options.get("arch", qd.cpu)
-        if asked is qd.cpu and not any(name.startswith("cpu_") for name in options):
+        if asked is qd.cpu and not TEST_BEDS.intersection(options):
             args = args[1:]
+            # A device has streams of its own.
+            options.pop("cpu_streams", None)
+            options.pop("cpu_max_num_threads", None)
             options["arch"] = getattr(qd, arch)
             options.setdefault("enable_fallback", False)
         return original(*args, **options)
