@@ -50,6 +50,10 @@ def stream_pool_stats() -> dict[str, int]:
 def trim_stream_pool() -> None:
     """Gives back the pool's idle streams."""
 
+def queueing_stream(qd_stream: Any = None) -> Stream | None:
+    """The stream on which work in place of a kernel is queued: the one given, or that of a scope. None where neither is, or
+    where all work is done at once."""
+
 def before_host_work(qd_stream: Any = None) -> None:
     """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
 
@@ -174,6 +178,15 @@ class Buffer:
         """Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
         one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
         instead."""
+
+    def fill(self, stream: Stream, offset: int, element: bytes, count: int) -> None:
+        """Queues on a stream that `count` elements from an offset on become `element`."""
+
+    def copy_from(self, stream: Stream, offset: int, source: Buffer, source_offset: int, nbytes: int) -> None:
+        """Queues on a stream a copy from another buffer."""
+
+    def upload(self, stream: Stream, offset: int, data: Any) -> None:
+        """Queues on a stream that some bytes become those of `data`, which is read now."""
 
     def __len__(self) -> int: ...
     def __buffer__(self, flags: int, /) -> memoryview: ...

@@ -18,6 +18,7 @@ from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, Octan
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.layouts import Layout
 from octants.matrix import Matrix
+from octants.queued_access import Elements, queue_copy, queue_fill, queue_write
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
 from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType, components_array
@@ -82,6 +83,10 @@ class Field:
             tree.finalize()
             self._placements = [node.placement() for node in nodes if node is not None]
         return self._placements
+
+    def _elements(self) -> Elements:
+        self._memory()  # raises when the program has ended
+        return Elements(self._root.buffer, self._dtype.numpy, self._element_shape, self._placed())
 
     def _memory(self) -> HostMemory | CopiedMemory:
         """Host access to the elements; raises when the program that made the field has ended."""
@@ -217,13 +222,14 @@ class Field:
         values = memory.read().reshape(memory.shape + element_shape)
         return values if wanted is None else values.astype(wanted, copy=False)
 
-    def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`."""
+    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
+        are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
-        self._import(np.asarray(arr))
+        self._import(np.asarray(arr), qd_stream)
 
-    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+    def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
         if arr.shape != memory.shape + memory.element_shape:
             raise ValueError(
@@ -231,7 +237,12 @@ class Field:
                     f"shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
                 )
             )
-        memory.write(interchange.converted(arr, self._dtype))
+        values = interchange.converted(arr, self._dtype)
+        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_write(stream, self._elements(), values):
+            if qd_stream is not None:
+                _octants.before_host_work(qd_stream)
+            memory.write(values)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
@@ -253,8 +264,11 @@ class Field:
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
-        _octants.before_host_work(qd_stream)
-        self._memory().fill(self._element(val))
+        element = self._element(val)
+        stream = _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_fill(stream, self._elements(), element):
+            _octants.before_host_work(qd_stream)
+            self._memory().fill(element)
 
     def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
@@ -262,8 +276,10 @@ class Field:
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
-        _octants.before_host_work(qd_stream)
-        self._import(other._memory().read().reshape(self.shape + self._element_shape))
+        stream = _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_copy(stream, self._elements(), other._elements()):
+            _octants.before_host_work(qd_stream)
+            self._import(other._memory().read().reshape(self.shape + self._element_shape))
 
     def _element(self, value: Any) -> Any:
         """A value as one element of the field's type (a scalar stays one)."""
@@ -368,7 +384,7 @@ class MatrixField(Field):
     def _element_axes(self, keep_dims: bool) -> tuple[int, ...]:
         return (self.n, self.m) if keep_dims or self.m > 1 else (self.n,)
 
-    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+    def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         accepted = {self.shape + (self.n, self.m), self.shape + self._element_shape}
         if self.m == 1:
             accepted.add((*self.shape, self.n))
@@ -378,7 +394,7 @@ class MatrixField(Field):
                     f"shape {self.shape + self._element_shape} does not match the numpy array shape {arr.shape}"
                 )
             )
-        super()._import(arr.reshape(self.shape + self._element_shape))
+        super()._import(arr.reshape(self.shape + self._element_shape), qd_stream)
 
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""

@@ -51,7 +51,7 @@ class HostMemory:
         self.dtype = dtype
         self._digits = tuple(tuple(extent for extent, _ in digits) for digits in first.axes)
         self._plain = all(len(digits) == 1 for digits in self._digits)
-        step = _common_step(placements)
+        step = common_step(placements)
         if step is None:
             self._views = [_view(memory, dtype, placement) for placement in placements]
         else:
@@ -322,7 +322,7 @@ def _view(
     )
 
 
-def _common_step(placements: Sequence[Placement]) -> int | None:
+def common_step(placements: Sequence[Placement]) -> int | None:
     """The distance in bytes from each component to the next, where it is the same for all."""
     if len(placements) == 1:
         return 0

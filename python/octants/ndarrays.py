@@ -16,6 +16,7 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
+from octants.queued_access import Elements, queue_copy, queue_fill, queue_write
 from octants.snode import Placement, require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
@@ -116,6 +117,10 @@ class Ndarray(_octants.Ndarray):
             host = self._host = host_access(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
         return host
 
+    def _elements(self) -> Elements:
+        self._memory()  # raises when the program has ended
+        return Elements(self.buffer, self.dtype.numpy, tuple(self.element_shape), self._placed())
+
     def _placed(self) -> list[Placement]:
         """Where each component of an element lies."""
         shape, itemsize = self.shape, self.dtype.nbytes
@@ -168,18 +173,24 @@ class Ndarray(_octants.Ndarray):
                 raise ValueError(memory.NO_VIEW)
         return memory.read().astype(wanted, copy=False)
 
-    def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`."""
+    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
+        are set when the stream gets there."""
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
-        self._import(np.asarray(arr))
+        self._import(np.asarray(arr), qd_stream)
 
-    def _import(self, arr: np.ndarray[Any, Any]) -> None:
+    def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
         expected = memory.shape + memory.element_shape
         if arr.shape != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
-        memory.write(interchange.converted(arr, self.dtype))
+        values = interchange.converted(arr, self.dtype)
+        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_write(stream, self._elements(), values):
+            if qd_stream is not None:
+                _octants.before_host_work(qd_stream)
+            memory.write(values)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
@@ -209,8 +220,11 @@ class Ndarray(_octants.Ndarray):
 
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
-        _octants.before_host_work(qd_stream)
-        self._memory().fill(self._element(val))
+        element = self._element(val)
+        stream = _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_fill(stream, self._elements(), element):
+            _octants.before_host_work(qd_stream)
+            self._memory().fill(element)
 
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
@@ -218,8 +232,10 @@ class Ndarray(_octants.Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
-        _octants.before_host_work(qd_stream)
-        self._import(other._memory().read())
+        stream = _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_copy(stream, self._elements(), other._elements()):
+            _octants.before_host_work(qd_stream)
+            self._import(other._memory().read())
 
     def _element(self, value: Any) -> Any:
         values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)

@@ -304,10 +304,10 @@ class StructField:
         """A dict of the members' arrays."""
         return {name: member.to_numpy(copy=copy) for name, member in self.field_dict.items()}
 
-    def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]]) -> None:
+    def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]], qd_stream: Any = None) -> None:
         """Sets all elements from a dict of the members' arrays."""
         for name, member in self.field_dict.items():
-            member.from_numpy(array_dict[name])
+            member.from_numpy(array_dict[name], qd_stream=qd_stream)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
         """A dict of the members' tensors."""

@@ -92,9 +92,9 @@ class Tensor:
         values: np.ndarray[Any, Any] = self._impl.to_numpy(dtype=dtype, copy=copy)
         return values
 
-    def from_numpy(self, arr: np.ndarray[Any, Any]) -> None:
+    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         """Sets all elements."""
-        self._impl.from_numpy(arr)
+        self._impl.from_numpy(arr, qd_stream=qd_stream)
 
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor."""

@@ -1,11 +1,11 @@
 //! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
 
-use octants_engine::runtime::{self, PinnedBuffer};
+use octants_engine::runtime::{self, Patient, PinnedBuffer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
-use pyo3::types::PyByteArray;
+use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::ndarray::scalar_by_name;
 use crate::{dlpack, errors, program, stream};
@@ -51,6 +51,18 @@ impl Buffer {
     pub fn is_alive(&self) -> bool {
         self.memory.alive()
     }
+}
+
+/// The bytes of an object.
+fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
+    if !data.is_c_contiguous() {
+        return Err(PyBufferError::new_err("the bytes to write are contiguous"));
+    }
+    Ok(match data.len_bytes() {
+        0 => &[],
+        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any copy.
+        n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
+    })
 }
 
 #[pymethods]
@@ -104,15 +116,39 @@ impl Buffer {
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let data = PyUntypedBuffer::get(data)?;
-        if !data.is_c_contiguous() {
-            return Err(PyBufferError::new_err("the bytes to write are contiguous"));
-        }
-        let from = match data.len_bytes() {
-            0 => &[],
-            // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any copy.
-            n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
-        };
-        stream::write_buffer(py, self, offset, from)
+        stream::write_buffer(py, self, offset, contiguous(&data)?)
+    }
+
+    /// Queues on a stream that `count` elements from an offset on become `element`.
+    fn fill(
+        &self,
+        stream: &Bound<'_, stream::Stream>,
+        offset: u64,
+        element: &Bound<'_, PyBytes>,
+        count: u64,
+    ) -> PyResult<()> {
+        let element = element.as_bytes();
+        stream::queue_on(stream, |s| s.fill(&self.memory, offset, element, count, &Patient))
+    }
+
+    /// Queues on a stream a copy from another buffer.
+    fn copy_from(
+        &self,
+        stream: &Bound<'_, stream::Stream>,
+        offset: u64,
+        source: &Bound<'_, Buffer>,
+        source_offset: u64,
+        nbytes: u64,
+    ) -> PyResult<()> {
+        let source = &source.get().memory;
+        stream::queue_on(stream, |s| s.copy(&self.memory, offset, source, source_offset, nbytes, &Patient))
+    }
+
+    /// Queues on a stream that some bytes become those of `data`, which is read now.
+    fn upload(&self, stream: &Bound<'_, stream::Stream>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
+        let data = PyUntypedBuffer::get(data)?;
+        let from = contiguous(&data)?;
+        stream::queue_on(stream, |s| s.upload(&self.memory, offset, from, &Patient))
     }
 
     /// The device as DLPack names it: its kind and its number.

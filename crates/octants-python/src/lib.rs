@@ -46,6 +46,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream::stream_pool_stats, m)?)?;
     m.add_function(wrap_pyfunction!(stream::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(stream::before_host_work, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;

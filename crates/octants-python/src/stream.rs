@@ -426,6 +426,28 @@ pub fn trim_stream_pool(py: Python<'_>) -> PyResult<()> {
     Ok(())
 }
 
+/// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is, or where all
+/// work is done at once.
+#[pyfunction]
+#[pyo3(signature = (qd_stream = None))]
+pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {
+    let stream = match qd_stream {
+        Some(value) => Some(stream_argument(value, "qd_stream")?),
+        None => scope_stream(py)?,
+    };
+    Ok(stream.filter(|_| !program::is_immediate()).map(|s| Stream::new(s, Kind::Wrapped)))
+}
+
+/// Queues what sets or copies memory. The stream is one of the program's.
+pub fn queue_on(
+    stream: &Bound<'_, Stream>,
+    work: impl FnOnce(&runtime::Stream) -> Result<(), DeviceError> + Send,
+) -> PyResult<()> {
+    let py = stream.py();
+    let stream = stream.get().open(py)?;
+    waiting(py, || work(&stream))
+}
+
 /// For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is.
 #[pyfunction]
 pub fn before_host_work(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {

@@ -3,6 +3,7 @@
 import time
 
 import numpy as np
+import pytest
 from stream_kernels import LONG, Ints, add, fill, ints, n, slow
 
 import octants as qd
@@ -113,3 +114,79 @@ def test_s19_a_read_waits_for_its_writer_alone(real):
         fill(x, 4, qd_stream=s1)
         assert x[0] == 4
         assert not s2.query(), "the other stream was not waited for"
+
+
+def containers():
+    """One of each kind of memory order, with values to import."""
+    place = {"scalars": lambda: qd.field(qd.i32, shape=(5, 7)), "ndarray": lambda: qd.ndarray(qd.i32, shape=(5, 7))}
+    place["vectors"] = lambda: qd.Vector.field(3, qd.i32, shape=(5, 7))
+    place["vectors of ndarrays"] = lambda: qd.Vector.ndarray(3, qd.i32, shape=(5, 7))
+    place["arrays of components"] = lambda: qd.Vector.field(3, qd.i32, shape=(5, 7), layout=qd.Layout.SOA)
+    place["another order"] = lambda: qd.field(qd.i32, shape=(5, 7), order="ji")
+
+    def between():
+        a, b = qd.field(qd.i32), qd.field(qd.f64)
+        qd.root.dense(qd.ij, (5, 7)).place(a, b)
+        return a
+
+    place["among others"] = between
+    return place
+
+
+@pytest.mark.parametrize("kind", list(containers()))
+def test_s2_s16_fills_copies_and_imports_go_to_the_stream(mode, kind):
+    a, b = containers()[kind](), containers()[kind]()
+    shape = a.to_numpy().shape
+    values = np.arange(np.prod(shape), dtype=np.int32).reshape(shape)
+    blocker = ints()
+    with qd.create_stream() as s:
+        a.fill(3, qd_stream=s)
+        b.copy_from(a, qd_stream=s)
+        assert (b.to_numpy() == 3).all()
+        if len(shape) == 3:
+            a.fill([4, 5, 6], qd_stream=s)
+            assert (a.to_numpy() == [4, 5, 6]).all()
+        slow(blocker, 1, 3 * LONG, qd_stream=s)
+        a.from_numpy(values, qd_stream=s)
+        b.copy_from(a, qd_stream=s)
+        a.fill(9, qd_stream=s)
+        if mode == "streams":
+            # What lies among others is written by the host, which waits for the stream.
+            assert s.query() == (kind == "among others")
+        given = values.copy()
+        values[...] = -1
+        assert (b.to_numpy() == given).all()
+        assert (a.to_numpy() == 9).all()
+        b.copy_from(b, qd_stream=s)
+        with qd.stream_scope(s):
+            slow(blocker, 2, LONG)
+            b.fill(8)
+        assert (b.to_numpy() == 8).all()
+        with pytest.raises(ValueError, match=r"[Ss]hape"):
+            a.from_numpy(np.zeros(3, np.int32), qd_stream=s)
+    assert (a.to_numpy() == 9).all()
+
+
+def test_s2_s16_large_fills_and_copies(mode):
+    x, y = qd.ndarray(qd.f64, shape=300_001), qd.ndarray(qd.f64, shape=300_001)
+    with qd.create_stream() as s:
+        x.fill(1.5, qd_stream=s)
+        y.copy_from(x, qd_stream=s)
+        x.from_numpy(np.arange(300_001, dtype=np.float64), qd_stream=s)
+        assert (y.to_numpy() == 1.5).all()
+        assert (x.to_numpy() == np.arange(300_001)).all()
+        f = qd.ndarray(qd.f32, shape=300_001)
+        f.copy_from(x, qd_stream=s)  # another type: the host converts
+        assert f[7] == 7.0
+
+
+def test_s18_memory_of_a_queued_fill_may_go(seed):
+    kept = ints(40)
+    with qd.create_stream() as s:
+        for value in range(4):
+            temporary = ints(40)
+            temporary.fill(value, qd_stream=s)
+            kept.copy_from(temporary, qd_stream=s)
+            del temporary
+            ints(40).fill(-1)
+        assert (kept.to_numpy() == 3).all()

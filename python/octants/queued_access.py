@@ -1,0 +1,115 @@
+"""Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
+
+They work on ranges of bytes, so each function says whether the elements lie in ranges without gaps; if not, nothing is
+queued, and the caller does the work on the host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from octants import _octants
+from octants.host_memory import HostMemory, common_step
+from octants.snode import Placement
+
+
+class Elements(NamedTuple):
+    """The elements of a field or an ndarray: where each component lies in a buffer."""
+
+    buffer: _octants.Buffer
+    dtype: np.dtype[Any]
+    element_shape: tuple[int, ...]
+    placements: Sequence[Placement]
+
+
+class _Range(NamedTuple):
+    low: int
+    nbytes: int
+    components: slice
+
+
+def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
+    """Queues that all elements become `value`: an array of the element's shape, or a scalar."""
+    # Components of an element side by side are one larger element; otherwise each component has a range of its own.
+    step = common_step(to.placements)
+    ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
+    if ranges is None:
+        return False
+    components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
+    for each in ranges:
+        element = components[each.components].tobytes()
+        to.buffer.fill(stream, each.low, element, each.nbytes // len(element))
+    return True
+
+
+def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
+    """Queues a copy of all elements. Possible where both have the same type and the same order in memory."""
+    ranges, sources = _ranges(to), _ranges(source)
+    if ranges is None or sources is None or to.dtype != source.dtype or len(ranges) != len(sources):
+        return False
+    if _relative(to) != _relative(source):
+        return False
+    if to.buffer is source.buffer and ranges[0].low == sources[0].low:
+        return True
+    for each, other in zip(ranges, sources, strict=True):
+        to.buffer.copy_from(stream, each.low, source.buffer, other.low, each.nbytes)
+    return True
+
+
+def queue_write(stream: _octants.Stream, to: Elements, values: np.ndarray[Any, Any]) -> bool:
+    """Queues that all elements become those of an array of shape `shape + element_shape`, which is read now."""
+    ranges = _ranges(to)
+    if ranges is None:
+        return False
+    for each in ranges:
+        memory = np.empty(each.nbytes, np.uint8)
+        parts = to.placements[each.components]
+        moved = [Placement(part.base - each.low, part.axes) for part in parts]
+        whole = len(parts) == len(to.placements)
+        element_shape = to.element_shape if whole else ()
+        column = values if whole else values.reshape((*moved[0].shape, -1))[..., each.components.start]
+        HostMemory(_no_wait, memory, to.dtype, element_shape, moved).write(column)
+        to.buffer.upload(stream, each.low, memory)
+    return True
+
+
+def _no_wait(write: bool = False) -> None:
+    """The memory is the host's own."""
+
+
+def _relative(elements: Elements) -> list[tuple[int, Any]]:
+    first = elements.placements[0].base
+    return [(part.base - first, part.axes) for part in elements.placements]
+
+
+def _ranges(elements: Elements, joined: bool = True) -> list[_Range] | None:
+    """One range with all components if there is one (and `joined`), else one for each component, else None."""
+    count, itemsize = len(elements.placements), elements.dtype.itemsize
+    step = common_step(elements.placements)
+    if joined and step is not None:
+        found = _dense(elements.placements[0], itemsize, (count, step))
+        if found is not None:
+            return [_Range(*found, slice(0, count))]
+    ranges = []
+    for number, placement in enumerate(elements.placements):
+        found = _dense(placement, itemsize, (1, 0))
+        if found is None:
+            return None
+        ranges.append(_Range(*found, slice(number, number + 1)))
+    return ranges
+
+
+def _dense(placement: Placement, itemsize: int, components: tuple[int, int]) -> tuple[int, int] | None:
+    """First byte and number of bytes, where the items fill a range without gaps."""
+    digits = [digit for axis in placement.axes for digit in axis]
+    expected = itemsize
+    for extent, stride in sorted([*digits, components], key=lambda digit: digit[1]):
+        if extent == 1:
+            continue
+        if stride != expected:
+            return None
+        expected *= extent
+    return placement.base, expected
