@@ -230,7 +230,9 @@ class CopiedMemory:
         """A DLPack capsule of the memory, on the device."""
         place = self._layout()
         if place is None:
-            raise ValueError("DLPack describes one array with a stride per axis, which this memory is not; use copy=True")
+            raise ValueError(
+                "DLPack describes one array with a stride per axis, which this memory is not; use copy=True"
+            )
         return interchange.export_device(self._buffer, place, self.dtype, keywords, self.read)
 
     def torch(self, whole: Any, device: Any, copy: bool | None) -> Any:
