@@ -51,7 +51,7 @@ def parallel_sort(keys: Any, values: Any = None) -> None:
         DeprecationWarning,
         stacklevel=2,
     )
-    n = keys.shape[0]
+    n = _counted(keys.shape[0])
     first = _first_index(keys)
     has_values = values is not None
     moved = values if has_values else keys
@@ -91,6 +91,12 @@ def _inclusive_scan(arr: template(), scratch: template(), first: i32, n: i32):
             arr[first + i] = total
 
 
+def _counted(n: int) -> int:
+    if n >= 2**31:
+        raise ValueError(f"{n} elements are too many: the algorithms count with i32")
+    return n
+
+
 class PrefixSumExecutor:
     """The inclusive prefix sum of i32 fields of one length, in place."""
 
@@ -102,7 +108,7 @@ class PrefixSumExecutor:
         )
         import octants
 
-        self.sorting_length = length
+        self.sorting_length = _counted(length)
         self._scratch = octants.field(i32, shape=CHUNKS)
 
     def run(self, input_arr: Any) -> None:
