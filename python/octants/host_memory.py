@@ -258,7 +258,7 @@ class CopiedMemory:
 
     def _layout(self) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         """Byte offset, extents and byte strides, where they describe the memory."""
-        first, step = self._placements[0], _common_step(self._placements)
+        first, step = self._placements[0], common_step(self._placements)
         if step is None or any(len(digits) != 1 for digits in first.axes):
             return None
         strides = tuple(digits[0][1] for digits in first.axes)
