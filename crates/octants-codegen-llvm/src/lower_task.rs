@@ -56,7 +56,7 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             u.target.enter_flushing(&u.e, symbol, body);
         };
         // What runs once needs no form for several threads.
-        let alone = matches!(task.kind, TaskKind::Serial) && u.options.single_thread_variants;
+        let alone = matches!(task.kind, TaskKind::Serial) && u.options.single_thread_variants && !shared_out;
         let only = if alone { Variant::Alone } else { shared };
         publish(&symbol, &|symbol| lower_variant(u, task, symbol, effects, only));
         let single_thread_symbol = (!alone && deserves_single_thread_form(effects, u)).then(|| {
@@ -118,7 +118,7 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
 /// Whether code without atomics is worth the time that compiling the task a second time takes: not where a large task has few.
 fn deserves_single_thread_form(effects: Effects, u: &Unit<'_>) -> bool {
     let few = effects.size > LARGE && effects.atomics * RARE < effects.size;
-    u.options.single_thread_variants && effects.atomics > 0 && !few
+    u.options.single_thread_variants && !u.target.shares_by_stride() && effects.atomics > 0 && !few
 }
 
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
