@@ -191,7 +191,7 @@ impl HostDriver {
 
     fn out_of_memory(&self, requested: u64) -> DeviceError {
         let device = self.name().to_string();
-        ErrorKind::OutOfMemory { device, requested, in_use: 0, capacity: self.memory_bytes() }.into()
+        ErrorKind::OutOfMemory { device, requested, in_use: 0, free: None, capacity: self.memory_bytes() }.into()
     }
 }
 

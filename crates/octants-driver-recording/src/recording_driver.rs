@@ -172,7 +172,9 @@ impl Driver for RecordingDriver {
         self.call("allocate", format!("allocate {bytes} {place}"))?;
         if bytes > MOST {
             let device = self.name().into();
-            return Err(ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, capacity: None }.into());
+            return Err(
+                ErrorKind::OutOfMemory { device, requested: bytes, in_use: 0, free: None, capacity: None }.into()
+            );
         }
         let mut s = self.log.state();
         let born = stream.map(|stream| s.queue(stream).0);

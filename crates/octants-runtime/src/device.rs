@@ -78,10 +78,11 @@ impl DeviceCore {
     /// Adds what the driver cannot know to its out-of-memory error.
     pub(crate) fn explain(&self, error: DeviceError) -> DeviceError {
         match error.kind() {
-            ErrorKind::OutOfMemory { device, requested, capacity, .. } => ErrorKind::OutOfMemory {
+            ErrorKind::OutOfMemory { device, requested, free, capacity, .. } => ErrorKind::OutOfMemory {
                 device: device.clone(),
                 requested: *requested,
                 in_use: self.in_use.load(Ordering::Relaxed),
+                free: *free,
                 capacity: *capacity,
             }
             .into(),

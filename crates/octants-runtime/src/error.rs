@@ -22,6 +22,8 @@ pub enum ErrorKind {
         requested: u64,
         /// Bytes the program holds already.
         in_use: u64,
+        /// Bytes of the device that nobody holds, where known.
+        free: Option<u64>,
         /// Bytes of the device, where known.
         capacity: Option<u64>,
     },
@@ -35,6 +37,11 @@ pub enum ErrorKind {
         name: String,
         /// What was being done.
         doing: String,
+    },
+    /// An earlier error has made the device useless to this process.
+    Lost {
+        /// That error.
+        cause: String,
     },
     /// Compiled code could not be loaded.
     Load {
@@ -91,17 +98,22 @@ impl std::error::Error for DeviceError {}
 impl fmt::Display for DeviceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &*self.0 {
-            ErrorKind::OutOfMemory { device, requested, in_use, capacity } => {
+            ErrorKind::OutOfMemory { device, requested, in_use, free, capacity } => {
                 write!(f, "out of memory: {} asked for on {device}", Bytes(*requested))?;
                 write!(f, ", this program holds {} already", Bytes(*in_use))?;
-                match capacity {
-                    Some(c) => write!(f, ", the device has {}", Bytes(*c)),
-                    None => Ok(()),
+                match (free, capacity) {
+                    (Some(free), Some(c)) => write!(f, ", {} of the device's {} are free", Bytes(*free), Bytes(*c)),
+                    (None, Some(c)) => write!(f, ", the device has {}", Bytes(*c)),
+                    (_, None) => Ok(()),
                 }
             }
             ErrorKind::Call { call, code, name, doing } => {
                 write!(f, "{call} failed with code {code} ({name}) while {doing}")
             }
+            ErrorKind::Lost { cause } => write!(
+                f,
+                "the device is lost to this process since an earlier error: restart the process to use it again. That error was: {cause}"
+            ),
             ErrorKind::Load { kernel, message } => write!(f, "cannot load the code of kernel `{kernel}`: {message}"),
             ErrorKind::Assertion(failure) => failure.fmt(f),
             ErrorKind::ProgramGone { what } => {
@@ -151,11 +163,20 @@ mod tests {
             device: "the CPU".into(),
             requested: 3 << 30,
             in_use: 512,
+            free: None,
             capacity: Some(1 << 40),
         });
         assert_eq!(
             e.to_string(),
             "out of memory: 3.0 GiB asked for on the CPU, this program holds 512 bytes already, the device has 1.0 TiB"
         );
+        let e = DeviceError::from(ErrorKind::OutOfMemory {
+            device: "a GPU".into(),
+            requested: 3 << 30,
+            in_use: 512,
+            free: Some(1 << 20),
+            capacity: Some(1 << 30),
+        });
+        assert!(e.to_string().ends_with("1.0 MiB of the device's 1.0 GiB are free"), "{e}");
     }
 }

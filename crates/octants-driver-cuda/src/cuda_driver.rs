@@ -1,0 +1,285 @@
+//! [`CudaDriver`]: an NVIDIA GPU behind the runtime's `Driver` trait.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use octants_artifact::{Artifact, CodeTarget};
+use octants_runtime::{
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+};
+
+use crate::choose_target::{choose_target, most_parameter_bytes};
+use crate::context::{Context, Entered};
+use crate::memory::Memory;
+use crate::module::{LoadedTask, Module};
+use crate::open::{CudaConfig, Unavailable, open_context};
+use crate::pinned::Pinned;
+use crate::streams::Streams;
+use crate::symbols::CuEvent;
+
+/// Code that was given back is unloaded together, this many at once.
+const MOST_RETIRED: usize = 256;
+
+/// An NVIDIA GPU.
+#[derive(Debug)]
+pub struct CudaDriver {
+    context: Context,
+    target: CodeTarget,
+    streams: Streams,
+    memory: Memory,
+    pinned: Pinned,
+    retired: Mutex<Retired>,
+}
+
+/// Code that is no longer used by the host, and may still be by the device.
+#[derive(Debug, Default)]
+struct Retired {
+    modules: Vec<Module>,
+    /// The program has ended, and all work with it.
+    closed: bool,
+}
+
+impl CudaDriver {
+    /// Opens a GPU, or says why it cannot be used.
+    pub fn open(config: CudaConfig) -> std::result::Result<CudaDriver, Unavailable> {
+        let context = open_context(config)?;
+        let memory = |context: &Context| Memory::new(context, config.keep_bytes);
+        CudaDriver::over(context, memory)
+    }
+
+    /// As [`CudaDriver::open`], with memory as on devices that have no pools.
+    pub fn open_without_pool(config: CudaConfig) -> std::result::Result<CudaDriver, Unavailable> {
+        CudaDriver::over(open_context(config)?, Memory::without_pool)
+    }
+
+    fn over(
+        context: Context,
+        memory: impl FnOnce(&Context) -> Result<Memory>,
+    ) -> std::result::Result<CudaDriver, Unavailable> {
+        let target = choose_target(context.capability, context.driver)
+            .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;
+        let failed = |e: octants_runtime::DeviceError| Unavailable(format!("{} cannot be used: {e}", context.name));
+        let memory = memory(&context).map_err(failed)?;
+        let streams = Streams::new(&context).inspect_err(|_| memory.end(&context)).map_err(failed)?;
+        let (pinned, retired) = (Pinned::default(), Mutex::default());
+        Ok(CudaDriver { context, target, streams, memory, pinned, retired })
+    }
+
+    /// Free and total bytes of the device's memory, as the driver counts them: all processes' together.
+    pub fn memory_info(&self) -> Result<(u64, u64)> {
+        // SAFETY: the context is entered.
+        unsafe { self.context.enter_aside()?.memory_info() }
+    }
+
+    fn retired(&self) -> MutexGuard<'_, Retired> {
+        self.retired.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// # Safety
+    /// All work of the modules is done.
+    unsafe fn unload_all(&self, calls: &Entered<'_>, modules: Vec<Module>) {
+        for module in modules {
+            // SAFETY: the contract above.
+            unsafe { module.unload(calls) }
+        }
+    }
+}
+
+impl Driver for CudaDriver {
+    fn name(&self) -> &str {
+        &self.context.name
+    }
+
+    fn is_immediate(&self) -> bool {
+        false
+    }
+
+    fn code_target(&self) -> CodeTarget {
+        self.target.clone()
+    }
+
+    fn is_host_addressable(&self) -> bool {
+        false
+    }
+
+    fn memory_bytes(&self) -> Option<u64> {
+        Some(self.context.memory)
+    }
+
+    fn max_argument_bytes(&self) -> u64 {
+        most_parameter_bytes(self.context.capability, self.context.driver) - octants_artifact::DeviceContext::BYTES
+    }
+
+    unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
+        let stream = stream.map(|s| self.streams.resolve(s));
+        // SAFETY: the trait's contract.
+        unsafe { self.memory.allocate(&self.context, stream, bytes.max(1), contents) }
+    }
+
+    fn create_stream(&self, priority: i32) -> Result<StreamHandle> {
+        self.streams.create(&self.context, priority)
+    }
+
+    unsafe fn destroy_stream(&self, stream: StreamHandle) {
+        // SAFETY: the trait's contract.
+        unsafe { self.streams.destroy(&self.context, stream) }
+    }
+
+    fn adopt_stream(&self, handle: u64) -> Result<StreamHandle> {
+        self.streams.adopt(&self.context, handle)
+    }
+
+    fn create_event(&self, timing: bool) -> Result<EventHandle> {
+        self.streams.create_event(&self.context, timing)
+    }
+
+    unsafe fn destroy_event(&self, event: EventHandle) {
+        // SAFETY: the trait's contract.
+        unsafe { self.streams.destroy_event(&self.context, event) }
+    }
+
+    unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.record_event(event.0 as CuEvent, self.streams.resolve(stream)) }
+    }
+
+    unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
+        let (calls, stream) = (self.context.enter()?, self.streams.resolve(stream));
+        // SAFETY: the trait's contract.
+        events.iter().try_for_each(|e| unsafe { calls.wait_event(stream, e.0 as CuEvent) })
+    }
+
+    unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter_aside()?.synchronize_event(event.0 as CuEvent) }
+    }
+
+    unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter_aside()?.query_stream(self.streams.resolve(stream)) }
+    }
+
+    unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter_aside()?.query_event(event.0 as CuEvent) }
+    }
+
+    unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64> {
+        let (from, to) = (earlier.0 as CuEvent, later.0 as CuEvent);
+        let calls = self.context.enter_aside()?;
+        // SAFETY: the trait's contract.
+        unsafe {
+            calls.synchronize_event(from)?;
+            calls.synchronize_event(to)?;
+            calls.elapsed(from, to).map(f64::from)
+        }
+    }
+
+    unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, _bytes: u64) {
+        // SAFETY: the trait's contract.
+        unsafe { self.memory.free(&self.context, self.streams.resolve(stream), memory) }
+    }
+
+    unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr> {
+        self.pinned.allocate(&self.context, bytes)
+    }
+
+    unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64) {
+        // SAFETY: the trait's contract.
+        unsafe { self.pinned.free(&self.context, memory, bytes) }
+    }
+
+    unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.copy_to_device(to.0, from, bytes, self.streams.resolve(stream)) }
+    }
+
+    unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.copy_to_host(to, from.0, bytes, self.streams.resolve(stream)) }
+    }
+
+    unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
+    }
+
+    fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
+        let module = Module::load(&self.context, artifact)?;
+        let tasks = module.tasks.iter().map(|t| TaskHandle(std::ptr::from_ref(t) as u64)).collect();
+        Ok((ModuleHandle(Box::into_raw(Box::new(module)) as u64), tasks))
+    }
+
+    unsafe fn unload(&self, module: ModuleHandle) {
+        // SAFETY: the handle is `load`'s box, given back once.
+        let module = unsafe { *Box::from_raw(module.0 as *mut Module) };
+        // CUDA does not say that unloading waits for launches, so that it is put off until they are known to be done.
+        let (modules, ended) = {
+            let mut retired = self.retired();
+            retired.modules.push(module);
+            if !retired.closed && retired.modules.len() < MOST_RETIRED {
+                return;
+            }
+            (std::mem::take(&mut retired.modules), retired.closed)
+        };
+        let Some(calls) = self.context.enter_to_free() else { return };
+        // SAFETY: all work is waited for.
+        unsafe {
+            if !ended {
+                let _ = calls.synchronize_all();
+            }
+            self.unload_all(&calls, modules);
+        }
+    }
+
+    #[inline]
+    unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
+        if launch.args_at.is_some() {
+            let message = format!("kernel `{}` has more arguments than a launch takes", launch.kernel.name);
+            return Err(ErrorKind::CompilerBug(message).into());
+        }
+        let calls = self.context.enter()?;
+        // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
+        unsafe { (*(task.0 as *const LoadedTask)).launch(&calls, self.streams.resolve(stream), launch) }
+    }
+
+    unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.is_capturing(self.streams.resolve(stream)) }
+    }
+
+    unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
+        // SAFETY: the trait's contract.
+        unsafe { self.streams.synchronize(&self.context, stream) }
+    }
+
+    fn close(&self) {
+        let modules = {
+            let mut retired = self.retired();
+            retired.closed = true;
+            std::mem::take(&mut retired.modules)
+        };
+        if let Some(calls) = self.context.enter_to_free() {
+            // SAFETY: the program has waited for its work.
+            unsafe { self.unload_all(&calls, modules) }
+        }
+        self.pinned.close(&self.context);
+        self.memory.trim(&self.context);
+    }
+}
+
+impl Drop for CudaDriver {
+    fn drop(&mut self) {
+        self.close();
+        self.memory.end(&self.context);
+        self.streams.end(&self.context);
+    }
+}

@@ -1,0 +1,90 @@
+//! [`LastLaunches`]: which kernel was launched last on a stream, so that an error found later can name it.
+//!
+//! Streams are spread over a fixed number of places; two that share one may be blamed for each other's kernel. That is the price of a
+//! note that costs a launch one store, shared with no other thread.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::symbols::CuStream;
+
+const PLACES: usize = 64;
+
+/// A place on a cache line of its own. Zero for none, else a kernel's number plus one.
+#[repr(align(64))]
+#[derive(Debug, Default)]
+struct Place(AtomicU32);
+
+/// The last kernel of each stream.
+#[derive(Debug)]
+pub struct LastLaunches {
+    places: Box<[Place]>,
+    names: Mutex<Vec<String>>,
+}
+
+impl Default for LastLaunches {
+    fn default() -> LastLaunches {
+        LastLaunches { places: (0..PLACES).map(|_| Place::default()).collect(), names: Mutex::default() }
+    }
+}
+
+fn place_of(stream: CuStream) -> usize {
+    // Handles are addresses: their low bits are alike, which the product's high bits are not.
+    ((stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
+}
+
+impl LastLaunches {
+    /// The number by which launches of this kernel are noted.
+    pub fn number_of(&self, kernel: &str) -> u32 {
+        let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = names.iter().position(|n| n == kernel) {
+            return known as u32;
+        }
+        names.push(kernel.to_string());
+        names.len() as u32 - 1
+    }
+
+    /// The kernel of a number.
+    pub fn name(&self, kernel: u32) -> String {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        names.get(kernel as usize).cloned().unwrap_or_default()
+    }
+
+    /// Notes a launch.
+    #[inline]
+    pub fn note(&self, stream: CuStream, kernel: u32) {
+        self.places[place_of(stream)].0.store(kernel + 1, Ordering::Relaxed);
+    }
+
+    /// The names of the kernels that were launched last: on a stream, or on any.
+    pub fn suspects(&self, stream: Option<CuStream>) -> Vec<String> {
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let places = match stream {
+            Some(stream) => std::slice::from_ref(&self.places[place_of(stream)]),
+            None => &self.places,
+        };
+        let mut found: Vec<u32> = places.iter().map(|p| p.0.load(Ordering::Relaxed)).filter(|n| *n > 0).collect();
+        found.sort_unstable();
+        found.dedup();
+        found.iter().filter_map(|n| names.get(*n as usize - 1).cloned()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_blamed_for_its_own_kernel() {
+        let last = LastLaunches::default();
+        let (a, b) = (0x5500_1230 as CuStream, 0x5500_1900 as CuStream);
+        assert_ne!(place_of(a), place_of(b));
+        let (f, g) = (last.number_of("f"), last.number_of("g"));
+        assert_eq!(last.number_of("f"), f);
+        last.note(a, f);
+        last.note(b, g);
+        assert_eq!(last.suspects(Some(a)), ["f"]);
+        assert_eq!(last.suspects(None), ["f", "g"]);
+        assert!(last.suspects(Some(0x10 as CuStream)).is_empty());
+    }
+}

@@ -1,0 +1,222 @@
+//! [`Memory`]: the device's memory, given out and taken back in the order of streams.
+//!
+//! Where the device can, memory comes from a pool of our own, whose allocations and frees are work of a stream: no call waits, and
+//! what one stream freed another gets only once it is free. What the pool keeps for later is this program's alone, and goes back when it
+//! ends. Elsewhere memory comes from plain calls; a free is kept until an event behind the stream's work says that it may be made.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Result};
+
+use crate::calls::Calls;
+use crate::context::Context;
+use crate::symbols::{CuEvent, CuPool, CuStream, code, number};
+
+/// Which part of the device's memory is kept for later, at most.
+const KEPT_PART: u64 = 8;
+
+/// A device's memory.
+#[derive(Debug)]
+pub struct Memory {
+    pool: Option<CuPool>,
+    /// On which memory for all streams is allocated and zeroed. Nothing else happens there, so that waiting for it is short.
+    setup: CuStream,
+    kept_frees: Mutex<Vec<KeptFree>>,
+}
+
+// SAFETY: handles are values; the library may be called from any thread.
+unsafe impl Send for Memory {}
+// SAFETY: as above.
+unsafe impl Sync for Memory {}
+
+/// A free to be made once the event is done.
+#[derive(Debug)]
+struct KeptFree {
+    event: CuEvent,
+    at: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Memory {
+    /// The memory of a context's device. `keep` bytes of what is freed stay for later.
+    pub fn new(context: &Context, keep: Option<u64>) -> Result<Memory> {
+        let calls = context.enter_aside()?;
+        let supported = context.calls().device_attribute(context.device, number::DEVICE_MEMORY_POOLS_SUPPORTED);
+        let keep = keep.unwrap_or(context.memory / KEPT_PART);
+        // SAFETY: the context is entered.
+        unsafe {
+            let pools = calls.has_pools() && supported.is_ok_and(|yes| yes != 0);
+            let pool = if pools { Some(calls.create_pool(context.device, keep)?) } else { None };
+            let setup = calls.create_stream(number::STREAM_NON_BLOCKING, 0)?;
+            Ok(Memory { pool, setup, kept_frees: Mutex::default() })
+        }
+    }
+
+    /// The same without a pool, as on devices that have none.
+    pub fn without_pool(context: &Context) -> Result<Memory> {
+        // SAFETY: the context is entered.
+        let setup = unsafe { context.enter_aside()?.create_stream(number::STREAM_NON_BLOCKING, 0)? };
+        Ok(Memory { pool: None, setup, kept_frees: Mutex::default() })
+    }
+
+    /// As [`octants_runtime::Driver::allocate`].
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub unsafe fn allocate(
+        &self,
+        context: &Context,
+        stream: Option<CuStream>,
+        bytes: u64,
+        contents: Contents,
+    ) -> Result<DevicePtr> {
+        let calls = context.enter_aside()?;
+        let on = stream.unwrap_or(self.setup);
+        // SAFETY: the contract above; the context is entered.
+        unsafe {
+            let at = match self.try_allocate(&calls, on, bytes) {
+                Err(e) if is_out_of_memory(&e) => {
+                    self.make_room(&calls)?;
+                    self.try_allocate(&calls, on, bytes).map_err(|e| explain(&calls, context, bytes, e))?
+                }
+                other => other?,
+            };
+            let mut ready = Ok(());
+            if contents == Contents::Zeroed {
+                ready = calls.zero(at, bytes, on);
+            }
+            if stream.is_none() {
+                ready = ready.and_then(|()| calls.synchronize_stream(on));
+            }
+            if let Err(e) = ready {
+                self.free_entered(&calls, on, at);
+                return Err(e);
+            }
+            Ok(DevicePtr(at))
+        }
+    }
+
+    /// As [`octants_runtime::Driver::free`].
+    ///
+    /// # Safety
+    /// The memory came from [`Memory::allocate`], and the stream is alive.
+    pub unsafe fn free(&self, context: &Context, stream: CuStream, memory: DevicePtr) {
+        if let Some(calls) = context.enter_to_free() {
+            // SAFETY: the contract above.
+            unsafe { self.free_entered(&calls, stream, memory.0) }
+        }
+    }
+
+    unsafe fn try_allocate(&self, calls: &Calls, stream: CuStream, bytes: u64) -> Result<u64> {
+        // SAFETY: the callers' contract.
+        unsafe {
+            match self.pool {
+                Some(pool) => calls.allocate_on(pool, bytes, stream),
+                None => {
+                    self.make_frees(calls, false);
+                    calls.allocate(bytes)
+                }
+            }
+        }
+    }
+
+    unsafe fn free_entered(&self, calls: &Calls, stream: CuStream, at: u64) {
+        // SAFETY: the callers' contract. Errors leave the memory to the end of the process: nothing more can be done about it.
+        unsafe {
+            if self.pool.is_some() {
+                let _ = calls.free_on(at, stream);
+                return;
+            }
+            let recorded = calls.create_event(false).and_then(|event| {
+                let recorded = calls.record_event(event, stream).map(|()| event);
+                recorded.inspect_err(|_| drop(calls.destroy_event(event)))
+            });
+            match recorded {
+                Ok(event) => lock(&self.kept_frees).push(KeptFree { event, at }),
+                Err(_) => {
+                    let _ = calls.synchronize_stream(stream);
+                    let _ = calls.free(at);
+                }
+            }
+        }
+    }
+
+    /// Makes the frees whose event is done, or all, waiting for them.
+    unsafe fn make_frees(&self, calls: &Calls, wait: bool) {
+        let mut kept = lock(&self.kept_frees);
+        // SAFETY: the events and the memory are the entries' own.
+        kept.retain(|free| unsafe {
+            let done = if wait {
+                calls.synchronize_event(free.event).is_ok()
+            } else {
+                calls.query_event(free.event).unwrap_or(true)
+            };
+            if done || wait {
+                let _ = calls.destroy_event(free.event);
+                let _ = calls.free(free.at);
+            }
+            !(done || wait)
+        });
+    }
+
+    /// Waits for all frees that are queued, so that their memory can be had.
+    unsafe fn make_room(&self, calls: &Calls) -> Result<()> {
+        // SAFETY: the context is entered.
+        unsafe {
+            match self.pool {
+                Some(pool) => {
+                    calls.synchronize_all()?;
+                    calls.trim_pool(pool)
+                }
+                None => {
+                    self.make_frees(calls, true);
+                    Ok(())
+                }
+            }
+        }
+    }
+
+    /// Gives back what is kept for later. All work is done.
+    pub fn trim(&self, context: &Context) {
+        let Some(calls) = context.enter_to_free() else { return };
+        // SAFETY: the context is entered.
+        unsafe {
+            self.make_frees(&calls, true);
+            if let Some(pool) = self.pool {
+                let _ = calls.synchronize_stream(self.setup);
+                let _ = calls.trim_pool(pool);
+            }
+        }
+    }
+
+    /// Gives everything back. Nothing uses the memory any more.
+    pub fn end(&self, context: &Context) {
+        self.trim(context);
+        let Some(calls) = context.enter_to_free() else { return };
+        // SAFETY: the owner calls this once, at its own end.
+        unsafe {
+            let _ = calls.destroy_stream(self.setup);
+            if let Some(pool) = self.pool {
+                let _ = calls.destroy_pool(pool);
+            }
+        }
+    }
+}
+
+fn is_out_of_memory(error: &DeviceError) -> bool {
+    matches!(error.kind(), ErrorKind::Call { code, .. } if *code == i64::from(code::OUT_OF_MEMORY))
+}
+
+/// An out-of-memory error with what there is.
+pub fn explain(calls: &Calls, context: &Context, requested: u64, error: DeviceError) -> DeviceError {
+    if !is_out_of_memory(&error) {
+        return error;
+    }
+    // SAFETY: the context is entered.
+    let (free, total) = unsafe { calls.memory_info() }.unwrap_or((0, context.memory));
+    let device = context.name.clone();
+    ErrorKind::OutOfMemory { device, requested, in_use: 0, free: Some(free), capacity: Some(total) }.into()
+}

@@ -1,0 +1,141 @@
+//! [`Module`]: loaded code and its tasks, ready to launch.
+
+use octants_artifact::{Artifact, DeviceContext, ParallelMeta};
+use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
+
+use crate::choose_target::most_parameter_bytes;
+use crate::context::{Context, Entered};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter};
+use crate::symbols::{CuFunction, CuModule, CuStream, number};
+
+/// Loaded code.
+#[derive(Debug)]
+pub struct Module {
+    handle: CuModule,
+    /// In the artifact's order.
+    pub tasks: Box<[LoadedTask]>,
+}
+
+// SAFETY: handles are values; the library may be called from any thread.
+unsafe impl Send for Module {}
+
+/// A function with what its launches need to know.
+#[derive(Debug)]
+pub struct LoadedTask {
+    function: CuFunction,
+    /// The kernel's number in [`crate::last_launches`].
+    kernel: u32,
+    kind: Kind,
+    /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every thread that
+    /// the device can hold.
+    pub local_bytes: u32,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// One thread.
+    Serial,
+    Parallel(ParallelMeta, GridPlan),
+}
+
+/// What a binary for one chip starts with; text starts otherwise.
+const BINARY: &[u8] = b"\x7fELF";
+
+impl Module {
+    /// Loads an artifact's code.
+    pub fn load(context: &Context, artifact: &Artifact) -> Result<Module> {
+        let refused =
+            |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
+        let needs = DeviceContext::BYTES + 8 * u64::from(artifact.arg_slots);
+        let most = most_parameter_bytes(context.capability, context.driver);
+        if needs > most {
+            return Err(refused(format!(
+                "it takes {needs} bytes of arguments, and {} with this driver allows {most}: put values into an ndarray or a field",
+                context.name
+            )));
+        }
+        let calls = context.enter_aside()?;
+        let text;
+        let image = if artifact.code.starts_with(BINARY) {
+            &artifact.code
+        } else {
+            text = [&artifact.code[..], b"\0"].concat();
+            &text
+        };
+        // SAFETY: the image is whole, or text that ends with a zero.
+        let handle = unsafe { calls.load_module(image) }.map_err(refused)?;
+        let kernel = calls.last.number_of(&artifact.kernel);
+        let tasks = artifact.tasks.iter().map(|task| {
+            // SAFETY: the module was loaded above.
+            unsafe { load_task(context, &calls, handle, task, kernel) }
+        });
+        match tasks.collect::<Result<_>>() {
+            Ok(tasks) => Ok(Module { handle, tasks }),
+            Err(e) => {
+                // SAFETY: loaded above, and used by nothing.
+                let _ = unsafe { calls.unload_module(handle) };
+                Err(refused(e.to_string()))
+            }
+        }
+    }
+
+    /// Unloads the code.
+    ///
+    /// # Safety
+    /// No launch of it is queued or running.
+    pub unsafe fn unload(self, calls: &Entered<'_>) {
+        // SAFETY: the contract above. At the end of the process it is gone already.
+        let _ = unsafe { calls.unload_module(self.handle) };
+    }
+}
+
+/// # Safety
+/// The module is loaded.
+unsafe fn load_task(
+    context: &Context,
+    calls: &Entered<'_>,
+    module: CuModule,
+    task: &octants_artifact::TaskMeta,
+    kernel: u32,
+) -> Result<LoadedTask> {
+    // SAFETY: the contract above.
+    unsafe {
+        let function = calls.function(module, &task.symbol)?;
+        let local_bytes = calls.function_attribute(function, number::FUNCTION_LOCAL_SIZE_BYTES)?.max(0) as u32;
+        let kind = match task.parallel.as_ref().filter(|p| !p.serialize) {
+            None => Kind::Serial,
+            Some(meta) => {
+                let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
+                // Any number of threads computes the right result, so that more than the registers allow are cut down.
+                let block = match meta.block_dim {
+                    Some(asked) => asked.clamp(1, most),
+                    None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
+                };
+                let resident = calls.blocks_per_multiprocessor(function, block)?;
+                let (fixed, multiprocessors) = (meta.block_dim.is_some(), context.multiprocessors);
+                Kind::Parallel(meta.clone(), GridPlan { block, fixed, resident, multiprocessors })
+            }
+        };
+        Ok(LoadedTask { function, kernel, kind, local_bytes })
+    }
+}
+
+impl LoadedTask {
+    /// Queues the task.
+    ///
+    /// # Safety
+    /// The module is loaded, the stream alive, and `launch` holds what the code expects.
+    #[inline]
+    pub unsafe fn launch(&self, calls: &Entered<'_>, stream: CuStream, launch: &Launch<'_>) -> Result<()> {
+        let shape = match &self.kind {
+            Kind::Serial => (1, 1),
+            Kind::Parallel(meta, plan) => match plan.plan(meta.iterations(launch.args)) {
+                Some(shape) => shape,
+                None => return Ok(()),
+            },
+        };
+        let mut parameter = Parameter::new(launch);
+        // SAFETY: the contract above; the driver copies the parameter before it returns.
+        unsafe { calls.launch(self.function, shape, stream, parameter.address(), self.kernel) }
+    }
+}

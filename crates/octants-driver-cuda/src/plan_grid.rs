@@ -1,0 +1,162 @@
+//! How many blocks of how many threads run a task, and the parameter they get.
+//!
+//! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid computes the right
+//! result. A grid is as large as the work, up to a number of blocks that fills the device several times over; where the
+//! number of iterations is not known, it fills the device once.
+
+use std::mem::MaybeUninit;
+
+use octants_artifact::DeviceContext;
+use octants_runtime::Launch;
+
+/// Threads of a block where the program does not say.
+pub const PREFERRED_BLOCK: u32 = 256;
+/// Fewest threads of a block that is made smaller so that every multiprocessor gets one.
+pub const LEAST_BLOCK: u32 = 64;
+/// Threads that run in step.
+const WARP: u32 = 32;
+/// Blocks of a grid at most, in multiples of what the device holds at once. More would find their place later and pay for their start;
+/// fewer would leave multiprocessors idle at the end when iterations differ in length.
+pub const WAVES: u64 = 8;
+
+/// Slots of the parameter that are kept without an allocation: the limit of older drivers.
+const INLINE_WORDS: usize = 512;
+/// Words of a [`DeviceContext`].
+const CONTEXT_WORDS: usize = DeviceContext::BYTES as usize / 8;
+
+/// The grids of a task.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GridPlan {
+    /// Threads of a block.
+    pub block: u32,
+    /// The program asked for that many.
+    pub fixed: bool,
+    /// Blocks that one multiprocessor holds at once.
+    pub resident: u32,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+}
+
+impl GridPlan {
+    /// Blocks and threads of a block for a number of iterations; `None` where there is nothing to do.
+    #[inline]
+    pub fn plan(&self, iterations: Option<u64>) -> Option<(u32, u32)> {
+        let fill = u64::from(self.multiprocessors) * u64::from(self.resident);
+        let Some(n) = iterations else { return Some((fill as u32, self.block)) };
+        if n == 0 {
+            return None;
+        }
+        let mut block = self.block;
+        if !self.fixed {
+            // Few iterations are spread over all multiprocessors; fewer than a block need no more threads than that.
+            while block > LEAST_BLOCK && n.div_ceil(u64::from(block)) < u64::from(self.multiprocessors) {
+                block = (block / 2).next_multiple_of(WARP);
+            }
+            if n < u64::from(block) {
+                block = (n as u32).next_multiple_of(WARP);
+            }
+        }
+        let blocks = n.div_ceil(u64::from(block)).min(fill * WAVES);
+        Some((blocks.min(i32::MAX as u64) as u32, block))
+    }
+}
+
+/// A launch's only parameter, where the device reads it from.
+#[derive(Debug)]
+pub struct Parameter {
+    inline: [MaybeUninit<u64>; INLINE_WORDS],
+    spilled: Vec<u64>,
+}
+
+impl Parameter {
+    /// The context of a launch, and its argument slots behind it.
+    #[inline]
+    pub fn new(launch: &Launch<'_>) -> Parameter {
+        let context = DeviceContext {
+            frame: launch.frame.0,
+            result: launch.result.0,
+            channel: launch.channel.0,
+            seed: launch.seed,
+            launch: launch.number,
+            kernel: launch.speaker,
+        };
+        Parameter::of(&context, launch.args)
+    }
+
+    #[inline]
+    fn of(context: &DeviceContext, args: &[u64]) -> Parameter {
+        let head = [context.frame, context.result, context.channel, context.seed, context.launch, context.kernel];
+        let mut parameter = Parameter { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], spilled: Vec::new() };
+        match parameter.inline.get_mut(..CONTEXT_WORDS + args.len()) {
+            Some(words) => {
+                for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
+                    to.write(*from);
+                }
+            }
+            None => parameter.spilled = head.iter().chain(args).copied().collect(),
+        }
+        parameter
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn address(&mut self) -> *mut std::ffi::c_void {
+        if self.spilled.is_empty() { self.inline.as_mut_ptr().cast() } else { self.spilled.as_mut_ptr().cast() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAN: GridPlan = GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132 };
+
+    #[test]
+    fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
+        assert_eq!(PLAN.plan(Some(1 << 16)), Some((256, 256)));
+        assert_eq!(PLAN.plan(Some((1 << 16) + 1)), Some((257, 256)));
+        assert_eq!(PLAN.plan(Some(1 << 40)), Some((132 * 8 * WAVES as u32, 256)));
+        assert_eq!(PLAN.plan(None), Some((132 * 8, 256)));
+        assert_eq!(PLAN.plan(Some(u64::MAX)), Some((132 * 8 * WAVES as u32, 256)));
+    }
+
+    #[test]
+    fn nothing_is_launched_for_nothing() {
+        assert_eq!(PLAN.plan(Some(0)), None);
+    }
+
+    #[test]
+    fn little_work_is_spread_and_takes_whole_warps() {
+        assert_eq!(PLAN.plan(Some(16384)), Some((128, 128)).map(|(_, b)| (16384 / b, b)));
+        assert_eq!(PLAN.plan(Some(1000)), Some((16, 64)));
+        assert_eq!(PLAN.plan(Some(33)), Some((1, 64)));
+        assert_eq!(PLAN.plan(Some(1)), Some((1, 32)));
+        for n in 1..5000 {
+            let (grid, block) = PLAN.plan(Some(n)).expect("work");
+            assert!(block % WARP == 0 && u64::from(grid) * u64::from(block) >= n, "{n}: {grid} x {block}");
+        }
+    }
+
+    #[test]
+    fn a_block_that_the_program_asks_for_stays() {
+        let plan = GridPlan { block: 512, fixed: true, ..PLAN };
+        assert_eq!(plan.plan(Some(1)), Some((1, 512)));
+        assert_eq!(plan.plan(Some(1025)), Some((3, 512)));
+    }
+
+    #[test]
+    fn the_parameter_is_the_context_with_the_slots_behind_it() {
+        let context = DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6 };
+        for count in [0usize, 3, INLINE_WORDS - CONTEXT_WORDS, INLINE_WORDS - CONTEXT_WORDS + 1, 4000] {
+            let args: Vec<u64> = (0..count as u64).map(|n| n + 100).collect();
+            let mut parameter = Parameter::of(&context, &args);
+            let at = parameter.address();
+            // SAFETY: the parameter has a context and as many slots.
+            unsafe {
+                assert_eq!(*at.cast::<DeviceContext>(), context);
+                let slots = at.cast::<u8>().add(DeviceContext::BYTES as usize).cast::<u64>();
+                assert_eq!(std::slice::from_raw_parts(slots, count), args);
+            }
+        }
+    }
+}

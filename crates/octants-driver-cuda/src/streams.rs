@@ -1,0 +1,135 @@
+//! [`Streams`]: streams and events.
+//!
+//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches CUDA's null stream, which orders every other
+//! stream behind it; but it is one of those that the null stream does order. Libraries that put their work on the null stream (PyTorch,
+//! unless told otherwise) are thus in step with the default stream, in both directions, as they are with programs that use the
+//! null stream itself, and handing them handle 0 as our stream is true to that. Streams that a program creates are independent of
+//! both: events alone order them.
+
+use octants_runtime::{ErrorKind, EventHandle, Result, StreamHandle};
+
+use crate::context::Context;
+use crate::symbols::{CuEvent, CuStream, number};
+
+/// CUDA's handle of the null stream, for those who ask for it by name.
+const LEGACY: u64 = 1;
+/// CUDA's handle of "the stream of whichever thread asks".
+const PER_THREAD: u64 = 2;
+
+/// The streams of a context.
+#[derive(Debug)]
+pub struct Streams {
+    default: CuStream,
+    /// The lowest and the highest priority; higher ones are smaller numbers.
+    priorities: (i32, i32),
+}
+
+// SAFETY: handles are values; the library may be called from any thread.
+unsafe impl Send for Streams {}
+// SAFETY: as above.
+unsafe impl Sync for Streams {}
+
+/// CUDA's priority for one of ours, where higher numbers come first.
+fn clamp_priority(priority: i32, (least, greatest): (i32, i32)) -> i32 {
+    priority.saturating_neg().clamp(greatest.min(least), least)
+}
+
+impl Streams {
+    /// Makes the default stream.
+    pub fn new(context: &Context) -> Result<Streams> {
+        let calls = context.enter_aside()?;
+        // SAFETY: the context is entered.
+        unsafe {
+            let priorities = calls.priorities()?;
+            Ok(Streams { default: calls.create_stream(number::STREAM_DEFAULT, 0)?, priorities })
+        }
+    }
+
+    /// CUDA's handle.
+    #[inline]
+    pub fn resolve(&self, stream: StreamHandle) -> CuStream {
+        if stream.0 == 0 { self.default } else { stream.0 as CuStream }
+    }
+
+    /// A new stream.
+    pub fn create(&self, context: &Context, priority: i32) -> Result<StreamHandle> {
+        let calls = context.enter_aside()?;
+        let priority = clamp_priority(priority, self.priorities);
+        // SAFETY: the context is entered.
+        let stream = unsafe { calls.create_stream(number::STREAM_NON_BLOCKING, priority)? };
+        Ok(StreamHandle(stream as u64))
+    }
+
+    /// Takes over someone else's stream.
+    pub fn adopt(&self, context: &Context, handle: u64) -> Result<StreamHandle> {
+        let calls = context.enter_aside()?;
+        // A handle is an address that the driver follows: no call can tell a wrong one for sure. Small numbers are never one.
+        if handle > PER_THREAD && handle < 4096 {
+            let message = format!("{handle} is not the handle of a CUDA stream");
+            return Err(ErrorKind::Misuse { message }.into());
+        }
+        // SAFETY: the caller says that the handle is a stream's.
+        unsafe { calls.is_capturing(handle as CuStream)? };
+        Ok(StreamHandle(handle))
+    }
+
+    /// # Safety
+    /// Made by [`Streams::create`]; its work is done.
+    pub unsafe fn destroy(&self, context: &Context, stream: StreamHandle) {
+        if let Some(calls) = context.enter_to_free() {
+            // SAFETY: the contract above. At the end of the process the stream is gone already.
+            let _ = unsafe { calls.destroy_stream(stream.0 as CuStream) };
+        }
+    }
+
+    /// Waits for a stream's work.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub unsafe fn synchronize(&self, context: &Context, stream: StreamHandle) -> Result<()> {
+        let calls = context.enter_aside()?;
+        // SAFETY: the contract above.
+        unsafe {
+            match stream.0 {
+                // The thread that waits is perhaps not the one that launched, whose stream it was: all are waited for.
+                PER_THREAD => calls.synchronize_all(),
+                LEGACY => calls.synchronize_stream(LEGACY as CuStream),
+                _ => calls.synchronize_stream(self.resolve(stream)),
+            }
+        }
+    }
+
+    /// A new event.
+    pub fn create_event(&self, context: &Context, timing: bool) -> Result<EventHandle> {
+        // SAFETY: the context is entered.
+        unsafe { context.enter_aside()?.create_event(timing).map(|e| EventHandle(e as u64)) }
+    }
+
+    /// # Safety
+    /// Made by [`Streams::create_event`]. CUDA keeps it as long as work waits for it.
+    pub unsafe fn destroy_event(&self, context: &Context, event: EventHandle) {
+        if let Some(calls) = context.enter_to_free() {
+            // SAFETY: the contract above.
+            let _ = unsafe { calls.destroy_event(event.0 as CuEvent) };
+        }
+    }
+
+    /// Gives the default stream back.
+    pub fn end(&self, context: &Context) {
+        // SAFETY: the owner calls this once, at its own end.
+        unsafe { self.destroy(context, StreamHandle(self.default as u64)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn priorities_stay_within_what_the_device_has() {
+        let range = (0, -5);
+        assert_eq!([0, 1, 5, 9, -3].map(|p| clamp_priority(p, range)), [0, -1, -5, -5, 0]);
+        assert_eq!(clamp_priority(i32::MIN, range), 0);
+        assert_eq!(clamp_priority(3, (0, 0)), 0);
+    }
+}
