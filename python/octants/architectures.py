@@ -49,4 +49,5 @@ gpu = [Arch.cuda, Arch.metal, Arch.vulkan, Arch.amdgpu]
 SUPPORTED: dict[Arch, frozenset[Extension]] = {
     Arch.x64: frozenset({Extension.data64, Extension.assertion}),
     Arch.arm64: frozenset({Extension.data64, Extension.assertion}),
+    Arch.cuda: frozenset({Extension.data64, Extension.assertion}),
 }

@@ -65,11 +65,6 @@ pub fn choose_target(capability: (u32, u32), driver: i32) -> Option<CodeTarget> 
     })
 }
 
-/// Most bytes of a kernel's parameters: CUDA 12.1 raised the limit for chips from 7.0 on.
-pub fn most_parameter_bytes(capability: (u32, u32), driver: i32) -> u64 {
-    if driver >= 12010 && capability.0 >= 7 { 32764 } else { 4096 }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -120,11 +115,5 @@ mod tests {
                 assert!(needs <= version, "{cpu} with {version}");
             }
         }
-    }
-
-    #[test]
-    fn parameters_have_a_limit() {
-        assert_eq!(most_parameter_bytes((9, 0), 13000), 32764);
-        assert_eq!(most_parameter_bytes((9, 0), 12000), 4096);
     }
 }

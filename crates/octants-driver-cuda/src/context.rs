@@ -4,8 +4,6 @@
 //! is retained for good: making it anew takes a fifth of a second, which a program that is started again would pay each time, and
 //! other libraries may have put their state into it.
 
-use std::ptr::null_mut;
-
 use octants_runtime::Result;
 
 use crate::calls::Calls;
@@ -16,7 +14,9 @@ use crate::symbols::{CuContext, CuDevice, number};
 pub struct Context {
     calls: Calls,
     handle: CuContext,
-    /// The device.
+    /// The device, counted as CUDA counts them.
+    pub ordinal: u32,
+    /// Its handle.
     pub device: CuDevice,
     /// Name for messages: the maker's name of the device.
     pub name: String,
@@ -37,14 +37,25 @@ unsafe impl Sync for Context {}
 
 impl Context {
     /// The primary context of a device.
-    pub fn new(calls: Calls, device: CuDevice, driver: i32) -> Result<Context> {
+    pub fn new(calls: Calls, ordinal: u32, driver: i32) -> Result<Context> {
+        let device = calls.device(ordinal)?;
         let attribute = |a| calls.device_attribute(device, a);
         let major = attribute(number::DEVICE_CAPABILITY_MAJOR)? as u32;
         let minor = attribute(number::DEVICE_CAPABILITY_MINOR)? as u32;
         let multiprocessors = attribute(number::DEVICE_MULTIPROCESSOR_COUNT)?.max(1) as u32;
         let (name, memory) = (calls.device_name(device)?, calls.device_memory(device)?);
         let handle = calls.retain_primary(device)?;
-        Ok(Context { calls, handle, device, name, capability: (major, minor), driver, memory, multiprocessors })
+        Ok(Context {
+            calls,
+            handle,
+            ordinal,
+            device,
+            name,
+            capability: (major, minor),
+            driver,
+            memory,
+            multiprocessors,
+        })
     }
 
     /// The calls, with the context made the thread's own for as long as the value lives.
@@ -78,7 +89,7 @@ impl Context {
     fn switch(&self, current: CuContext) -> Result<bool> {
         // SAFETY: the context is retained.
         unsafe {
-            if current == null_mut() {
+            if current.is_null() {
                 self.calls.set_current(self.handle)?;
                 return Ok(false);
             }

@@ -2,12 +2,12 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use octants_artifact::{Artifact, CodeTarget};
+use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
-use crate::choose_target::{choose_target, most_parameter_bytes};
+use crate::choose_target::choose_target;
 use crate::context::{Context, Entered};
 use crate::memory::Memory;
 use crate::module::{LoadedTask, Module};
@@ -16,6 +16,8 @@ use crate::pinned::Pinned;
 use crate::streams::Streams;
 use crate::symbols::CuEvent;
 
+/// DLPack's number for memory of NVIDIA GPUs.
+const DLPACK_CUDA: i32 = 2;
 /// Code that was given back is unloaded together, this many at once.
 const MOST_RETIRED: usize = 256;
 
@@ -106,7 +108,11 @@ impl Driver for CudaDriver {
     }
 
     fn max_argument_bytes(&self) -> u64 {
-        most_parameter_bytes(self.context.capability, self.context.driver) - octants_artifact::DeviceContext::BYTES
+        DeviceContext::MOST_ARGUMENT_BYTES
+    }
+
+    fn dlpack_device(&self) -> (i32, i32) {
+        (DLPACK_CUDA, self.context.ordinal as i32)
     }
 
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
@@ -242,10 +248,6 @@ impl Driver for CudaDriver {
 
     #[inline]
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
-        if launch.args_at.is_some() {
-            let message = format!("kernel `{}` has more arguments than a launch takes", launch.kernel.name);
-            return Err(ErrorKind::CompilerBug(message).into());
-        }
         let calls = self.context.enter()?;
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         unsafe { (*(task.0 as *const LoadedTask)).launch(&calls, self.streams.resolve(stream), launch) }

@@ -1,11 +1,10 @@
 //! [`Module`]: loaded code and its tasks, ready to launch.
 
-use octants_artifact::{Artifact, DeviceContext, ParallelMeta};
+use octants_artifact::{Artifact, ParallelMeta};
 use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
-use crate::choose_target::most_parameter_bytes;
 use crate::context::{Context, Entered};
-use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WARP};
 use crate::symbols::{CuFunction, CuModule, CuStream, number};
 
 /// Loaded code.
@@ -46,14 +45,6 @@ impl Module {
     pub fn load(context: &Context, artifact: &Artifact) -> Result<Module> {
         let refused =
             |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
-        let needs = DeviceContext::BYTES + 8 * u64::from(artifact.arg_slots);
-        let most = most_parameter_bytes(context.capability, context.driver);
-        if needs > most {
-            return Err(refused(format!(
-                "it takes {needs} bytes of arguments, and {} with this driver allows {most}: put values into an ndarray or a field",
-                context.name
-            )));
-        }
         let calls = context.enter_aside()?;
         let text;
         let image = if artifact.code.starts_with(BINARY) {
@@ -106,9 +97,9 @@ unsafe fn load_task(
             None => Kind::Serial,
             Some(meta) => {
                 let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-                // Any number of threads computes the right result, so that more than the registers allow are cut down.
+                // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
                 let block = match meta.block_dim {
-                    Some(asked) => asked.clamp(1, most),
+                    Some(asked) => asked.max(1).next_multiple_of(WARP).min(most),
                     None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
                 };
                 let resident = calls.blocks_per_multiprocessor(function, block)?;

@@ -82,10 +82,8 @@ pub fn open_context(config: CudaConfig) -> Result<Context, Unavailable> {
     if let Some(reason) = why_no_such_device(ordinal, count) {
         return no(reason);
     }
-    let context = calls
-        .device(ordinal)
-        .and_then(|device| Context::new(calls, device, driver))
-        .map_err(|e| Unavailable(format!("GPU {ordinal} cannot be used: {e}")))?;
+    let context =
+        Context::new(calls, ordinal, driver).map_err(|e| Unavailable(format!("GPU {ordinal} cannot be used: {e}")))?;
     let (major, minor) = context.capability;
     if major * 10 + minor < OLDEST_CHIP {
         return no(format!(

@@ -14,15 +14,15 @@ pub const PREFERRED_BLOCK: u32 = 256;
 /// Fewest threads of a block that is made smaller so that every multiprocessor gets one.
 pub const LEAST_BLOCK: u32 = 64;
 /// Threads that run in step.
-const WARP: u32 = 32;
+pub const WARP: u32 = 32;
 /// Blocks of a grid at most, in multiples of what the device holds at once. More would find their place later and pay for their start;
 /// fewer would leave multiprocessors idle at the end when iterations differ in length.
 pub const WAVES: u64 = 8;
 
-/// Slots of the parameter that are kept without an allocation: the limit of older drivers.
-const INLINE_WORDS: usize = 512;
 /// Words of a [`DeviceContext`].
 const CONTEXT_WORDS: usize = DeviceContext::BYTES as usize / 8;
+/// Words of the largest parameter.
+const WORDS: usize = CONTEXT_WORDS + DeviceContext::MOST_ARGUMENT_BYTES as usize / 8;
 
 /// The grids of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,13 +63,10 @@ impl GridPlan {
 
 /// A launch's only parameter, where the device reads it from.
 #[derive(Debug)]
-pub struct Parameter {
-    inline: [MaybeUninit<u64>; INLINE_WORDS],
-    spilled: Vec<u64>,
-}
+pub struct Parameter([MaybeUninit<u64>; WORDS]);
 
 impl Parameter {
-    /// The context of a launch, and its argument slots behind it.
+    /// The context of a launch, and behind it its argument slots, or where they lie if they are too many.
     #[inline]
     pub fn new(launch: &Launch<'_>) -> Parameter {
         let context = DeviceContext {
@@ -80,28 +77,27 @@ impl Parameter {
             launch: launch.number,
             kernel: launch.speaker,
         };
-        Parameter::of(&context, launch.args)
+        match launch.args_at {
+            None => Parameter::of(&context, launch.args),
+            Some(at) => Parameter::of(&context, &[at.0]),
+        }
     }
 
     #[inline]
     fn of(context: &DeviceContext, args: &[u64]) -> Parameter {
         let head = [context.frame, context.result, context.channel, context.seed, context.launch, context.kernel];
-        let mut parameter = Parameter { inline: [const { MaybeUninit::uninit() }; INLINE_WORDS], spilled: Vec::new() };
-        match parameter.inline.get_mut(..CONTEXT_WORDS + args.len()) {
-            Some(words) => {
-                for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
-                    to.write(*from);
-                }
-            }
-            None => parameter.spilled = head.iter().chain(args).copied().collect(),
+        let mut words = [const { MaybeUninit::uninit() }; WORDS];
+        debug_assert!(args.len() <= WORDS - CONTEXT_WORDS, "compiler bug: more argument slots than a launch takes");
+        for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
+            to.write(*from);
         }
-        parameter
+        Parameter(words)
     }
 
     /// Its address.
     #[inline]
     pub fn address(&mut self) -> *mut std::ffi::c_void {
-        if self.spilled.is_empty() { self.inline.as_mut_ptr().cast() } else { self.spilled.as_mut_ptr().cast() }
+        self.0.as_mut_ptr().cast()
     }
 }
 
@@ -127,7 +123,7 @@ mod tests {
 
     #[test]
     fn little_work_is_spread_and_takes_whole_warps() {
-        assert_eq!(PLAN.plan(Some(16384)), Some((128, 128)).map(|(_, b)| (16384 / b, b)));
+        assert_eq!(PLAN.plan(Some(16384)), Some((256, 64)));
         assert_eq!(PLAN.plan(Some(1000)), Some((16, 64)));
         assert_eq!(PLAN.plan(Some(33)), Some((1, 64)));
         assert_eq!(PLAN.plan(Some(1)), Some((1, 32)));
@@ -147,7 +143,7 @@ mod tests {
     #[test]
     fn the_parameter_is_the_context_with_the_slots_behind_it() {
         let context = DeviceContext { frame: 1, result: 2, channel: 3, seed: 4, launch: 5, kernel: 6 };
-        for count in [0usize, 3, INLINE_WORDS - CONTEXT_WORDS, INLINE_WORDS - CONTEXT_WORDS + 1, 4000] {
+        for count in [0usize, 3, WORDS - CONTEXT_WORDS] {
             let args: Vec<u64> = (0..count as u64).map(|n| n + 100).collect();
             let mut parameter = Parameter::of(&context, &args);
             let at = parameter.address();

@@ -15,6 +15,8 @@ pub enum Arch {
     Cpu,
     /// The best graphics processor found.
     Gpu,
+    /// NVIDIA's graphics processors.
+    Cuda,
     /// An accelerator of a kind that this build does not drive.
     Other(&'static str),
 }
@@ -25,7 +27,7 @@ pub const ARCHES: &[(&str, Arch)] = &[
     ("x64", Arch::Cpu),
     ("arm64", Arch::Cpu),
     ("gpu", Arch::Gpu),
-    ("cuda", Arch::Other("cuda")),
+    ("cuda", Arch::Cuda),
     ("amdgpu", Arch::Other("amdgpu")),
     ("vulkan", Arch::Other("vulkan")),
     ("metal", Arch::Other("metal")),
@@ -37,6 +39,7 @@ impl Arch {
         match self {
             Arch::Cpu => "cpu",
             Arch::Gpu => "gpu",
+            Arch::Cuda => "cuda",
             Arch::Other(name) => name,
         }
     }
@@ -58,6 +61,8 @@ pub enum OptionValue {
 #[allow(missing_docs)]
 pub struct Config {
     pub arch: Arch,
+    pub device: Option<u32>,
+    pub device_library: String,
     pub default_fp: Scalar,
     pub default_ip: Scalar,
     pub debug: bool,
@@ -83,6 +88,8 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             arch: Arch::Cpu,
+            device: None,
+            device_library: String::new(),
             default_fp: Scalar::F32,
             default_ip: Scalar::I32,
             debug: false,
@@ -122,6 +129,8 @@ const fn option(name: &'static str, doc: &'static str) -> OptionInfo {
 /// Every option that has an effect.
 pub const OPTIONS: &[OptionInfo] = &[
     option("arch", "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal."),
+    option("device", "Which GPU, counted from 0 among those the process may see."),
+    option("device_library", "Path of the GPU vendor's library of math functions, where it is not found by itself."),
     option("default_fp", "Type of float literals and of `float`: f16, f32 or f64."),
     option("default_ip", "Type of integer literals and of `int`: i32 or i64."),
     option("debug", "Assertions, bounds and overflow checks in kernels."),
@@ -214,6 +223,8 @@ impl Config {
         }
         match name {
             "arch" => self.arch = parse_arch(value)?,
+            "device" => self.device = Some(parse_int(name, value, 0, 1 << 16)? as u32),
+            "device_library" => self.device_library = parse_text(name, value)?,
             "default_fp" => self.default_fp = parse_scalar(name, value, &[Scalar::F16, Scalar::F32, Scalar::F64])?,
             "default_ip" => self.default_ip = parse_scalar(name, value, &[Scalar::I32, Scalar::I64])?,
             "debug" => self.debug = parse_bool(name, value)?,
@@ -256,6 +267,8 @@ impl Config {
     pub fn get(&self, name: &str) -> Option<OptionValue> {
         Some(match name {
             "arch" => OptionValue::Str(self.arch.name().to_string()),
+            "device" => self.device.map_or(OptionValue::None, |n| OptionValue::Int(n.into())),
+            "device_library" => OptionValue::Str(self.device_library.clone()),
             "default_fp" => OptionValue::Str(self.default_fp.name().to_string()),
             "default_ip" => OptionValue::Str(self.default_ip.name().to_string()),
             "debug" => OptionValue::Bool(self.debug),
@@ -297,6 +310,13 @@ fn parse_int(name: &str, value: &OptionValue, low: i64, high: i64) -> Result<i64
         OptionValue::Int(i) if (low..=high).contains(i) => Ok(*i),
         OptionValue::Int(i) => bad(name, format!("{i} is not within {low} and {high}")),
         other => bad(name, format!("expected an integer, got {}", show(other))),
+    }
+}
+
+fn parse_text(name: &str, value: &OptionValue) -> Result<String, Error> {
+    match value {
+        OptionValue::Str(s) => Ok(s.clone()),
+        other => bad(name, format!("expected a string, got {}", show(other))),
     }
 }
 

@@ -1,6 +1,8 @@
 //! The only file that reads environment variables: `OCTANTS_<OPTION>` gives the default of an option that the program
 //! does not set itself.
 
+use std::path::PathBuf;
+
 use crate::config::{self, Config, OptionValue};
 use crate::error::Error;
 
@@ -22,6 +24,11 @@ fn apply(config: &mut Config, read: impl Fn(&str) -> Option<String>) -> Result<(
         })?;
     }
     Ok(())
+}
+
+/// The folders that these variables name, as far as they are set.
+pub fn folders(variables: &[&str]) -> Vec<PathBuf> {
+    variables.iter().filter_map(std::env::var_os).filter(|v| !v.is_empty()).map(PathBuf::from).collect()
 }
 
 /// A variable's text as the value that it reads like.

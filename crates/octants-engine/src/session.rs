@@ -1,20 +1,23 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use octants_artifact::Artifact;
-use octants_codegen_llvm::{CodegenOptions, compile_host};
+use octants_artifact::{Artifact, CodeTarget};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::{Code, Diagnostic, Span};
+use octants_driver_cuda::{CudaConfig, CudaDriver, HOME_VARIABLES, find_device_library};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, Layout, Op, Type};
 use octants_passes::{Alias, PassOptions, find_overlaps, offload, run_pipeline};
 use octants_runtime::{
-    Buffer, Caller, Device, DeviceConfig, DeviceError, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Results,
-    Stream, TextSink,
+    Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
+    Results, Stream, TextSink,
 };
 
 use crate::config::{Arch, Config};
+use crate::environment::folders;
 use crate::error::{CompileError, Error};
 
 /// A device with the options that programs on it are compiled under.
@@ -22,6 +25,9 @@ pub struct Session {
     config: Config,
     notices: Vec<String>,
     device: Device,
+    /// What its code is made for.
+    target: CodeTarget,
+    library: DeviceLibrary,
 }
 
 /// Time spent in each stop of a compilation.
@@ -81,16 +87,27 @@ impl Executable {
 
 impl Session {
     /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed text
-    /// goes to `sink`.
-    pub fn new(mut config: Config, sink: TextSink) -> Result<Session, Error> {
+    /// goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
+    pub fn new(mut config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         let mut notices = Vec::new();
-        if config.arch != Arch::Cpu {
-            let reason = format!("arch `{}` is not available", config.arch.name());
-            if !config.enable_fallback {
-                return Err(Error::Unavailable(reason));
+        match config.arch {
+            Arch::Cpu => {}
+            Arch::Gpu | Arch::Cuda => {
+                match CudaDriver::open(CudaConfig { device: config.device, ..CudaConfig::default() }) {
+                    Ok(driver) => {
+                        config.arch = Arch::Cuda;
+                        let target = driver.code_target();
+                        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
+                        let path = match config.device_library.as_str() {
+                            "" => find_device_library(&folders(HOME_VARIABLES), packages),
+                            given => Some(PathBuf::from(given)),
+                        };
+                        return Ok(Session { config, notices, device, target, library: DeviceLibrary { path } });
+                    }
+                    Err(reason) => fall_back(&mut config, &mut notices, &reason.to_string())?,
+                }
             }
-            notices.push(format!("{reason}; falling back to the CPU"));
-            config.arch = Arch::Cpu;
+            Arch::Other(_) => fall_back(&mut config, &mut notices, "this build does not drive it")?,
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
@@ -99,7 +116,7 @@ impl Session {
         let separate_memory = config.cpu_separate_memory;
         let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
         let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
-        Ok(Session { config, notices, device })
+        Ok(Session { config, notices, device, target: CodeTarget::Host, library: DeviceLibrary::default() })
     }
 
     /// The options in force.
@@ -222,10 +239,11 @@ impl Session {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
             arrays_may_alias,
-            concurrent_launches: self.config.cpu_streams,
+            concurrent_launches: !self.device.is_immediate(),
+            device_library: self.library.clone(),
             ..CodegenOptions::default()
         };
-        let artifact = compile_host(&program, &|span: Span| sources.location(span), &options)
+        let artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         timings.codegen = start.elapsed();
         let start = Instant::now();
@@ -253,6 +271,17 @@ impl Session {
         // SAFETY: the caller's contract.
         Ok(unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?)
     }
+}
+
+/// Takes the CPU in place of a device that is not there, with a notice, where that is allowed.
+fn fall_back(config: &mut Config, notices: &mut Vec<String>, why: &str) -> Result<(), Error> {
+    let reason = format!("arch `{}` is not available: {why}", config.arch.name());
+    if !config.enable_fallback {
+        return Err(Error::Unavailable(reason));
+    }
+    notices.push(format!("{reason}; falling back to the CPU"));
+    config.arch = Arch::Cpu;
+    Ok(())
 }
 
 /// The loops of `stream_parallel` groups: group and place.

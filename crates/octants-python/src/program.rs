@@ -1,5 +1,6 @@
 //! The current program: what `init` makes and `reset` ends. The only global state of the system.
 
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -121,10 +122,11 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
         let name: String = name.extract()?;
         config.set(&name, &option_value(&name, &value)?).map_err(|e| errors::from_engine(py, e))?;
     }
+    let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
     let session = py
         .detach(|| {
             replace(None);
-            Session::new(config, Arc::new(keep_printed))
+            Session::new(config, Arc::new(keep_printed), &packages)
         })
         .map_err(|e| errors::from_engine(py, e))?;
     let notices = session.notices().to_vec();
@@ -196,7 +198,8 @@ pub fn config<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
             Some(OptionValue::Int(i)) => dict.set_item(option.name, i)?,
             Some(OptionValue::Float(x)) => dict.set_item(option.name, x)?,
             Some(OptionValue::Str(s)) => dict.set_item(option.name, s)?,
-            Some(OptionValue::None) | None => {}
+            Some(OptionValue::None) => dict.set_item(option.name, py.None())?,
+            None => {}
         }
     }
     Ok(dict)
