@@ -8,6 +8,9 @@ __version__: str
 def init(options: dict[str, Any] | None = None) -> list[str]:
     """Starts a program under the given options, ending the one before. Returns the notices to log."""
 
+def after_fork_in_child() -> None:
+    """In a child process: lets go of the parent's program where streams are real."""
+
 def reset() -> None:
     """Ends the program; its fields, ndarrays and compiled kernels can no longer be used."""
 

@@ -7,6 +7,7 @@ this file passes them on and keeps the Python side in step.
 from __future__ import annotations
 
 import atexit
+import os
 from typing import Any, NoReturn
 
 from octants import _logging, _octants
@@ -89,6 +90,9 @@ def sync() -> None:
 
 # Threads that serve streams must not be at work while the interpreter and the libraries are being taken down.
 atexit.register(_octants.reset)
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_octants.after_fork_in_child)
 
 
 def current_config() -> Config | None:

@@ -49,6 +49,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream::queueing_stream, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
+    m.add_function(wrap_pyfunction!(program::after_fork_in_child, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program::generation, m)?)?;

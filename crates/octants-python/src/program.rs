@@ -38,7 +38,7 @@ pub fn current() -> Option<Arc<Program>> {
 
 /// The current program, or the error that says what to do.
 pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
-    current().ok_or_else(|| errors::no_program(py))
+    current().ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
 }
 
 fn replace(program: Option<Session>) {
@@ -53,6 +53,24 @@ fn replace(program: Option<Session>) {
     // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.
     if let Some(old) = old {
         let _ = old.session.close();
+    }
+}
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// In a child process: lets go of the parent's program where streams are real, since the threads that serve them are the
+/// parent's. Without streams the program goes on.
+#[pyfunction]
+pub fn after_fork_in_child() {
+    // A thread that held the lock is not there to give it back; the parent was in the middle of `init` or `reset`.
+    let Ok(mut slot) = CURRENT.try_lock() else { return };
+    let streams = slot.as_ref().is_some_and(|p| !p.session.device().is_immediate());
+    if let Some(program) = slot.take_if(|_| streams) {
+        program.session.device().abandon_after_fork();
+        GENERATION.fetch_add(1, Ordering::AcqRel);
+        FORKED.store(true, Ordering::Release);
+        // Its end would wait for the threads.
+        std::mem::forget(program);
     }
 }
 
@@ -130,6 +148,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
         })
         .map_err(|e| errors::from_engine(py, e))?;
     let notices = session.notices().to_vec();
+    FORKED.store(false, Ordering::Release);
     replace(Some(session));
     Ok(notices)
 }

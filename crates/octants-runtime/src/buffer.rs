@@ -56,7 +56,7 @@ impl BufferCore {
     }
 
     fn release(&self) {
-        if self.freed.swap(true, Ordering::AcqRel) || self.bytes == 0 {
+        if self.freed.swap(true, Ordering::AcqRel) || self.bytes == 0 || self.device.is_abandoned() {
             return;
         }
         let users: Vec<_> = lock(&self.uses).drain(..).filter_map(|u| u.stream.upgrade()).collect();
@@ -94,6 +94,9 @@ impl BufferCore {
 
 impl Drop for BufferCore {
     fn drop(&mut self) {
+        if self.device.is_abandoned() {
+            return;
+        }
         self.device.forget(self);
         self.release();
     }

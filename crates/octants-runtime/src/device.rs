@@ -46,6 +46,8 @@ pub(crate) struct DeviceCore {
     /// Bytes that buffers hold.
     pub(crate) in_use: AtomicU64,
     closed: AtomicBool,
+    /// The process is a copy of the device's own, without the threads and the connections of the driver.
+    abandoned: AtomicBool,
     buffers: Mutex<HashMap<u64, Weak<BufferCore>>>,
     next_buffer: AtomicU64,
     /// The buffers by address, kept where launches return before their work is done.
@@ -69,6 +71,12 @@ impl DeviceCore {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
+    }
+
+    /// True when the driver must not be called any more, not even to give something back.
+    #[inline]
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
     }
 
     pub(crate) fn check_open(&self, what: &'static str) -> Result<()> {
@@ -239,6 +247,7 @@ impl Device {
             launches: AtomicU64::new(0),
             in_use: AtomicU64::new(0),
             closed: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
             buffers: Mutex::default(),
             next_buffer: AtomicU64::new(0),
             by_address: RwLock::default(),
@@ -371,6 +380,24 @@ impl Device {
             return Err(ErrorKind::Assertion(failure).into());
         }
         streams.iter().try_for_each(|s| s.report_pending())
+    }
+
+    /// To be called in a process that a fork has made, which has the memory of its parent but none of the threads that serve
+    /// streams, nor their place in what they were doing. Every use of the program's objects is an error from now on; nothing is given
+    /// back. A device without streams goes on: nothing of it depends on other threads.
+    pub fn abandon_after_fork(&self) {
+        let core = &self.0.core;
+        if core.immediate {
+            return;
+        }
+        core.closed.store(true, Ordering::Release);
+        core.abandoned.store(true, Ordering::Release);
+        // Another thread may have held the lock, and is not there to give it back. What is missed is refused when it meets the device.
+        if let Ok(buffers) = core.buffers.try_lock() {
+            buffers.values().filter_map(Weak::upgrade).for_each(|b| b.close());
+        }
+        // The driver stays for good: its end would wait for its threads.
+        std::mem::forget(core.clone());
     }
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.

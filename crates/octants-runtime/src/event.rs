@@ -112,6 +112,9 @@ impl Event {
 
 impl Drop for Event {
     fn drop(&mut self) {
+        if self.device.is_abandoned() {
+            return;
+        }
         // SAFETY: made by this driver, and used no more.
         unsafe { self.device.driver.destroy_event(self.handle) }
     }

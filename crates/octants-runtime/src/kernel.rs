@@ -137,6 +137,9 @@ impl fmt::Debug for LoadedKernel {
 
 impl Drop for LoadedKernel {
     fn drop(&mut self) {
+        if self.core.is_abandoned() {
+            return;
+        }
         // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it has queued
         // is the driver's to wait for.
         unsafe { self.core.driver.unload(self.module) }

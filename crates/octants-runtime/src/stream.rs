@@ -88,6 +88,9 @@ impl StreamCore {
 
 impl Drop for StreamCore {
     fn drop(&mut self) {
+        if self.device.is_abandoned() {
+            return;
+        }
         let (device, handle) = (self.device.clone(), self.handle);
         // SAFETY: the stream is alive until here. An error of the call concerns no one any more.
         let _ = unsafe { device.driver.synchronize(handle) };

@@ -3,6 +3,8 @@
 Tests are named by the numbers of the requirements they hold (S1, S2, ...).
 """
 
+import ctypes
+
 import octants as qd
 
 MODES = {
@@ -10,6 +12,7 @@ MODES = {
     "streams": {"cpu_streams": True},
     "schedule 1": {"cpu_streams": True, "cpu_stream_schedule": "seed:1"},
     "schedule 2": {"cpu_streams": True, "cpu_stream_schedule": "seed:2"},
+    "separate memory": {"cpu_separate_memory": True, "cpu_stream_schedule": "seed:3"},
 }
 
 Ints = qd.types.ndarray(dtype=qd.i32, ndim=1)
@@ -20,6 +23,11 @@ LONG = 20_000_000
 
 def ints(size: int = n) -> qd.Ndarray:
     return qd.ndarray(qd.i32, shape=size)
+
+
+def peek(x: qd.Ndarray) -> int:
+    """The first element as it is in memory now: waits for nothing."""
+    return ctypes.c_int32.from_address(x.buffer.ptr).value
 
 
 @qd.kernel
