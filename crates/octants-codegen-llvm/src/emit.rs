@@ -413,7 +413,7 @@ impl Emitter {
     conversions! {
         trunc => LLVMBuildTrunc, zext => LLVMBuildZExt, sext => LLVMBuildSExt, bitcast => LLVMBuildBitCast,
         fptosi => LLVMBuildFPToSI, fptoui => LLVMBuildFPToUI, sitofp => LLVMBuildSIToFP, uitofp => LLVMBuildUIToFP,
-        fpext => LLVMBuildFPExt, fptrunc => LLVMBuildFPTrunc,
+        ptrtoint => LLVMBuildPtrToInt, fpext => LLVMBuildFPExt, fptrunc => LLVMBuildFPTrunc,
     }
 
     pub fn fneg(&self, v: V) -> V {

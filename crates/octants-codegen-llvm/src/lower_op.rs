@@ -69,6 +69,11 @@ impl Lowering<'_, '_> {
             Op::FrameAddr(slot) => return Some(Val::Place(self.frame_place(slot.index(), ty))),
             Op::ElementAddr(base, index) => return Some(Val::Place(self.element_place(*base, index))),
             Op::MemberAddr(base, member) => return Some(Val::Place(self.member_place(*base, *member as usize))),
+            Op::AddressBits(a) => {
+                let place = self.place(*a);
+                let first = &place.shape.leaves[0];
+                vec![self.e.ptrtoint(self.leaf_pointer(&place, first), self.e.i64)]
+            }
             Op::Load(a) => match self.facts.forwarded(v) {
                 Some(stored) => return self.values[stored.index()].clone(),
                 None => self.load_place(&self.place(*a)),

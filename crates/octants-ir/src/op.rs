@@ -269,6 +269,8 @@ pub enum Op {
     ElementAddr(ValueId, Vec<ValueId>),
     /// Member of the struct at an address.
     MemberAddr(ValueId, u32),
+    /// The address as a number, u64: where the device has the value, or its first component, during this launch.
+    AddressBits(ValueId),
 
     // Memory.
     Load(ValueId),
@@ -363,6 +365,7 @@ impl Op {
             Op::Unary(_, a)
             | Op::Cast(a)
             | Op::Bitcast(a)
+            | Op::AddressBits(a)
             | Op::Splat(a)
             | Op::Extract(a, _)
             | Op::Transpose(a)

@@ -24,6 +24,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         }
         "cast" => Op::Cast(p.value()?),
         "bitcast" => Op::Bitcast(p.value()?),
+        "address_bits" => Op::AddressBits(p.value()?),
         "make_tensor" => Op::MakeTensor(values(p, "(", ")")?),
         "splat" => Op::Splat(p.value()?),
         "make_struct" => Op::MakeStruct(values(p, "(", ")")?),

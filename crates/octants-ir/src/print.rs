@@ -294,6 +294,7 @@ fn op_text(op: &Op) -> String {
         Op::Select(c, a, b) => format!("select {c}, {a}, {b}"),
         Op::Cast(a) => format!("cast {a}"),
         Op::Bitcast(a) => format!("bitcast {a}"),
+        Op::AddressBits(a) => format!("address_bits {a}"),
         Op::MakeTensor(vs) => format!("make_tensor({})", commas(vs)),
         Op::Splat(a) => format!("splat {a}"),
         Op::MakeStruct(vs) => format!("make_struct({})", commas(vs)),

@@ -108,6 +108,10 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
             t @ Type::Struct(_) => need(part(t, *i).is_some_and(|t| points_to(ty, &t)), Rule::AddressType),
             _ => Err(Rule::AddressType),
         },
+        Op::AddressBits(a) => {
+            pointee(a, Rule::AddressType)?;
+            need(*ty == Type::Scalar(Scalar::U64), Rule::AddressType)
+        }
         Op::Load(a) => need(pointee(a, Rule::MemoryType)? == ty, Rule::MemoryType),
         Op::Store(a, x) => {
             need(pointee(a, Rule::MemoryType)? == of(x), Rule::MemoryType)?;

@@ -118,6 +118,18 @@ impl Lowerer<'_> {
                 let d = self.value_for(desired, &ty)?;
                 Value::Rt(self.b.push(Op::AtomicCas(place.addr, e, d), ty))
             }
+            "get_addr" => {
+                let [array, index] = &args[..] else {
+                    return self.err(Code::Type, "`get_addr` takes a field or an array, and the indices of an element");
+                };
+                let Some(buffer) = self.as_array(array) else {
+                    let what = self.describe(array);
+                    return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
+                };
+                let element = self.element(buffer, std::slice::from_ref(index))?;
+                let Some(place) = self.place(&element) else { return self.not_a_place(array) };
+                Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into()))
+            }
             n if n.starts_with("atomic_") => return self.lower_atomic(n, &args),
             "len" => {
                 let [v] = &args[..] else { return self.err(Code::Type, "`len` takes one argument") };
