@@ -345,4 +345,33 @@ mod tests {
         meta.count = Some(9);
         assert_eq!(meta.iterations(&[]), Some(9));
     }
+
+    #[test]
+    fn s14_an_artifact_tells_the_groups_of_its_tasks() {
+        let task = |group| TaskMeta {
+            name: "t".into(),
+            symbol: "t".into(),
+            single_thread_symbol: None,
+            parallel: None,
+            group,
+            reads: vec![0],
+            writes: vec![1],
+        };
+        let with = |groups: [Option<u32>; 2]| Artifact {
+            kernel: "k".into(),
+            target: String::new(),
+            code: vec![1, 2, 3],
+            arg_slots: 2,
+            frame_bytes: 64,
+            result: vec![],
+            tasks: groups.map(task).to_vec(),
+            sites: vec![],
+        };
+        let all = [[None, None], [Some(0), Some(0)], [Some(0), Some(1)]].map(with);
+        let bytes = all.each_ref().map(Artifact::to_bytes);
+        for (a, b) in all.iter().zip(&bytes) {
+            assert_eq!(Artifact::from_bytes(b).as_ref(), Ok(a));
+        }
+        assert!(bytes[0] != bytes[1] && bytes[1] != bytes[2] && bytes[0] != bytes[2]);
+    }
 }

@@ -118,3 +118,28 @@ fn s21_a_failure_stops_its_own_stream_until_it_is_reported() {
         assert_eq!(values(&a)[3], 2);
     }
 }
+
+#[test]
+fn s21_a_failure_does_not_pass_along_events() {
+    for schedule in [None, Some(11), Some(12), Some(13)] {
+        let device = device(schedule);
+        let kernel = increment(&device);
+        let bad = device.load(&artifact(2, vec![parallel("fail_some", "count_arg1", 5.0)])).unwrap();
+        let (one, two) = (device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+        let (a, b) = (device.allocate(40).unwrap(), device.allocate(40).unwrap());
+        // SAFETY: as its tests in `launch.rs`.
+        unsafe { one.launch(&bad, &[a.ptr().unwrap(), 10], &Patient) }.unwrap();
+        let event = device.create_event(false).unwrap();
+        event.record(&one).unwrap();
+        event.wait(&two).unwrap();
+        run(&two, &kernel, &b);
+        two.synchronize(&Patient).unwrap();
+        assert_eq!(values(&b)[3], 1, "what waits for a stream that has failed runs all the same");
+        // Reported once, by the event that covers it; later work of the stream runs.
+        assert!(event.synchronize(&Patient).is_err());
+        run(&one, &kernel, &a);
+        one.synchronize(&Patient).unwrap();
+        // The failing task had added one itself.
+        assert_eq!(values(&a)[3], 2);
+    }
+}

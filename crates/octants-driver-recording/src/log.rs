@@ -63,10 +63,10 @@ impl State {
     }
 
     /// The bytes of the block that an address lies in, from there on.
-    pub(crate) fn memory(&self, address: u64) -> Option<Vec<u8>> {
+    pub(crate) fn memory(&self, address: u64, most: usize) -> Option<Vec<u8>> {
         let (start, block) = self.block(address)?;
-        let bytes: Vec<u8> = block.memory.iter().flat_map(|line| line.0).flat_map(u64::to_ne_bytes).collect();
-        Some(bytes[(address - start) as usize..block.bytes as usize].to_vec())
+        let bytes = block.memory.iter().flat_map(|line| line.0).flat_map(u64::to_ne_bytes).take(block.bytes as usize);
+        Some(bytes.skip((address - start) as usize).take(most).collect())
     }
 
     /// Makes sure that what the host has waited for read what was there when it was queued.
@@ -103,7 +103,8 @@ impl Log {
         self.state().calls.clone()
     }
 
-    /// What memory of the device's held, from the address in this argument slot of the last launch on.
+    /// What memory of the device's held, from the address in this argument slot of the last launch on: some
+    /// bytes.
     pub fn argument(&self, slot: usize) -> Vec<u8> {
         self.state().arguments.get(slot).cloned().unwrap_or_default()
     }
@@ -155,7 +156,7 @@ impl Log {
 
     /// The bytes of the block that an address lies in, from there on.
     pub fn memory(&self, address: u64) -> Option<Vec<u8>> {
-        self.state().memory(address)
+        self.state().memory(address, usize::MAX)
     }
 
     /// What was not given back: blocks, streams, events, modules.

@@ -346,7 +346,7 @@ impl Driver for RecordingDriver {
                     .push(format!("{other} on stream {stream} and launch {number} share a frame and are not ordered"));
             }
         }
-        s.arguments = launch.args.iter().map(|&a| s.memory(a).unwrap_or_default()).collect();
+        s.arguments = launch.args.iter().map(|&a| s.memory(a, 64).unwrap_or_default()).collect();
         s.args_at = launch.args_at.map(|at| at.0);
         if let Some(at) = launch.args_at {
             s.note_use(at.0, Some(number), now, &known);

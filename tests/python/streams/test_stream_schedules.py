@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from stream_kernels import Ints, add, both, check, fill, ints, total
+from stream_kernels import Ints, add, both, check, fill, ints, peek, total
 
 import octants as qd
 
@@ -173,3 +173,88 @@ def test_s5_s15_reset_with_work_queued(seed):
     qd.reset()
     assert not s.handle or repr(s)
     s.destroy()
+
+
+def test_s5_destroy_with_work_queued(seed):
+    x, y = ints(40), ints(40)
+    for value in range(3):
+        s1, s2 = qd.create_stream(), qd.create_stream()
+        fill(x, value, qd_stream=s1)
+        both(y, x, value, qd_stream=s1)
+        s2.wait(s1)
+        add(x, y, 1, qd_stream=s2)
+        s2.destroy()
+        assert peek(y) == 2 * value + 1
+        s1.destroy()
+
+
+def test_s21_an_event_does_not_pass_a_failure_on(seed):
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True)
+    x = ints(20)
+    with qd.create_stream() as s1, qd.create_stream() as s2, qd.create_event() as e:
+        check(5, qd_stream=s1)
+        e.record(s1)
+        e.wait(s2)
+        fill(x, 3, qd_stream=s2)
+        s2.synchronize()
+        assert x[0] == 3
+        with pytest.raises(AssertionError, match="kernel `check`"):
+            s1.synchronize()
+
+
+@qd.kernel
+def check_in_a_section(x: Ints, y: Ints, limit: qd.i32):
+    with qd.stream_parallel():
+        for i in x:
+            assert i < limit, "too far"
+    with qd.stream_parallel():
+        for i in y:
+            y[i] = limit
+
+
+def test_s15_s21_a_section_fails(seed):
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True)
+    x, y, z = ints(20), ints(20), ints(20)
+    with qd.create_stream() as s1, qd.create_stream() as s2:
+        check_in_a_section(x, y, 5, qd_stream=s1)
+        check_in_a_section(x, z, 30, qd_stream=s2)
+        fill(y, -1, qd_stream=s1)  # skipped
+        s2.synchronize()
+        assert (z.to_numpy() == 30).all()
+        with pytest.raises(AssertionError, match="too far"):
+            s1.synchronize()
+        assert qd.stream_pool_stats()["in_use"] == 0
+        check_in_a_section(x, y, 40, qd_stream=s1)
+        assert (y.to_numpy() == 40).all()
+
+
+def test_s17_results_of_launches_on_two_streams(seed):
+    arrays = [ints(30) for _ in range(3)]
+    streams = [qd.create_stream() for _ in arrays]
+    for step in range(3):
+        for k, (x, s) in enumerate(zip(arrays, streams, strict=True)):
+            fill(x, k + step, qd_stream=s)
+        got = [total(x, qd_stream=s) for x, s in zip(arrays, streams, strict=True)]
+        assert got == [30 * (k + step) for k in range(3)]
+
+
+@qd.kernel
+def take_tickets(x: Ints, counter: Ints):
+    for i in x:
+        x[i] = qd.atomic_add(counter[0], 1)
+
+
+def test_s8_schedules_interleave_the_pieces_of_tasks():
+    seen = set()
+    for seed in range(12):
+        qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}")
+        x, y, counter = ints(200), ints(200), ints(1)
+        with qd.create_stream() as s1, qd.create_stream() as s2:
+            take_tickets(x, counter, qd_stream=s1)
+            take_tickets(y, counter, qd_stream=s2)
+        a, b = x.to_numpy(), y.to_numpy()
+        assert sorted([*a, *b]) == list(range(400))
+        seen.add("one after the other" if a.max() < b.min() or b.max() < a.min() else "interleaved")
+        seen.add("in order" if (np.diff(a) > 0).all() else "shuffled")
+    qd.reset()
+    assert seen == {"one after the other", "interleaved", "in order", "shuffled"}

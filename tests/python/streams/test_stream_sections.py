@@ -340,6 +340,35 @@ def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
     assert (x.to_numpy() == 7).all()
 
 
+def test_s14_code_that_differs_in_its_sections_alone_is_not_shared(mode):
+    @qd.kernel
+    def run(x: Ints, y: Ints, apart: qd.template()):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+            if qd.static(not apart):
+                for i in y:
+                    y[i] = 2
+        with qd.stream_parallel():
+            if qd.static(apart):
+                for i in y:
+                    y[i] = 2
+
+    x, y = ints(), ints()
+    forks = 0 if mode == "in order" else 1
+    before = qd.stream_pool_stats()
+    for apart in (False, True, False, True):
+        x.fill(0)
+        y.fill(0)
+        run(x, y, apart)
+        assert (x.to_numpy() == 1).all()
+        assert (y.to_numpy() == 2).all()
+        after = qd.stream_pool_stats()
+        taken = after["created"] + after["reused"] - before["created"] - before["reused"]
+        assert taken == (forks if apart else 0), "the loops run side by side where the sections say so"
+        before = after
+
+
 def test_s15_the_pool_is_as_large_as_ever_needed(mode):
     x, y = ints(), ints()
     before = qd.stream_pool_stats()
