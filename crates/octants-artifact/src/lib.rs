@@ -82,7 +82,8 @@ pub struct ParallelMeta {
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
-    /// Each call pays for private copies of what it scatters to: threads get one chunk each.
+    /// Each call (of a device: each block) pays for copies of what it scatters to, or to combine what it sums up: there should be
+    /// no more of them than run at once.
     pub chunk_per_thread: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,

@@ -71,7 +71,9 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             TaskKind::Serial => None,
             TaskKind::Parallel(config) => {
                 let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
-                meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some();
+                // On a device each block pays at its end for what it combines.
+                let combines = shared_out && !parallel_loop(task).1.reductions.is_empty();
+                meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some() || combines;
                 meta.wide = lower_wide(u, task, &symbol, effects, meta.count, in_blocks.as_ref());
                 Some(meta)
             }

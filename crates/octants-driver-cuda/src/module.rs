@@ -4,7 +4,7 @@ use octants_artifact::{Artifact, ParallelMeta};
 use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
-use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WARP};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WARP, WAVES};
 use crate::symbols::{CuFunction, CuModule, CuStream, number};
 
 /// Loaded code.
@@ -18,10 +18,9 @@ pub struct Module {
 // SAFETY: handles are values; the library may be called from any thread.
 unsafe impl Send for Module {}
 
-/// A function with what its launches need to know.
+/// A task with what its launches need to know.
 #[derive(Debug)]
 pub struct LoadedTask {
-    function: CuFunction,
     /// The kernel's number in [`crate::last_launches`].
     kernel: u32,
     kind: Kind,
@@ -33,8 +32,25 @@ pub struct LoadedTask {
 #[derive(Debug)]
 enum Kind {
     /// One thread.
-    Serial,
-    Parallel(ParallelMeta, GridPlan),
+    Serial(CuFunction),
+    Parallel(Box<Forms>),
+}
+
+/// The forms of a parallel task.
+#[derive(Debug)]
+struct Forms {
+    meta: ParallelMeta,
+    /// For any launch.
+    narrow: Form,
+    /// For launches in which a thread may run several iterations at a time.
+    wide: Option<Form>,
+}
+
+/// A function that many threads enter, and the grids for it.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    function: CuFunction,
+    plan: GridPlan,
 }
 
 /// What a binary for one chip starts with; text starts otherwise.
@@ -94,20 +110,41 @@ unsafe fn load_task(
         let function = calls.function(module, &task.symbol)?;
         let local_bytes = calls.function_attribute(function, number::FUNCTION_LOCAL_SIZE_BYTES)?.max(0) as u32;
         let kind = match task.parallel.as_ref().filter(|p| !p.serialize) {
-            None => Kind::Serial,
+            None => Kind::Serial(function),
             Some(meta) => {
-                let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-                // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
-                let block = match meta.block_dim {
-                    Some(asked) => asked.max(1).next_multiple_of(WARP).min(most),
-                    None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
+                let narrow = form(context, calls, function, meta, 1)?;
+                let wide = match &meta.wide {
+                    Some(w) => Some(form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?),
+                    None => None,
                 };
-                let resident = calls.blocks_per_multiprocessor(function, block)?;
-                let (fixed, multiprocessors) = (meta.block_dim.is_some(), context.multiprocessors);
-                Kind::Parallel(meta.clone(), GridPlan { block, fixed, resident, multiprocessors })
+                Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { function, kernel, kind, local_bytes })
+        Ok(LoadedTask { kernel, kind, local_bytes })
+    }
+}
+
+/// # Safety
+/// The function's module is loaded.
+unsafe fn form(
+    context: &Context,
+    calls: &Entered<'_>,
+    function: CuFunction,
+    meta: &ParallelMeta,
+    lanes: u32,
+) -> Result<Form> {
+    // SAFETY: the contract above.
+    unsafe {
+        let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
+        // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
+        let block = match meta.block_dim {
+            Some(asked) => asked.max(1).next_multiple_of(WARP).min(most),
+            None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
+        };
+        let resident = calls.blocks_per_multiprocessor(function, block)?;
+        let waves = if meta.chunk_per_thread { 1 } else { WAVES };
+        let (fixed, multiprocessors) = (meta.block_dim.is_some(), context.multiprocessors);
+        Ok(Form { function, plan: GridPlan { block, fixed, resident, multiprocessors, waves, lanes } })
     }
 }
 
@@ -118,15 +155,21 @@ impl LoadedTask {
     /// The module is loaded, the stream alive, and `launch` holds what the code expects.
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: CuStream, launch: &Launch<'_>) -> Result<()> {
-        let shape = match &self.kind {
-            Kind::Serial => (1, 1),
-            Kind::Parallel(meta, plan) => match plan.plan(meta.iterations(launch.args)) {
-                Some(shape) => shape,
-                None => return Ok(()),
-            },
+        let (function, shape) = match &self.kind {
+            Kind::Serial(function) => (*function, (1, 1)),
+            Kind::Parallel(forms) => {
+                let form = match &forms.wide {
+                    Some(wide) if forms.meta.wide_form(launch.args).is_some() => wide,
+                    _ => &forms.narrow,
+                };
+                match form.plan.plan(forms.meta.iterations(launch.args)) {
+                    Some(shape) => (form.function, shape),
+                    None => return Ok(()),
+                }
+            }
         };
         let mut parameter = Parameter::new(launch);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
-        unsafe { calls.launch(self.function, shape, stream, parameter.address(), self.kernel) }
+        unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }
 }

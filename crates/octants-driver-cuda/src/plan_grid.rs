@@ -35,6 +35,10 @@ pub struct GridPlan {
     pub resident: u32,
     /// Multiprocessors.
     pub multiprocessors: u32,
+    /// Blocks at most, in multiples of what the device holds at once.
+    pub waves: u64,
+    /// Iterations that a thread runs at a time.
+    pub lanes: u32,
 }
 
 impl GridPlan {
@@ -46,6 +50,7 @@ impl GridPlan {
         if n == 0 {
             return None;
         }
+        let n = n.div_ceil(u64::from(self.lanes));
         let mut block = self.block;
         if !self.fixed {
             // Few iterations are spread over all multiprocessors; fewer than a block need no more threads than that.
@@ -56,7 +61,7 @@ impl GridPlan {
                 block = (n as u32).next_multiple_of(WARP);
             }
         }
-        let blocks = n.div_ceil(u64::from(block)).min(fill * WAVES);
+        let blocks = n.div_ceil(u64::from(block)).min(fill * self.waves);
         Some((blocks.min(i32::MAX as u64) as u32, block))
     }
 }
@@ -105,7 +110,8 @@ impl Parameter {
 mod tests {
     use super::*;
 
-    const PLAN: GridPlan = GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132 };
+    const PLAN: GridPlan =
+        GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132, waves: WAVES, lanes: 1 };
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
@@ -114,6 +120,15 @@ mod tests {
         assert_eq!(PLAN.plan(Some(1 << 40)), Some((132 * 8 * WAVES as u32, 256)));
         assert_eq!(PLAN.plan(None), Some((132 * 8, 256)));
         assert_eq!(PLAN.plan(Some(u64::MAX)), Some((132 * 8 * WAVES as u32, 256)));
+    }
+
+    #[test]
+    fn threads_that_run_several_iterations_are_fewer() {
+        let plan = GridPlan { lanes: 4, ..PLAN };
+        assert_eq!(plan.plan(Some(1 << 20)), Some((1024, 256)));
+        assert_eq!(plan.plan(Some((1 << 20) + 1)), Some((1025, 256)));
+        let plan = GridPlan { waves: 1, ..PLAN };
+        assert_eq!(plan.plan(Some(1 << 30)), Some((132 * 8, 256)));
     }
 
     #[test]
