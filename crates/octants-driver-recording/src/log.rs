@@ -29,6 +29,20 @@ pub(crate) struct State {
     pub(crate) captured: Option<u64>,
     pub(crate) args_at: Option<u64>,
     pub(crate) arguments: Vec<Vec<u8>>,
+    pub(crate) to_say: Vec<Said>,
+}
+
+/// What code says.
+#[derive(Debug, Clone)]
+pub struct Said {
+    /// The site.
+    pub site: u32,
+    /// Its values.
+    pub values: Vec<u64>,
+    /// An assertion that fails, rather than text.
+    pub fails: bool,
+    /// The record is complete; otherwise its words are reserved, and no more.
+    pub written: bool,
 }
 
 /// A queued copy from the host's memory.
@@ -139,6 +153,11 @@ impl Log {
     /// Lets an assertion of the next task fail.
     pub fn fail_task(&self) {
         self.state().fail_task = true;
+    }
+
+    /// Lets the next task that has a channel say this.
+    pub fn say(&self, said: Said) {
+        self.state().to_say.push(said);
     }
 
     /// All that was queued until now is done, without anyone having waited.

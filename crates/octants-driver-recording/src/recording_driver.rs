@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use octants_artifact::Artifact;
+use octants_artifact::{Artifact, CodeTarget, DeviceChannel};
 use octants_runtime::{
     Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
 use crate::clock::{Clock, Moment};
-use crate::log::{Block, HostRead, Line, Log, State};
+use crate::log::{Block, HostRead, Line, Log, Said, State};
 
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
@@ -19,13 +19,14 @@ pub struct RecordingDriver {
     log: Arc<Log>,
     max_argument_bytes: u64,
     host_addressable: bool,
+    code_speaks: bool,
 }
 
 impl RecordingDriver {
     /// A driver that writes to this log.
     pub fn new(log: Arc<Log>) -> RecordingDriver {
         log.state().streams.insert(0, Clock::default());
-        RecordingDriver { log, max_argument_bytes: u64::MAX, host_addressable: false }
+        RecordingDriver { log, max_argument_bytes: u64::MAX, host_addressable: false, code_speaks: false }
     }
 
     /// With a limit to what travels by value.
@@ -36,6 +37,11 @@ impl RecordingDriver {
     /// With memory that the host reaches, and that reaches the host's.
     pub fn sharing_memory(self) -> RecordingDriver {
         RecordingDriver { host_addressable: true, ..self }
+    }
+
+    /// With code that cannot call the host back: what it says goes to the stream's channel.
+    pub fn with_channels(self) -> RecordingDriver {
+        RecordingDriver { code_speaks: true, ..self }
     }
 
     /// Writes down a call that may fail, and lets it fail if it is its turn.
@@ -146,6 +152,38 @@ impl State {
     }
 }
 
+/// What code of a device does to say something.
+///
+/// # Safety
+/// A channel lies there.
+unsafe fn say(channel: DevicePtr, speaker: u64, said: &Said) {
+    let header = ((speaker + 1) << 32) | u64::from(said.site);
+    // SAFETY: the contract above; records end within the capacity.
+    unsafe {
+        let c = channel.0 as *mut DeviceChannel;
+        if said.fails {
+            if std::mem::replace(&mut (*c).failed, 1) == 0 {
+                let words = (&raw mut (*c).failure).cast::<u64>();
+                let kept = said.values.len().min(DeviceChannel::FAILURE_WORDS - 1);
+                said.values[..kept].iter().enumerate().for_each(|(i, v)| words.add(1 + i).write(*v));
+                words.write(header);
+            }
+            return;
+        }
+        let (at, count) = ((*c).next, 1 + said.values.len() as u32);
+        (*c).next = at + count;
+        if at + count > (*c).capacity {
+            (*c).lost += 1;
+            return;
+        }
+        let words = (channel.0 + DeviceChannel::BYTES) as *mut u64;
+        said.values.iter().enumerate().for_each(|(i, v)| words.add(at as usize + 1 + i).write(*v));
+        if said.written {
+            words.add(at as usize).write(header);
+        }
+    }
+}
+
 impl Driver for RecordingDriver {
     fn name(&self) -> &str {
         "the recorder"
@@ -157,6 +195,14 @@ impl Driver for RecordingDriver {
 
     fn is_host_addressable(&self) -> bool {
         self.host_addressable
+    }
+
+    fn code_target(&self) -> CodeTarget {
+        if self.code_speaks {
+            CodeTarget::Device { triple: "none".into(), cpu: String::new(), features: String::new() }
+        } else {
+            CodeTarget::Host
+        }
     }
 
     fn max_argument_bytes(&self) -> u64 {
@@ -353,6 +399,13 @@ impl Driver for RecordingDriver {
         }
         for &address in launch.args {
             s.note_use(address, Some(number), now, &known);
+        }
+        if launch.channel.0 != 0 {
+            s.note_use(launch.channel.0, Some(number), now, &known);
+            for said in std::mem::take(&mut s.to_say) {
+                // SAFETY: the runtime gives a channel that lives until the work is done.
+                unsafe { say(launch.channel, launch.speaker, &said) }
+            }
         }
         if std::mem::take(&mut s.fail_task) {
             launch.fail(0, &[5]);

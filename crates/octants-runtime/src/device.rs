@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use octants_artifact::Artifact;
+use octants_artifact::{Artifact, CodeTarget};
 
 use crate::buffer::{Buffer, BufferCore};
 use crate::driver::{Caller, DevicePtr, Driver, EventHandle, StreamHandle};
@@ -351,6 +351,7 @@ impl Device {
             module,
             tasks: tasks.into_boxed_slice(),
             pointers: Box::default(),
+            speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,
             sections: if core.immediate { Box::default() } else { sections(&artifact.tasks) },

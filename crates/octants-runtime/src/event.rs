@@ -64,8 +64,9 @@ impl Event {
         }
         // SAFETY: as above.
         unsafe { self.device.driver.synchronize_event(self.handle)? };
-        self.device.printer.flush();
         let stream = lock(&self.stream).as_ref().and_then(Weak::upgrade);
+        stream.iter().for_each(|s| s.listen_to_part(caller));
+        self.device.printer.flush();
         stream.map_or(Ok(()), |s| s.report_pending())
     }
 

@@ -61,6 +61,8 @@ pub struct LoadedKernel {
     pub(crate) module: ModuleHandle,
     pub(crate) tasks: Box<[TaskHandle]>,
     pub(crate) pointers: Box<[Pointer]>,
+    /// Its code prints or asserts, and cannot call back to say so.
+    pub(crate) speaks: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
     pub(crate) frame_bytes: u64,
     /// Where in the frame the arguments lie, if they do not travel by value.

@@ -14,6 +14,7 @@
 //! [`error`].
 
 pub mod buffer;
+mod channel;
 pub mod device;
 pub mod driver;
 pub mod error;

@@ -1,5 +1,6 @@
 //! [`Scratch`]: memory of a stream that its launches use one after the other.
 
+use crate::channel::Channel;
 use crate::device::DeviceCore;
 use crate::driver::{Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
@@ -15,6 +16,9 @@ pub(crate) struct Scratch {
     pub(crate) result: DevicePtr,
     result_bytes: u64,
     pub(crate) staging: Staging,
+    pub(crate) channel: Option<Channel>,
+    /// What the launch being made says goes to the channel there, under this number.
+    pub(crate) voice: (DevicePtr, u64),
     /// Argument slots of a launch that does not pass them on as they came.
     pub(crate) slots: Vec<u64>,
 }
@@ -27,6 +31,8 @@ impl Default for Scratch {
             result: DevicePtr(0),
             result_bytes: 0,
             staging: Staging::default(),
+            channel: None,
+            voice: (DevicePtr(0), 0),
             slots: Vec::new(),
         }
     }
@@ -77,6 +83,9 @@ impl Scratch {
             }
         }
         self.staging.free(core);
+        if let Some(channel) = self.channel.take() {
+            channel.free(core);
+        }
         *self = Scratch::default();
     }
 }

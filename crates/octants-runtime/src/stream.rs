@@ -7,10 +7,11 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::buffer::{Buffer, PinnedBuffer};
+use crate::channel::Channel;
 use crate::device::DeviceCore;
 use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -66,6 +67,8 @@ pub(crate) struct StreamCore {
     /// The driver made the stream for us.
     owned: bool,
     failures: Arc<Failures>,
+    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
+    channel_at: AtomicU64,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
     scratch: Mutex<Scratch>,
 }
@@ -94,10 +97,12 @@ impl Drop for StreamCore {
         let (device, handle) = (self.device.clone(), self.handle);
         // SAFETY: the stream is alive until here. An error of the call concerns no one any more.
         let _ = unsafe { device.driver.synchronize(handle) };
+        let mut scratch = std::mem::take(self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner));
+        self.hear(&mut scratch);
         if let Some(failure) = self.take_failure() {
             device.orphans.record(|| failure);
         }
-        self.wait_turn(&Patient).free(&device, handle);
+        scratch.free(&device, handle);
         if self.owned {
             // SAFETY: its work is done, and no one else has it.
             unsafe { device.driver.destroy_stream(handle) }
@@ -117,6 +122,7 @@ impl Stream {
             handle,
             owned,
             failures: Arc::new(Failures::default()),
+            channel_at: AtomicU64::new(0),
             scratch: Mutex::default(),
         });
         core.device.register_stream(&core);
@@ -222,6 +228,7 @@ impl Stream {
             then();
             waited
         });
+        core.listen(caller);
         core.device.printer.flush();
         waited?;
         core.report_pending()
@@ -385,6 +392,7 @@ impl StreamCore {
             scratch.grow(device, self.handle, kernel)?;
         }
         if !(device.immediate || nested) {
+            scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
             // SAFETY: the contract above.
             return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
         }
@@ -420,8 +428,8 @@ impl StreamCore {
             args_at,
             frame: scratch.frame,
             result: scratch.result,
-            channel: DevicePtr(0),
-            speaker: 0,
+            channel: scratch.voice.0,
+            speaker: scratch.voice.1,
             seed: device.seed.load(Ordering::Relaxed),
             number: device.launches.fetch_add(1, Ordering::Relaxed),
             nested,
@@ -449,7 +457,7 @@ impl StreamCore {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
             self.queue_tasks(kernel, &launch)?;
             // SAFETY: as in `run`.
-            return unsafe { self.finish(kernel, &launch, foreign) };
+            return unsafe { self.finish(kernel, &launch, foreign, scratch) };
         }
         // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
         unsafe {
@@ -463,8 +471,8 @@ impl StreamCore {
             let finished = staged.finish(device, self.handle, arrays, scratch);
             let end = queued.and(finished);
             // The work may use the host's arrays, so that even an error waits for what was queued.
-            let end = if staged.waits { end.and(self.wait(caller)).and_then(|()| self.report_pending()) } else { end };
-            let end = end.and_then(|()| self.finish(kernel, &launch, foreign));
+            let end = if staged.waits { end.and(self.wait_in_turn(scratch, caller)) } else { end };
+            let end = end.and_then(|()| self.finish(kernel, &launch, foreign, scratch));
             scratch.slots = slots;
             end
         }
@@ -501,21 +509,110 @@ impl StreamCore {
     ///
     /// # Safety
     /// As [`StreamCore::run`].
-    unsafe fn finish(&self, kernel: &LoadedKernel, launch: &Launch<'_>, foreign: bool) -> Result<Option<Results>> {
+    unsafe fn finish(
+        &self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+        foreign: bool,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Results>> {
         if foreign || !kernel.meta.result.is_empty() {
             // SAFETY: the stream is alive.
-            unsafe { self.wait(launch.caller)? };
-            self.report_pending()?;
+            unsafe { self.wait_in_turn(scratch, launch.caller)? };
         }
         // SAFETY: as in `run`.
         Ok(unsafe { results(kernel, launch.result) })
     }
 
-    /// Refuses what a stream of someone else cannot do while they capture it.
-    fn check_not_capturing(&self, doing: &str) -> Result<()> {
+    /// Waits for the stream's work in the midst of a launch, and reports a failure that was not reported yet.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    unsafe fn wait_in_turn(&self, scratch: &mut Scratch, caller: &dyn Caller) -> Result<()> {
+        // SAFETY: the contract above.
+        let waited = unsafe { self.wait(caller) };
+        self.hear(scratch);
+        waited?;
+        self.report_pending()
+    }
+
+    /// The channel for a launch that may say something, and the kernel's number there.
+    fn find_voice(
+        &self,
+        kernel: &LoadedKernel,
+        scratch: &mut Scratch,
+        caller: &dyn Caller,
+    ) -> Result<(DevicePtr, u64)> {
+        let channel = match &mut scratch.channel {
+            Some(channel) => channel,
+            none => {
+                self.check_not_capturing("be the first place where a kernel prints or checks something")?;
+                let channel = Channel::new(&self.device)?;
+                self.channel_at.store(channel.memory().0, Ordering::Release);
+                none.insert(channel)
+            }
+        };
+        let voice = (channel.memory(), channel.speaker(&kernel.meta));
+        if channel.is_filling() && !self.is_captured()? {
+            // SAFETY: the stream is alive.
+            unsafe { self.wait(caller)? };
+            self.hear(scratch);
+        }
+        Ok(voice)
+    }
+
+    /// Takes out of the channel what the stream's work has said; the work is done.
+    fn hear(&self, scratch: &mut Scratch) {
+        if let Some(channel) = &mut scratch.channel
+            // SAFETY: the channel lies there.
+            && !unsafe { Channel::is_silent(channel.memory()) }
+        {
+            channel.take(true, &self.device.printer, &self.failures);
+            self.device.printer.flush();
+        }
+    }
+
+    /// As [`StreamCore::hear`], outside a launch: after a wait that did not keep other threads from launching.
+    fn listen(&self, caller: &dyn Caller) {
+        self.listen_in_turn(caller, |scratch| {
+            // SAFETY: the stream is alive.
+            let waited = unsafe { self.device.driver.synchronize(self.handle) };
+            if waited.is_ok() {
+                self.hear(scratch);
+            }
+        });
+    }
+
+    /// Takes out of the channel what work that is done has said, while other work may be running.
+    pub(crate) fn listen_to_part(&self, caller: &dyn Caller) {
+        self.listen_in_turn(caller, |scratch| {
+            // SAFETY: the stream is alive.
+            let idle = unsafe { self.device.driver.query_stream(self.handle) }.unwrap_or(false);
+            if let Some(channel) = &mut scratch.channel {
+                channel.take(idle, &self.device.printer, &self.failures);
+            }
+        });
+    }
+
+    fn listen_in_turn(&self, caller: &dyn Caller, take: impl FnOnce(&mut Scratch)) {
+        let at = DevicePtr(self.channel_at.load(Ordering::Acquire));
+        // A thread inside a launch has its turn, or works for one that has.
+        // SAFETY: once it is there, the channel lives as long as the stream.
+        if at.0 != 0 && !nesting::inside() && !unsafe { Channel::is_silent(at) } {
+            take(&mut self.wait_turn(caller));
+        }
+    }
+
+    /// True while someone else captures what is queued on a stream of theirs.
+    fn is_captured(&self) -> Result<bool> {
         // Nothing here begins a capture, so streams of our own are never captured.
         // SAFETY: the stream is alive.
-        if self.owned || self.handle.0 == 0 || !unsafe { self.device.driver.is_capturing(self.handle)? } {
+        Ok(!self.owned && self.handle.0 != 0 && unsafe { self.device.driver.is_capturing(self.handle)? })
+    }
+
+    /// Refuses what a stream of someone else cannot do while they capture it.
+    fn check_not_capturing(&self, doing: &str) -> Result<()> {
+        if !self.is_captured()? {
             return Ok(());
         }
         let message =
@@ -530,7 +627,9 @@ impl StreamCore {
             return Ok(());
         }
         // SAFETY: the stream is alive.
-        unsafe { self.wait(caller) }
+        let waited = unsafe { self.wait(caller) };
+        self.listen(caller);
+        waited
     }
 
     /// Waits for the stream's work, writes out what it printed, and reports a failure that was not reported yet.
@@ -544,7 +643,9 @@ impl StreamCore {
     /// Waits until no launch is being made and all work is done.
     pub(crate) fn drain(&self, caller: &dyn Caller) -> Result<()> {
         // SAFETY: the stream is alive.
-        self.in_order(caller, || unsafe { self.wait(caller) })
+        let waited = self.in_order(caller, || unsafe { self.wait(caller) });
+        self.listen(caller);
+        waited
     }
 
     /// Reports a failure that was not reported yet.

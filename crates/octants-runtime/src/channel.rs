@@ -1,0 +1,152 @@
+//! [`Channel`]: what code of a device has to say, in memory that it writes and the host reads.
+//!
+//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its stream's channel, which
+//! the host takes out when it has waited for the stream. Kernels are known in records by their place in the channel's list, where they
+//! stay: work that was captured into a graph may speak again at any time.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use octants_artifact::DeviceChannel;
+
+use crate::device::DeviceCore;
+use crate::driver::DevicePtr;
+use crate::error::Result;
+use crate::kernel::KernelMeta;
+use crate::report::{Failures, Printer, fail_at_site, print_site};
+
+/// Bytes of a channel.
+const BYTES: u64 = 1 << 20;
+/// Words of records.
+const CAPACITY: u32 = ((BYTES - DeviceChannel::BYTES) / 8) as u32;
+
+/// A stream's channel.
+#[derive(Debug)]
+pub(crate) struct Channel {
+    memory: DevicePtr,
+    speakers: Vec<Arc<KernelMeta>>,
+    /// Words taken out since the channel was empty.
+    taken: u32,
+}
+
+impl Channel {
+    pub(crate) fn new(core: &DeviceCore) -> Result<Channel> {
+        // SAFETY: the size is not zero.
+        let memory = unsafe { core.driver.allocate_pinned(BYTES) }.map_err(|e| core.explain(e))?;
+        // SAFETY: the memory is the host's to write, and zeroed.
+        unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
+        Ok(Channel { memory, speakers: Vec::new(), taken: 0 })
+    }
+
+    /// Where code finds it.
+    pub(crate) fn memory(&self) -> DevicePtr {
+        self.memory
+    }
+
+    /// The number by which a kernel's records name it.
+    #[inline]
+    pub(crate) fn speaker(&mut self, kernel: &Arc<KernelMeta>) -> u64 {
+        // The kernel is most often one of those that spoke last.
+        match self.speakers.iter().rposition(|k| Arc::ptr_eq(k, kernel)) {
+            Some(known) => known as u64,
+            None => {
+                self.speakers.push(kernel.clone());
+                self.speakers.len() as u64 - 1
+            }
+        }
+    }
+
+    /// True when it is better emptied before more is said.
+    #[inline]
+    pub(crate) fn is_filling(&self) -> bool {
+        // SAFETY: the channel lives as long as `self`.
+        unsafe { word(self.memory, NEXT) }.load(Ordering::Relaxed) > CAPACITY / 2
+    }
+
+    /// True when there is nothing to take out of the channel there.
+    ///
+    /// # Safety
+    /// A channel lies there.
+    #[inline]
+    pub(crate) unsafe fn is_silent(memory: DevicePtr) -> bool {
+        // SAFETY: the contract above.
+        let (next, failed) = unsafe { (word(memory, NEXT), word(memory, FAILED)) };
+        next.load(Ordering::Acquire) == 0 && failed.load(Ordering::Acquire) == 0
+    }
+
+    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be writing, only what is
+    /// complete is taken, and what comes behind it stays.
+    pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
+        // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
+        let (next, failed, lost) =
+            unsafe { (word(self.memory, NEXT), word(self.memory, FAILED), word(self.memory, LOST)) };
+        let end = next.load(Ordering::Acquire).min(CAPACITY);
+        let mut values = Vec::new();
+        while self.taken < end {
+            let at = DeviceChannel::BYTES + 8 * u64::from(self.taken);
+            // What was reserved and not written yet, or found no room, is zero.
+            let Some((kernel, site)) = self.read(at, end - self.taken, &mut values) else { break };
+            print_site(&kernel, printer, site, &values);
+            self.taken += 1 + values.len() as u32;
+        }
+        if failed.load(Ordering::Acquire) != 0
+            && let Some((kernel, site)) = self.read(FAILURE, DeviceChannel::FAILURE_WORDS as u32, &mut values)
+        {
+            fail_at_site(&kernel, failures, site, &values);
+            // In this order: whoever finds the flag down writes the next failure.
+            self.write(FAILURE, 0);
+            failed.store(0, Ordering::Release);
+        }
+        if !idle {
+            return;
+        }
+        match lost.swap(0, Ordering::Relaxed) {
+            0 => {}
+            n => printer.print(&format!(
+                "({n} more lines were lost: what kernels print between two waits of the host must fit {} KiB)\n",
+                BYTES >> 10
+            )),
+        }
+        (0..end).for_each(|n| self.write(DeviceChannel::BYTES + 8 * u64::from(n), 0));
+        self.taken = 0;
+        next.store(0, Ordering::Release);
+    }
+
+    /// The record at this offset, of at most so many words; `None` where there is none.
+    fn read(&self, offset: u64, most: u32, values: &mut Vec<u64>) -> Option<(Arc<KernelMeta>, u32)> {
+        // SAFETY: the offset is within the channel, as are the words that follow it.
+        let load = |n: u64| unsafe { ((self.memory.0 + offset) as *const u64).add(n as usize).read_volatile() };
+        let header = load(0);
+        let kernel = self.speakers.get(((header >> 32) as usize).checked_sub(1)?)?.clone();
+        let site = header as u32;
+        let count = kernel.site_values(site).min(most as usize - 1) as u64;
+        values.clear();
+        values.extend((1..=count).map(load));
+        Some((kernel, site))
+    }
+
+    fn write(&self, offset: u64, value: u64) {
+        // SAFETY: the offset is within the channel.
+        unsafe { ((self.memory.0 + offset) as *mut u64).write_volatile(value) }
+    }
+
+    /// Gives the memory back. The stream's work is done.
+    pub(crate) fn free(self, core: &DeviceCore) {
+        // SAFETY: allocated above; nothing uses it any more.
+        unsafe { core.driver.free_pinned(self.memory, BYTES) }
+    }
+}
+
+const NEXT: usize = std::mem::offset_of!(DeviceChannel, next);
+const FAILED: usize = std::mem::offset_of!(DeviceChannel, failed);
+const LOST: usize = std::mem::offset_of!(DeviceChannel, lost);
+const FAILURE: u64 = std::mem::offset_of!(DeviceChannel, failure) as u64;
+
+/// A counter that both sides write.
+///
+/// # Safety
+/// A channel lies there for as long as the result is used.
+unsafe fn word<'a>(memory: DevicePtr, offset: usize) -> &'a AtomicU32 {
+    // SAFETY: the contract above; the offset is one of a field of that size.
+    unsafe { AtomicU32::from_ptr((memory.0 as *mut u8).add(offset).cast()) }
+}

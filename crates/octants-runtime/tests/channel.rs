@@ -1,0 +1,243 @@
+//! What code of a device says reaches the user through the stream's channel: in order, once, and not before it is complete (S21). The
+//! driver plays the device.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::{Arc, Mutex};
+
+use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver, Said};
+use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Stream};
+
+struct Bench {
+    device: Device,
+    log: Arc<Log>,
+    text: Arc<Mutex<String>>,
+}
+
+impl Bench {
+    fn new() -> Bench {
+        let (log, text) = (Arc::new(Log::default()), Arc::new(Mutex::new(String::new())));
+        let sink = text.clone();
+        let config = DeviceConfig { seed: 1, sink: Arc::new(move |t: &str| sink.lock().unwrap().push_str(t)) };
+        Bench { device: Device::new(RecordingDriver::new(log.clone()).with_channels(), config), log, text }
+    }
+
+    /// A kernel whose site 0 prints its name and a number, and whose site 1 asserts.
+    fn kernel(&self, name: &str, results: usize, groups: &[Option<u32>]) -> LoadedKernel {
+        let number = SitePart::Value { kind: ScalarKind::I64, shape: vec![], format: None };
+        let site = |kind, word: &str| Site {
+            kind,
+            parts: vec![SitePart::Text(format!("{name} {word} ")), number.clone(), SitePart::Text("\n".into())],
+            location: format!("{name}.py:7"),
+        };
+        let task = |group: &Option<u32>| TaskMeta {
+            name: "t".into(),
+            symbol: String::new(),
+            single_thread_symbol: None,
+            parallel: None,
+            group: *group,
+            reads: vec![],
+            writes: vec![],
+        };
+        let artifact = Artifact {
+            kernel: name.into(),
+            target: String::new(),
+            code: vec![],
+            arg_slots: 0,
+            frame_bytes: 64,
+            result: vec![ScalarKind::U64; results],
+            tasks: groups.iter().map(task).collect(),
+            sites: vec![site(SiteKind::Print, "prints"), site(SiteKind::Assert, "fails with")],
+        };
+        self.device.load(&artifact).unwrap()
+    }
+
+    fn prints(&self, value: u64) {
+        self.log.say(Said { site: 0, values: vec![value], fails: false, written: true });
+    }
+
+    fn fails(&self, value: u64) {
+        self.log.say(Said { site: 1, values: vec![value], fails: true, written: true });
+    }
+
+    fn text(&self) -> String {
+        std::mem::take(&mut *self.text.lock().unwrap())
+    }
+
+    fn finish(self) {
+        let _ = self.device.close(&Patient);
+        drop(self.device);
+        assert_eq!(self.log.mistakes(), Vec::<String>::new());
+        assert_eq!(self.log.leaks(), Vec::<String>::new());
+    }
+}
+
+fn launch(stream: &Stream, kernel: &LoadedKernel) {
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[], &Patient) }.unwrap();
+}
+
+#[test]
+fn s21_text_comes_in_order_when_the_host_waits() {
+    let bench = Bench::new();
+    let (a, b) = (bench.kernel("a", 0, &[None]), bench.kernel("b", 0, &[None]));
+    let stream = bench.device.create_stream(0).unwrap();
+    for (kernel, value) in [(&a, 1), (&b, 2), (&a, 3)] {
+        bench.prints(value);
+        launch(&stream, kernel);
+    }
+    assert_eq!(bench.text(), "", "nothing is known before a wait");
+    stream.synchronize(&Patient).unwrap();
+    assert_eq!(bench.text(), "a prints 1\nb prints 2\na prints 3\n");
+    stream.synchronize(&Patient).unwrap();
+    assert_eq!(bench.text(), "", "once");
+    bench.prints(4);
+    launch(&stream, &b);
+    bench.device.synchronize(&Patient).unwrap();
+    assert_eq!(bench.text(), "b prints 4\n");
+    drop((a, b, stream));
+    bench.finish();
+}
+
+#[test]
+fn s21_a_failure_is_an_error_of_the_next_wait_and_of_no_other_stream() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let (stream, other) = (bench.device.create_stream(0).unwrap(), bench.device.create_stream(0).unwrap());
+    bench.fails(5);
+    bench.fails(6);
+    launch(&stream, &kernel);
+    other.synchronize(&Patient).unwrap();
+    let error = stream.synchronize(&Patient).unwrap_err();
+    let ErrorKind::Assertion(failure) = error.kind() else { panic!("{error}") };
+    assert_eq!(
+        (failure.message.as_str(), failure.location.as_str(), failure.stream),
+        ("k fails with 5\n", "k.py:7", 1)
+    );
+    stream.synchronize(&Patient).unwrap();
+    bench.fails(7);
+    launch(&stream, &kernel);
+    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 7"), "the flag is down again");
+    drop((kernel, stream, other));
+    bench.finish();
+}
+
+#[test]
+fn s21_groups_speak_through_the_launching_stream() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[Some(0), Some(1), Some(2)]);
+    let stream = bench.device.create_stream(0).unwrap();
+    bench.prints(1);
+    bench.fails(2);
+    launch(&stream, &kernel);
+    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("on stream 1"));
+    assert_eq!(bench.text(), "k prints 1\n");
+    drop((kernel, stream));
+    bench.finish();
+}
+
+#[test]
+fn s21_a_launch_with_a_result_reports_at_once() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 1, &[None]);
+    bench.prints(1);
+    bench.fails(2);
+    // SAFETY: the driver runs nothing.
+    let end = unsafe { bench.device.default_stream().launch(&kernel, &[], &Patient) };
+    assert!(end.unwrap_err().to_string().contains("k fails with 2"));
+    assert_eq!(bench.text(), "k prints 1\n");
+    drop(kernel);
+    bench.finish();
+}
+
+#[test]
+fn s21_an_event_tells_what_is_complete() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let (stream, event) = (bench.device.create_stream(0).unwrap(), bench.device.create_event(false).unwrap());
+    bench.prints(1);
+    bench.log.say(Said { site: 0, values: vec![2], fails: false, written: false });
+    bench.prints(3);
+    launch(&stream, &kernel);
+    event.record(&stream).unwrap();
+    // Work behind the event is under way.
+    launch(&stream, &kernel);
+    event.synchronize(&Patient).unwrap();
+    assert_eq!(bench.text(), "k prints 1\n");
+    event.synchronize(&Patient).unwrap();
+    assert_eq!(bench.text(), "");
+    drop((kernel, stream, event));
+    bench.finish();
+}
+
+#[test]
+fn s21_what_finds_no_room_is_counted() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let stream = bench.device.create_stream(0).unwrap();
+    let room = ((1u64 << 20) - DeviceChannel::BYTES) / 8 / 2;
+    for round in 0..2 {
+        (0..room + 3).for_each(|n| bench.prints(n));
+        launch(&stream, &kernel);
+        stream.synchronize(&Patient).unwrap();
+        let text = bench.text();
+        assert!(text.contains(&format!("k prints {}\n(3 more lines were lost", room - 1)), "round {round}");
+        assert_eq!(text.lines().count() as u64, room + 1);
+    }
+    drop((kernel, stream));
+    bench.finish();
+}
+
+#[test]
+fn s21_a_channel_that_fills_is_emptied_between_launches() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let stream = bench.device.create_stream(0).unwrap();
+    for n in 0..200 {
+        (0..1000).for_each(|_| bench.prints(n));
+        launch(&stream, &kernel);
+    }
+    stream.synchronize(&Patient).unwrap();
+    let text = bench.text();
+    assert_eq!(text.lines().count(), 200_000, "no line is lost");
+    assert!(text.ends_with("k prints 199\n"));
+    drop((kernel, stream));
+    bench.finish();
+}
+
+#[test]
+fn s21_a_stream_that_goes_leaves_its_failure_to_the_program() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let stream = bench.device.create_stream(0).unwrap();
+    bench.prints(1);
+    bench.fails(2);
+    launch(&stream, &kernel);
+    drop(stream);
+    assert_eq!(bench.text(), "k prints 1\n");
+    assert!(bench.device.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 2"));
+    drop(kernel);
+    bench.finish();
+}
+
+#[test]
+fn kernels_that_say_nothing_have_no_channel() {
+    let bench = Bench::new();
+    let artifact = Artifact {
+        kernel: "quiet".into(),
+        target: String::new(),
+        code: vec![],
+        arg_slots: 0,
+        frame_bytes: 0,
+        result: vec![],
+        tasks: vec![],
+        sites: vec![],
+    };
+    let kernel = bench.device.load(&artifact).unwrap();
+    let stream = bench.device.create_stream(0).unwrap();
+    launch(&stream, &kernel);
+    assert_eq!(bench.log.count("allocate_pinned"), 0);
+    drop((kernel, stream));
+    bench.finish();
+}
