@@ -13,7 +13,7 @@ use crate::memory::Memory;
 use crate::module::{LoadedTask, Module};
 use crate::open::{CudaConfig, Unavailable, open_context};
 use crate::pinned::Pinned;
-use crate::streams::Streams;
+use crate::streams::{LEGACY, Streams};
 use crate::symbols::CuEvent;
 
 /// DLPack's number for memory of NVIDIA GPUs.
@@ -101,6 +101,19 @@ impl Driver for CudaDriver {
 
     fn is_host_addressable(&self) -> bool {
         false
+    }
+
+    fn array_protocol(&self) -> Option<&'static str> {
+        Some("__cuda_array_interface__")
+    }
+
+    fn unnamed_stream(&self) -> Option<StreamHandle> {
+        Some(StreamHandle(LEGACY))
+    }
+
+    fn synchronize_device(&self) -> Result<()> {
+        // SAFETY: the context is entered.
+        unsafe { self.context.enter_aside()?.synchronize_all() }
     }
 
     fn memory_bytes(&self) -> Option<u64> {

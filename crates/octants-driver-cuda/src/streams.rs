@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::symbols::{CuEvent, CuStream, number};
 
 /// CUDA's handle of the null stream, for those who ask for it by name.
-const LEGACY: u64 = 1;
+pub const LEGACY: u64 = 1;
 /// CUDA's handle of "the stream of whichever thread asks".
 const PER_THREAD: u64 = 2;
 
