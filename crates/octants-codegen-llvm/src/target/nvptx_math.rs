@@ -13,8 +13,10 @@ use crate::emit::{Emitter, FloatCmp, V};
 
 /// pi in three parts.
 const PI: [f64; 3] = [3.1415927410125732, -8.742277657347586e-08, -3.4302490200117637e-15];
-/// The natural logarithm of two in two parts.
-const LN_2: [f64; 2] = [0.6931471824645996, -1.9046542121259336e-09];
+/// The natural logarithm of two.
+const LN_2: f64 = 0.6931471824645996;
+/// The logarithm of e to base two in two parts.
+const LOG2_E: [f64; 2] = [1.4426950216293335, 1.925963033500956e-08];
 /// (sin(r) - r) / r^3 in r^2, for |r| up to pi/2.
 const SINE: [f64; 4] = [-0.16666659712791443, 0.008333087898790836, -0.0001981105306185782, 2.6087896003446076e-06];
 /// (log(1 + t) - t + t^2 / 2) / t^3 in t, for 1 + t from sqrt(1/2) to sqrt(2).
@@ -99,24 +101,19 @@ impl Nvptx {
         e.bitcast(e.xor(e.bitcast(value, e.i32), sign), e.f32)
     }
 
-    /// `e ** x` as `2 ** n * 2 ** f` with a whole `n` and |f| up to 1/2.
+    /// `e ** x` as `2 ** t` with `t` the rounded product of `x` and `log2(e)`, corrected for what rounding lost.
     fn exponential(&self, e: &Emitter, x: V) -> V {
         let real = |v: f64| e.real(e.f32, v);
-        let per_ln_2 = real(std::f64::consts::LOG2_E);
-        // Beyond these the result is infinite or zero either way; NaN stays.
-        let x = e.select(e.fcmp(FloatCmp::LLVMRealOGT, x, real(89.0)), real(89.0), x);
-        let x = e.select(e.fcmp(FloatCmp::LLVMRealOLT, x, real(-104.0)), real(-104.0), x);
-        let n = self.nearest(e, e.fmul(x, per_ln_2));
-        let f = LN_2.iter().fold(x, |f, part| self.fused(e, n, real(-part), f));
-        let fraction = self.power_of_two(e, e.fmul(f, per_ln_2));
-        // 2 ** 128 is no float: the power goes in two steps.
-        let half = e.fmul(n, real(0.5));
-        let low = {
-            let f = e.declare("llvm.floor.f32", e.f32, &mut [e.f32]);
-            e.call(f, &[half])
-        };
-        let high = e.fsub(n, low);
-        e.fmul(e.fmul(fraction, self.power_of_two(e, low)), self.power_of_two(e, high))
+        let scale = real(LOG2_E[0]);
+        let fma = e.declare("llvm.fma.f32", e.f32, &mut [e.f32, e.f32, e.f32]);
+        // A product that must not be contracted with what follows.
+        let t = e.call(fma, &[x, scale, real(-0.0)]);
+        let lost = self.fused(e, x, real(LOG2_E[1]), self.fused(e, x, scale, e.fneg(t)));
+        let power = self.power_of_two(e, t);
+        let corrected = self.fused(e, power, e.fmul(lost, real(std::f64::consts::LN_2)), power);
+        // Beyond these the result is infinite or zero, where a correction would make it NaN.
+        let size = e.intrinsic("llvm.fabs", e.f32, &[t]);
+        e.select(e.fcmp(FloatCmp::LLVMRealOLT, size, real(127.0)), corrected, power)
     }
 
     /// The logarithm of `m * 2 ** n` with `m` from sqrt(1/2) to sqrt(2).
@@ -131,7 +128,7 @@ impl Nvptx {
         let square = e.fmul(t, t);
         let tail = self.fused(e, e.fmul(square, t), self.polynomial(e, &LOGARITHM, t), e.fmul(square, real(-0.5)));
         let near = self.fused(e, t, real(1.0), tail);
-        let value = self.fused(e, n, real(LN_2[0]), near);
+        let value = self.fused(e, n, real(LN_2), near);
         // Zero (denormals count as such), infinity, NaN and what is negative take the hardware's answer.
         let ordinary = e.and(
             e.fcmp(FloatCmp::LLVMRealOGE, x, real(f64::from(f32::MIN_POSITIVE))),
