@@ -4,6 +4,8 @@
 test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass on the CPU.
 """
 
+import os
+import sys
 from typing import Any
 
 import pytest
@@ -35,3 +37,13 @@ def pytest_configure(config: pytest.Config) -> None:
         return original(*args, **options)
 
     qd.init = init
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
+    outcome = yield
+    report = outcome.get_result()
+    # A process that has lost its device can run no further test there: pytest-xdist starts another in its place.
+    if report.failed and "is lost to this process" in str(report.longrepr) and os.environ.get("PYTEST_XDIST_WORKER"):
+        print(report.longreprtext[-2000:], file=sys.stderr, flush=True)
+        os._exit(3)
