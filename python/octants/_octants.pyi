@@ -57,6 +57,13 @@ def queueing_stream(qd_stream: Any = None) -> Stream | None:
     """The stream on which work in place of a kernel is queued: the one given, or that of a scope. None where neither is, or
     where all work is done at once."""
 
+def default_stream_behind(buffers: Sequence[Buffer]) -> Stream:
+    """The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device
+    does in place of the host."""
+
+def end_host_work() -> None:
+    """To be called once such work is queued: what is launched later comes behind it, on whichever stream."""
+
 def before_host_work(qd_stream: Any = None) -> None:
     """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
 
@@ -231,6 +238,14 @@ class Ndarray:
         """Raises where the program that made it has ended."""
 
     def _set_layout(self, order: Sequence[int]) -> None: ...
+
+@final
+class ElementView:
+    """Scalars in a buffer as an argument of kernels: `offset` and `strides` are in bytes."""
+
+    def __init__(
+        self, buffer: Buffer, dtype_name: str, offset: int, shape: Sequence[int], strides: Sequence[int]
+    ) -> None: ...
 
 @final
 class Func:

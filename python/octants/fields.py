@@ -18,7 +18,7 @@ from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, Octan
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.layouts import Layout
 from octants.matrix import Matrix
-from octants.queued_access import Elements, queue_copy, queue_fill, queue_write
+from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
 from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType, components_array
@@ -265,8 +265,10 @@ class Field:
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
         element = self._element(val)
-        stream = _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_fill(stream, self._elements(), element):
+        self._memory()  # raises when the program has ended
+        if not done_by_device(
+            qd_stream, [self._root.buffer], lambda stream: queue_fill(stream, self._elements(), element)
+        ):
             _octants.before_host_work(qd_stream)
             self._memory().fill(element)
 
@@ -276,8 +278,11 @@ class Field:
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
-        stream = _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_copy(stream, self._elements(), other._elements()):
+        self._memory()  # raises when the program has ended
+        buffers = [self._root.buffer, other._root.buffer]
+        if not done_by_device(
+            qd_stream, buffers, lambda stream: queue_copy(stream, self._elements(), other._elements())
+        ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read().reshape(self.shape + self._element_shape))
 

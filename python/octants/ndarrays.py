@@ -16,7 +16,7 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.queued_access import Elements, queue_copy, queue_fill, queue_write
+from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 from octants.snode import Placement, require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
@@ -221,8 +221,8 @@ class Ndarray(_octants.Ndarray):
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
         element = self._element(val)
-        stream = _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_fill(stream, self._elements(), element):
+        self._memory()  # raises when the program has ended
+        if not done_by_device(qd_stream, [self.buffer], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
             self._memory().fill(element)
 
@@ -232,8 +232,11 @@ class Ndarray(_octants.Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
-        stream = _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_copy(stream, self._elements(), other._elements()):
+        self._memory()  # raises when the program has ended
+        buffers = [self.buffer, other.buffer]
+        if not done_by_device(
+            qd_stream, buffers, lambda stream: queue_copy(stream, self._elements(), other._elements())
+        ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read())
 

@@ -1,12 +1,12 @@
 """Fills, copies and imports of fields and ndarrays that are queued on a stream instead of being done by the host.
 
-They work on ranges of bytes, so each function says whether the elements lie in ranges without gaps; if not, nothing is
-queued, and the caller does the work on the host.
+Elements that lie in ranges without gaps are set and copied by the driver, others by kernels. Each function says whether it
+could queue the work; if not, the caller does it on the host.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -31,14 +31,33 @@ class _Range(NamedTuple):
     components: slice
 
 
+def done_by_device(
+    qd_stream: Any, buffers: Sequence[_octants.Buffer], queue: Callable[[_octants.Stream], bool]
+) -> bool:
+    """Queues work on the stream that is given or current. Without one, a device whose memory the host cannot address works in
+    place of the host, to the same effect. False where the host is to do the work."""
+    stream = _octants.queueing_stream(qd_stream)
+    if stream is not None:
+        return queue(stream)
+    if buffers[0].host_addressable:
+        return False
+    if not queue(_octants.default_stream_behind(buffers)):
+        return False
+    _octants.end_host_work()
+    return True
+
+
 def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
     """Queues that all elements become `value`: an array of the element's shape, or a scalar."""
     # Components of an element side by side are one larger element; otherwise each component has a range of its own.
     step = common_step(to.placements)
     ranges = _ranges(to, joined=step == to.dtype.itemsize or len(to.placements) == 1)
-    if ranges is None:
-        return False
     components = np.broadcast_to(np.asarray(value, to.dtype), to.element_shape).reshape(-1)
+    if ranges is None:
+        from octants.element_kernels import fill_parts
+
+        fill_parts(stream, to, components)
+        return True
     for each in ranges:
         element = components[each.components].tobytes()
         to.buffer.fill(stream, each.low, element, each.nbytes // len(element))
@@ -46,12 +65,13 @@ def queue_fill(stream: _octants.Stream, to: Elements, value: Any) -> bool:
 
 
 def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
-    """Queues a copy of all elements. Possible where both have the same type and the same order in memory."""
+    """Queues a copy of all elements, converted where the types differ."""
     ranges, sources = _ranges(to), _ranges(source)
-    if ranges is None or sources is None or to.dtype != source.dtype or len(ranges) != len(sources):
-        return False
-    if _relative(to) != _relative(source):
-        return False
+    same = to.dtype == source.dtype and _relative(to) == _relative(source)
+    if ranges is None or sources is None or len(ranges) != len(sources) or not same:
+        from octants.element_kernels import copy_parts
+
+        return copy_parts(stream, to, source)
     if to.buffer is source.buffer and ranges[0].low == sources[0].low:
         return True
     for each, other in zip(ranges, sources, strict=True):

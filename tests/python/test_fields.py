@@ -125,6 +125,7 @@ def test_arrays_of_other_types_are_converted():
         x.from_numpy([1, 2, 3])
 
 
+@pytest.mark.in_place
 def test_views_without_a_copy():
     x = qd.field(qd.f32, shape=(2, 3), order="ji")
     view = x.to_numpy(copy=False)

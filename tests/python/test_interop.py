@@ -41,11 +41,13 @@ def copy(y: qd.types.ndarray(), x: qd.types.ndarray()):
 
 @qd.kernel
 def slow_ones(x: qd.types.ndarray(dtype=qd.f32, ndim=1), rounds: qd.i32):
-    for i in x:
-        s = 0.0
+    qd.loop_config(serialize=True)
+    for _ in range(1):
+        s = 1
         for k in range(rounds):
-            s += qd.sin(s + k)
-        x[i] = 1.0 + 0.0 * s
+            s = (s * 1103515245 + k) & 0x7FFFFFFF
+        for i in range(x.shape[0]):
+            x[i] = 1.0 if s != 123456789 else 2.0
 
 
 class OnlyDlpack:
@@ -161,6 +163,7 @@ def test_the_array_protocol_of_the_device(device):
     assert not hasattr(x, "__other_array_interface__")
 
 
+@pytest.mark.in_place
 def test_arrays_on_the_host_have_no_protocol_of_a_device(host):
     x = qd.ndarray(qd.f32, shape=(4,))
     assert not hasattr(x, "__octants_array_interface__")
@@ -189,7 +192,7 @@ def test_a_launch_does_not_wait_for_memory_of_the_device():
     with qd.create_stream() as stream, qd.create_event() as done:
         slow_ones(shown, 10, qd_stream=stream)
         stream.synchronize()
-        slow_ones(shown, 300_000, qd_stream=stream)
+        slow_ones(shown, 100_000_000, qd_stream=stream)
         done.record(stream)
         assert not done.query()
         stream.synchronize()

@@ -136,14 +136,13 @@ def test_host_access_reaches_those_places(seed):
     builder, fields = qd.FieldsBuilder(), {}
     build(level, builder.root, fields)
     tree = builder.finalize()
-    memory = np.frombuffer(tree.buffer, np.uint8)
     for name, field in fields.items():
         placement = field._placed()[0]
         values = np.arange(int(np.prod(field.shape))).astype(field.dtype.numpy).reshape(field.shape)
         field.from_numpy(values)
         for index in itertools.product(*(range(n) for n in field.shape)):
             at = address(placement, index)
-            raw = memory[at : at + field.dtype.nbytes].copy().view(field.dtype.numpy)[0]
+            raw = np.frombuffer(tree.buffer.read(at, field.dtype.nbytes), field.dtype.numpy)[0]
             assert raw == values[index]
             assert field[index] == values[index]
         if field.shape:

@@ -183,3 +183,89 @@ def test_reads_wait_for_the_writers_of_the_memory():
         x[3] = 100.0
         both(x, 1.0, qd_stream=stream)
         assert x.to_numpy()[2:4].tolist() == [7.0, 101.0]
+
+
+@qd.kernel
+def slow_ones(x: qd.template(), rounds: qd.i32):
+    qd.loop_config(serialize=True)
+    for _ in range(1):
+        s = 1
+        for k in range(rounds):
+            s = (s * 1103515245 + k) & 0x7FFFFFFF
+        for I in qd.grouped(x):
+            x[I] = 1 if s != 123456789 else 2
+
+
+@pytest.mark.parametrize("dtype", [qd.u1, qd.i8, qd.u16, qd.i64, qd.f16, qd.f32, qd.f64], ids=str)
+def test_elements_with_gaps_between_them_are_filled_and_copied_on_the_device(dtype):
+    a, b, c = qd.field(dtype), qd.Vector.field(3, dtype), qd.field(qd.i32)
+    qd.root.dense(qd.ij, (2, 3)).dense(qd.ij, (4, 2)).place(a, b, c)
+    plain, other = qd.field(dtype, shape=(8, 6)), qd.field(dtype)
+    qd.root.dense(qd.j, 3).dense(qd.i, 4).dense(qd.ij, (2, 2)).place(other)
+    values = (np.arange(48).reshape(8, 6) % 2).astype(dtype.numpy)
+    plain.from_numpy(values)
+    c.fill(7)
+    b.fill([1, 0, 1])
+    a.copy_from(plain)
+    other.copy_from(a)
+    assert (a.to_numpy() == values).all()
+    assert (other.to_numpy() == values).all()
+    assert (b.to_numpy() == [1, 0, 1]).all()
+    b.fill(1)
+    a.fill(0)
+    assert b.to_numpy().all()
+    assert not a.to_numpy().any()
+    assert (c.to_numpy() == 7).all()
+    wide = qd.field(qd.f64, shape=(8, 6))
+    wide.copy_from(plain)
+    assert (wide.to_numpy() == values).all()
+
+
+def test_layouts_with_nothing_in_common_are_copied_by_the_host():
+    a, b = qd.field(qd.f32), qd.field(qd.f32)
+    qd.root.dense(qd.i, 4).dense(qd.i, 3).place(a)
+    qd.root.dense(qd.i, 3).dense(qd.i, 4).place(b)
+    a.from_numpy(np.arange(12, dtype=np.float32))
+    b.copy_from(a)
+    assert b.to_numpy().tolist() == list(range(12))
+
+
+def test_fills_and_copies_are_queued_behind_the_work_on_their_stream():
+    qd.init(arch=qd.cpu, cpu_separate_memory=True)
+    x, apart = qd.field(qd.f32, shape=(100,)), qd.field(qd.f32)
+    qd.root.dense(qd.i, 100).place(apart, qd.field(qd.f32))
+    apart.fill(5.0)  # compiles what fills
+    qd.sync()
+    with qd.create_stream() as stream, qd.create_event() as done:
+        slow_ones(x, 10, qd_stream=stream)
+        stream.synchronize()
+        slow_ones(x, 100_000_000, qd_stream=stream)
+        apart.fill(3.0, qd_stream=stream)
+        x.copy_from(apart, qd_stream=stream)
+        done.record(stream)
+        assert not done.query()
+        assert x.to_numpy().tolist() == [3.0] * 100
+
+
+def test_without_a_stream_they_look_as_if_the_host_had_done_them():
+    x, y = qd.field(qd.f32, shape=(1000,)), qd.field(qd.f32)
+    qd.root.dense(qd.i, 1000).place(y, qd.field(qd.i8))
+    assert qd.stream_pool_stats()["created"] == 0
+    for value in range(1, 4):
+        x.fill(value)
+        y.copy_from(x)
+        # A stream that is made now comes behind them.
+        with qd.create_stream() as stream, qd.create_stream() as other:
+            add_to_field(y, x, qd_stream=stream)
+            # They come behind all work that uses the memory, whichever stream it is on,
+            x.fill(10 * value)
+            # and what is launched now comes behind them, on whichever stream.
+            add_to_field(x, x, qd_stream=other)
+            assert x.to_numpy().tolist() == [20 * value] * 1000
+            assert y.to_numpy().tolist() == [2 * value] * 1000
+
+
+@qd.kernel
+def add_to_field(y: qd.template(), x: qd.template()):
+    for i in y:
+        y[i] += x[i]

@@ -14,6 +14,7 @@ use pyo3::types::{PyDict, PyString};
 use smallvec::SmallVec;
 
 use crate::array::{ArrayView, scalar_of_kind};
+use crate::element_view::ElementView;
 use crate::{dlpack, program};
 
 thread_local! {
@@ -26,6 +27,9 @@ thread_local! {
 /// The view of another library's array, or `None` when it is not one that is known.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let py = value.py();
+    if let Ok(elements) = value.cast_exact::<ElementView>() {
+        return elements.get().view(py).map(Some);
+    }
     // Torch is never imported here: a tensor can only exist when the user did.
     if value.hasattr(pyo3::intern!(py, "data_ptr"))? && value.hasattr(pyo3::intern!(py, "element_size"))? {
         return from_torch(value).map(Some);

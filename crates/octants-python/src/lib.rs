@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`dlpack`], [`scalar`] (what a call
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`element_view`], [`dlpack`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`errors`], [`names`].
 
@@ -11,6 +11,7 @@ mod array;
 mod buffer;
 mod classify;
 mod dlpack;
+mod element_view;
 mod errors;
 mod foreign_array;
 mod func;
@@ -33,6 +34,7 @@ use pyo3::prelude::*;
 fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<ndarray::Ndarray>()?;
+    m.add_class::<element_view::ElementView>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     m.add_class::<stream::Stream>()?;
@@ -47,6 +49,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(stream::trim_stream_pool, m)?)?;
     m.add_function(wrap_pyfunction!(stream::before_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(stream::queueing_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::default_stream_behind, m)?)?;
+    m.add_function(wrap_pyfunction!(stream::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
     m.add_function(wrap_pyfunction!(program::after_fork_in_child, m)?)?;

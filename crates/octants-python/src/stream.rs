@@ -478,3 +478,20 @@ pub fn write_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, from: 
 pub fn hand_over(py: Python<'_>, buffer: &buffer::Buffer, stream: Option<u64>) -> PyResult<Option<u64>> {
     waiting(py, || buffer.memory().hand_over(stream, &Patient))
 }
+
+/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device does in place of
+/// the host.
+#[pyfunction]
+pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<buffer::Buffer>>) -> PyResult<Stream> {
+    let program = program::require(py)?;
+    let memory: Vec<_> = buffers.iter().map(|b| b.get().memory()).collect();
+    let stream = program.session.device().default_stream_behind(&memory).map_err(|e| raised(py, e))?;
+    Ok(Stream::new(stream, Kind::Default))
+}
+
+/// To be called once such work is queued: what is launched later comes behind it, on whichever stream.
+#[pyfunction]
+pub fn end_host_work(py: Python<'_>) -> PyResult<()> {
+    let program = program::require(py)?;
+    waiting(py, || program.session.device().end_host_work(&Patient))
+}

@@ -12,6 +12,7 @@ use crate::driver::{Caller, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
+use crate::host_work::Mark;
 use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::stage_arguments::HostArray;
@@ -56,6 +57,7 @@ pub(crate) struct DeviceCore {
     next_stream: AtomicU32,
     pub(crate) workers: WorkerPool,
     pub(crate) transfers: Transfers,
+    pub(crate) host_work: Mutex<Option<Mark>>,
     reclaim: Mutex<Option<Reclaim>>,
     /// Failures of streams that were dropped before anyone asked.
     pub(crate) orphans: Failures,
@@ -255,11 +257,16 @@ impl Device {
             next_stream: AtomicU32::new(0),
             workers: WorkerPool::default(),
             transfers: Transfers::default(),
+            host_work: Mutex::default(),
             reclaim: Mutex::default(),
             orphans: Failures::default(),
         });
         let default = Stream::over(core.clone(), StreamHandle(0), false);
         Device(Arc::new(Inner { core, default }))
+    }
+
+    pub(crate) fn core(&self) -> &Arc<DeviceCore> {
+        &self.0.core
     }
 
     /// Name for messages.
@@ -279,8 +286,9 @@ impl Device {
         if core.immediate {
             return Ok(self.0.default.clone());
         }
-        let handle = core.driver.create_stream(priority)?;
-        Ok(Stream::over(core.clone(), handle, true))
+        let stream = Stream::over(core.clone(), core.driver.create_stream(priority)?, true);
+        core.begin_behind_host_work(stream.core().handle)?;
+        Ok(stream)
     }
 
     /// The stream with this handle: the default stream for zero, one of this device's own, or one made by someone else, who
@@ -293,7 +301,11 @@ impl Device {
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
             Some(known) => Ok(Stream::of(known)),
-            None => Ok(Stream::over(core.clone(), core.driver.adopt_stream(handle)?, false)),
+            None => {
+                let stream = Stream::over(core.clone(), core.driver.adopt_stream(handle)?, false);
+                core.begin_behind_host_work(stream.core().handle)?;
+                Ok(stream)
+            }
         }
     }
 
@@ -448,6 +460,7 @@ impl Device {
             }
         }
         core.transfers.trim(&*core.driver);
+        core.forget_host_work();
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
         core.driver.close();

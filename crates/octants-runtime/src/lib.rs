@@ -10,7 +10,7 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
 pub mod buffer;
@@ -21,6 +21,7 @@ pub mod error;
 pub mod event;
 mod foreign;
 pub mod fork;
+mod host_work;
 pub mod kernel;
 pub mod nesting;
 pub mod render_site;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from stream_kernels import MODES
@@ -13,7 +14,11 @@ import octants as qd
 SEEDS = int(os.environ.get("OCTANTS_TEST_SEEDS", "50"))
 
 
-@pytest.fixture(params=MODES)
+def marked(mode: str) -> Any:
+    return pytest.param(mode, marks=pytest.mark.in_order) if mode == "in order" else mode
+
+
+@pytest.fixture(params=[marked(mode) for mode in MODES])
 def mode(request: pytest.FixtureRequest) -> Iterator[str]:
     qd.init(arch=qd.cpu, **MODES[request.param])
     yield request.param

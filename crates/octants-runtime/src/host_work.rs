@@ -1,0 +1,64 @@
+//! Fills and copies that a device does in place of the host, on the default stream, where the user names no stream.
+//!
+//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is launched later,
+//! on whichever stream, comes behind them. The host waits only where streams exist that know nothing of the default one.
+
+use crate::buffer::Buffer;
+use crate::device::{Device, DeviceCore};
+use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::error::Result;
+use crate::report::lock;
+use crate::stream::Stream;
+
+/// Stands for the last work of this kind.
+pub(crate) struct Mark(EventHandle);
+
+impl DeviceCore {
+    /// Makes a stream that is new to this program wait for the last work of this kind.
+    pub(crate) fn begin_behind_host_work(&self, stream: StreamHandle) -> Result<()> {
+        match &*lock(&self.host_work) {
+            // SAFETY: the stream is alive; the event is kept until the program ends.
+            Some(mark) => unsafe { self.driver.wait_events(stream, &[mark.0]) },
+            None => Ok(()),
+        }
+    }
+
+    /// The program has ended.
+    pub(crate) fn forget_host_work(&self) {
+        if let Some(mark) = lock(&self.host_work).take() {
+            // SAFETY: made below, and no one else has it.
+            unsafe { self.driver.destroy_event(mark.0) }
+        }
+    }
+}
+
+impl Device {
+    /// The default stream, once what is queued there next comes behind all work that uses these buffers.
+    pub fn default_stream_behind(&self, buffers: &[&Buffer]) -> Result<Stream> {
+        let stream = self.default_stream();
+        for buffer in buffers {
+            for user in buffer.users() {
+                stream.wait_for(&Stream::of(user))?;
+            }
+        }
+        Ok(stream.clone())
+    }
+
+    /// To be called once such work is queued on the default stream.
+    pub fn end_host_work(&self, caller: &dyn Caller) -> Result<()> {
+        let (core, stream) = (self.core(), self.default_stream());
+        if core.immediate {
+            return Ok(());
+        }
+        if core.live_streams().len() > 1 {
+            return stream.synchronize(caller);
+        }
+        let mut mark = lock(&core.host_work);
+        let event = match &*mark {
+            Some(mark) => mark.0,
+            None => mark.insert(Mark(core.driver.create_event(false)?)).0,
+        };
+        // SAFETY: the default stream lives as long as the device.
+        unsafe { core.driver.record_event(stream.core().handle, event) }
+    }
+}
