@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -278,3 +278,67 @@ def k(a: qd.f32) -> qd.f32:
     assert "return c + no_such_name" in shown
     assert "in outer" in shown
     assert "inner(a)" in shown
+
+
+def test_arrays_fit_the_annotation_of_the_function() -> None:
+    @qd.func
+    def of_vectors(a: qd.types.ndarray(dtype=qd.math.vec2, ndim=1)):
+        a[0] = [1, 1]
+
+    @qd.func
+    def of_two_axes(a: qd.types.ndarray(ndim=2)):
+        a[0, 0] = 1
+
+    @qd.kernel
+    def k(x: qd.types.ndarray(), which: qd.template()):
+        if qd.static(which):
+            of_vectors(x)
+        else:
+            of_two_axes(x)
+
+    k(qd.Vector.ndarray(2, qd.f32, 3), True)
+    k(qd.ndarray(qd.f32, (3, 3)), False)
+    with pytest.raises(qd.OctantsTypeError, match="Invalid value for argument a - required element type"):
+        k(qd.Vector.ndarray(3, qd.f32, 3), True)
+    with pytest.raises(qd.OctantsTypeError, match="Invalid value for argument a - required ndim=2"):
+        k(qd.ndarray(qd.f32, 3), False)
+
+
+def test_a_real_function_takes_arrays_of_the_kernel_alone() -> None:
+    outer = qd.ndarray(qd.f32, 3)
+
+    @qd.real_func
+    def first(a: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+        return a[0]
+
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return first(outer)
+
+    @qd.kernel
+    def right(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+        return first(x)
+
+    outer[0] = 5.0
+    assert right(outer) == 5.0
+    with pytest.raises(qd.OctantsTypeError, match="Expected ndarray in the kernel argument for argument a"):
+        wrong()
+
+
+class Pair(NamedTuple):
+    a: int
+    b: float
+
+
+PAIR = Pair(3, 2.5)
+
+
+def test_a_variable_that_holds_a_named_tuple_has_its_names() -> None:
+    @qd.kernel
+    def k() -> qd.f32:
+        p = PAIR
+        q = p
+        q.a = 7
+        return p.a + q.a * 10 + q.b * 100
+
+    assert k() == pytest.approx(3 + 70 + 250)

@@ -239,3 +239,23 @@ def test_an_index_outside_a_clamped_array_means_the_nearest_element():
     assert (x[3, 4], x[0, 4]) == (20.0, 5.0)
     with pytest.raises(ValueError, match="boundary"):
         qd.types.ndarray(boundary="wrap")
+
+
+def test_gradients_are_arrays_of_their_own_in_kernels():
+    @qd.kernel
+    def write(x: qd.types.ndarray(), by: qd.f32):
+        for i in x:
+            x.grad[i] += x[i] * by
+
+    x = qd.ndarray(qd.f32, 4, needs_grad=True)
+    x.from_numpy(np.arange(4, dtype=np.float32))
+    write(x, 2.0)
+    write(x, 0.5)
+    np.testing.assert_array_equal(x.grad.to_numpy(), np.arange(4) * 2.5)
+    y = qd.Vector.ndarray(2, qd.f32, 4, needs_grad=True)
+    y.fill(3.0)
+    write(y, 1.0)
+    np.testing.assert_array_equal(y.grad.to_numpy(), np.full((4, 2), 3.0))
+    np.testing.assert_array_equal(x.grad.to_numpy(), np.arange(4) * 2.5)
+    with pytest.raises(qd.OctantsTypeError, match="`x` has no gradient"):
+        write(qd.ndarray(qd.f32, 4), 1.0)

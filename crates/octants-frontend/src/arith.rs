@@ -17,6 +17,6 @@ mod operators;
 #[cfg(test)]
 mod tests;
 
-pub use convert::{assign_cast, bit_cast, broadcast, cast, describe, to_condition, unsupported};
+pub use convert::{assign_cast, bit_cast, broadcast, cast, to_condition, type_name, unsupported};
 pub use functions::{math, select};
 pub use operators::{Comparison, Operator, UnaryOperator, binary, compare, overflow, unary};

@@ -117,6 +117,8 @@ pub struct NdarrayDesc {
     pub wide: bool,
     /// An index outside means the nearest element: the parameter's annotation asks for it.
     pub clamped: bool,
+    /// It has a gradient: an array of the same shape in its attribute `grad`.
+    pub needs_grad: bool,
 }
 
 impl NdarrayDesc {
@@ -289,6 +291,15 @@ pub enum Capture {
         index: u32,
         /// Members from there.
         path: Vec<String>,
+    },
+    /// The gradient of such an array argument.
+    Grad {
+        /// Position in the kernel's parameter list.
+        index: u32,
+        /// Members from there to the array.
+        path: Vec<String>,
+        /// The gradient's type.
+        desc: NdarrayDesc,
     },
     /// An ndarray object reached at compile time; the binding knows the object and how it was reached.
     Object {

@@ -224,9 +224,8 @@ impl<'py> Gathered<'py> {
         }
         let contiguous = u64::from(view.strides.is_empty());
         let wide = u64::from(NdarrayDesc::is_wide(&view.extents));
-        self.key.push(
-            TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | contiguous << 48 | wide << 49,
-        );
+        let flags = contiguous | wide << 1 | u64::from(view.needs_grad) << 2;
+        self.key.push(TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | flags << 48);
     }
 }
 

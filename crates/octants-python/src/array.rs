@@ -31,6 +31,8 @@ pub struct ArrayView {
     pub owner: Option<Py<PyAny>>,
     /// Handle of another library's stream that the array's contents are ready on.
     pub ready_on: Option<u64>,
+    /// Has a gradient.
+    pub needs_grad: bool,
 }
 
 impl ArrayView {
@@ -97,6 +99,7 @@ impl ArrayView {
             contiguous: self.strides.is_empty(),
             wide: NdarrayDesc::is_wide(&self.extents),
             clamped: false,
+            needs_grad: self.needs_grad,
         }
     }
 }
@@ -133,6 +136,7 @@ fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
         host: false,
         owner: None,
         ready_on: None,
+        needs_grad: this.has_grad(),
     })
 }
 
@@ -157,6 +161,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         host: true,
         owner: None,
         ready_on: None,
+        needs_grad: false,
     };
     if flags & numpy::npyffi::flags::NPY_ARRAY_C_CONTIGUOUS == 0 {
         view.strides = array.strides().iter().map(|&s| s as i64).collect();

@@ -258,6 +258,7 @@ unsafe fn view_of(tensor: &Tensor, scalar: Scalar, readonly: bool, owner: Py<PyA
         host: true,
         owner: Some(owner),
         ready_on: None,
+        needs_grad: false,
     };
     view.forget_dense_strides();
     Ok(view)

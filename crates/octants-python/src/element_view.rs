@@ -31,6 +31,7 @@ impl ElementView {
             host: false,
             owner: None,
             ready_on: None,
+            needs_grad: false,
         };
         view.forget_dense_strides();
         Ok(view)

@@ -86,6 +86,7 @@ fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         host: true,
         owner: None,
         ready_on: None,
+        needs_grad: false,
     }))
 }
 
@@ -117,6 +118,7 @@ fn from_torch(tensor: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         host,
         owner: None,
         ready_on: None,
+        needs_grad: false,
     })
 }
 
@@ -203,6 +205,7 @@ fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
         host: false,
         owner: None,
         ready_on: entry("stream")?.map(|s| s.extract()).transpose()?,
+        needs_grad: false,
     };
     view.forget_dense_strides();
     Ok(view)

@@ -32,7 +32,13 @@ impl Ndarray {
             contiguous: self.strides().is_empty(),
             wide: NdarrayDesc::is_wide(&self.shape),
             clamped: false,
+            needs_grad: self.needs_grad,
         }
+    }
+
+    /// A gradient was asked for: the attribute `grad` holds it.
+    pub fn has_grad(&self) -> bool {
+        self.needs_grad
     }
 
     /// Scalar, vector or matrix.

@@ -215,6 +215,10 @@ impl Specialization {
                     copies.push(Copy { from, to, count });
                     arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
                 }
+                Capture::Grad { index, path, desc } => {
+                    let path = path.iter().cloned().chain([String::from("grad")]).collect();
+                    live.push((*index, path, to, desc.clone()));
+                }
                 Capture::Object { obj, from } => {
                     let object = world.object(*obj);
                     let view = array::view(&object)?

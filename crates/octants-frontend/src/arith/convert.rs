@@ -4,12 +4,12 @@ use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Op, Scalar, Type, ValueId};
 
 /// A type as it is written in messages: `f32`, `[Tensor (3) f32]`, `struct Particle`.
-pub fn describe(ty: &Type) -> String {
+pub fn type_name(ty: &Type) -> String {
     match ty {
         Type::Vector(s, n) => format!("[Tensor ({n}) {s}]"),
         Type::Matrix(s, n, m) => format!("[Tensor ({n}, {m}) {s}]"),
         Type::Struct(s) => format!("struct {}", s.name),
-        Type::Ref(t) => describe(t),
+        Type::Ref(t) => type_name(t),
         Type::Unit => "nothing".into(),
         Type::Scalar(s) => s.to_string(),
     }
@@ -21,7 +21,7 @@ pub fn unsupported(b: &Builder, symbol: &str, l: ValueId, r: ValueId) -> Box<Dia
     let error = Diagnostic::new(
         Code::Type,
         b.span,
-        format!("unsupported operand type(s) for '{symbol}': '{}' and '{}'", describe(lt), describe(rt)),
+        format!("unsupported operand type(s) for '{symbol}': '{}' and '{}'", type_name(lt), type_name(rt)),
     );
     match (lt.scalar(), rt.scalar()) {
         (Some(_), Some(_)) if lt.is_tensor() && rt.is_tensor() && lt.shape() != rt.shape() => error.with_hint(format!(
@@ -51,7 +51,7 @@ pub(crate) fn expect_integers(b: &Builder, name: &str, v: ValueId) -> Result<Sca
         _ => Err(Diagnostic::new(
             Code::Type,
             b.span,
-            format!("'{name}' takes integral inputs only, however '{}' is provided", describe(b.ty(v))),
+            format!("'{name}' takes integral inputs only, however '{}' is provided", type_name(b.ty(v))),
         )),
     }
 }
@@ -94,7 +94,7 @@ pub fn cast(b: &mut Builder, v: ValueId, to: Scalar) -> Result<ValueId> {
         None => Err(Diagnostic::new(
             Code::Type,
             b.span,
-            format!("cannot convert '{}' to {to}: only numbers and tensors of numbers convert", describe(b.ty(v))),
+            format!("cannot convert '{}' to {to}: only numbers and tensors of numbers convert", type_name(b.ty(v))),
         )),
         // "Is it non-zero" says the same as the cast and folds with comparisons around it.
         Some(s) if to == Scalar::U1 && s != Scalar::U1 => Ok(non_zero(b, v, s)),
@@ -113,13 +113,13 @@ pub fn bit_cast(b: &mut Builder, v: ValueId, to: Scalar) -> Result<ValueId> {
             b.span,
             format!(
                 "cannot bit_cast {} ({} bits) to {to} ({} bits): the widths differ",
-                describe(&ty),
+                type_name(&ty),
                 s.bits(),
                 to.bits()
             ),
         )
         .with_hint("use `qd.cast` to convert the value")),
-        None => Err(Diagnostic::new(Code::Type, b.span, format!("cannot bit_cast '{}'", describe(&ty)))),
+        None => Err(Diagnostic::new(Code::Type, b.span, format!("cannot bit_cast '{}'", type_name(&ty)))),
     }
 }
 
@@ -143,7 +143,7 @@ pub fn to_condition(b: &mut Builder, v: ValueId) -> Result<ValueId> {
         }
         ty => {
             let error =
-                Diagnostic::new(Code::Type, b.span, format!("conditions must be an integer; found {}", describe(ty)));
+                Diagnostic::new(Code::Type, b.span, format!("conditions must be an integer; found {}", type_name(ty)));
             Err(error.with_hint(match ty {
                 t if t.is_tensor() => "say which components count: `x.any()` or `x.all()`",
                 _ => "compare it with something, as in `x != 0`",
@@ -190,7 +190,7 @@ pub fn assign_cast(b: &mut Builder, v: ValueId, to: &Type) -> Result<ValueId> {
         _ => Err(Diagnostic::new(
             Code::Type,
             b.span,
-            format!("cannot assign '{}' to '{}'", describe(&from), describe(to)),
+            format!("cannot assign '{}' to '{}'", type_name(&from), type_name(to)),
         )),
     }
 }

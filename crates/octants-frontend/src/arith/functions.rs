@@ -5,7 +5,7 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Op, Scalar, StructType, Type, UnaryOp, ValueId};
 
-use super::convert::{broadcast, describe, expect_integers, promote_pair, to_mask, unsupported};
+use super::convert::{broadcast, expect_integers, promote_pair, to_mask, type_name, unsupported};
 use super::operators::{
     Comparison, Operator, UnaryOperator, arithmetic, binary, bitwise, compare, float_promotion, shift, unary,
 };
@@ -159,7 +159,7 @@ fn apply(b: &mut Builder, o: &Options, f: Function, name: &str, args: &[ValueId]
             _ => Err(Diagnostic::new(
                 Code::Type,
                 b.span,
-                format!("'{name}' takes real inputs only, however '{}' is provided", describe(b.ty(args[0]))),
+                format!("'{name}' takes real inputs only, however '{}' is provided", type_name(b.ty(args[0]))),
             )),
         },
         Function::Classify(op) => {
@@ -212,7 +212,7 @@ fn number(b: &Builder, name: &str, v: ValueId) -> Result<Scalar> {
         Diagnostic::new(
             Code::Type,
             b.span,
-            format!("'{name}' takes numbers and tensors of numbers, however '{}' is provided", describe(b.ty(v))),
+            format!("'{name}' takes numbers and tensors of numbers, however '{}' is provided", type_name(b.ty(v))),
         )
     })
 }
@@ -255,9 +255,9 @@ pub fn select(b: &mut Builder, _o: &Options, c: ValueId, x: ValueId, y: ValueId)
             b.span,
             format!(
                 "Cannot broadcast tensor to tensor: condition '{}', operands '{}' and '{}'",
-                describe(b.ty(c)),
-                describe(b.ty(x)),
-                describe(b.ty(y))
+                type_name(b.ty(c)),
+                type_name(b.ty(x)),
+                type_name(b.ty(y))
             ),
         )
         .with_hint("the tensors among them must have one shape")
@@ -289,7 +289,7 @@ fn frexp(b: &mut Builder, x: ValueId) -> Result<ValueId> {
             return Err(Diagnostic::new(
                 Code::Type,
                 b.span,
-                format!("'frexp' takes an f32 or f64 scalar, however '{}' is provided", describe(ty)),
+                format!("'frexp' takes an f32 or f64 scalar, however '{}' is provided", type_name(ty)),
             ));
         }
     };

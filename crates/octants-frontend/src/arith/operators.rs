@@ -3,7 +3,7 @@
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
-use super::convert::{describe, expect_integers, promote_pair, unsupported};
+use super::convert::{expect_integers, promote_pair, type_name, unsupported};
 use crate::world::Options;
 
 /// A binary operator of Python's grammar, comparisons and `and`/`or` apart.
@@ -277,7 +277,7 @@ fn matmul(b: &mut Builder, l: ValueId, r: ValueId) -> Result<ValueId> {
             return Err(Diagnostic::new(
                 Code::Type,
                 b.span,
-                format!("unsupported operand type(s) for '@': '{}' and '{}'", describe(&lt), describe(&rt)),
+                format!("unsupported operand type(s) for '@': '{}' and '{}'", type_name(&lt), type_name(&rt)),
             )
             .with_hint("the columns of the left side must be as many as the rows of the right side"));
         }
@@ -305,7 +305,7 @@ pub fn unary(b: &mut Builder, _o: &Options, op: UnaryOperator, v: ValueId) -> Re
         return Err(Diagnostic::new(
             Code::Type,
             b.span,
-            format!("unsupported operand type for '{}': '{}'", op.symbol(), describe(b.ty(v))),
+            format!("unsupported operand type for '{}': '{}'", op.symbol(), type_name(b.ty(v))),
         ));
     };
     Ok(match op {

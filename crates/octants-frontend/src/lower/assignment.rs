@@ -1,10 +1,13 @@
 //! Assignment: names, elements, members, swizzles and slices; what variables hold; values converted to where they go.
 
+use std::rc::Rc;
+
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AtomicOp, Op, Scalar, Type, ValueId};
 
 use super::{Binding, Lowerer};
 use crate::arith;
+use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Operator};
 use crate::syntax_facts::is_static_call;
 use crate::value::{Members, Place, Value};
@@ -171,13 +174,24 @@ impl Lowerer<'_> {
                 _ => value,
             },
             Value::Tuple(ref items) => {
-                Value::tuple(items.iter().map(|i| self.variable(name, i.clone())).collect::<Result<Vec<_>>>()?)
+                let copy = items.iter().map(|i| self.variable(name, i.clone())).collect::<Result<Vec<_>>>()?;
+                self.named_as(items, copy)
             }
             Value::List(ref items) => {
                 Value::list(items.iter().map(|i| self.variable(name, i.clone())).collect::<Result<Vec<_>>>()?)
             }
             other => other,
         })
+    }
+
+    /// A tuple with the names of another, where that has any.
+    pub(super) fn named_as(&mut self, original: &Rc<Vec<Value>>, items: Vec<Value>) -> Value {
+        let items = Rc::new(items);
+        let mut named = self.named_tuples.iter().chain(&self.named_variables);
+        if let Some((_, obj)) = named.find(|(named, _)| Rc::ptr_eq(named, original)) {
+            self.named_variables.push((items.clone(), *obj));
+        }
+        Value::Tuple(items)
     }
 
     /// The address of something assignable.
@@ -315,7 +329,7 @@ impl Lowerer<'_> {
             return Ok(self.b.push(Op::MakeStruct(parts), to.clone()));
         }
         if matches!(to, Type::Struct(_)) && self.b.ty(v) != to {
-            let (from, to) = (self.b.ty(v).to_string(), to.to_string());
+            let (from, to) = (type_name(self.b.ty(v)), type_name(to));
             return self.err(Code::Type, format!("cannot assign a value of type {from} to a variable of type {to}"));
         }
         if to.is_tensor() && !self.b.ty(v).is_tensor() {

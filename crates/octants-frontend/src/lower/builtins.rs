@@ -7,6 +7,7 @@ use octants_ir::{AtomicOp, LoopConfig, Op, Scalar, Type};
 
 use super::Lowerer;
 use crate::arith;
+use crate::arith::type_name;
 use crate::value::{Members, Ndrange, Value};
 use crate::world::{Entity, FuncKind, Obj};
 
@@ -500,10 +501,10 @@ impl Lowerer<'_> {
         let Some(place) = self.place(x) else { return self.not_a_place(x) };
         let ty = self.b.pointee(place.addr).clone();
         let Some(scalar) = ty.scalar() else {
-            return self.err(Code::Type, format!("`{name}` on a value of type {ty}"));
+            return self.err(Code::Type, format!("`{name}` on a value of type {ty}", ty = type_name(&ty)));
         };
         if matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor) && scalar.is_float() {
-            return self.err(Code::Type, format!("`{name}` takes integers, not {ty}"));
+            return self.err(Code::Type, format!("`{name}` takes integers, not {ty}", ty = type_name(&ty)));
         }
         let v = self.operand_for(y, &ty)?;
         let v = arith::assign_cast(&mut self.b, v, &ty)?;
@@ -524,7 +525,7 @@ impl Lowerer<'_> {
             };
             match arith::math(&mut l.b, &l.options, math, &[old, v]) {
                 Some(v) => v,
-                None => l.err(Code::Type, format!("`{name}` on a value of type {ty}")),
+                None => l.err(Code::Type, format!("`{name}` on a value of type {ty}", ty = type_name(&ty))),
             }
         })?;
         Ok(Value::Rt(old))

@@ -5,6 +5,7 @@ use octants_ir::{Op, Type};
 
 use super::Lowerer;
 use crate::arith;
+use crate::arith::type_name;
 use crate::ast::{Comparison, Expr, ExprKind, Generator, Operator, UnaryOperator};
 use crate::value::Value;
 use crate::world::Entity;
@@ -400,7 +401,7 @@ impl Lowerer<'_> {
                 (Some(sa), Some(sb)) if !tb.is_tensor() => ta.with_scalar(sa.promote(sb)),
                 _ => {
                     return self
-                        .err(Code::Type, format!("Cannot broadcast tensor to tensor: the two sides of a conditional expression are {ta} and {tb}"));
+                        .err(Code::Type, format!("Cannot broadcast tensor to tensor: the two sides of a conditional expression are {ta} and {tb}", ta = type_name(&ta), tb = type_name(&tb)));
                 }
             }
         };
@@ -427,6 +428,18 @@ impl Lowerer<'_> {
             && let Some((_, obj)) = self.named_tuples.iter().find(|(named, _)| std::rc::Rc::ptr_eq(named, items))
         {
             return self.host_attribute(*obj, name);
+        }
+        if let Value::Tuple(items) = base
+            && let Some((_, obj)) = self.named_variables.iter().find(|(named, _)| std::rc::Rc::ptr_eq(named, items))
+        {
+            let (obj, items) = (*obj, items.clone());
+            if let Some(fields) = self.world.attribute(obj, "_fields").map_err(|e| self.host_error(e))? {
+                let is_it = |f: &Value| matches!(f, Value::Str(s) if **s == *name);
+                if let Some(i) = self.lift(fields).items().and_then(|names| names.iter().position(is_it)) {
+                    return Ok(items[i].clone());
+                }
+            }
+            return self.host_attribute(obj, name);
         }
         if let Some(v) = self.tensor_attribute(base, name)? {
             return Ok(v);
@@ -480,6 +493,11 @@ impl Lowerer<'_> {
             if let Value::Array(b) = base {
                 if let Some(obj) = self.buffer_objects[b.index()] {
                     return Ok(Some(self.host_attribute(obj, name)?));
+                }
+                if name == "grad"
+                    && let Some(grad) = self.gradient(*b)
+                {
+                    return Ok(Some(Value::Array(grad)));
                 }
                 if name == "grad" {
                     return self.err(Code::Type, format!("`{}` has no gradient", self.buffers[b.index()].name));

@@ -4,11 +4,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{Type, ValueId};
 
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
+use crate::arith::type_name;
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, FuncParam, Obj};
 
@@ -34,6 +35,11 @@ impl Lowerer<'_> {
             );
         }
         let bound = self.match_arguments(&parsed, args, kwargs)?;
+        for (p, v) in parsed.source.params.iter().zip(&bound) {
+            if let (Value::Array(_) | Value::Obj(_), Some(annotation)) = (v, p.annotation) {
+                self.check_array_argument(&p.name, annotation, v, kind)?;
+            }
+        }
         if kind != FuncKind::Real {
             self.check_recursion(func, &parsed, &bound)?;
         }
@@ -144,6 +150,45 @@ impl Lowerer<'_> {
         self.argument_for(&p.name, &v, &ty).map(Some)
     }
 
+    /// An array given for a parameter that is annotated as one has the element type and the axes that the annotation names.
+    fn check_array_argument(&mut self, name: &str, annotation: Obj, v: &Value, kind: FuncKind) -> Result<()> {
+        let Ok(Some(_)) = self.world.attribute(annotation, "boundary") else { return Ok(()) };
+        if let (Value::Obj(o), FuncKind::Real) = (v, kind)
+            && matches!(self.world.entity(*o), Entity::Ndarray(_))
+        {
+            return Err(Diagnostic::new(
+                Code::Type,
+                self.b.span,
+                format!("Expected ndarray in the kernel argument for argument {name}"),
+            )
+            .with_hint("pass the array to the kernel, and from there to the function"));
+        }
+        let Some(buffer) = self.as_array(v) else { return Ok(()) };
+        let (elem, ndim) = (self.buffers[buffer.index()].elem.clone(), self.buffers[buffer.index()].ndim);
+        let wanted = self.host_attribute(annotation, "dtype")?;
+        if let Value::Obj(dtype) = wanted {
+            let wanted = self.type_of_object(dtype, self.b.span)?;
+            if wanted != elem {
+                let (wanted, elem) = (type_name(&wanted), type_name(&elem));
+                return self.err(
+                    Code::Type,
+                    format!(
+                        "Invalid value for argument {name} - required element type: {wanted}, but {elem} is provided"
+                    ),
+                );
+            }
+        }
+        if let Value::Int(wanted) = self.host_attribute(annotation, "ndim")?
+            && wanted != i128::from(ndim)
+        {
+            return self.err(
+                Code::Type,
+                format!("Invalid value for argument {name} - required ndim={wanted}, but an array of {ndim} axes is provided"),
+            );
+        }
+        Ok(())
+    }
+
     fn argument_for(&mut self, name: &str, v: &Value, ty: &Type) -> Result<ValueId> {
         if let (Value::Members(_) | Value::Dict(_), Type::Struct(s)) = (v, ty)
             && let Some(obj) = self.struct_objects.get(s).copied()
@@ -157,13 +202,28 @@ impl Lowerer<'_> {
                 Some(v) => v,
                 None => {
                     let what = self.describe(v);
-                    return self.err(Code::Type, format!("argument `{name}` must be {ty}, got {what}"));
+                    return self
+                        .err(Code::Type, format!("argument `{name}` must be {ty}, got {what}", ty = type_name(ty)));
                 }
             },
         };
         let from = self.b.ty(found).clone();
+        if let ([want], [got]) = (&ty.shape()[..], &from.shape()[..])
+            && want != got
+        {
+            return self.err(
+                Code::Syntax,
+                format!(
+                    "argument `{name}` of type {} is expected to be a Matrix with n {want}, but got {got}",
+                    type_name(ty)
+                ),
+            );
+        }
         if from.shape() != ty.shape() || matches!(ty, Type::Struct(_)) != matches!(from, Type::Struct(_)) {
-            return self.err(Code::Type, format!("argument `{name}` must be {ty}, got {from}"));
+            return self.err(
+                Code::Type,
+                format!("argument `{name}` must be {ty}, got {from}", ty = type_name(ty), from = type_name(&from)),
+            );
         }
         arith::assign_cast(&mut self.b, found, ty)
     }

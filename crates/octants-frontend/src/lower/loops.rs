@@ -5,6 +5,7 @@ use octants_ir::{BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar
 
 use super::{Binding, Flow, LoopKind, Lowerer};
 use crate::arith;
+use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Stmt};
 use crate::value::{Ndrange, Value};
 use crate::world::Entity;
@@ -269,7 +270,7 @@ impl Lowerer<'_> {
         }
         let v = self.rt(v)?;
         let Type::Scalar(s) = *self.b.ty(v) else {
-            let ty = self.b.ty(v).to_string();
+            let ty = type_name(self.b.ty(v));
             return self.err(Code::Type, format!("a loop bound must be a number, not {ty}"));
         };
         if matches!(s, Scalar::I64 | Scalar::U64) {

@@ -28,6 +28,7 @@ use octants_ir::{
     Type, ValueId,
 };
 
+use crate::arith::type_name;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::{DataclassArg, Members, Value};
@@ -163,6 +164,7 @@ pub(crate) struct Lowerer<'w> {
     clamped_arrays: BTreeSet<BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
+    gradients: HashMap<BufferId, Option<BufferId>>,
     roots: Vec<u32>,
     functions: Vec<Function>,
     /// `None`: a function of the IR cannot return what this one does.
@@ -178,6 +180,8 @@ pub(crate) struct Lowerer<'w> {
     lifted: HashMap<Obj, Value>,
     /// Named tuples of the outside that were taken apart, for their names.
     named_tuples: Vec<(Rc<Vec<Value>>, Obj)>,
+    /// Variables that hold such a tuple.
+    named_variables: Vec<(Rc<Vec<Value>>, Obj)>,
     ret: Type,
 }
 
@@ -210,6 +214,7 @@ impl<'w> Lowerer<'w> {
             clamped_arrays: BTreeSet::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
+            gradients: HashMap::new(),
             roots: Vec::new(),
             functions: Vec::new(),
             function_keys: HashMap::new(),
@@ -220,6 +225,7 @@ impl<'w> Lowerer<'w> {
             reached: HashMap::new(),
             lifted: HashMap::new(),
             named_tuples: Vec::new(),
+            named_variables: Vec::new(),
             ret: Type::Unit,
         }
     }
@@ -459,6 +465,28 @@ impl<'w> Lowerer<'w> {
             self.clamped_arrays.insert(id);
         }
         id
+    }
+
+    /// The gradient of an array argument, as an array of its own.
+    fn gradient(&mut self, array: BufferId) -> Option<BufferId> {
+        if let Some(known) = self.gradients.get(&array) {
+            return *known;
+        }
+        let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
+        let mut spec = &self.args[index as usize];
+        for name in &path {
+            let ArgSpec::Dataclass(_, members) = spec else { return None };
+            spec = members.iter().find(|(n, _)| n == name).map(|(_, s)| s)?;
+        }
+        let ArgSpec::Array(desc) = spec else { return None };
+        let (has_one, desc) = (desc.needs_grad, NdarrayDesc { needs_grad: false, ..desc.clone() });
+        let found = has_one.then(|| {
+            let name = format!("{}.grad", self.buffers[array.index()].name);
+            let capture = Capture::Grad { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
+            self.add_array(name, &desc, capture, None)
+        });
+        self.gradients.insert(array, found);
+        found
     }
 
     fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {
@@ -708,7 +736,7 @@ impl<'w> Lowerer<'w> {
             Value::Dataclass(_) => "a dataclass".into(),
             Value::Range(_) | Value::Ndrange(_) | Value::Grouped(_) => "a loop range".into(),
             Value::Method(m) => format!("the method `{}`", m.1),
-            v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| t.to_string()),
+            v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| type_name(&t)),
         }
     }
 }

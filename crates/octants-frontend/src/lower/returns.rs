@@ -4,6 +4,7 @@ use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{Op, Scalar, Type, ValueId};
 
 use super::{Flow, Lowerer, ReturnMode};
+use crate::arith::type_name;
 use crate::ast::Expr;
 use crate::value::Value;
 
@@ -105,7 +106,7 @@ impl Lowerer<'_> {
             Some(value) => self.checked_result(value, ty),
             None => {
                 let what = self.describe(v);
-                self.err(Code::Compilation, format!("Return type error: expected {ty}, got {what}"))
+                self.err(Code::Compilation, format!("Return type error: expected {ty}, got {what}", ty = type_name(ty)))
             }
         }
     }
@@ -121,7 +122,14 @@ impl Lowerer<'_> {
             || ty.scalar().is_none()
             || (ty.is_tensor() && float_to_int)
         {
-            return self.err(Code::Type, format!("Return type mismatch: expected {ty}, got {found}"));
+            return self.err(
+                Code::Type,
+                format!(
+                    "Return type mismatch: expected {ty}, got {found}",
+                    ty = type_name(ty),
+                    found = type_name(&found)
+                ),
+            );
         }
         Ok(self.b.cast(value, ty.scalar().unwrap_or(Scalar::F32)))
     }

@@ -7,6 +7,7 @@ use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{Op, Scalar, StructType, Type, ValueId};
 
 use super::Lowerer;
+use crate::arith::type_name;
 use crate::value::{Members, Place, Value};
 use crate::world::{Entity, Obj};
 
@@ -53,7 +54,7 @@ impl Lowerer<'_> {
     pub(super) fn dtype_of(&mut self, v: &Value) -> Result<Scalar> {
         match self.type_of_value(v)? {
             Type::Scalar(s) => Ok(s),
-            other => self.err(Code::Type, format!("expected a scalar type, got {other}")),
+            other => self.err(Code::Type, format!("expected a scalar type, got {other}", other = type_name(&other))),
         }
     }
 

@@ -5,6 +5,7 @@ use octants_ir::{BinaryOp, BufferId, Op, Scalar, Type, ValueId};
 
 use super::Lowerer;
 use crate::arith;
+use crate::arith::type_name;
 use crate::value::{Members, Place, Value};
 use crate::world::Entity;
 
@@ -173,7 +174,7 @@ impl Lowerer<'_> {
                         }
                         Type::Scalar(s) | Type::Vector(s, _) => return self.bad_index(s),
                         _ => {
-                            let ty = self.b.ty(rt).to_string();
+                            let ty = type_name(self.b.ty(rt));
                             return self.err(Code::Type, format!("an index must be an integer, not {ty}"));
                         }
                     }
@@ -285,7 +286,7 @@ impl Lowerer<'_> {
         };
         let shape = ty.shape();
         let Some(scalar) = ty.scalar().filter(|_| !shape.is_empty()) else {
-            return self.err(Code::Type, format!("a value of type {ty} cannot be indexed"));
+            return self.err(Code::Type, format!("a value of type {ty} cannot be indexed", ty = type_name(&ty)));
         };
         // `v[I]` with a vector of indices.
         let index: Vec<Value> = match index {
@@ -298,7 +299,12 @@ impl Lowerer<'_> {
         if index.len() != shape.len() {
             return self.err(
                 Code::Index,
-                format!("a value of type {ty} takes {} indices, {} given", shape.len(), index.len()),
+                format!(
+                    "a value of type {ty} takes {} indices, {} given",
+                    shape.len(),
+                    index.len(),
+                    ty = type_name(&ty)
+                ),
             );
         }
         let mut fixed = Some(0u32);
@@ -306,8 +312,13 @@ impl Lowerer<'_> {
             if let Value::Int(i) = v {
                 let at = if *i < 0 { *i + i128::from(*n) } else { *i };
                 if at < 0 || at >= i128::from(*n) {
-                    return self
-                        .err(Code::Index, format!("index {i} is out of bounds for an axis of {n} components of {ty}"));
+                    return self.err(
+                        Code::Index,
+                        format!(
+                            "index {i} is out of bounds for an axis of {n} components of {ty}",
+                            ty = type_name(&ty)
+                        ),
+                    );
                 }
                 fixed = fixed.map(|f| f * n + at as u32);
             } else {
@@ -345,7 +356,7 @@ impl Lowerer<'_> {
             Type::Scalar(s) if s.is_int() => Ok(v),
             Type::Scalar(s) => self.bad_index(s),
             _ => {
-                let ty = self.b.ty(v).to_string();
+                let ty = type_name(self.b.ty(v));
                 self.err(Code::Type, format!("an index must be an integer, not {ty}"))
             }
         }

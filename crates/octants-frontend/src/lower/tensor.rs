@@ -4,6 +4,7 @@ use octants_diag::{Code, Result};
 use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};
 
 use super::Lowerer;
+use crate::arith::type_name;
 use crate::arith::{self, Operator};
 use crate::value::{Place, Value};
 use crate::world::Entity;
@@ -43,7 +44,13 @@ impl Lowerer<'_> {
                     rows.push((0..n).map(|i| self.b.extract(v, i)).collect());
                 }
                 other => {
-                    return self.err(Code::Type, format!("a vector or matrix cannot have a component of type {other}"));
+                    return self.err(
+                        Code::Type,
+                        format!(
+                            "a vector or matrix cannot have a component of type {other}",
+                            other = type_name(&other)
+                        ),
+                    );
                 }
             }
         }
@@ -114,7 +121,11 @@ impl Lowerer<'_> {
         if flat.len() != wanted {
             return self.err(
                 Code::Value,
-                format!("Incompatible arguments for {ty}: it has {wanted} components, {} given", flat.len()),
+                format!(
+                    "Incompatible arguments for {ty}: it has {wanted} components, {} given",
+                    flat.len(),
+                    ty = type_name(ty)
+                ),
             );
         }
         let parts = flat.iter().map(|v| self.cast_value(v, s)).collect::<Result<Vec<_>>>()?;
@@ -141,7 +152,7 @@ impl Lowerer<'_> {
                     out.push(Value::Rt(x));
                 }
             }
-            ty => return self.err(Code::Type, format!("a component cannot be of type {ty}")),
+            ty => return self.err(Code::Type, format!("a component cannot be of type {ty}", ty = type_name(&ty))),
         }
         Ok(())
     }
@@ -174,8 +185,8 @@ impl Lowerer<'_> {
         if let Type::Vector(s, n) = ty
             && let Some(components) = swizzle(name)
         {
-            if let Some(bad) = components.iter().find(|c| **c >= n) {
-                return self.err(Code::Index, format!("`.{name}` asks for component {} of a vector of {n}", bad));
+            if components.iter().any(|c| *c >= n) {
+                return self.no_such_component(name, n);
             }
             let parts = components
                 .iter()
@@ -197,6 +208,15 @@ impl Lowerer<'_> {
             "dtype" => self.dtype_value(ty.scalar().unwrap_or(Scalar::F32))?,
             _ => Value::Method(std::rc::Rc::new((base.clone(), name.to_owned()))),
         }))
+    }
+
+    fn no_such_component<T>(&mut self, name: &str, n: u32) -> Result<T> {
+        let letters = SWIZZLES.into_iter().find(|group| name.starts_with(|c| group.contains(c))).unwrap_or("xyzw");
+        let listed = |letters: &mut dyn Iterator<Item = char>| letters.map(|c| format!("'{c}'")).collect::<Vec<_>>();
+        let has = listed(&mut letters.chars().take(n as usize)).join(", ");
+        let got = listed(&mut name.chars());
+        let got = if got.len() == 1 { format!("{},", got[0]) } else { got.join(", ") };
+        self.err(Code::Syntax, format!("vec{n} only has attributes=({has}), got=({got})"))
     }
 
     /// Places of `base.name` where `name` picks several components, for assignment.
@@ -290,8 +310,11 @@ impl Lowerer<'_> {
             "dot" => {
                 let o = other(self)?;
                 if !matches!((&ty, self.b.ty(o)), (Type::Vector(_, a), Type::Vector(_, b)) if a == b) {
-                    let found = self.b.ty(o).to_string();
-                    return self.err(Code::Type, format!("dot takes two vectors of one length, got {ty} and {found}"));
+                    let found = type_name(self.b.ty(o));
+                    return self.err(
+                        Code::Type,
+                        format!("dot takes two vectors of one length, got {ty} and {found}", ty = type_name(&ty)),
+                    );
                 }
                 self.dot(base_value, o)?
             }
@@ -329,7 +352,9 @@ impl Lowerer<'_> {
                 _ => base_value,
             },
             "trace" => {
-                let [n, m] = shape[..] else { return self.err(Code::Type, format!("trace takes a matrix, not {ty}")) };
+                let [n, m] = shape[..] else {
+                    return self.err(Code::Type, format!("trace takes a matrix, not {ty}", ty = type_name(&ty)));
+                };
                 if n != m {
                     return self.err(Code::Type, "trace takes a square matrix");
                 }
@@ -393,9 +418,14 @@ impl Lowerer<'_> {
                 Ok(self.b.push(Op::MakeTensor(parts), Type::Vector(s, 3)))
             }
             (Type::Vector(_, 2), Type::Vector(_, 2)) => Ok(minor(self, 0, 1)),
-            (ta, tb) => {
-                self.err(Code::Type, format!("cross takes two vectors of 2 or of 3 components, got {ta} and {tb}"))
-            }
+            (ta, tb) => self.err(
+                Code::Type,
+                format!(
+                    "cross takes two vectors of 2 or of 3 components, got {ta} and {tb}",
+                    ta = type_name(&ta),
+                    tb = type_name(&tb)
+                ),
+            ),
         }
     }
 
@@ -461,19 +491,22 @@ impl Lowerer<'_> {
         let v = self.rt(v)?;
         let ty = self.b.ty(v).clone();
         let Some(s) = ty.scalar() else {
-            return self.err(Code::Type, format!("a value of type {ty} has no such constant"));
+            return self.err(Code::Type, format!("a value of type {ty} has no such constant", ty = type_name(&ty)));
         };
         let c = self.b.int(n, s);
         Ok(Value::Rt(self.b.splat(c, &ty)))
     }
 }
 
+/// The sets of names that components have.
+const SWIZZLES: [&str; 3] = ["xyzw", "rgba", "stpq"];
+
 /// Component positions of `xyzw`, `rgba` or `stpq` names.
 fn swizzle(name: &str) -> Option<Vec<u32>> {
     if name.is_empty() || name.len() > 4 {
         return None;
     }
-    ["xyzw", "rgba", "stpq"]
+    SWIZZLES
         .into_iter()
         .find_map(|set| name.chars().map(|c| set.find(c).map(|i| i as u32)).collect::<Option<Vec<u32>>>())
 }

@@ -58,7 +58,7 @@ def wrong_inside(a):
 def mixed_returns(a):
     if a > 0:
         return vec2(1.0)
-    return vec3(1.0)  #~ ERROR Return type mismatch: expected vec2<f32>, got vec3<f32>
+    return vec3(1.0)  #~ ERROR Return type mismatch: expected [Tensor (2) f32], got [Tensor (3) f32]
 
 
 @qd.func
@@ -123,12 +123,12 @@ def twice() -> qd.i32:
 
 @qd.kernel
 def vector_for_scalar(v: vec2) -> qd.f32:
-    return typed(v, v)  #~ ERROR argument `a` must be f32, got vec2<f32> #~ AT typed(v, v)
+    return typed(v, v)  #~ ERROR argument `a` must be f32, got [Tensor (2) f32] #~ AT typed(v, v)
 
 
 @qd.kernel
 def scalar_for_vector(a: qd.f32) -> qd.f32:
-    return typed(a, a)  #~ ERROR argument `v` must be vec2<f32>, got f32
+    return typed(a, a)  #~ ERROR argument `v` must be [Tensor (2) f32], got f32
 
 
 @qd.kernel

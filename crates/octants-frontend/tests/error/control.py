@@ -85,7 +85,7 @@ def returns_too_many(n: qd.i32) -> (qd.i32, qd.f32):
 
 @qd.kernel
 def returns_other_shape(v: vec2) -> qd.f32:
-    return v  #~ ERROR Return type mismatch: expected f32, got vec2<f32>
+    return v  #~ ERROR Return type mismatch: expected f32, got [Tensor (2) f32]
 
 
 @qd.kernel
@@ -151,7 +151,7 @@ def range_without_arguments():
 
 @qd.kernel
 def range_of_a_vector(v: vec2):
-    for i in range(v):  #~ ERROR a loop bound must be a number, not vec2<f32>
+    for i in range(v):  #~ ERROR a loop bound must be a number, not [Tensor (2) f32]
         pass
 
 

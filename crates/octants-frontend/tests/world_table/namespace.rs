@@ -146,7 +146,7 @@ fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
     let extents: Vec<u64> = ints(t, keyword(kw, "shape")).into_iter().map(|n| n as u64).collect();
     let (ndim, wide) = (extents.len() as u32, NdarrayDesc::is_wide(&extents));
     Ok(t.add(Record::new(
-        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, wide, clamped: false }),
+        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, wide, clamped: false, needs_grad: false }),
         "Ndarray",
     )))
 }
@@ -157,7 +157,7 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
     let ndim = args.get(1).copied().or_else(|| keyword(kw, "ndim")).map_or(1, |o| as_int(t, o) as u32);
     let (contiguous, wide) = (keyword(kw, "strided").is_none(), keyword(kw, "wide").is_some());
     let clamped = keyword(kw, "boundary").is_some();
-    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, wide, clamped })))
+    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, wide, clamped, needs_grad: false })))
 }
 
 /// A struct type with methods, and `.field(shape=)`.
