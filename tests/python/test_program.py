@@ -1,5 +1,6 @@
 """The program around kernels: init, reset, options, logging, imports, running as Quadrants."""
 
+import os
 import logging
 import subprocess
 import sys
@@ -112,7 +113,7 @@ def test_environment_sets_options():
         [sys.executable, "-c", "import octants as qd; qd.init(qd.cpu); print(qd.cfg.default_fp, qd.cfg.debug)"],
         capture_output=True,
         text=True,
-        env={"OCTANTS_DEFAULT_FP": "f64", "OCTANTS_DEBUG": "1", "PATH": "/usr/bin:/bin"},
+        env=os.environ | {"OCTANTS_DEFAULT_FP": "f64", "OCTANTS_DEBUG": "1"},
     )
     assert result.stdout.strip() == "f64 True", result.stderr
 
