@@ -1,7 +1,7 @@
 """The program around kernels: init, reset, options, logging, imports, running as Quadrants."""
 
-import os
 import logging
+import os
 import subprocess
 import sys
 import textwrap
