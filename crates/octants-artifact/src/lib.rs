@@ -248,11 +248,13 @@ pub struct DeviceContext {
     pub launch: u64,
     /// 40: number of the kernel, which its records in the channel carry.
     pub kernel: u64,
+    /// 48: number of the task in its kernel.
+    pub task: u64,
 }
 
 impl DeviceContext {
     /// Size; offset of the argument slots.
-    pub const BYTES: u64 = 48;
+    pub const BYTES: u64 = 56;
     /// Most bytes of argument slots that follow it. More are in memory of the device, and their address is in the place of the
     /// first slot.
     pub const MOST_ARGUMENT_BYTES: u64 = 4000;
@@ -261,14 +263,15 @@ impl DeviceContext {
 /// What running code of a device says to the host: printed values and a failed assertion, in memory that both reach. The words
 /// of records follow it at [`DeviceChannel::BYTES`]. A record is the number of its kernel plus one in the high half of a word
 /// and the site in the low half, then the site's values, a word each. Code reserves a record's words by adding to `next`; a
-/// record that does not fit is counted in `lost` and dropped. The first assertion that fails swaps `failed` from 0 to 1 and
-/// writes its record to `failure`, where there is room for [`DeviceChannel::FAILURE_WORDS`] of its words.
+/// record that does not fit is counted in `lost` and dropped. The first assertion that fails swaps `failed` from 0 to a number
+/// that its task has in this launch alone and writes its record to `failure`, where there is room for
+/// [`DeviceChannel::FAILURE_WORDS`] of its words. Tasks that may assert do nothing as long as another one's number is there.
 #[repr(C)]
 #[derive(Debug)]
 pub struct DeviceChannel {
     /// 0: words reserved so far; may exceed the capacity.
     pub next: u32,
-    /// 4: an assertion has failed.
+    /// 4: not zero where an assertion has failed.
     pub failed: u32,
     /// 8: words there are; set by the host.
     pub capacity: u32,

@@ -548,6 +548,10 @@ impl Emitter {
         word
     }
 
+    pub fn set_volatile(&self, access: V) {
+        llvm!(LLVMSetVolatile(access, 1));
+    }
+
     pub fn set_monotonic(&self, access: V) {
         llvm!({
             LLVMSetOrdering(access, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic);

@@ -94,6 +94,12 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     tasks
 }
 
+/// An assertion of the task may fail.
+fn may_fail(u: &Unit<'_>, task: &Task) -> bool {
+    let mut memo = u.effects.iter().copied().map(Some).collect();
+    Effects::of_body(&task.body, &u.program.functions, &mut memo).fails
+}
+
 /// Which buffers keep their contents while a task runs.
 fn constants_of(u: &Unit<'_>, task: &Task) -> Vec<bool> {
     let mut constant = vec![u.target.has_constant_loads(); u.program.buffers.len()];
@@ -235,6 +241,15 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     }
     if effects.draws {
         l.make_random_state();
+    }
+    if u.program.tasks.iter().any(|t| may_fail(u, t))
+        && let Some(out) = u.target.stays_out(&u.e, entry.context)
+    {
+        let (leave, enter) = (l.new_block(c"stay.out"), l.new_block(c"enter"));
+        u.e.cond_br(out, leave, enter);
+        u.e.position(leave);
+        u.target.return_from_task(&u.e, u.e.i32c(0));
+        u.e.position(enter);
     }
     match parallel {
         None => {

@@ -21,6 +21,8 @@ unsafe impl Send for Module {}
 /// A task with what its launches need to know.
 #[derive(Debug)]
 pub struct LoadedTask {
+    /// Its place among the kernel's tasks.
+    number: u32,
     /// The kernel's number in [`crate::last_launches`].
     kernel: u32,
     kind: Kind,
@@ -72,9 +74,9 @@ impl Module {
         // SAFETY: the image is whole, or text that ends with a zero.
         let handle = unsafe { calls.load_module(image) }.map_err(refused)?;
         let kernel = calls.last.number_of(&artifact.kernel);
-        let tasks = artifact.tasks.iter().map(|task| {
+        let tasks = artifact.tasks.iter().zip(0..).map(|(task, number)| {
             // SAFETY: the module was loaded above.
-            unsafe { load_task(context, &calls, handle, task, kernel) }
+            unsafe { load_task(context, &calls, handle, task, number, kernel) }
         });
         match tasks.collect::<Result<_>>() {
             Ok(tasks) => Ok(Module { handle, tasks }),
@@ -103,6 +105,7 @@ unsafe fn load_task(
     calls: &Entered<'_>,
     module: CuModule,
     task: &octants_artifact::TaskMeta,
+    number: u32,
     kernel: u32,
 ) -> Result<LoadedTask> {
     // SAFETY: the contract above.
@@ -120,7 +123,7 @@ unsafe fn load_task(
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { kernel, kind, local_bytes })
+        Ok(LoadedTask { number, kernel, kind, local_bytes })
     }
 }
 
@@ -168,7 +171,7 @@ impl LoadedTask {
                 }
             }
         };
-        let mut parameter = Parameter::new(launch);
+        let mut parameter = Parameter::new(launch, self.number);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }

@@ -94,6 +94,11 @@ pub(crate) trait Target {
     fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
     /// Calls the host's error reporter with a number of values in memory.
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize);
+    /// Whether a task that may assert has nothing to do, because another one has failed that nobody knows of yet: an i1; `None`
+    /// where the host sees to that.
+    fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
+        None
+    }
     /// Parallel tasks are entered by many threads at once, which share the iterations.
     fn shares_by_stride(&self) -> bool {
         false

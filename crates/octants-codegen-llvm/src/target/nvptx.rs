@@ -27,6 +27,7 @@ const CHANNEL: i64 = 16;
 const SEED: i64 = 24;
 const LAUNCH: i64 = 32;
 const KERNEL: i64 = 40;
+const TASK: i64 = 48;
 const ARGS: i64 = DeviceContext::BYTES as i64;
 
 const NEXT: i64 = 0;
@@ -117,7 +118,7 @@ impl Nvptx {
 
     /// A module's own function that writes a record: to the channel's records, or as its first failure.
     fn record_function(&self, e: &Emitter, name: &'static str) -> V {
-        let known = e.declare(name, e.void, &mut [e.ptr, e.i64, e.ptr, e.i32]);
+        let known = e.declare(name, e.void, &mut [e.ptr, e.i64, e.ptr, e.i32, e.i32]);
         if crate::emit::llvm!(llvm_sys::core::LLVMCountBasicBlocks(known)) > 0 {
             return known;
         }
@@ -140,8 +141,8 @@ impl Nvptx {
         );
         e.position(entry);
         let (start, most) = if name == FAIL {
-            let before = e.atomic_rmw_for_host(Rmw::LLVMAtomicRMWBinOpXchg, e.byte_offset(channel, FAILED), e.i32c(1));
-            e.cond_br(e.icmp(IntCmp::LLVMIntEQ, before, e.i32c(0)), room, done);
+            let pair = e.cmpxchg(e.byte_offset(channel, FAILED), e.i32c(0), e.param(known, 4));
+            e.cond_br(e.extract_value(pair, 1), room, done);
             e.position(room);
             (e.byte_offset(channel, FAILURE), e.i32c(DeviceChannel::FAILURE_WORDS as i64 - 1))
         } else {
@@ -189,7 +190,14 @@ impl Nvptx {
         let kernel = self.field(e, e.i64, context, KERNEL);
         let marked = e.shl(e.add(kernel, e.i64c(1)), e.i64c(32));
         let header = e.or(marked, e.i64c(i64::from(site)));
-        e.call(f, &[channel, header, values, e.i32c(count as i64)]);
+        e.call(f, &[channel, header, values, e.i32c(count as i64), self.task_in_launch(e, context)]);
+    }
+
+    /// A number, not zero, that tells a task of a launch from those of other launches at about the same time.
+    fn task_in_launch(&self, e: &Emitter, context: V) -> V {
+        let (launch, task) = (self.field(e, e.i64, context, LAUNCH), self.field(e, e.i64, context, TASK));
+        let number = e.add(e.mul(launch, e.i64c(0x9E37_79B1)), task);
+        e.or(e.trunc(number, e.i32), e.i32c(1 << 31))
     }
 
     /// A value of the thread that is `distance` further in the warp.
@@ -306,6 +314,15 @@ impl Target for Nvptx {
 
     fn shares_by_stride(&self) -> bool {
         true
+    }
+
+    fn stays_out(&self, e: &Emitter, context: V) -> Option<V> {
+        let channel = self.global_pointer(e, e.byte_offset(context, CHANNEL), &|_| ());
+        let failed = e.load(e.i32, e.byte_offset(channel, FAILED), 4);
+        e.set_volatile(failed);
+        let is_set = e.icmp(IntCmp::LLVMIntNE, failed, e.i32c(0));
+        let is_other = e.icmp(IntCmp::LLVMIntNE, failed, self.task_in_launch(e, context));
+        Some(e.and(is_set, is_other))
     }
 
     fn thread(&self, e: &Emitter) -> (V, V) {
