@@ -1,4 +1,4 @@
-"""Arrays shared with torch and CuPy on a GPU. Run with `arch=qd.cuda`; skipped, with the reason, where that is not available."""
+"""Arrays shared with torch and CuPy on a GPU, with `arch=qd.cuda`; skipped, with the reason, where that is not available."""
 
 from __future__ import annotations
 
