@@ -1,18 +1,24 @@
 """Takes out one mechanism of the streams at a time and makes sure that a test notices.
 
-    python3 tools/mutate_streams.py [NAME ...]
+    python3 tools/mutate_streams.py [WORD ...]
 
-A file is changed, the tests of the runtime are run, and the file is put back. A mutation that
-no test notices is an error.
+A file is changed, tests are run, and the file is put back: the Rust tests of the runtime, or the
+Python tests under schedules made from seeds. A mutation that no test notices is an error.
 """
 
+import os
+import shutil
 import subprocess
 import sys
+import sysconfig
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNTIME = "crates/octants-runtime/src"
-QUEUES = "crates/octants-driver-host/src/queues.rs"
+HOST = "crates/octants-driver-host/src"
+QUEUES = f"{HOST}/queues.rs"
 
 # Name, file, text, its replacement.
 MUTATIONS = [
@@ -56,7 +62,12 @@ MUTATIONS = [
         "device.orphans.record(|| failure);",
         "drop(failure);",
     ),
-    ("foreign memory is not waited for", f"{RUNTIME}/stream.rs", "if foreign || !kernel", "if !kernel"),
+    (
+        "S16: memory that no one describes is not waited for",
+        f"{RUNTIME}/stream.rs",
+        "if foreign || !kernel",
+        "if !kernel",
+    ),
     (
         "adopted streams are destroyed",
         f"{RUNTIME}/stream.rs",
@@ -65,38 +76,209 @@ MUTATIONS = [
     ),
     ("waiting queues do not wait", QUEUES, "if p.at.is_none() {", "if false {"),
     ("a queue waits for nothing", QUEUES, "while s.done < until {", "while false {"),
+    (
+        "S17: results are not waited for",
+        f"{RUNTIME}/stream.rs",
+        "if foreign || !kernel.meta.result.is_empty() {",
+        "if foreign {",
+    ),
+    ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
+    (
+        "S16: written host arrays are not waited for",
+        f"{RUNTIME}/stage_arguments.rs",
+        "|| arrays.iter().any(|a| a.written) ||",
+        "||",
+    ),
+    (
+        "S16: staging memory is used again at once",
+        f"{RUNTIME}/staging.rs",
+        "if !unsafe { core",
+        "if false && !unsafe { core",
+    ),
+    ("S16: staging has no bound", f"{RUNTIME}/staging.rs", "self.busy_bytes + bytes > MOST_BUSY", "false"),
+    ("S16: uploads note no use", f"{RUNTIME}/stream.rs", "        to.note_use(core, true);", ""),
+    ("S17: arguments stay in the host's memory", f"{RUNTIME}/stream.rs", "&slots, staged.args_at,", "&slots, None,"),
+    ("S21: events report nothing", f"{RUNTIME}/event.rs", "|s| s.report_pending()", "|_| Ok(())"),
+    (
+        "S5: a program that ends leaves work undone",
+        f"{RUNTIME}/device.rs",
+        "stream.drain(caller).and_then(|()| stream",
+        "Ok(()).and_then(|()| stream",
+    ),
+    (
+        "S7: captured streams are waited for",
+        f"{RUNTIME}/stream.rs",
+        "if self.owned || self.handle.0 == 0 ||",
+        "if true ||",
+    ),
+    (
+        "S14: artifacts forget groups",
+        "crates/octants-artifact/src/lib.rs",
+        "    pub group: Option<u32>,",
+        "    #[serde(skip)]\n    pub group: Option<u32>,",
+    ),
+    ("S24: queueing allocates", QUEUES, "s.spare.pop().unwrap_or_default()", "<Box<QueuedTask>>::default()"),
+]
+
+# The same, for the tests from Python: programs under schedules made from seeds.
+FROM_PYTHON = [
+    (
+        "S17: queued tasks keep the arguments of others",
+        f"{HOST}/run_task.rs",
+        "        self.args.clear();\n        self.args.extend_from_slice(launch.args);",
+        "        if self.args.is_empty() { self.args.extend_from_slice(launch.args); }",
+    ),
+    (
+        "S17: random numbers follow the order of execution",
+        f"{HOST}/run_task.rs",
+        "number: held.number,",
+        "number: { static N: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);"
+        " N.fetch_add(1, Ordering::Relaxed) },",
+    ),
+    (
+        "S12, S17: temporaries are shared by streams",
+        f"{RUNTIME}/stream.rs",
+        "frame: scratch.frame,",
+        "frame: { static F: std::sync::OnceLock<DevicePtr> = std::sync::OnceLock::new();"
+        " *F.get_or_init(|| DevicePtr(Box::leak(vec![0u64; 1 << 16].into_boxed_slice()).as_ptr() as u64)) },",
+    ),
+    (
+        "S12: sections do not wait for what comes before",
+        f"{RUNTIME}/fork.rs",
+        "driver.wait_events(worker.stream, &[event])?;",
+        "",
+    ),
+    ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
+    (
+        "S18: memory goes before its last use",
+        f"{RUNTIME}/device.rs",
+        "if self.immediate || self.is_closed() || users.is_empty() {",
+        "if true {",
+    ),
+    (
+        "S5: a dropped stream is not drained",
+        f"{RUNTIME}/stream.rs",
+        "let _ = unsafe { device.driver.synchronize(handle) };",
+        "",
+    ),
+    (
+        "S5: a stream is destroyed before its work is done",
+        "crates/octants-python/src/stream.rs",
+        "waiting(py, || stream.synchronize(&Patient))\n        } else {",
+        "Ok(())\n        } else {",
+    ),
+    (
+        "S17: results are not waited for",
+        f"{RUNTIME}/stream.rs",
+        "if foreign || !kernel.meta.result.is_empty() {",
+        "if foreign {",
+    ),
+    (
+        "S19: host reads do not wait",
+        f"{RUNTIME}/buffer.rs",
+        "let waited = stream.wait_for_host(caller);",
+        "let waited = Ok(());",
+    ),
+    (
+        "S21: a stream goes on after a failure",
+        f"{HOST}/run_task.rs",
+        "if launch.failures.any() {\n                return;\n            }",
+        "",
+    ),
+    (
+        "S21: failures are not reported",
+        f"{RUNTIME}/stream.rs",
+        "if self.failures.any() { self.report() } else { Ok(()) }",
+        "Ok(())",
+    ),
+    (
+        "S15: sections are not joined",
+        f"{RUNTIME}/fork.rs",
+        "match unsafe { self.driver.wait_events(self.stream, &joins) }",
+        "match Ok(())",
+    ),
+    (
+        "S13: arrays passed twice are not looked at",
+        "crates/octants-python/src/kernel.rs",
+        "if !aliases.is_empty() {",
+        "if false {",
+    ),
+    (
+        "S13: the key forgets which arrays overlap",
+        "crates/octants-python/src/argument.rs",
+        "self.key.extend_from_slice(&overlaps);",
+        "self.key.push(TAG_OVERLAP);",
+    ),
+    (
+        "S14: tasks have no groups",
+        "crates/octants-codegen-llvm/src/lower_task.rs",
+        "group: task.group,",
+        "group: None,",
+    ),
+    ("S8: schedules leave tasks whole", f"{HOST}/schedule.rs", "1 + self.next() % 4)", "1)"),
+    (
+        "S2: fills do not go to the stream",
+        "crates/octants-python/src/stream.rs",
+        "stream.filter(|_| !program::is_immediate())",
+        "stream.filter(|_| false)",
+    ),
 ]
 
 
-def noticed(file: Path, old: str, new: str) -> bool:
-    """Whether the tests fail with the change."""
+def mutated(file: Path, old: str, new: str, notices: Callable[[], bool]) -> bool:
+    """What `notices` says while the file is changed."""
     text = file.read_text()
     if text.count(old) != 1:
         sys.exit(f"{file}: `{old}` is there {text.count(old)} times")
     file.write_text(text.replace(old, new))
-    crates = ["-p", "octants-runtime", "-p", "octants-driver-host"]
     try:
-        command = ["cargo", "test", "--quiet", "--tests", *crates]
-        build = subprocess.run([*command, "--no-run"], cwd=ROOT, capture_output=True, text=True, check=False)
-        if build.returncode:
-            sys.exit(f"{file}: the mutation does not compile:\n{build.stderr[-2000:]}")
-        return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False).returncode != 0
+        return notices()
     except subprocess.TimeoutExpired:
         return True
     finally:
         file.write_text(text)
 
 
+def build(command: list[str]) -> None:
+    """Runs cargo, which must succeed: a mutation that does not compile shows nothing."""
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"the mutation does not compile:\n{done.stderr[-2000:]}")
+
+
+def fails_in_rust() -> bool:
+    """Whether the tests of the runtime and the CPU's driver fail."""
+    crates = ["octants-artifact", "octants-runtime", "octants-driver-host"]
+    command = ["cargo", "test", "--quiet", "--lib", "--tests", *(part for name in crates for part in ("-p", name))]
+    build([*command, "--no-run"])
+    return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False).returncode != 0
+
+
+def fails_in_python() -> bool:
+    """Whether the tests of streams fail with a package built from the changed sources."""
+    build(["cargo", "build", "--quiet", "-p", "octants-python"])
+    library = {"darwin": "lib_octants.dylib", "win32": "_octants.dll"}.get(sys.platform, "lib_octants.so")
+    target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+    with tempfile.TemporaryDirectory() as folder:
+        package = Path(folder) / "octants"
+        shutil.copytree(ROOT / "python/octants", package, ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__"))
+        shutil.copy(target / "debug" / library, package / f"_octants{sysconfig.get_config_var('EXT_SUFFIX')}")
+        env = os.environ | {"PYTHONPATH": folder, "OCTANTS_TEST_SEEDS": "25"}
+        command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "tests/python/streams"]
+        return subprocess.run(command, cwd=ROOT, env=env, capture_output=True, timeout=300, check=False).returncode != 0
+
+
 def main() -> None:
-    """Runs the mutations named on the command line, or all."""
+    """Runs the mutations whose names contain one of the command line's words, or all."""
     missed = []
-    for name, file, old, new in MUTATIONS:
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
-            continue
-        found = noticed(ROOT / file, old, new)
-        print(f"{'noticed' if found else 'MISSED '}  {name}", flush=True)
-        if not found:
-            missed.append(name)
+    for mutations, notices in ((MUTATIONS, fails_in_rust), (FROM_PYTHON, fails_in_python)):
+        for name, file, old, new in mutations:
+            if len(sys.argv) > 1 and not any(word in name for word in sys.argv[1:]):
+                continue
+            found = mutated(ROOT / file, old, new, notices)
+            print(f"{'noticed' if found else 'MISSED '}  {name}", flush=True)
+            if not found:
+                missed.append(name)
     sys.exit(1 if missed else 0)
 
 
