@@ -1,7 +1,7 @@
 """The extension module: what the Python package builds on. Users reach it through `octants`."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, final
+from typing import Any, NoReturn, final
 
 __version__: str
 
@@ -270,6 +270,10 @@ class Kernel:
     @property
     def fn(self) -> Callable[..., Any]:
         """The Python function."""
+
+    @property
+    def grad(self) -> NoReturn:
+        """The kernel's gradient, which is not there yet."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any: ...

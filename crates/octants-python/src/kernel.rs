@@ -446,6 +446,13 @@ impl Kernel {
         Ok(Kernel { function: Some(fn_.unbind()), name, graph, state: Mutex::default() })
     }
 
+    /// The kernel's gradient, which is not there yet.
+    #[getter]
+    fn grad(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        let text = "automatic differentiation is not supported yet, with `qd_stream=` or without";
+        Err(errors::runtime_error(py, format!("kernel `{}` has no `.grad`: {text}", self.name)))
+    }
+
     /// The function may refer to the class that holds it: the collector must see that.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         visit.call(&self.function)

@@ -95,6 +95,9 @@ impl Stream {
     }
 }
 
+/// The parameter of [`Stream::wait`].
+const EVENT_OR_STREAM: &str = "event_or_stream";
+
 /// A stream argument: ours, or one of another library. `name` is the parameter's.
 pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime::Stream> {
     let py = value.py();
@@ -112,8 +115,10 @@ pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime
         None => value.getattr_opt(pyo3::intern!(py, "cuda_stream"))?.and_then(|h| h.extract::<u64>().ok()),
     };
     let Some(handle) = handle else {
+        // Only there may an event stand as well.
+        let event = if name == EVENT_OR_STREAM { "an Event or " } else { "" };
         return Err(PyTypeError::new_err(format!(
-            "{name} must be a Stream (or an object with __cuda_stream__), got {}",
+            "{name} must be {event}a Stream (or an object with __cuda_stream__), got {}",
             value.get_type().name()?
         )));
     };
@@ -186,7 +191,7 @@ impl Stream {
         let stream = self.open(py)?;
         let end = match event_or_stream.cast_exact::<Event>() {
             Ok(event) => event.get().open(py)?.wait(&stream),
-            Err(_) => stream.wait_for(&stream_argument(event_or_stream, "event_or_stream")?),
+            Err(_) => stream.wait_for(&stream_argument(event_or_stream, EVENT_OR_STREAM)?),
         };
         end.map_err(|e| raised(py, e))
     }

@@ -290,3 +290,75 @@ fn s7_handles_of_our_own_streams_are_those_streams() {
     device.close(&Patient).unwrap();
     assert_eq!(log.mistakes(), Vec::<String>::new());
 }
+
+#[test]
+fn s1_s4_handles_queries_and_waits() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None]);
+    let (one, two) = (device.create_stream(3).unwrap(), device.create_stream(0).unwrap());
+    let (event, timed) = (device.create_event(false).unwrap(), device.create_event(true).unwrap());
+    assert!(one.handle() != 0 && two.handle() != one.handle() && event.handle() != timed.handle());
+    assert!(one.query().unwrap() && event.query().unwrap(), "nothing is queued, nothing recorded");
+    event.wait(&two).unwrap();
+    launch(&one, &kernel, None, None).unwrap();
+    event.record(&one).unwrap();
+    assert!(!one.query().unwrap() && !event.query().unwrap() && two.query().unwrap());
+    two.wait_for(&one).unwrap();
+    two.wait_for(&two).unwrap();
+    launch(&two, &kernel, None, None).unwrap();
+    // Whoever waits for the second has waited for the first.
+    two.synchronize(&Patient).unwrap();
+    assert!(one.query().unwrap() && event.query().unwrap());
+    let asked = |a: &octants_runtime::Event, b| a.elapsed_ms(b, &Patient).map_err(|e| e.to_string());
+    let timing = "elapsed_ms() needs events with timing: make them with create_event(timing=True)";
+    assert_eq!(asked(&event, &timed), Err(timing.into()));
+    assert_eq!(asked(&timed, &timed), Err("elapsed_ms() needs two recorded events: call record() on both".into()));
+    timed.record(&one).unwrap();
+    assert_eq!(asked(&timed, &timed), Ok(1.0));
+    drop((kernel, one, two, event, timed));
+    finish(device, &log);
+}
+
+#[test]
+fn s12_what_comes_before_groups_runs_on_the_launching_stream_ahead_of_the_fork() {
+    let (device, log) = device();
+    let kernel = load(&device, &[None, Some(0), Some(1), None]);
+    let stream = device.create_stream(0).unwrap();
+    launch(&stream, &kernel, None, None).unwrap();
+    log.take();
+    launch(&stream, &kernel, None, None).unwrap();
+    let calls = log.take();
+    let at = |start: &str| calls.iter().position(|c| c.starts_with(start)).unwrap();
+    let on = |start: &str| calls[at(start)].rsplit(' ').next().unwrap().to_string();
+    let own = stream.handle().to_string();
+    assert!(at("launch 0") < at("record_event") && at("record_event") < at("launch 1"), "{calls:?}");
+    assert_eq!([on("launch 0"), on("launch 2"), on("launch 3")], [own.clone(), own.clone(), own.clone()]);
+    assert_ne!(on("launch 1"), own);
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn s22_threads_launch_on_streams_of_their_own_and_on_a_shared_one() {
+    let (device, log) = device();
+    let (plain, forked) = (load(&device, &[None, None]), load(&device, &FOUR));
+    let (shared, buffer) = (device.create_stream(0).unwrap(), device.allocate(64).unwrap());
+    std::thread::scope(|s| {
+        for _ in 0..8 {
+            s.spawn(|| {
+                let own = device.create_stream(0).unwrap();
+                for _ in 0..30 {
+                    launch(&own, &plain, Some(&buffer), None).unwrap();
+                    launch(&shared, &forked, None, Some(&buffer)).unwrap();
+                    launch(&own, &forked, None, None).unwrap();
+                    drop(device.allocate(100).unwrap());
+                }
+            });
+        }
+    });
+    assert_eq!(device.launches(), 8 * 30 * 3);
+    let stats = device.stream_pool_stats();
+    assert!(stats.in_use == 0 && stats.created <= 8 * 3 + 3 && stats.idle == stats.created, "{stats:?}");
+    drop((plain, forked, shared, buffer));
+    finish(device, &log);
+}

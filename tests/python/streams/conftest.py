@@ -32,6 +32,15 @@ def real() -> Iterator[None]:
     qd.reset()
 
 
+@pytest.fixture(params=["in order", "streams", *range(SEEDS)])
+def schedule(request: pytest.FixtureRequest) -> Iterator[int | str]:
+    """The modes without a schedule, and those of many seeds."""
+    seeded = {"cpu_streams": True, "cpu_stream_schedule": f"seed:{request.param}"}
+    qd.init(arch=qd.cpu, **MODES.get(request.param, seeded))
+    yield request.param
+    qd.reset()
+
+
 @pytest.fixture(params=range(SEEDS))
 def seed(request: pytest.FixtureRequest) -> Iterator[int]:
     qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{request.param}")

@@ -14,7 +14,7 @@ from stream_kernels import LONG, MODES, add, fill, ints, n, peek, slow, total
 import octants as qd
 
 
-def test_s1_handles(mode):
+def test_s1_s8_handles(mode):
     s, e = qd.create_stream(priority=1), qd.create_event(timing=True)
     assert isinstance(s, qd.Stream)
     assert isinstance(e, qd.Event)
@@ -77,7 +77,7 @@ def test_s2_a_wrong_type_names_the_parameter(mode, wrong):
         qd.create_event().record(wrong)
     with pytest.raises(TypeError, match="stream must be a Stream"):
         qd.stream_scope(wrong)
-    with pytest.raises(TypeError, match="event_or_stream must be a Stream"):
+    with pytest.raises(TypeError, match="event_or_stream must be an Event or a Stream"):
         qd.create_stream().wait(wrong)
 
 

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from stream_kernels import LONG, Ints, add, fill, ints, n, slow
+from stream_kernels import LONG, Ints, add, both, fill, ints, n, slow
 
 import octants as qd
 
@@ -42,6 +42,16 @@ def test_s8_hundreds_of_streams_that_wait_for_one_another(real):
     assert x[0] == 299
     for s in streams:
         s.destroy()
+
+
+def test_s11_what_is_around_sections_on_their_stream_needs_no_event(mode):
+    a, b = ints(), ints()
+    with qd.create_stream() as s:
+        for value in range(4):
+            slow(a, value, 1000, qd_stream=s)
+            both(a, b, value, qd_stream=s)
+            add(b, a, 100, qd_stream=s)
+        assert (a[0], b[0]) == (106, 6)
 
 
 def test_s11_fork_and_join_need_no_event_and_no_host(real):
@@ -180,7 +190,7 @@ def test_s2_s16_large_fills_and_copies(mode):
         assert f[7] == 7.0
 
 
-def test_s18_memory_of_a_queued_fill_may_go(seed):
+def test_s18_memory_of_a_queued_fill_may_go(schedule):
     kept = ints(40)
     with qd.create_stream() as s:
         for value in range(4):

@@ -4,7 +4,7 @@ import gc
 
 import numpy as np
 import pytest
-from stream_kernels import Ints, add, both, check, fill, ints, peek, total
+from stream_kernels import MODES, Ints, add, both, check, fill, ints, peek, total
 
 import octants as qd
 
@@ -36,7 +36,7 @@ def draw(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
         x[i] = qd.random()
 
 
-def test_s16_many_host_arrays_in_flight(seed):
+def test_s16_many_host_arrays_in_flight(schedule):
     outs = [ints(20) for _ in range(6)]
     with qd.create_stream() as s1, qd.create_stream() as s2:
         for k, out in enumerate(outs):
@@ -47,7 +47,7 @@ def test_s16_many_host_arrays_in_flight(seed):
             assert (out.to_numpy() == k + 10).all()
 
 
-def test_s17_one_kernel_on_two_streams(seed):
+def test_s17_one_kernel_on_two_streams(schedule):
     arrays = [ints(50) for _ in range(4)]
     streams = [qd.create_stream() for _ in arrays]
     for step in range(3):
@@ -60,7 +60,7 @@ def test_s17_one_kernel_on_two_streams(seed):
         s.destroy()
 
 
-def test_s12_s17_bounds_and_reductions_in_flight(seed):
+def test_s12_s17_bounds_and_reductions_in_flight(schedule):
     s1, s2 = qd.create_stream(), qd.create_stream()
     x, y, bound = ints(64), ints(64), ints(1)
     data = [ints(64), ints(64)]
@@ -80,7 +80,7 @@ def test_s12_s17_bounds_and_reductions_in_flight(seed):
     s2.destroy()
 
 
-def test_s17_random_numbers_do_not_depend_on_the_schedule(seed):
+def test_s17_random_numbers_do_not_depend_on_the_schedule(schedule):
     def run():
         a, b = qd.ndarray(qd.f32, shape=20), qd.ndarray(qd.f32, shape=20)
         with qd.create_stream() as s1, qd.create_stream() as s2:
@@ -94,7 +94,7 @@ def test_s17_random_numbers_do_not_depend_on_the_schedule(seed):
     assert got == run()
 
 
-def test_s18_freeing_in_flight(seed):
+def test_s18_freeing_in_flight(schedule):
     kept = ints(40)
     with qd.create_stream() as s1, qd.create_stream() as s2:
         for value in range(6):
@@ -108,7 +108,7 @@ def test_s18_freeing_in_flight(seed):
         assert (kept.to_numpy() == 105).all()
 
 
-def test_s19_host_reads_are_never_stale(seed):
+def test_s19_host_reads_are_never_stale(schedule):
     x, y = ints(30), ints(30)
     f = qd.field(qd.i32, shape=30)
 
@@ -164,7 +164,7 @@ def test_s21_errors_come_once_on_their_stream(seed):
     qd.sync()
 
 
-def test_s5_s15_reset_with_work_queued(seed):
+def test_s5_s15_reset_with_work_queued(schedule):
     x, y = ints(40), ints(40)
     s = qd.create_stream()
     for value in range(4):
@@ -175,7 +175,7 @@ def test_s5_s15_reset_with_work_queued(seed):
     s.destroy()
 
 
-def test_s5_destroy_with_work_queued(seed):
+def test_s5_destroy_with_work_queued(schedule):
     x, y = ints(40), ints(40)
     for value in range(3):
         s1, s2 = qd.create_stream(), qd.create_stream()
@@ -228,7 +228,7 @@ def test_s15_s21_a_section_fails(seed):
         assert (y.to_numpy() == 40).all()
 
 
-def test_s17_results_of_launches_on_two_streams(seed):
+def test_s17_results_of_launches_on_two_streams(schedule):
     arrays = [ints(30) for _ in range(3)]
     streams = [qd.create_stream() for _ in arrays]
     for step in range(3):
@@ -258,3 +258,18 @@ def test_s8_schedules_interleave_the_pieces_of_tasks():
         seen.add("in order" if (np.diff(a) > 0).all() else "shuffled")
     qd.reset()
     assert seen == {"one after the other", "interleaved", "in order", "shuffled"}
+
+
+def test_s21_an_error_comes_once(mode):
+    qd.init(arch=qd.cpu, debug=True, **MODES[mode])
+
+    def launch_and_wait(s):
+        check(5, qd_stream=s)  # where work is in order this call raises
+        s.synchronize()
+
+    with qd.create_stream() as s:
+        with pytest.raises(AssertionError, match=r"in kernel `check` at .*stream_kernels.py:\d+"):
+            launch_and_wait(s)
+        s.synchronize()
+        qd.sync()
+        check(10, qd_stream=s)
