@@ -263,8 +263,11 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
     assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
     assert!(stream.upload(&a, 299_999, &[1, 2], &Patient).is_err());
     assert_eq!(log.count("synchronize"), 0, "the host waits for nothing");
-    // Freed behind these uses.
-    drop((a, b));
+    // Freed behind these uses, each of which alone is noted.
+    let others = [(); 2].map(|()| device.allocate(64).unwrap());
+    stream.upload(&others[0], 0, &[1; 64], &Patient).unwrap();
+    stream.fill(&others[1], 0, &[1; 8], 8, &Patient).unwrap();
+    drop((a, b, others));
     assert_eq!(log.count("synchronize"), 0);
     drop(stream);
     finish(device, &log);
