@@ -342,3 +342,89 @@ def test_a_variable_that_holds_a_named_tuple_has_its_names() -> None:
         return p.a + q.a * 10 + q.b * 100
 
     assert k() == pytest.approx(3 + 70 + 250)
+
+
+@qd.func
+def bump(a: qd.template()):
+    a += 10
+    return a
+
+
+@qd.func
+def digits(a, b, c=0):
+    return a * 10000 + b * 100 + c
+
+
+def test_operands_are_read_from_left_to_right() -> None:
+    x = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def k(case: qd.template()) -> qd.i32:
+        a = 1
+        x[None] = 1
+        r = 0
+        if qd.static(case == "operator"):
+            r = a * 10000 + bump(a) * 100 + a
+        elif qd.static(case == "arguments"):
+            r = digits(a, bump(a), a)
+        elif qd.static(case == "keywords"):
+            r = digits(a, c=bump(a), b=a)
+        elif qd.static(case == "elements"):
+            r = digits(x[None], bump(x[None]), x[None])
+        elif qd.static(case == "atomics"):
+            r = digits(x[None], qd.atomic_add(x[None], 5), x[None])
+        elif qd.static(case == "tuple"):
+            t = (a, bump(a), a)
+            r = digits(t[0], t[1], t[2])
+        elif qd.static(case == "list"):
+            r = digits(*[a, bump(a), a])
+        elif qd.static(case == "dict"):
+            d = {"p": a, "q": bump(a)}
+            r = digits(d["p"], d["q"])
+        elif qd.static(case == "vector"):
+            v = qd.Vector([a, bump(a), a])
+            r = digits(v[0], v[1], v[2])
+        elif qd.static(case == "index"):
+            m = qd.Matrix([[i * 12 + j for j in range(12)] for i in range(12)])
+            r = m[a, bump(a)]
+        elif qd.static(case == "comparison"):
+            r = qd.cast(a < bump(a), qd.i32) * 10 + qd.cast(a + 9 < bump(a) < a + 1, qd.i32)
+        elif qd.static(case == "maximum"):
+            r = qd.max(a, bump(a) - 20)
+        elif qd.static(case == "comprehension"):
+            t = [(a, bump(a)) for i in range(2)]
+            r = digits(t[0][0], t[0][1], t[1][0])
+        return r
+
+    expected = {
+        "operator": 11111,
+        "arguments": 11111,
+        "keywords": 11111,
+        "elements": 11111,
+        "atomics": 10106,
+        "tuple": 11111,
+        "list": 11111,
+        "dict": 11100,
+        "vector": 11111,
+        "index": 23,
+        "comparison": 11,
+        "maximum": 1,
+        "comprehension": 11111,
+    }
+    assert {case: k(case) for case in expected} == expected
+
+
+def test_references_are_not_read_before_the_call() -> None:
+    @qd.func
+    def add_to(a: qd.template(), by, b: qd.template()):
+        a += by
+        b = a
+
+    @qd.kernel
+    def k() -> qd.i32:
+        a = 1
+        b = 2
+        add_to(a, bump(b), b=b)
+        return a * 100 + b
+
+    assert k() == 1313

@@ -107,10 +107,17 @@ pub fn is_static_call(e: &Expr) -> bool {
     }
 }
 
+/// Functions that change nothing, by which most loops are written.
+const PURE: [&str; 9] = ["range", "ndrange", "static", "len", "zip", "enumerate", "int", "float", "bool"];
+
 /// A call or `:=` stands somewhere in the expression, so that evaluating it may change memory.
 pub fn may_write(e: &Expr) -> bool {
     match &e.kind {
-        ExprKind::Call(..) | ExprKind::Named(..) => true,
+        ExprKind::Call(func, arguments) => {
+            let all = || arguments.positional.iter().chain(arguments.keywords.iter().map(|k| &k.1));
+            !path(func).last().is_some_and(|name| PURE.contains(&name.as_str())) || all().any(may_write)
+        }
+        ExprKind::Named(..) => true,
         ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => may_write(a),
         ExprKind::Binary(_, a, b) | ExprKind::Subscript(a, b) => may_write(a) || may_write(b),
         ExprKind::Tuple(es) | ExprKind::List(es) | ExprKind::And(es) | ExprKind::Or(es) => es.iter().any(may_write),
@@ -118,6 +125,11 @@ pub fn may_write(e: &Expr) -> bool {
         ExprKind::IfExp(a, b, c) => may_write(a) || may_write(b) || may_write(c),
         _ => false,
     }
+}
+
+/// The position of the last expression that may change memory: those before it are read before. 0 for none.
+pub fn last_write<'e>(es: impl Iterator<Item = &'e Expr>) -> usize {
+    es.enumerate().filter(|(_, e)| may_write(e)).map(|(i, _)| i).last().unwrap_or(0)
 }
 
 fn target(e: &Expr, f: &mut Facts) {

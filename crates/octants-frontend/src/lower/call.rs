@@ -5,10 +5,45 @@ use std::rc::Rc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::Type;
 
-use super::Lowerer;
+use super::{Lowerer, ParsedFunction};
 use crate::ast::{Arguments, Expr, ExprKind};
+use crate::syntax_facts::last_write;
 use crate::value::Value;
 use crate::world::{Entity, FuncKind, Obj};
+
+/// Which arguments a callee takes by reference, so that reading them is its business.
+enum References {
+    None,
+    First,
+    All,
+    /// Those of its parameters that are annotated so; the number of parameters that are bound already.
+    Params(Rc<ParsedFunction>, usize),
+}
+
+impl References {
+    fn positional(&self, lowerer: &mut Lowerer, i: usize) -> bool {
+        match self {
+            References::None => false,
+            References::First => i == 0,
+            References::All => true,
+            References::Params(parsed, bound) => {
+                parsed.source.params.len() <= i + bound
+                    || lowerer.is_reference(parsed, i + bound, false).unwrap_or(true)
+            }
+        }
+    }
+
+    fn keyword(&self, lowerer: &mut Lowerer, name: &str) -> bool {
+        match self {
+            References::Params(parsed, bound) => {
+                let i = parsed.source.params.iter().position(|p| p.name == name);
+                i.is_none_or(|i| i >= *bound && self.positional(lowerer, i - bound))
+            }
+            References::All => true,
+            References::None | References::First => false,
+        }
+    }
+}
 
 impl Lowerer<'_> {
     pub(super) fn lower_call(&mut self, func: &Expr, arguments: &Arguments) -> Result<Value> {
@@ -16,7 +51,7 @@ impl Lowerer<'_> {
         let is_static = matches!(&callee, Value::Obj(o) if matches!(self.world.entity(*o),
             Entity::Builtin(n) if n == "static" || n == "static_assert"));
         self.static_depth += u32::from(is_static);
-        let arguments = self.lower_arguments(arguments);
+        let arguments = self.lower_arguments(&callee, arguments);
         self.static_depth -= u32::from(is_static);
         let (args, kwargs) = arguments?;
         // A list that is a variable grows in place.
@@ -39,27 +74,54 @@ impl Lowerer<'_> {
         self.frame().scopes.iter_mut().rev().find_map(|s| s.get_mut(name)).map(|b| &mut b.value)
     }
 
+    /// Arguments in their order. What a later one may change is read before it, unless the callee gets it by reference.
     #[allow(clippy::type_complexity)] // Positional and keyword arguments, as Python has them.
-    fn lower_arguments(&mut self, arguments: &Arguments) -> Result<(Vec<Value>, Vec<(String, Value)>)> {
+    fn lower_arguments(&mut self, callee: &Value, arguments: &Arguments) -> Result<(Vec<Value>, Vec<(String, Value)>)> {
+        let all = arguments.positional.iter().chain(arguments.keywords.iter().map(|k| &k.1));
+        let writes = last_write(all);
+        let takes = if writes > 0 { self.references_of(callee) } else { References::All };
         let mut args = Vec::new();
-        for e in &arguments.positional {
+        for (i, e) in arguments.positional.iter().enumerate() {
             match &e.kind {
                 ExprKind::Starred(inner) => {
                     let v = self.lower_expr(inner)?;
                     args.extend(self.unpack(&v)?);
                 }
-                _ => args.push(self.lower_expr(e)?),
+                _ => {
+                    let v = self.lower_expr(e)?;
+                    let is_reference = i >= writes || takes.positional(self, args.len());
+                    args.push(if is_reference { v } else { self.detach_deep(v)? });
+                }
             }
         }
         let mut kwargs = Vec::new();
-        for (name, e) in &arguments.keywords {
+        for (i, (name, e)) in arguments.keywords.iter().enumerate() {
             let v = self.lower_expr(e)?;
+            let is_reference =
+                arguments.positional.len() + i >= writes || name.as_ref().is_some_and(|n| takes.keyword(self, n));
+            let v = if is_reference { v } else { self.detach_deep(v)? };
             match name {
                 Some(name) => kwargs.push((name.clone(), v)),
                 None => kwargs.extend(self.member_values(&v)?),
             }
         }
         Ok((args, kwargs))
+    }
+
+    fn references_of(&mut self, callee: &Value) -> References {
+        let Value::Obj(obj) = callee else { return References::All };
+        let (func, bound) = match self.world.entity(*obj) {
+            Entity::Method(func, _) => (func, 1),
+            _ => (*obj, 0),
+        };
+        match self.world.entity(func) {
+            Entity::Func(_) => match self.parse(func) {
+                Ok(parsed) => References::Params(parsed, bound),
+                Err(_) => References::All,
+            },
+            Entity::Builtin(name) if name.starts_with("atomic_") => References::First,
+            _ => References::None,
+        }
     }
 
     pub(super) fn call(&mut self, callee: &Value, args: Vec<Value>, kwargs: Vec<(String, Value)>) -> Result<Value> {

@@ -7,6 +7,7 @@ use super::Lowerer;
 use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Comparison, Expr, ExprKind, Generator, Operator, UnaryOperator};
+use crate::syntax_facts::last_write;
 use crate::value::Value;
 use crate::world::Entity;
 
@@ -20,13 +21,18 @@ impl Lowerer<'_> {
 
     fn lower_exprs(&mut self, es: &[Expr]) -> Result<Vec<Value>> {
         let mut out = Vec::with_capacity(es.len());
-        for e in es {
+        let writes = last_write(es.iter());
+        for (i, e) in es.iter().enumerate() {
             match &e.kind {
                 ExprKind::Starred(inner) => {
                     let v = self.lower_expr(inner)?;
                     out.extend(self.unpack(&v)?);
                 }
-                _ => out.push(self.lower_expr(e)?),
+                _ => {
+                    let v = self.lower_expr(e)?;
+                    // Read before a later item may change it.
+                    out.push(if i < writes { self.detach_deep(v)? } else { v });
+                }
             }
         }
         Ok(out)
@@ -49,10 +55,7 @@ impl Lowerer<'_> {
                 self.comprehend(generators, &mut |s| {
                     let v = s.lower_expr(item)?;
                     // The loop variables of the comprehension are compile-time: what is read stays.
-                    out.push(match v {
-                        Value::Var(_) | Value::Place(_) => Value::Rt(s.rt(&v)?),
-                        v => v,
-                    });
+                    out.push(s.detach_deep(v)?);
                     Ok(())
                 })?;
                 Value::list(out)
@@ -154,8 +157,10 @@ impl Lowerer<'_> {
 
     fn lower_dict(&mut self, items: &[(Option<Expr>, Expr)]) -> Result<Value> {
         let mut out: Vec<(Value, Value)> = Vec::new();
-        for (key, value) in items {
+        let writes = last_write(items.iter().map(|(_, value)| value));
+        for (i, (key, value)) in items.iter().enumerate() {
             let v = self.lower_expr(value)?;
+            let v = if i < writes { self.detach_deep(v)? } else { v };
             match key {
                 Some(key) => {
                     let k = self.lower_expr(key)?;
@@ -306,10 +311,17 @@ impl Lowerer<'_> {
     }
 
     fn lower_compare(&mut self, left: &Expr, rest: &[(Comparison, Expr)]) -> Result<Value> {
+        let writes = last_write(std::iter::once(left).chain(rest.iter().map(|(_, e)| e)));
         let mut l = self.lower_expr(left)?;
+        if writes > 0 {
+            l = self.detach(l)?;
+        }
         let mut result: Option<Value> = None;
-        for (op, e) in rest {
-            let r = self.lower_expr(e)?;
+        for (i, (op, e)) in rest.iter().enumerate() {
+            let mut r = self.lower_expr(e)?;
+            if i + 1 < writes {
+                r = self.detach(r)?;
+            }
             let v = self.compare_value(*op, &l, &r)?;
             result = Some(match result {
                 None => v,
