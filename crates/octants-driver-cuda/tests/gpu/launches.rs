@@ -1,0 +1,119 @@
+//! Code is loaded and launched with the right arguments, grids, results and messages.
+
+use octants_runtime::{ErrorKind, Patient};
+
+use crate::kernels::{
+    answer, artifact, broken, launch, launch_slow, mad, mad_as, mad_in_groups, nameless, parallel, speak, sum,
+};
+use crate::{Gpu, values};
+
+#[test]
+fn every_iteration_runs_once_whatever_the_grid() {
+    let Some(gpu) = Gpu::open() else { return };
+    let stream = gpu.device.default_stream();
+    let grids = [(true, None), (false, None), (true, Some(1)), (true, Some(96)), (true, Some(5000))];
+    for (known, block_dim) in grids {
+        let kernel = mad_as(&gpu, octants_artifact::ParallelMeta { block_dim, ..parallel(known) });
+        for n in [1, 31, 1000, 100_003, 5_000_000] {
+            let x = gpu.numbers(n);
+            launch(stream, &kernel, &x, (1, 3)).unwrap();
+            launch(stream, &kernel, &x, (2, -1)).unwrap();
+            assert!(values(&x).iter().all(|&v| v == 5), "{n} with {known} {block_dim:?}");
+        }
+    }
+}
+
+#[test]
+fn a_loop_of_no_iterations_is_not_launched() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x) = (mad(&gpu), gpu.numbers(4));
+    // SAFETY: the buffer lives; the kernel looks at none of it.
+    unsafe { gpu.device.default_stream().launch(&kernel, &[x.ptr().unwrap(), 0, 0, 1, 7], &Patient) }.unwrap();
+    assert_eq!(values(&x), [0; 4]);
+}
+
+#[test]
+fn results_come_back() {
+    let Some(gpu) = Gpu::open() else { return };
+    let kernel = answer(&gpu);
+    let stream = gpu.device.create_stream(0).unwrap();
+    for n in 1..100u64 {
+        // SAFETY: the kernel takes a number.
+        let results = unsafe { stream.launch(&kernel, &[n], &Patient) }.unwrap().unwrap();
+        assert_eq!(results.slots(), [n + 1]);
+    }
+}
+
+#[test]
+fn more_arguments_than_travel_by_value_are_read_from_memory() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (count, x) = (1000u64, gpu.numbers(1));
+    let kernel = sum(&gpu, count as u32);
+    for first in [1, 2] {
+        let slots: Vec<u64> = [x.ptr().unwrap(), count].into_iter().chain(first..first + count).collect();
+        // SAFETY: the buffer lives.
+        unsafe { gpu.device.default_stream().launch(&kernel, &slots, &Patient) }.unwrap();
+        assert_eq!(values(&x), [(first..first + count).sum::<u64>() as i32]);
+    }
+}
+
+#[test]
+fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (one, many) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1), Some(2), Some(3)]));
+    let (stream, x, y) = (gpu.device.create_stream(0).unwrap(), gpu.numbers(64), gpu.numbers(64));
+    launch(&stream, &many, &y, (1, 0)).unwrap();
+    stream.synchronize(&Patient).unwrap();
+    let start = std::time::Instant::now();
+    // All groups store the same number: what matters is that they come after the first launch and before the last.
+    launch_slow(&stream, &one, &x, 20_000_000, (0, 5)).unwrap();
+    launch_slow(&stream, &many, &x, 50_000_000, (0, 7)).unwrap();
+    launch(&stream, &one, &x, (10, 1)).unwrap();
+    assert!(start.elapsed().as_millis() < 20, "the host waits for nothing");
+    assert!(values(&x).iter().all(|&v| v == 71));
+    let took = start.elapsed().as_millis();
+    assert!((65..150).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");
+    let stats = gpu.device.stream_pool_stats();
+    assert_eq!((stats.created, stats.in_use), (3, 0));
+}
+
+#[test]
+fn code_that_cannot_be_loaded_says_why() {
+    let Some(gpu) = Gpu::open() else { return };
+    let error = gpu.device.load(&broken()).unwrap_err().to_string();
+    assert!(error.contains("`broken`") && error.contains("madness"), "{error}");
+    let error = gpu.device.load(&nameless()).unwrap_err().to_string();
+    assert!(error.contains("`sad`") && error.contains("CUDA_ERROR_NOT_FOUND"), "{error}");
+    let error = gpu.device.load(&artifact("binary", "\x7fELF and nothing more", 0, vec![])).unwrap_err().to_string();
+    assert!(error.contains("`binary`"), "{error}");
+    // The device is as good as before.
+    let (kernel, x) = (mad(&gpu), gpu.numbers(4));
+    launch(gpu.device.default_stream(), &kernel, &x, (1, 1)).unwrap();
+    assert_eq!(values(&x), [1; 4]);
+}
+
+#[test]
+fn s21_kernels_speak() {
+    let Some(gpu) = Gpu::open() else { return };
+    let kernel = speak(&gpu);
+    let stream = gpu.device.create_stream(0).unwrap();
+    for n in [3u64, 4] {
+        // SAFETY: the kernel takes a number.
+        unsafe { stream.launch(&kernel, &[n], &Patient) }.unwrap();
+        let error = stream.synchronize(&Patient).unwrap_err();
+        let ErrorKind::Assertion(failure) = error.kind() else { panic!("{error}") };
+        assert_eq!(failure.message, format!("failed with {n}\n"));
+        assert_eq!(std::mem::take(&mut *gpu.printed.lock().unwrap()), format!("said {n}\n"));
+    }
+    stream.synchronize(&Patient).unwrap();
+}
+
+#[test]
+fn code_that_is_dropped_runs_to_its_end() {
+    let Some(gpu) = Gpu::open() else { return };
+    let x = gpu.numbers(1000);
+    for _ in 0..600 {
+        launch_slow(gpu.device.default_stream(), &mad(&gpu), &x, 10_000, (1, 1)).unwrap();
+    }
+    assert!(values(&x).iter().all(|&v| v == 600));
+}

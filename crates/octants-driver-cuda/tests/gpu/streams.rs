@@ -1,0 +1,117 @@
+//! Streams are in order in themselves and side by side with one another; events order them.
+
+use std::time::Instant;
+
+use octants_runtime::Patient;
+
+use crate::kernels::{launch, launch_slow, mad};
+use crate::{Gpu, values};
+
+const MS: u64 = 1_000_000;
+
+#[test]
+fn s1_handles_are_those_of_the_driver() {
+    let Some(gpu) = Gpu::open() else { return };
+    assert_eq!(gpu.device.default_stream().handle(), 0);
+    let streams: Vec<_> = [-9, 0, 1, 99].map(|p| gpu.device.create_stream(p).unwrap()).into_iter().collect();
+    assert!(streams.iter().all(|s| s.handle() > 4096));
+    assert!(streams.iter().all(|s| s.query().unwrap()));
+    assert!(gpu.device.stream_from_handle(77).is_err(), "no such handle");
+}
+
+#[test]
+fn a_launch_returns_before_its_work_is_done() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x, stream) = (mad(&gpu), gpu.numbers(1), gpu.device.create_stream(0).unwrap());
+    launch(&stream, &kernel, &x, (1, 0)).unwrap();
+    stream.synchronize(&Patient).unwrap();
+    let start = Instant::now();
+    launch_slow(&stream, &kernel, &x, 100 * MS, (0, 1)).unwrap();
+    assert!(start.elapsed().as_millis() < 20);
+    assert!(!stream.query().unwrap());
+    stream.synchronize(&Patient).unwrap();
+    assert!(stream.query().unwrap() && start.elapsed().as_millis() >= 99);
+}
+
+#[test]
+fn streams_run_side_by_side() {
+    let Some(gpu) = Gpu::open() else { return };
+    let kernel = mad(&gpu);
+    let all: Vec<_> = (0..16).map(|_| (gpu.device.create_stream(0).unwrap(), gpu.numbers(32))).collect();
+    for (stream, x) in &all {
+        launch(stream, &kernel, x, (1, 0)).unwrap();
+    }
+    gpu.device.synchronize(&Patient).unwrap();
+    let start = Instant::now();
+    for (stream, x) in &all {
+        launch_slow(stream, &kernel, x, 40 * MS, (0, 1)).unwrap();
+    }
+    gpu.device.synchronize(&Patient).unwrap();
+    let took = start.elapsed().as_millis();
+    assert!(took < 16 * 40 / 4, "16 kernels of 40 ms take {took} ms");
+}
+
+#[test]
+fn events_order_streams_and_tell_the_time() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x) = (mad(&gpu), gpu.numbers(100));
+    let (a, b) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
+    let (before, after) = (gpu.device.create_event(true).unwrap(), gpu.device.create_event(true).unwrap());
+    for _ in 0..3 {
+        launch(&a, &kernel, &x, (0, 0)).unwrap();
+        before.record(&a).unwrap();
+        launch_slow(&a, &kernel, &x, 30 * MS, (1, 2)).unwrap();
+        after.record(&a).unwrap();
+        after.wait(&b).unwrap();
+        launch(&b, &kernel, &x, (10, 1)).unwrap();
+        assert!(!after.query().unwrap());
+        assert!(values(&x).iter().all(|&v| v == 21));
+        a.wait_for(&b).unwrap();
+        let ms = before.elapsed_ms(&after, &Patient).unwrap();
+        assert!((29.0..60.0).contains(&ms), "{ms}");
+    }
+    let untimed = gpu.device.create_event(false).unwrap();
+    untimed.record(&a).unwrap();
+    assert!(before.elapsed_ms(&untimed, &Patient).is_err());
+}
+
+#[test]
+fn s7_the_default_stream_and_the_null_stream_of_other_libraries_are_in_step() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x) = (mad(&gpu), gpu.numbers(100));
+    // CUDA's handle of the null stream.
+    let null = gpu.device.stream_from_handle(1).unwrap();
+    let own = gpu.device.default_stream();
+    for _ in 0..3 {
+        launch(own, &kernel, &x, (0, 0)).unwrap();
+        launch_slow(&null, &kernel, &x, 10 * MS, (1, 2)).unwrap();
+        launch_slow(own, &kernel, &x, 10 * MS, (10, 1)).unwrap();
+        launch(&null, &kernel, &x, (10, 3)).unwrap();
+        own.synchronize(&Patient).unwrap();
+        null.synchronize(&Patient).unwrap();
+        assert!(values(&x).iter().all(|&v| v == 213));
+    }
+}
+
+#[test]
+fn a_stream_that_is_dropped_does_its_work_first() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x) = (mad(&gpu), gpu.numbers(100));
+    let stream = gpu.device.create_stream(0).unwrap();
+    launch_slow(&stream, &kernel, &x, 20 * MS, (0, 4)).unwrap();
+    drop(stream);
+    assert!(values(&x).iter().all(|&v| v == 4));
+}
+
+#[test]
+fn s6_what_belongs_to_an_ended_program_says_so() {
+    let Some(gpu) = Gpu::open() else { return };
+    let (kernel, x, stream) = (mad(&gpu), gpu.numbers(4), gpu.device.create_stream(0).unwrap());
+    let event = gpu.device.create_event(false).unwrap();
+    launch_slow(&stream, &kernel, &x, 5 * MS, (1, 1)).unwrap();
+    gpu.device.close(&Patient).unwrap();
+    assert!(launch(&stream, &kernel, &x, (1, 1)).unwrap_err().to_string().contains("program that has ended"));
+    assert!(stream.synchronize(&Patient).is_err() && event.record(&stream).is_err());
+    // Everything is given back after the end.
+    drop((kernel, x, stream, event));
+}
