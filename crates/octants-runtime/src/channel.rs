@@ -27,6 +27,8 @@ pub(crate) struct Channel {
     speakers: Vec<Arc<KernelMeta>>,
     /// Words taken out since the channel was empty.
     taken: u32,
+    /// So is the failure.
+    failure_taken: bool,
 }
 
 impl Channel {
@@ -35,7 +37,7 @@ impl Channel {
         let memory = unsafe { core.driver.allocate_pinned(BYTES) }.map_err(|e| core.explain(e))?;
         // SAFETY: the memory is the host's to write, and zeroed.
         unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
-        Ok(Channel { memory, speakers: Vec::new(), taken: 0 })
+        Ok(Channel { memory, speakers: Vec::new(), taken: 0, failure_taken: false })
     }
 
     /// Where code finds it.
@@ -89,16 +91,21 @@ impl Channel {
             print_site(&kernel, printer, site, &values);
             self.taken += 1 + values.len() as u32;
         }
-        if failed.load(Ordering::Acquire) != 0
+        if !self.failure_taken
+            && failed.load(Ordering::Acquire) != 0
             && let Some((kernel, site)) = self.read(FAILURE, DeviceChannel::FAILURE_WORDS as u32, &mut values)
         {
             fail_at_site(&kernel, failures, site, &values);
-            // In this order: whoever finds the flag down writes the next failure.
-            self.write(FAILURE, 0);
-            failed.store(0, Ordering::Release);
+            self.failure_taken = true;
         }
+        // What the host writes while the device changes the same word may be lost: not every bus makes the two take turns.
         if !idle {
             return;
+        }
+        if failed.load(Ordering::Relaxed) != 0 {
+            self.write(FAILURE, 0);
+            failed.store(0, Ordering::Release);
+            self.failure_taken = false;
         }
         match lost.swap(0, Ordering::Relaxed) {
             0 => {}

@@ -172,6 +172,25 @@ fn s21_an_event_tells_what_is_complete() {
 }
 
 #[test]
+fn s21_a_failure_seen_by_an_event_is_reported_once() {
+    let bench = Bench::new();
+    let kernel = bench.kernel("k", 0, &[None]);
+    let (stream, event) = (bench.device.create_stream(0).unwrap(), bench.device.create_event(false).unwrap());
+    bench.fails(1);
+    launch(&stream, &kernel);
+    event.record(&stream).unwrap();
+    launch(&stream, &kernel);
+    assert!(event.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 1"));
+    event.synchronize(&Patient).unwrap();
+    stream.synchronize(&Patient).unwrap();
+    bench.fails(2);
+    launch(&stream, &kernel);
+    assert!(stream.synchronize(&Patient).unwrap_err().to_string().contains("k fails with 2"));
+    drop((kernel, stream, event));
+    bench.finish();
+}
+
+#[test]
 fn s21_what_finds_no_room_is_counted() {
     let bench = Bench::new();
     let kernel = bench.kernel("k", 0, &[None]);

@@ -86,13 +86,13 @@ const SPEAK: &str = "
     ld.param.u64 %d3, [p+48];
     add.u64 %d2, %d2, 1;
     shl.b64 %d2, %d2, 32;
-    atom.global.sys.add.u32 %r1, [%d1], 2;
+    atom.global.add.u32 %r1, [%d1], 2;
     mul.wide.u32 %d4, %r1, 8;
     add.u64 %d4, %d1, %d4;
     st.global.u64 [%d4+264], %d3;
     membar.sys;
     st.global.u64 [%d4+256], %d2;
-    atom.global.sys.exch.b32 %r2, [%d1+4], 1;
+    atom.global.exch.b32 %r2, [%d1+4], 1;
     st.global.u64 [%d1+24], %d3;
     or.b64 %d2, %d2, 1;
     membar.sys;

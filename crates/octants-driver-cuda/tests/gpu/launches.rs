@@ -59,7 +59,7 @@ fn more_arguments_than_travel_by_value_are_read_from_memory() {
 
 #[test]
 fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Gpu::open_alone() else { return };
     let (one, many) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1), Some(2), Some(3)]));
     let (stream, x, y) = (gpu.device.create_stream(0).unwrap(), gpu.numbers(64), gpu.numbers(64));
     launch(&stream, &many, &y, (1, 0)).unwrap();
@@ -69,7 +69,8 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
     launch_slow(&stream, &one, &x, 20_000_000, (0, 5)).unwrap();
     launch_slow(&stream, &many, &x, 50_000_000, (0, 7)).unwrap();
     launch(&stream, &one, &x, (10, 1)).unwrap();
-    assert!(start.elapsed().as_millis() < 20, "the host waits for nothing");
+    let returned = start.elapsed().as_millis();
+    assert!(returned < 20, "the host waits for nothing, and took {returned} ms");
     assert!(values(&x).iter().all(|&v| v == 71));
     let took = start.elapsed().as_millis();
     assert!((65..150).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");

@@ -11,25 +11,43 @@ mod memory;
 mod streams;
 mod stress;
 
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use octants_driver_cuda::{CudaConfig, CudaDriver};
 use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
 
-/// Tests that count the GPU's free memory hold it alone.
-static MEMORY: RwLock<()> = RwLock::new(());
+/// Tests that count the GPU's free memory, or the time that something takes, hold it alone.
+static ALONE: RwLock<()> = RwLock::new(());
 
 struct Gpu {
     device: Device,
     printed: Arc<Mutex<String>>,
-    _shared: Option<RwLockReadGuard<'static, ()>>,
+    #[allow(dead_code)] // Held until it is dropped.
+    turn: Turn,
+}
+
+#[allow(dead_code)] // As above.
+enum Turn {
+    None,
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
 }
 
 impl Gpu {
     /// The first GPU; `None` with a line that says why where there is none.
     fn open() -> Option<Gpu> {
-        let shared = MEMORY.read().unwrap_or_else(|p| p.into_inner());
-        Some(Gpu { _shared: Some(shared), ..Gpu::open_as(CudaDriver::open)? })
+        let turn = ALONE.read().unwrap_or_else(|p| p.into_inner());
+        let mut gpu = Gpu::open_as(CudaDriver::open)?;
+        gpu.turn = Turn::Shared(turn);
+        Some(gpu)
+    }
+
+    /// The same while no other test runs.
+    fn open_alone() -> Option<Gpu> {
+        let turn = ALONE.write().unwrap_or_else(|p| p.into_inner());
+        let mut gpu = Gpu::open_as(CudaDriver::open)?;
+        gpu.turn = Turn::Alone(turn);
+        Some(gpu)
     }
 
     fn open_as(open: impl FnOnce(CudaConfig) -> Result<CudaDriver, octants_driver_cuda::Unavailable>) -> Option<Gpu> {
@@ -38,9 +56,11 @@ impl Gpu {
                 let printed = Arc::new(Mutex::new(String::new()));
                 let to = printed.clone();
                 let sink = Arc::new(move |t: &str| to.lock().unwrap().push_str(t));
-                Some(Gpu { device: Device::new(driver, DeviceConfig { seed: 1, sink }), printed, _shared: None })
+                Some(Gpu { device: Device::new(driver, DeviceConfig { seed: 1, sink }), printed, turn: Turn::None })
             }
             Err(reason) => {
+                // A GPU that is there and cannot be used is no reason to be content.
+                assert!(reason.0.starts_with("no NVIDIA"), "{reason}");
                 eprintln!("skipped: {reason}");
                 None
             }
@@ -49,6 +69,13 @@ impl Gpu {
 
     fn numbers(&self, n: u64) -> Buffer {
         self.device.allocate(4 * n).unwrap()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // What failed in it was looked at by the test.
+        let _ = self.device.close(&Patient);
     }
 }
 

@@ -4,13 +4,13 @@ use octants_driver_cuda::{CudaConfig, CudaDriver};
 use octants_runtime::{Driver, ErrorKind, HostArray, Patient};
 
 use crate::kernels::{launch, launch_slow, mad};
-use crate::{Gpu, MEMORY, values};
+use crate::{ALONE, Gpu, values};
 
 const MS: u64 = 1_000_000;
 
 /// With the device's pools, and without as on devices that have none.
 fn both(test: impl Fn(&Gpu)) {
-    let _shared = MEMORY.read().unwrap_or_else(|p| p.into_inner());
+    let _shared = ALONE.read().unwrap_or_else(|p| p.into_inner());
     let Some(gpu) = Gpu::open_as(CudaDriver::open) else { return };
     test(&gpu);
     test(&Gpu::open_as(CudaDriver::open_without_pool).unwrap());
@@ -100,7 +100,7 @@ fn out_of_memory_says_how_much_there_is_and_leaves_the_program_usable() {
 
 #[test]
 fn pinned_memory_has_one_address_and_comes_back_zeroed() {
-    let _shared = MEMORY.read().unwrap_or_else(|p| p.into_inner());
+    let _shared = ALONE.read().unwrap_or_else(|p| p.into_inner());
     let Ok(driver) = CudaDriver::open(CudaConfig::default()) else { return eprintln!("skipped: no GPU") };
     // SAFETY: the memory is used within its size, and by copies that are waited for.
     unsafe {
@@ -128,7 +128,7 @@ fn pinned_memory_has_one_address_and_comes_back_zeroed() {
 
 #[test]
 fn programs_that_come_and_go_leave_nothing_behind() {
-    let _alone = MEMORY.write().unwrap_or_else(|p| p.into_inner());
+    let _alone = ALONE.write().unwrap_or_else(|p| p.into_inner());
     let cycle = || -> Option<u64> {
         let gpu = Gpu::open_as(CudaDriver::open)?;
         let kernel = mad(&gpu);

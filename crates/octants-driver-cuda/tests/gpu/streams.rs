@@ -21,7 +21,7 @@ fn s1_handles_are_those_of_the_driver() {
 
 #[test]
 fn a_launch_returns_before_its_work_is_done() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Gpu::open_alone() else { return };
     let (kernel, x, stream) = (mad(&gpu), gpu.numbers(1), gpu.device.create_stream(0).unwrap());
     launch(&stream, &kernel, &x, (1, 0)).unwrap();
     stream.synchronize(&Patient).unwrap();
@@ -35,7 +35,7 @@ fn a_launch_returns_before_its_work_is_done() {
 
 #[test]
 fn streams_run_side_by_side() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Gpu::open_alone() else { return };
     let kernel = mad(&gpu);
     let all: Vec<_> = (0..16).map(|_| (gpu.device.create_stream(0).unwrap(), gpu.numbers(32))).collect();
     for (stream, x) in &all {
@@ -53,7 +53,7 @@ fn streams_run_side_by_side() {
 
 #[test]
 fn events_order_streams_and_tell_the_time() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Gpu::open_alone() else { return };
     let (kernel, x) = (mad(&gpu), gpu.numbers(100));
     let (a, b) = (gpu.device.create_stream(0).unwrap(), gpu.device.create_stream(0).unwrap());
     let (before, after) = (gpu.device.create_event(true).unwrap(), gpu.device.create_event(true).unwrap());
