@@ -523,11 +523,6 @@ impl Emitter {
         llvm!(LLVMBuildAtomicRMWSyncScope(self.builder, op, ptr, value, order, self.scope))
     }
 
-    /// The same for memory that the host reads while this code runs.
-    pub fn atomic_rmw_for_host(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
-        llvm!(LLVMBuildAtomicRMW(self.builder, op, ptr, value, LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic, 0))
-    }
-
     /// Yields `{ old, i1 success }`.
     pub fn cmpxchg(&self, ptr: V, expected: V, desired: V) -> V {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;

@@ -147,13 +147,15 @@ impl Nvptx {
             (e.byte_offset(channel, FAILURE), e.i32c(DeviceChannel::FAILURE_WORDS as i64 - 1))
         } else {
             let words = e.add(count, e.i32c(1));
-            let at = e.atomic_rmw_for_host(Rmw::LLVMAtomicRMWBinOpAdd, e.byte_offset(channel, NEXT), words);
+            // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on which host and
+            // device take turns, which few machines have.
+            let at = e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpAdd, e.byte_offset(channel, NEXT), words);
             let capacity = e.load(e.i32, e.byte_offset(channel, CAPACITY), 4);
             // In 64 bits: what is counted may exceed the capacity by far.
             let end = e.add(e.zext(at, e.i64), e.zext(words, e.i64));
             e.cond_br(e.icmp(IntCmp::LLVMIntULE, end, e.zext(capacity, e.i64)), room, full);
             e.position(full);
-            e.atomic_rmw_for_host(Rmw::LLVMAtomicRMWBinOpAdd, e.byte_offset(channel, LOST), e.i32c(1));
+            e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpAdd, e.byte_offset(channel, LOST), e.i32c(1));
             e.br(done);
             e.position(room);
             (e.gep(e.i64, e.byte_offset(channel, RECORDS), e.zext(at, e.i64)), count)
@@ -172,6 +174,8 @@ impl Nvptx {
         e.add_incoming(i, next, body);
         e.br(copy);
         e.position(publish);
+        // The host may look while other work runs: a record that has its header is whole.
+        e.fence();
         e.store(start, header, 8);
         e.br(done);
         if name == FAIL {
