@@ -294,6 +294,7 @@ impl Driver for CudaDriver {
 impl Drop for CudaDriver {
     fn drop(&mut self) {
         self.close();
+        self.pinned.end(&self.context);
         self.memory.end(&self.context);
         self.streams.end(&self.context);
     }

@@ -1,7 +1,7 @@
 //! [`Pinned`]: memory of the host that the device reaches at the same address.
 //!
 //! The system's calls take long and may wait for the device, so that blocks that come back are kept, up to a limit, for the next who
-//! asks.
+//! asks, and small blocks are cut from large ones that stay until the device is given up.
 
 use std::ffi::c_void;
 use std::sync::{Mutex, PoisonError};
@@ -15,6 +15,10 @@ use crate::memory::explain;
 const MOST_KEPT: u64 = 32 << 20;
 /// Smallest block.
 const LEAST: u64 = 64;
+/// Blocks up to this size are cut from slabs.
+const MOST_CUT: u64 = 256 << 10;
+/// Bytes of a slab.
+const SLAB: u64 = 4 << 20;
 /// Blocks above this size are multiples of it, those below are powers of two.
 const COARSE: u64 = 1 << 20;
 
@@ -26,19 +30,36 @@ pub struct Pinned(Mutex<Shelf>);
 struct Shelf {
     /// Sizes and addresses; the last come back first.
     blocks: Vec<(u64, u64)>,
+    /// Bytes of those that are not cut from a slab.
     bytes: u64,
+    slabs: Vec<u64>,
+    /// What is left of the last slab.
+    rest: u64,
     closed: bool,
 }
 
 impl Shelf {
     fn take(&mut self, size: u64) -> Option<u64> {
         let at = self.blocks.iter().rposition(|(s, _)| *s == size)?;
-        self.bytes -= size;
+        if size > MOST_CUT {
+            self.bytes -= size;
+        }
         Some(self.blocks.remove(at).1)
+    }
+
+    /// A block of the last slab.
+    fn cut(&mut self, size: u64) -> Option<u64> {
+        let slab = *self.slabs.last().filter(|_| size <= MOST_CUT && size <= self.rest)?;
+        self.rest -= size;
+        Some(slab + self.rest)
     }
 
     /// False where there is no room.
     fn put(&mut self, size: u64, address: u64) -> bool {
+        if size <= MOST_CUT {
+            self.blocks.push((size, address));
+            return true;
+        }
         let fits = !self.closed && self.bytes + size <= MOST_KEPT;
         if fits {
             self.bytes += size;
@@ -61,14 +82,25 @@ impl Pinned {
     /// As [`octants_runtime::Driver::allocate_pinned`].
     pub fn allocate(&self, context: &Context, bytes: u64) -> Result<DevicePtr> {
         let size = size_of_block(bytes);
-        let known = self.shelf().take(size);
+        let known = {
+            let mut shelf = self.shelf();
+            shelf.take(size).or_else(|| shelf.cut(size))
+        };
+        let make = |size| {
+            let calls = context.enter_aside()?;
+            // SAFETY: the context is entered.
+            let made = unsafe { calls.allocate_pinned(size) };
+            made.map(|at| at as u64).map_err(|e| explain(&calls, context, bytes, e))
+        };
         let at = match known {
             Some(at) => at,
+            None if size > MOST_CUT => make(size)?,
             None => {
-                let calls = context.enter_aside()?;
-                // SAFETY: the context is entered.
-                let made = unsafe { calls.allocate_pinned(size) };
-                made.map_err(|e| explain(&calls, context, bytes, e))? as u64
+                let slab = make(SLAB)?;
+                let mut shelf = self.shelf();
+                shelf.slabs.push(slab);
+                shelf.rest = SLAB - size;
+                slab + shelf.rest
             }
         };
         // SAFETY: the block is ours and has that size.
@@ -96,11 +128,24 @@ impl Pinned {
             let mut shelf = self.shelf();
             shelf.closed = true;
             shelf.bytes = 0;
-            std::mem::take(&mut shelf.blocks)
+            let whole = |(size, _): &mut (u64, u64)| *size > MOST_CUT;
+            shelf.blocks.extract_if(.., whole).collect::<Vec<_>>()
         };
         let Some(calls) = context.enter_to_free() else { return };
         for (_, at) in blocks {
             // SAFETY: the block was given back.
+            let _ = unsafe { calls.free_pinned(at as *mut c_void) };
+        }
+    }
+}
+
+impl Pinned {
+    /// Gives the slabs back. Nothing uses a block any more.
+    pub fn end(&self, context: &Context) {
+        let slabs = std::mem::take(&mut self.shelf().slabs);
+        let Some(calls) = context.enter_to_free() else { return };
+        for at in slabs {
+            // SAFETY: made above; the owner calls this once, at its own end.
             let _ = unsafe { calls.free_pinned(at as *mut c_void) };
         }
     }
@@ -114,12 +159,22 @@ mod tests {
     fn blocks_of_a_size_come_back_and_a_limit_holds() {
         let mut shelf = Shelf::default();
         assert_eq!(shelf.take(64), None);
-        assert!(shelf.put(64, 0x1000) && shelf.put(64, 0x2000) && shelf.put(128, 0x3000));
+        assert!(shelf.put(64, 0x1000) && shelf.put(64, 0x2000) && shelf.put(COARSE, 0x3000));
         assert_eq!(shelf.take(64), Some(0x2000), "the one used last");
         assert_eq!(shelf.take(256), None);
         assert!(!shelf.put(MOST_KEPT, 0x4000));
         shelf.closed = true;
-        assert!(!shelf.put(64, 0x5000));
+        assert!(!shelf.put(2 * MOST_CUT, 0x5000) && shelf.put(64, 0x6000), "what is cut goes with its slab");
+    }
+
+    #[test]
+    fn small_blocks_are_cut_from_a_slab() {
+        let mut shelf = Shelf::default();
+        assert_eq!(shelf.cut(64), None);
+        shelf.slabs.push(0x10000);
+        shelf.rest = 256;
+        assert_eq!((shelf.cut(64), shelf.cut(128)), (Some(0x10000 + 192), Some(0x10000 + 64)));
+        assert_eq!((shelf.cut(128), shelf.cut(2 * MOST_CUT)), (None, None));
     }
 
     #[test]

@@ -3,8 +3,9 @@
 //!
 //! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the stream's
 //! own, and from there on the stream where the device cannot use the host's memory. A launch that writes one waits for its own
-//! stream, since nothing tells when the host will look at the array, and so needs no copy of the host's own. Arrays
-//! that overlap share one copy.
+//! stream, since nothing tells when the host will look at the array, and so needs no copy of the host's own; but small arrays
+//! go by pinned memory both ways, which takes a device's copy engine less time than memory it has to pin first. Arrays that
+//! overlap share one copy.
 
 use crate::device::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
@@ -26,6 +27,8 @@ pub struct HostArray {
     pub written: bool,
 }
 
+/// Arrays of a launch that waits go by pinned memory up to this many bytes.
+const SMALL: u64 = 256 << 10;
 /// Copies of arrays start at the same place within a line of this many bytes as the arrays do.
 const LINE: u64 = 64;
 
@@ -43,6 +46,8 @@ pub(crate) struct Staged {
     /// The device's copies of arrays, to be freed behind the launch.
     copies: Option<(DevicePtr, u64)>,
     stretches: Vec<Stretch>,
+    /// The block holds copies of the arrays.
+    pinned: bool,
     /// Where the slots lie, if not by value.
     pub(crate) args_at: Option<DevicePtr>,
     /// The launch must wait for its stream.
@@ -52,7 +57,7 @@ pub(crate) struct Staged {
 impl Staged {
     /// Nothing but whether the launch must wait.
     pub(crate) fn nothing(waits: bool) -> Staged {
-        Staged { block: None, copies: None, stretches: Vec::new(), args_at: None, waits }
+        Staged { block: None, copies: None, stretches: Vec::new(), pinned: false, args_at: None, waits }
     }
 }
 
@@ -95,13 +100,13 @@ pub(crate) unsafe fn stage(
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
     // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it lies.
     let in_place = shared && staged.waits;
-    let pinned = !staged.waits;
+    staged.pinned = !staged.waits || bytes <= SMALL;
     if in_place || staged.stretches.is_empty() {
         staged.stretches.clear();
         bytes = 0;
     }
     let spilled = kernel.spilled_at.map_or(0, |_| 8 * args.len() as u64);
-    let pinned_bytes = if pinned { bytes } else { 0 } + spilled;
+    let pinned_bytes = if staged.pinned { bytes } else { 0 } + spilled;
     if pinned_bytes > 0 {
         staged.block = Some(scratch.staging.take(core, pinned_bytes, caller)?);
     }
@@ -121,6 +126,7 @@ pub(crate) unsafe fn stage(
     if let Err(error) = queued {
         // SAFETY: the tasks of the launch are not queued.
         let _ = unsafe { staged.finish(core, stream, &[], scratch) };
+        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(core, stream, block));
         return Err(error);
     }
     Ok(staged)
@@ -142,7 +148,7 @@ impl Staged {
         if self.stretches.is_empty() {
             return Ok(());
         }
-        let pinned = if self.waits { None } else { self.block.as_ref() };
+        let pinned = self.block.as_ref().filter(|_| self.pinned);
         if let Some(block) = pinned {
             // SAFETY: the arrays are alive, the block has room.
             self.stretches.iter().for_each(|s| unsafe { block.write(s.offset, s.low as *const u8, s.high - s.low) });
@@ -175,7 +181,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory.
+    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. Where the launch waits,
+    /// [`Staged::bring_back`] follows that.
     ///
     /// # Safety
     /// As [`stage`]; where arrays are written, the launch waits for the stream next.
@@ -188,23 +195,69 @@ impl Staged {
     ) -> Result<()> {
         let mut end = Ok(());
         if let Some((copies, bytes)) = self.copies.take() {
-            for array in arrays.iter().filter(|a| a.written) {
-                let Some(s) = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high) else {
-                    continue;
-                };
-                let from = DevicePtr(copies.0 + s.offset + (array.low - s.low));
-                // SAFETY: the contract above.
-                let back =
-                    unsafe { core.driver.copy_to_host(stream, array.low as *mut u8, from, array.high - array.low) };
-                end = end.and(back);
+            if let (Some(block), true, true) = (&self.block, self.pinned, self.waits) {
+                let written = || arrays.iter().filter(|a| a.written).filter_map(|a| self.range(a));
+                let (from, to) = (written().map(|r| r.0).min(), written().map(|r| r.1).max());
+                if let (Some(from), Some(to)) = (from, to) {
+                    let at = (block.memory.0 + from) as *mut u8;
+                    // SAFETY: the contract above; the block has room for all stretches.
+                    end = unsafe { core.driver.copy_to_host(stream, at, DevicePtr(copies.0 + from), to - from) };
+                }
+            } else {
+                for array in arrays.iter().filter(|a| a.written) {
+                    let Some(s) = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high) else {
+                        continue;
+                    };
+                    let from = DevicePtr(copies.0 + s.offset + (array.low - s.low));
+                    // SAFETY: the contract above.
+                    let back =
+                        unsafe { core.driver.copy_to_host(stream, array.low as *mut u8, from, array.high - array.low) };
+                    end = end.and(back);
+                }
             }
             // SAFETY: allocated by `fill` on this stream; what uses it is queued.
             unsafe { core.driver.free(stream, copies, bytes) };
         }
-        if let Some(block) = self.block.take() {
+        if let Some(block) = self.block.take_if(|_| !self.waits) {
             end = end.and(scratch.staging.give_back(core, stream, block));
         }
         end
+    }
+}
+
+impl Staged {
+    /// The first byte of an array's copy and the end of its last, counted from the start of all copies.
+    fn range(&self, array: &HostArray) -> Option<(u64, u64)> {
+        let s = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high)?;
+        let from = s.offset + (array.low - s.low);
+        Some((from, from + (array.high - array.low)))
+    }
+
+    /// After the wait of a launch that waits: what the tasks wrote goes to the host's arrays, the block back to the stream. The
+    /// work is `done` unless the wait failed.
+    ///
+    /// # Safety
+    /// As [`stage`].
+    pub(crate) unsafe fn bring_back(
+        &mut self,
+        core: &DeviceCore,
+        stream: StreamHandle,
+        done: bool,
+        arrays: &[HostArray],
+        scratch: &mut Scratch,
+    ) {
+        let Some(block) = self.block.take() else { return };
+        if !done {
+            let _ = scratch.staging.give_back(core, stream, block);
+            return;
+        }
+        for array in arrays.iter().filter(|a| a.written && self.pinned) {
+            if let Some((from, to)) = self.range(array) {
+                // SAFETY: the contract above.
+                unsafe { block.read(from, array.low as *mut u8, to - from) }
+            }
+        }
+        scratch.staging.put_idle(block);
     }
 }
 

@@ -57,6 +57,16 @@ impl Block {
     }
 }
 
+impl Block {
+    /// # Safety
+    /// `to` has room for `bytes` bytes, which the block has from `offset` on, and no work uses the block.
+    pub(crate) unsafe fn read(&self, offset: u64, to: *mut u8, bytes: u64) {
+        debug_assert!(offset + bytes <= self.bytes);
+        // SAFETY: the contract above; pinned memory is the host's to read.
+        unsafe { std::ptr::copy_nonoverlapping((self.memory.0 + offset) as *const u8, to, bytes as usize) }
+    }
+}
+
 /// A stream's blocks.
 #[derive(Debug, Default)]
 pub(crate) struct Staging {
@@ -103,6 +113,11 @@ impl Staging {
             self.idle.push(block);
         }
         recorded
+    }
+
+    /// Takes a block back that no work uses.
+    pub(crate) fn put_idle(&mut self, block: Block) {
+        self.idle.push(block);
     }
 
     /// Moves blocks whose work is done to the idle ones.

@@ -471,7 +471,14 @@ impl StreamCore {
             let finished = staged.finish(device, self.handle, arrays, scratch);
             let end = queued.and(finished);
             // The work may use the host's arrays, so that even an error waits for what was queued.
-            let end = if staged.waits { end.and(self.wait_in_turn(scratch, caller)) } else { end };
+            let end = if staged.waits {
+                let waited = self.wait(caller);
+                self.hear(scratch);
+                staged.bring_back(device, self.handle, waited.is_ok(), arrays, scratch);
+                end.and(waited).and_then(|()| self.report_pending())
+            } else {
+                end
+            };
             let end = end.and_then(|()| self.finish(kernel, &launch, foreign, scratch));
             scratch.slots = slots;
             end

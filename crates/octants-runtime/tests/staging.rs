@@ -109,7 +109,9 @@ fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
     let last_task = names.iter().rposition(|n| n == "launch").unwrap();
     assert!(last_task < back && back < waits, "{names:?}");
     assert_eq!(log.count("copy_to_host"), 1, "what is only read does not come back");
-    assert_eq!(log.count("allocate_pinned"), 0);
+    assert_eq!(log.count("copy_to_device"), 1, "small arrays go together");
+    launch(&stream, &log, &kernel, &[array(0, &read, false), array(1, &written, true)]).unwrap();
+    assert_eq!(log.count("allocate_pinned"), 0, "the block is used again");
     drop((kernel, stream));
     finish(device, &log);
 
