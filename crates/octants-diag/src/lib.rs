@@ -177,10 +177,47 @@ fn render_span(out: &mut String, sources: &Sources, span: Span, function: &str) 
     let start = (span.start as usize).min(file.text.len());
     let end = (span.end as usize).clamp(start, file.text.len());
     let spanned = file.text.get(start..end).unwrap_or_default().split('\n').next().unwrap_or_default();
-    let width = spanned.chars().count().max(1);
-    // Tabs keep their width under the line above.
-    let indent: String = line.chars().take(column).map(|c| if c == '\t' { c } else { ' ' }).collect();
-    let _ = write!(out, "\n{line}\n{indent}{}", "^".repeat(width));
+    let mut shown = Shown::default();
+    for (i, c) in line.chars().enumerate() {
+        shown.push(c, i >= column && i < column + spanned.chars().count().max(1));
+    }
+    if spanned.is_empty() && column >= line.chars().count() {
+        shown.push(' ', true);
+    }
+    shown.write(out);
+}
+
+/// A line of source as it is shown, and which of its columns are underlined.
+#[derive(Default)]
+struct Shown {
+    columns: Vec<(char, bool)>,
+}
+
+/// Columns to the next stop of a tab.
+const TAB: usize = 4;
+
+/// Longer lines are broken, so that the underline stays under what it marks.
+const WIDTH: usize = 80;
+
+impl Shown {
+    fn push(&mut self, c: char, marked: bool) {
+        if c != '\t' {
+            return self.columns.push((c, marked));
+        }
+        let spaces = TAB - self.columns.len() % TAB;
+        self.columns.extend(std::iter::repeat_n((' ', marked), spaces));
+    }
+
+    fn write(&self, out: &mut String) {
+        for piece in self.columns.chunks(WIDTH) {
+            let text: String = piece.iter().map(|(c, _)| c).collect();
+            let _ = write!(out, "\n{}", text.trim_end());
+            if let Some(last) = piece.iter().rposition(|(_, marked)| *marked) {
+                let marks: String = piece[..=last].iter().map(|(_, marked)| if *marked { '^' } else { ' ' }).collect();
+                let _ = write!(out, "\n{marks}");
+            }
+        }
+    }
 }
 
 #[cfg(test)]
@@ -202,5 +239,29 @@ mod tests {
             d.render(&sources),
             "\nFile \"sim.py\", line 11, in k:\n    x = a + b\n        ^^^^^\n`a` is not defined\n  help: define it"
         );
+    }
+
+    fn shown(text: &str, from: &str, to: &str) -> String {
+        let mut sources = Sources::default();
+        let file = sources.add(Arc::new(SourceFile { path: "a.py".into(), text: text.into(), first_line: 1 }));
+        let start = text.find(from).unwrap() as u32;
+        let end = text.rfind(to).unwrap() + to.len();
+        let d = Diagnostic::new(Code::Name, Span { file, start, end: end as u32 }, "wrong");
+        d.render(&sources).replacen("\nFile \"a.py\", line 1:", "", 1)
+    }
+
+    #[test]
+    fn tabs_are_as_wide_above_as_below() {
+        assert_eq!(shown("\ta(1,\tb)", "b", "b"), "\n    a(1,    b)\n            ^\nwrong");
+    }
+
+    #[test]
+    fn long_lines_are_broken_with_their_underline() {
+        let text = format!("x = {} + y", "a".repeat(100));
+        let (first, rest) = text.split_at(80);
+        let want = format!("\n{first}\n    {}\n{rest}\n{}\nwrong", "^".repeat(76), "^".repeat(24));
+        assert_eq!(shown(&text, "a", "a"), want);
+        let want = format!("\n{first}\n{rest}\n{}^\nwrong", " ".repeat(27));
+        assert_eq!(shown(&text, "y", "y"), want);
     }
 }
