@@ -3,6 +3,7 @@
 A result's type is read off from what a variable of that type keeps of three stored numbers.
 """
 
+import kernel_operators as operators
 import numpy as np
 import pytest
 
@@ -59,66 +60,6 @@ def signature_of(name):
 
 
 @qd.func
-def _add(a, b):
-    return a + b
-
-
-@qd.func
-def _sub(a, b):
-    return a - b
-
-
-@qd.func
-def _mul(a, b):
-    return a * b
-
-
-@qd.func
-def _div(a, b):
-    return a / b
-
-
-@qd.func
-def _floordiv(a, b):
-    return a // b
-
-
-@qd.func
-def _mod(a, b):
-    return a % b
-
-
-@qd.func
-def _pow(a, b):
-    return a**b
-
-
-@qd.func
-def _and(a, b):
-    return a & b
-
-
-@qd.func
-def _or(a, b):
-    return a | b
-
-
-@qd.func
-def _xor(a, b):
-    return a ^ b
-
-
-@qd.func
-def _shl(a, b):
-    return a << b
-
-
-@qd.func
-def _shr(a, b):
-    return a >> b
-
-
-@qd.func
 def _less(a, b):
     return a < b
 
@@ -126,11 +67,6 @@ def _less(a, b):
 @qd.func
 def _equal(a, b):
     return a == b
-
-
-@qd.func
-def _max(a, b):
-    return max(a, b)
 
 
 @qd.func
@@ -143,28 +79,23 @@ def _select(a, b):
     return qd.select(True, a, b)
 
 
-@qd.func
-def _raw_div(a, b):
-    return qd.raw_div(a, b)
-
-
 OPERATORS = {
-    "add": (_add, promoted, NAMES),
-    "sub": (_sub, promoted, NAMES),
-    "mul": (_mul, promoted, NAMES),
-    "floordiv": (_floordiv, promoted, NAMES[1:]),
-    "mod": (_mod, promoted, NAMES[1:]),
-    "max": (_max, promoted, NAMES),
+    "add": (operators.add, promoted, NAMES),
+    "sub": (operators.sub, promoted, NAMES),
+    "mul": (operators.mul, promoted, NAMES),
+    "floordiv": (operators.floordiv, promoted, NAMES[1:]),
+    "mod": (operators.modulo, promoted, NAMES[1:]),
+    "max": (operators.maximum, promoted, NAMES),
     "min": (_min, promoted, NAMES),
     "select": (_select, promoted, NAMES),
-    "raw_div": (_raw_div, promoted, NAMES[1:]),
-    "div": (_div, divided, NAMES),
-    "pow": (_pow, powered, NAMES[1:]),
-    "and": (_and, promoted, INTEGERS),
-    "or": (_or, promoted, INTEGERS),
-    "xor": (_xor, promoted, INTEGERS),
-    "shl": (_shl, shifted, INTEGERS[1:]),
-    "shr": (_shr, shifted, INTEGERS[1:]),
+    "raw_div": (operators.raw_div, promoted, NAMES[1:]),
+    "div": (operators.divide, divided, NAMES),
+    "pow": (operators.power, powered, NAMES[1:]),
+    "and": (operators.bit_and, promoted, INTEGERS),
+    "or": (operators.bit_or, promoted, INTEGERS),
+    "xor": (operators.bit_xor, promoted, INTEGERS),
+    "shl": (operators.shl, shifted, INTEGERS[1:]),
+    "shr": (operators.shr, shifted, INTEGERS[1:]),
     "less": (_less, compared, NAMES),
     "equal": (_equal, compared, NAMES),
 }
