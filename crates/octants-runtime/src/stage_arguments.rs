@@ -97,6 +97,10 @@ pub(crate) unsafe fn stage(
     let must_wait = !kernel.meta.result.is_empty() || arrays.iter().any(|a| a.written) || bytes > MOST_BUSY;
     scratch.slots.clear();
     scratch.slots.extend_from_slice(args);
+    if !shared {
+        // Arrays without elements have no copies, and their addresses are not the device's.
+        arrays.iter().filter(|a| a.low >= a.high).for_each(|a| scratch.slots[a.slot as usize] = 0);
+    }
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
     // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it lies.
     let in_place = shared && staged.waits;

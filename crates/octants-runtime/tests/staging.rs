@@ -142,6 +142,21 @@ fn s16_arrays_that_overlap_share_their_copy() {
 }
 
 #[test]
+fn s16_an_array_without_elements_has_no_address_on_the_device() {
+    for (setting, own) in [(SETTINGS[0], false), (SETTINGS[1], true)] {
+        let (device, log) = device(setting);
+        let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
+        let (none, some) = ([0u64; 0], [1u64; 3]);
+        let slots = launch(&stream, &log, &kernel, &[array(0, &none, false), array(1, &some, false)]).unwrap();
+        assert_eq!(slots[0], if own { none.as_ptr() as u64 } else { 0 });
+        let slots = launch(&stream, &log, &kernel, &[array(0, &none, false), array(1, &none, true)]).unwrap();
+        assert_eq!(slots[1], if own { none.as_ptr() as u64 } else { 0 });
+        drop((kernel, stream));
+        finish(device, &log);
+    }
+}
+
+#[test]
 fn s16_memory_of_the_hosts_that_no_one_describes_is_waited_for() {
     for (setting, waits) in [(SETTINGS[0], 0), (SETTINGS[1], 1)] {
         let (device, log) = device(setting);

@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from stream_kernels import LONG, Ints, add, both, fill, ints, n, slow
+from stream_kernels import LONG, Ints, add, both, fill, ints, n, slow, total
 
 import octants as qd
 
@@ -200,3 +200,17 @@ def test_s18_memory_of_a_queued_fill_may_go(schedule):
             del temporary
             ints(40).fill(-1)
         assert (kept.to_numpy() == 3).all()
+
+
+def test_s16_views_of_host_arrays(mode):
+    empty, z, d = np.zeros(0, np.int32), np.arange(20, dtype=np.int32), ints(20)
+    with qd.create_stream() as s:
+        add(empty, z, 1, qd_stream=s)
+        add(empty, empty, 1, qd_stream=s)
+        assert (z == np.arange(20)).all()
+        assert total(z[::-3], qd_stream=s) == z[::-3].sum()
+        add(z[::-1], d, 5, qd_stream=s)
+        assert (d.to_numpy() == z[::-1] + 5).all()
+        add(z[::2], z[1::2], 100, qd_stream=s)
+        assert (z[1::2] == z[::2] + 100).all()
+        assert (z[::2] == np.arange(0, 20, 2)).all()
