@@ -234,7 +234,8 @@ def test_fills_and_copies_are_queued_behind_the_work_on_their_stream():
     qd.init(arch=qd.cpu, cpu_separate_memory=True)
     x, apart = qd.field(qd.f32, shape=(100,)), qd.field(qd.f32)
     qd.root.dense(qd.i, 100).place(apart, qd.field(qd.f32))
-    apart.fill(5.0)  # compiles what fills
+    apart.fill(5.0)  # compiles what fills and copies
+    x.copy_from(apart)
     qd.sync()
     with qd.create_stream() as stream, qd.create_event() as done:
         slow_ones(x, 10, qd_stream=stream)
