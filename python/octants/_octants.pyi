@@ -163,6 +163,9 @@ class Buffer:
     def read(self, offset: int, nbytes: int) -> bytearray:
         """A copy of some bytes, once the work that writes to the memory is done."""
 
+    def read_into(self, offset: int, to: Any) -> None:
+        """Copies bytes into an array of the host's, once the work that writes to the memory is done."""
+
     def write(self, offset: int, data: Any) -> None:
         """Sets some bytes, once the work that uses the memory is done. `data` has the buffer protocol and is contiguous."""
 

@@ -56,6 +56,13 @@ def copy_parts(stream, to, source):
     return True
 
 
+def copy_array(stream, buffer, dtype, place, source):
+    """Queues a copy of another library's array: `place` is byte offset, extents and byte strides in the buffer."""
+    offset, shape, strides = place
+    to = _octants.ElementView(buffer, BY_NUMPY[dtype].name, offset, shape, strides)
+    _copy(BY_NUMPY[dtype])(to, source, qd_stream=stream)
+
+
 @cache
 def _fill(dtype):
     @kernel

@@ -250,7 +250,8 @@ class Field:
 
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
-        self._import(interchange.from_torch(arr))
+        if not self._memory().take_tensor(arr):
+            self._import(interchange.from_torch(arr))
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the field's memory."""

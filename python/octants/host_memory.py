@@ -133,6 +133,10 @@ class HostMemory:
         """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
+    def take_tensor(self, tensor: Any) -> bool:
+        """False: the host sets the elements from the tensor's values."""
+        return False
+
     def direct(self) -> np.ndarray[Any, Any] | None:
         """A view of the field's own memory, where one numpy array can describe it. Waits for all who use the memory."""
         self._wait(write=True)
@@ -169,15 +173,23 @@ class CopiedMemory:
         # Components that are dense one by one are copied one by one: what lies between them is not theirs.
         apart = not self._dense and len(spans) > 1 and all(high - low == count for low, high in spans)
         self._parts = [CopiedMemory(buffer, dtype, (), [each]) for each in placements] if apart else []
+        self._in_order = self._dense and self._is_in_order()
 
     def read(self) -> np.ndarray[Any, Any]:
         """All elements in a new array of shape `shape + element_shape`."""
+        if self._in_order:
+            values = np.empty(self.shape + self.element_shape, self.dtype)
+            self._buffer.read_into(self._low, values.reshape(-1))
+            return values
         if self._parts:
             return np.stack([part.read() for part in self._parts], axis=-1).reshape(self.shape + self.element_shape)
         return self._local(self._bytes()).read()
 
     def write(self, values: np.ndarray[Any, Any]) -> None:
         """Stores all elements, converted like an assignment in numpy."""
+        if self._in_order:
+            self._buffer.write(self._low, np.asarray(values, self.dtype, order="C").reshape(-1))
+            return
         if self._parts:
             columns = values.reshape((*self.shape, len(self._parts)))
             for number, part in enumerate(self._parts):
@@ -241,6 +253,29 @@ class CopiedMemory:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
+    def take_tensor(self, tensor: Any) -> bool:
+        """Lets the device set the elements from a torch tensor. False where that does not lie on this device."""
+        place = self._layout()
+        if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
+            return False
+        if tuple(tensor.shape) != place[1] or tensor.__dlpack_device__() != self.device:
+            return False
+        from octants.element_kernels import copy_array
+        from octants.queued_access import done_by_device
+
+        tensor = tensor.detach()
+        unnamed = self._buffer.hand_over()
+        if unnamed is None:
+            return False
+        # The stream that libraries use where they name none waits for the tensor's, and the default stream is in step with it.
+        tensor.__dlpack__(stream=unnamed)
+
+        def queue(stream: _octants.Stream) -> bool:
+            copy_array(stream, self._buffer, self.dtype, place, tensor)
+            return True
+
+        return done_by_device(None, [self._buffer], queue)
+
     def array_protocol(self) -> dict[str, Any]:
         """What the attribute shows by which libraries on this device take arrays."""
         place = self._layout()
@@ -256,6 +291,19 @@ class CopiedMemory:
             "stream": self._buffer.hand_over(),
         }
 
+    def _is_in_order(self) -> bool:
+        """Whether the elements lie in memory as in numpy's own order."""
+        place = self._layout()
+        if place is None:
+            return False
+        _, shape, strides = place
+        expected = self.dtype.itemsize
+        for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+            if extent > 1 and stride != expected:
+                return False
+            expected *= extent
+        return True
+
     def _layout(self) -> tuple[int, tuple[int, ...], tuple[int, ...]] | None:
         """Byte offset, extents and byte strides, where they describe the memory."""
         first, step = self._placements[0], common_step(self._placements)
@@ -270,7 +318,9 @@ class CopiedMemory:
         return None
 
     def _bytes(self) -> np.ndarray[Any, Any]:
-        return np.frombuffer(self._buffer.read(self._low, self._high - self._low), np.uint8)
+        memory = np.empty(self._high - self._low, np.uint8)
+        self._buffer.read_into(self._low, memory)
+        return memory
 
     def _local(self, memory: np.ndarray[Any, Any]) -> HostMemory:
         moved = [Placement(each.base - self._low, each.axes) for each in self._placements]

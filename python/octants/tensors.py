@@ -108,6 +108,12 @@ class Tensor:
         """A DLPack capsule of the memory."""
         return self._impl.to_dlpack(versioned)
 
+    def __getattr__(self, name: str) -> Any:
+        # A device's array protocol is that of the array inside.
+        if name.startswith("__") and name.endswith("_array_interface__"):
+            return getattr(self._impl, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
     def __dlpack__(self, **kwargs: Any) -> Any:
         return self._impl.__dlpack__(**kwargs)
 

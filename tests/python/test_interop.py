@@ -161,6 +161,8 @@ def test_the_array_protocol_of_the_device(device):
     assert shown["data"] == (x.buffer.ptr, False)
     assert shown["version"] == 3
     assert not hasattr(x, "__other_array_interface__")
+    tensor = qd.tensor(qd.f32, (3, 5), layout=(1, 0))
+    assert tensor.__octants_array_interface__["strides"] == (4, 12)
 
 
 @pytest.mark.in_place

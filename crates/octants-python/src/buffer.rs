@@ -112,6 +112,21 @@ impl Buffer {
         PyByteArray::new_with(py, nbytes, |to| stream::read_buffer(py, self, offset, to))
     }
 
+    /// Copies bytes into an array of the host's, once the work that writes to the memory is done.
+    fn read_into(&self, py: Python<'_>, offset: u64, to: &Bound<'_, PyAny>) -> PyResult<()> {
+        self.settle(py)?;
+        let to = PyUntypedBuffer::get(to)?;
+        if !to.is_c_contiguous() || to.readonly() {
+            return Err(PyBufferError::new_err("bytes are read into an array that is contiguous and writable"));
+        }
+        let to = match to.len_bytes() {
+            0 => &mut [],
+            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the bytes.
+            n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
+        };
+        stream::read_buffer(py, self, offset, to)
+    }
+
     /// Sets some bytes, once the work that uses the memory is done.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
