@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use octants_artifact::{Artifact, CodeTarget};
 
 use crate::buffer::{Buffer, BufferCore};
-use crate::driver::{Caller, DevicePtr, Driver, EventHandle, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Driver, EventHandle, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
@@ -54,6 +54,8 @@ pub(crate) struct DeviceCore {
     /// The buffers by address, kept where launches return before their work is done.
     by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
     streams: Mutex<Vec<Weak<StreamCore>>>,
+    /// Streams of others, kept until the program ends or they are forgotten.
+    pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
     next_stream: AtomicU32,
     pub(crate) workers: WorkerPool,
     pub(crate) transfers: Transfers,
@@ -175,8 +177,8 @@ impl DeviceCore {
         // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
         if unsafe { self.free_on_reclaim(users, memory, bytes) }.is_err() {
             for user in users {
-                // SAFETY: as above. Without events the host waits; an error leaves nothing that could use the memory.
-                let _ = unsafe { self.driver.synchronize(user.handle) };
+                // Without events the host waits; an error leaves nothing that could use the memory.
+                let _ = user.wait_for_own_work(&Patient);
             }
             // SAFETY: as above.
             unsafe { self.driver.free(StreamHandle(0), memory, bytes) }
@@ -201,8 +203,7 @@ impl DeviceCore {
         // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
         unsafe {
             for user in users {
-                self.driver.record_event(user.handle, event)?;
-                self.driver.wait_events(stream, &[event])?;
+                user.order_before(stream, event)?;
             }
             self.driver.free(stream, memory, bytes);
         }
@@ -254,6 +255,7 @@ impl Device {
             next_buffer: AtomicU64::new(0),
             by_address: RwLock::default(),
             streams: Mutex::default(),
+            adopted: Mutex::default(),
             next_stream: AtomicU32::new(0),
             workers: WorkerPool::default(),
             transfers: Transfers::default(),
@@ -300,12 +302,8 @@ impl Device {
             return Ok(self.0.default.clone());
         }
         match core.live_streams().into_iter().find(|s| s.handle.0 == handle) {
-            Some(known) => Ok(Stream::of(known)),
-            None => {
-                let stream = Stream::over(core.clone(), core.driver.adopt_stream(handle)?, false);
-                core.begin_behind_host_work(stream.core().handle)?;
-                Ok(stream)
-            }
+            Some(known) => known.name_again().map(|()| Stream::of(known)),
+            None => core.adopt(handle),
         }
     }
 
@@ -446,6 +444,7 @@ impl Device {
                 let drained = stream.drain(caller).and_then(|()| stream.report_pending());
                 end = end.and(drained);
             }
+            core.forget_adopted();
             core.workers.trim(&*core.driver);
             if let Some(r) = lock(&core.reclaim).take() {
                 // SAFETY: made by this driver; the frees queued on it are waited for.

@@ -10,14 +10,19 @@ use crate::error::Result;
 use crate::stream::{Stream, StreamCore};
 
 /// An event for one use.
-struct Once<'a> {
+pub(crate) struct Once<'a> {
     device: &'a DeviceCore,
     event: EventHandle,
 }
 
 impl<'a> Once<'a> {
-    fn new(device: &'a DeviceCore) -> Result<Once<'a>> {
+    pub(crate) fn new(device: &'a DeviceCore) -> Result<Once<'a>> {
         Ok(Once { device, event: device.driver.create_event(false)? })
+    }
+
+    /// The event.
+    pub(crate) fn event(&self) -> EventHandle {
+        self.event
     }
 
     /// Makes `later` wait for what is queued on `earlier`.
@@ -64,12 +69,12 @@ impl Buffer {
             return Ok(None);
         };
         let users: Vec<Arc<StreamCore>> = self.users();
-        let earlier: Vec<_> = users.iter().map(|s| s.handle).filter(|h| *h != later).collect();
+        let earlier: Vec<_> = users.iter().filter(|s| s.handle != later).collect();
         if !earlier.is_empty() {
             let once = Once::new(device)?;
             for stream in earlier {
                 // SAFETY: the users are held; the other is the caller's to keep.
-                unsafe { once.order(stream, later)? };
+                unsafe { stream.order_before(later, once.event)? };
             }
         }
         Ok(Some(later.0))

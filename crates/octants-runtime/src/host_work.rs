@@ -3,10 +3,13 @@
 //! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is launched later,
 //! on whichever stream, comes behind them. The host waits only where streams exist that know nothing of the default one.
 
+use std::sync::Arc;
+
 use crate::buffer::Buffer;
 use crate::device::{Device, DeviceCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
+use crate::foreign::Once;
 use crate::report::lock;
 use crate::stream::Stream;
 
@@ -37,8 +40,9 @@ impl Device {
     pub fn default_stream_behind(&self, buffers: &[&Buffer]) -> Result<Stream> {
         let stream = self.default_stream();
         for buffer in buffers {
-            for user in buffer.users() {
-                stream.wait_for(&Stream::of(user))?;
+            for user in buffer.users().iter().filter(|u| !std::ptr::eq(Arc::as_ptr(u), Arc::as_ptr(stream.core()))) {
+                // SAFETY: the default stream lives as long as the device.
+                unsafe { user.order_before(stream.core().handle, Once::new(self.core())?.event())? };
             }
         }
         Ok(stream.clone())

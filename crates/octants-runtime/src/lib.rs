@@ -13,6 +13,7 @@
 //! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
+mod adopted;
 pub mod buffer;
 mod channel;
 pub mod device;

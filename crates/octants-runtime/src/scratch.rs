@@ -12,6 +12,8 @@ use crate::staging::Staging;
 pub(crate) struct Scratch {
     pub(crate) frame: DevicePtr,
     frame_bytes: u64,
+    /// Earlier frames that graphs may use.
+    frames_of_graphs: Vec<(DevicePtr, u64)>,
     /// Pinned.
     pub(crate) result: DevicePtr,
     result_bytes: u64,
@@ -28,6 +30,7 @@ impl Default for Scratch {
         Scratch {
             frame: DevicePtr(0),
             frame_bytes: 0,
+            frames_of_graphs: Vec::new(),
             result: DevicePtr(0),
             result_bytes: 0,
             staging: Staging::default(),
@@ -47,14 +50,24 @@ impl Scratch {
 
     /// Makes room for this kernel's frame and results.
     #[cold]
-    pub(crate) fn grow(&mut self, core: &DeviceCore, stream: StreamHandle, kernel: &LoadedKernel) -> Result<()> {
+    pub(crate) fn grow(
+        &mut self,
+        core: &DeviceCore,
+        stream: StreamHandle,
+        kernel: &LoadedKernel,
+        graphs: bool,
+    ) -> Result<()> {
         // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old frame is
         // queued before its free; results are read before the next launch.
         unsafe {
             if kernel.frame_bytes > self.frame_bytes {
                 let bytes = kernel.frame_bytes.next_power_of_two().max(256);
-                let frame = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
-                if self.frame_bytes > 0 {
+                // What a graph uses must not be a part of it, which its owner runs as often as they like.
+                let place = (!graphs).then_some(stream);
+                let frame = core.driver.allocate(place, bytes, Contents::Any).map_err(|e| core.explain(e))?;
+                if self.frame_bytes > 0 && graphs {
+                    self.frames_of_graphs.push((self.frame, self.frame_bytes));
+                } else if self.frame_bytes > 0 {
                     core.driver.free(stream, self.frame, self.frame_bytes);
                 }
                 (self.frame, self.frame_bytes) = (frame, bytes);
@@ -78,6 +91,7 @@ impl Scratch {
             if self.frame_bytes > 0 {
                 core.driver.free(stream, self.frame, self.frame_bytes);
             }
+            self.frames_of_graphs.drain(..).for_each(|(frame, bytes)| core.driver.free(stream, frame, bytes));
             if self.result_bytes > 0 {
                 core.driver.free_pinned(self.result, self.result_bytes);
             }

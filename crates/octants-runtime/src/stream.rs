@@ -7,13 +7,13 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::buffer::{Buffer, PinnedBuffer};
 use crate::channel::Channel;
 use crate::device::DeviceCore;
-use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
+use crate::driver::{Caller, DevicePtr, EventHandle, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::Fork;
@@ -66,6 +66,10 @@ pub(crate) struct StreamCore {
     number: u32,
     /// The driver made the stream for us.
     owned: bool,
+    /// Of a stream that someone else made: stands for the work that this program has queued there last.
+    pub(crate) last: Option<EventHandle>,
+    /// Someone has captured work of ours on it into a graph.
+    pub(crate) was_captured: AtomicBool,
     failures: Arc<Failures>,
     /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
     channel_at: AtomicU64,
@@ -95,14 +99,19 @@ impl Drop for StreamCore {
             return;
         }
         let (device, handle) = (self.device.clone(), self.handle);
-        // SAFETY: the stream is alive until here. An error of the call concerns no one any more.
-        let _ = unsafe { device.driver.synchronize(handle) };
+        // An error of the call concerns no one any more.
+        let _ = self.wait_for_own_work(&Patient);
         let mut scratch = std::mem::take(self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.hear(&mut scratch);
         if let Some(failure) = self.take_failure() {
             device.orphans.record(|| failure);
         }
-        scratch.free(&device, handle);
+        // Someone else's stream may be gone; the work is done in any case.
+        scratch.free(&device, if self.last.is_some() { StreamHandle(0) } else { handle });
+        if let Some(last) = self.last {
+            // SAFETY: the stream's own, and used no more.
+            unsafe { device.driver.destroy_event(last) }
+        }
         if self.owned {
             // SAFETY: its work is done, and no one else has it.
             unsafe { device.driver.destroy_stream(handle) }
@@ -116,11 +125,22 @@ pub struct Stream(Arc<StreamCore>);
 
 impl Stream {
     pub(crate) fn over(device: Arc<DeviceCore>, handle: StreamHandle, owned: bool) -> Stream {
+        Stream::new(device, handle, owned, None)
+    }
+
+    /// Over someone else's stream, with an event of its own.
+    pub(crate) fn adopted(device: Arc<DeviceCore>, handle: StreamHandle, last: EventHandle) -> Stream {
+        Stream::new(device, handle, false, Some(last))
+    }
+
+    fn new(device: Arc<DeviceCore>, handle: StreamHandle, owned: bool, last: Option<EventHandle>) -> Stream {
         let core = Arc::new(StreamCore {
             number: device.new_stream_number(),
             device,
             handle,
             owned,
+            last,
+            was_captured: AtomicBool::new(false),
             failures: Arc::new(Failures::default()),
             channel_at: AtomicU64::new(0),
             scratch: Mutex::default(),
@@ -201,6 +221,8 @@ impl Stream {
         let inside = Inside::enter();
         // SAFETY: the caller's contract.
         let end = unsafe { core.run(kernel, (args, arrays), &mut scratch, caller, false) };
+        // Also where a launch has failed half way.
+        let end = core.mark_work().and(end);
         drop(inside);
         drop(scratch);
         if core.device.immediate {
@@ -216,6 +238,12 @@ impl Stream {
         if core.device.immediate {
             return self.drain(caller, || ());
         }
+        if core.last.is_some() && !nesting::inside() {
+            // Others' work on it counts as well; whoever names a stream keeps it alive.
+            core.device.check_open("stream")?;
+            // SAFETY: as above.
+            unsafe { core.wait(caller)? };
+        }
         core.wait_for_host(caller)
     }
 
@@ -223,8 +251,7 @@ impl Stream {
     pub(crate) fn drain(&self, caller: &dyn Caller, then: impl FnOnce()) -> Result<()> {
         let core = &*self.0;
         let waited = core.in_order(caller, || {
-            // SAFETY: the stream is alive.
-            let waited = unsafe { core.wait(caller) };
+            let waited = core.wait_for_own_work(caller);
             then();
             waited
         });
@@ -332,7 +359,8 @@ impl Stream {
         let block = scratch.staging.take(&core.device, bytes, caller)?;
         to.note_use(core, true);
         let end = work(&block);
-        end.and(scratch.staging.give_back(&core.device, core.handle, block))
+        let end = end.and(scratch.staging.give_back(&core.device, core.handle, block));
+        core.mark_work().and(end)
     }
 
     /// Queues a copy from one buffer to another.
@@ -354,7 +382,8 @@ impl Stream {
         }
         core.in_order(caller, || {
             // SAFETY: the ranges are checked; frees are queued behind this copy.
-            unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) }
+            let end = unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) };
+            core.mark_work().and(end)
         })
     }
 }
@@ -388,8 +417,8 @@ impl StreamCore {
             return Err(self.refuse(kernel, args));
         }
         if !scratch.fits(kernel) {
-            self.check_not_capturing("use a kernel that needs more memory than the launches before")?;
-            scratch.grow(device, self.handle, kernel)?;
+            let graphs = self.was_captured.load(Ordering::Relaxed) || self.is_captured()?;
+            scratch.grow(device, self.handle, kernel, graphs)?;
         }
         if !(device.immediate || nested) {
             scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
@@ -582,9 +611,7 @@ impl StreamCore {
     /// As [`StreamCore::hear`], outside a launch: after a wait that did not keep other threads from launching.
     fn listen(&self, caller: &dyn Caller) {
         self.listen_in_turn(caller, |scratch| {
-            // SAFETY: the stream is alive.
-            let waited = unsafe { self.device.driver.synchronize(self.handle) };
-            if waited.is_ok() {
+            if self.wait_for_own_work(caller).is_ok() {
                 self.hear(scratch);
             }
         });
@@ -593,8 +620,14 @@ impl StreamCore {
     /// Takes out of the channel what work that is done has said, while other work may be running.
     pub(crate) fn listen_to_part(&self, caller: &dyn Caller) {
         self.listen_in_turn(caller, |scratch| {
-            // SAFETY: the stream is alive.
-            let idle = unsafe { self.device.driver.query_stream(self.handle) }.unwrap_or(false);
+            // SAFETY: a stream of our own lives as long as this, as does its event.
+            let idle = unsafe {
+                match self.last {
+                    Some(last) => self.device.driver.query_event(last),
+                    None => self.device.driver.query_stream(self.handle),
+                }
+            };
+            let idle = idle.unwrap_or(false);
             if let Some(channel) = &mut scratch.channel {
                 channel.take(idle, &self.device.printer, &self.failures);
             }
@@ -611,7 +644,7 @@ impl StreamCore {
     }
 
     /// True while someone else captures what is queued on a stream of theirs.
-    fn is_captured(&self) -> Result<bool> {
+    pub(crate) fn is_captured(&self) -> Result<bool> {
         // Nothing here begins a capture, so streams of our own are never captured.
         // SAFETY: the stream is alive.
         Ok(!self.owned && self.handle.0 != 0 && unsafe { self.device.driver.is_capturing(self.handle)? })
@@ -633,8 +666,7 @@ impl StreamCore {
         if nesting::inside() {
             return Ok(());
         }
-        // SAFETY: the stream is alive.
-        let waited = unsafe { self.wait(caller) };
+        let waited = self.wait_for_own_work(caller);
         self.listen(caller);
         waited
     }
@@ -649,8 +681,7 @@ impl StreamCore {
 
     /// Waits until no launch is being made and all work is done.
     pub(crate) fn drain(&self, caller: &dyn Caller) -> Result<()> {
-        // SAFETY: the stream is alive.
-        let waited = self.in_order(caller, || unsafe { self.wait(caller) });
+        let waited = self.in_order(caller, || self.wait_for_own_work(caller));
         self.listen(caller);
         waited
     }
@@ -678,7 +709,7 @@ impl StreamCore {
     ///
     /// # Safety
     /// The stream is alive.
-    unsafe fn wait(&self, caller: &dyn Caller) -> Result<()> {
+    pub(crate) unsafe fn wait(&self, caller: &dyn Caller) -> Result<()> {
         if !self.device.immediate {
             self.check_not_capturing("be waited for, nor launch what returns a value or writes to the host's memory")?;
             caller.will_block();

@@ -1,0 +1,112 @@
+//! Streams that another library made: known by their handle while a call names them, and perhaps gone afterwards.
+//!
+//! What this program queues on such a stream ends with an event of our own. Whoever needs that work to be done later - a host that reads,
+//! memory that is given back, the end of the program - waits for the event and leaves the stream alone. So a call need not wait for
+//! its work only because the object that named the stream goes away, and nothing of a stream is touched that its owner has destroyed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use crate::device::DeviceCore;
+use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::error::Result;
+use crate::report::lock;
+use crate::stream::{Stream, StreamCore};
+
+/// So many adopted streams are kept before those are looked for whose work is done.
+const MANY: usize = 32;
+
+impl DeviceCore {
+    /// The adopted stream of this handle.
+    pub(crate) fn adopt(self: &Arc<Self>, handle: u64) -> Result<Stream> {
+        let stream = self.driver.adopt_stream(handle)?;
+        let last = self.driver.create_event(false)?;
+        let stream = Stream::adopted(self.clone(), stream, last);
+        if !stream.core().is_captured()? {
+            self.begin_behind_host_work(stream.core().handle)?;
+        }
+        // Dropped outside the lock: the end of a stream takes other locks.
+        let gone: Vec<_> = {
+            let mut adopted = lock(&self.adopted);
+            let gone =
+                if adopted.len() < MANY { vec![] } else { adopted.extract_if(.., |s| s.is_forgotten()).collect() };
+            adopted.push(stream.core().clone());
+            gone
+        };
+        drop(gone);
+        Ok(stream)
+    }
+
+    /// Lets go of all.
+    pub(crate) fn forget_adopted(&self) {
+        let adopted = std::mem::take(&mut *lock(&self.adopted));
+        drop(adopted);
+    }
+}
+
+impl StreamCore {
+    /// True when nobody but the device has the stream, its work is done, and no graph holds its memory.
+    fn is_forgotten(self: &Arc<Self>) -> bool {
+        let Some(last) = self.last else { return false };
+        // SAFETY: the event is the stream's.
+        let done = || unsafe { self.device.driver.query_event(last) }.unwrap_or(false);
+        Arc::strong_count(self) == 1 && !self.was_captured.load(Ordering::Relaxed) && done()
+    }
+
+    /// A stream with this handle is named again, perhaps another than before: work of ours that is still queued comes first.
+    pub(crate) fn name_again(&self) -> Result<()> {
+        match self.last {
+            // SAFETY: the caller names the stream, so that it lives; the event is the stream's own.
+            Some(last) if !self.is_captured()? => unsafe { self.device.driver.wait_events(self.handle, &[last]) },
+            _ => Ok(()),
+        }
+    }
+
+    /// To be called when work was queued, while the stream is known to live.
+    #[inline]
+    pub(crate) fn mark_work(&self) -> Result<()> {
+        match self.last {
+            None => Ok(()),
+            Some(last) => self.mark_foreign(last),
+        }
+    }
+
+    fn mark_foreign(&self, last: EventHandle) -> Result<()> {
+        if self.is_captured()? {
+            // The work is done when, and as often as, the owner of the graph says.
+            self.was_captured.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        // SAFETY: the stream is alive by the contract, the event is its own. Without it the work is waited for here.
+        unsafe {
+            let marked = self.device.driver.record_event(self.handle, last);
+            marked.inspect_err(|_| drop(self.device.driver.synchronize(self.handle)))
+        }
+    }
+
+    /// Waits for the work that this program has queued.
+    pub(crate) fn wait_for_own_work(&self, caller: &dyn Caller) -> Result<()> {
+        let Some(last) = self.last else {
+            // SAFETY: a stream of our own lives as long as this.
+            return unsafe { self.wait(caller) };
+        };
+        caller.will_block();
+        // SAFETY: the event is the stream's.
+        unsafe { self.device.driver.synchronize_event(last) }
+    }
+
+    /// Makes `later` wait for the work that this program has queued here; `event` is recorded for that where the stream is ours.
+    ///
+    /// # Safety
+    /// `later` and `event` are alive.
+    pub(crate) unsafe fn order_before(&self, later: StreamHandle, event: EventHandle) -> Result<()> {
+        let driver = &*self.device.driver;
+        // SAFETY: the contract above; a stream of our own lives as long as this.
+        unsafe {
+            if self.last.is_none() {
+                driver.record_event(self.handle, event)?;
+            }
+            driver.wait_events(later, &[self.last.unwrap_or(event)])
+        }
+    }
+}

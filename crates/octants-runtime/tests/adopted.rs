@@ -1,0 +1,161 @@
+//! Streams that another library made (S7): a call that names one does not wait for its work, whoever needs that work waits for an event,
+//! and no call touches the stream once nobody names it.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use octants_artifact::{Artifact, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver};
+use octants_runtime::{Buffer, Device, DeviceConfig, HostAccess, LoadedKernel, Patient, Pointer};
+
+/// Someone else's stream.
+const THEIRS: u64 = 4711;
+
+fn device() -> (Device, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
+    (Device::new(RecordingDriver::new(log.clone()), config), log)
+}
+
+/// A kernel that writes to the buffer of slot 0.
+fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {
+    let task = TaskMeta {
+        name: "t".into(),
+        symbol: String::new(),
+        single_thread_symbol: None,
+        parallel: None,
+        group: None,
+        reads: vec![],
+        writes: vec![0],
+    };
+    let artifact = Artifact {
+        kernel: "k".into(),
+        target: String::new(),
+        code: vec![],
+        arg_slots: 1,
+        frame_bytes,
+        result: vec![],
+        tasks: vec![task],
+        sites: vec![],
+    };
+    device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+}
+
+/// As a call with `qd_stream=theirs`: the stream is named for that call alone.
+fn call(device: &Device, kernel: &LoadedKernel, buffer: &Buffer) {
+    let stream = device.stream_from_handle(THEIRS).unwrap();
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+}
+
+/// Calls that name their stream.
+fn on_theirs(calls: &[String]) -> Vec<&String> {
+    let place = format!(" {THEIRS}");
+    calls.iter().filter(|c| c.ends_with(&place)).collect()
+}
+
+fn finish(device: Device, log: &Log) {
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+    // The stream itself is theirs.
+    assert_eq!(log.leaks(), [format!("stream {THEIRS}")]);
+}
+
+#[test]
+fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
+    let (device, log) = device();
+    let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
+    for _ in 0..3 {
+        call(&device, &kernel, &buffer);
+    }
+    let calls = log.take();
+    assert!(!calls.iter().any(|c| c.starts_with("synchronize")), "{calls:?}");
+    assert_eq!(calls.iter().filter(|c| c.starts_with("allocate 256 ")).count(), 1, "one frame for all");
+    drop((kernel, buffer));
+    finish(device, &log);
+}
+
+#[test]
+fn s7_s18_s19_what_comes_later_waits_for_the_work_and_leaves_the_stream_alone() {
+    let (device, log) = device();
+    let (kernel, read, dropped) = (kernel(&device, 64), device.allocate(64).unwrap(), device.allocate(64).unwrap());
+    call(&device, &kernel, &read);
+    call(&device, &kernel, &dropped);
+    // From here on their stream may be gone.
+    log.take();
+    read.wait(HostAccess::Read, &Patient).unwrap();
+    let calls = log.take();
+    assert!(calls.iter().any(|c| c.starts_with("synchronize_event")), "{calls:?}");
+    drop(dropped);
+    device.synchronize(&Patient).unwrap();
+    device.default_stream_behind(&[&read]).unwrap();
+    drop((kernel, read));
+    device.close(&Patient).unwrap();
+    let rest = log.take();
+    assert_eq!(on_theirs(&[calls, rest].concat()), Vec::<&String>::new());
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+}
+
+#[test]
+fn s7_a_stream_that_is_named_waits_for_all_that_is_on_it() {
+    let (device, log) = device();
+    let stream = device.stream_from_handle(THEIRS).unwrap();
+    log.take();
+    stream.synchronize(&Patient).unwrap();
+    assert_eq!(log.take()[0], format!("synchronize {THEIRS}"));
+    drop(stream);
+    finish(device, &log);
+}
+
+#[test]
+fn s7_a_handle_that_comes_again_may_be_another_stream() {
+    let (device, log) = device();
+    let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
+    call(&device, &kernel, &buffer);
+    log.take();
+    // The frame is used again: the work before is waited for, whichever stream this is now.
+    call(&device, &kernel, &buffer);
+    assert!(log.take()[0].starts_with("wait_events"));
+    drop((kernel, buffer));
+    finish(device, &log);
+}
+
+#[test]
+fn s7_memory_that_a_graph_uses_stays() {
+    let (device, log) = device();
+    let (small, large) = (kernel(&device, 64), kernel(&device, 4096));
+    let buffer = device.allocate(64).unwrap();
+    log.capture(Some(THEIRS));
+    call(&device, &small, &buffer);
+    call(&device, &large, &buffer);
+    let captured = log.take();
+    assert!(!captured.iter().any(|c| c.contains("event") && c.ends_with(&format!(" {THEIRS}"))), "{captured:?}");
+    log.capture(None);
+    call(&device, &large, &buffer);
+    let calls = [captured, log.take()].concat();
+    assert!(!calls.iter().any(|c| c.starts_with("free")), "{calls:?}");
+    drop((small, large, buffer));
+    finish(device, &log);
+}
+
+#[test]
+fn s7_forgotten_streams_do_not_pile_up() {
+    let (device, log) = device();
+    let (kernel, buffer) = (kernel(&device, 64), device.allocate(64).unwrap());
+    for handle in 10_000..10_200 {
+        let stream = device.stream_from_handle(handle).unwrap();
+        // SAFETY: the driver runs nothing.
+        unsafe { stream.launch(&kernel, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+        drop(stream);
+        log.all_done();
+    }
+    let frames = log.count("allocate") - log.count("free");
+    assert!(frames < 40, "{frames}");
+    drop((kernel, buffer));
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+}
