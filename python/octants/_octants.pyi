@@ -1,6 +1,7 @@
 """The extension module: what the Python package builds on. Users reach it through `octants`."""
 
 from collections.abc import Callable, Sequence
+from os import PathLike
 from typing import Any, NoReturn, final
 
 __version__: str
@@ -31,6 +32,15 @@ def config() -> dict[str, Any]:
 
 def options() -> list[tuple[str, str]]:
     """Name and one line of documentation of every option."""
+
+def cache_counts() -> dict[str, Any] | None:
+    """Where the current program keeps compiled kernels and what it found and stored there; None where it keeps none."""
+
+def cache_examine(folder: str | PathLike[str] | None = None) -> dict[str, Any]:
+    """Reads and checks every entry of a folder of compiled kernels."""
+
+def cache_clear(folder: str | PathLike[str] | None = None) -> tuple[int, int]:
+    """Removes every compiled kernel of a folder: how many there were, and their bytes."""
 
 def create_stream(priority: int = 0) -> Stream:
     """Makes a stream. Streams of a higher priority come first where the device has a choice."""

@@ -6,6 +6,8 @@ test asks for a schedule or another test bed that only the CPU has. Without the 
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return after their
 work: both are left out elsewhere.
+
+Compiled kernels are not kept on disk, nor looked for there, unless `OCTANTS_OFFLINE_CACHE=1` is set.
 """
 
 import os
@@ -15,6 +17,10 @@ from typing import Any
 import pytest
 
 import octants as qd
+
+# Tests compile what they test, so that no kernel kept by an earlier build hides a fault of this one, and the home folder is
+# left alone. Tests of keeping kernels use folders of their own.
+os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"

@@ -2,6 +2,15 @@
 //!
 //! An artifact holds no address of a host or device. The order of its argument slots is fixed by
 //! `octants_ir::ArgLayout`; here only the count is kept.
+//!
+//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`].
+
+mod entry;
+mod key;
+mod store;
+
+pub use key::{Key, KeyMaker, key_of_bytes};
+pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 
 use serde::{Deserialize, Serialize};
 

@@ -161,6 +161,13 @@ pub fn list(
     unit::list(program, options, target, listing)
 }
 
+/// The version of LLVM in this process: where it is a library of the system's it may be a newer one than at build time.
+pub fn llvm_version() -> (u32, u32, u32) {
+    let (mut major, mut minor, mut patch) = (0, 0, 0);
+    emit::llvm!(llvm_sys::core::LLVMGetVersion(&mut major, &mut minor, &mut patch));
+    (major, minor, patch)
+}
+
 /// The machine code is made for: triple, CPU and features; part of the key under which an artifact is kept.
 pub fn host_target() -> Result<String, CodegenError> {
     let host = target::cpu::host_machine()?;

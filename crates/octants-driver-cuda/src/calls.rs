@@ -3,7 +3,7 @@
 //! Functions take handles as they are: who calls sees to it that they are alive and that the context they belong to is the thread's
 //! current one, but where it says otherwise.
 
-use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 use std::sync::OnceLock;
 
@@ -69,6 +69,41 @@ pub fn is_final(c: i32) -> bool {
 
 /// Room for what the compiler of the driver says.
 const LOG_BYTES: usize = 16 << 10;
+
+/// Room for what it says, errors and notes.
+struct Logs([Vec<u8>; 2]);
+
+impl Logs {
+    fn new() -> Logs {
+        Logs([vec![0; LOG_BYTES], vec![0; LOG_BYTES]])
+    }
+
+    /// Options that have it written here, and their values.
+    fn options(&mut self) -> ([i32; 4], [*mut c_void; 4]) {
+        let options = [
+            number::JIT_ERROR_LOG_BUFFER,
+            number::JIT_ERROR_LOG_BUFFER_SIZE,
+            number::JIT_INFO_LOG_BUFFER,
+            number::JIT_INFO_LOG_BUFFER_SIZE,
+        ];
+        // Sizes are passed in the place of a pointer.
+        let size = (LOG_BYTES - 1) as *mut c_void;
+        let [errors, notes] = &mut self.0;
+        (options, [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size])
+    }
+
+    /// An error with what was said about it.
+    fn explain(&self, error: &DeviceError) -> String {
+        let mut message = error.to_string();
+        for log in &self.0 {
+            let text = CStr::from_bytes_until_nul(log).map(|t| t.to_string_lossy().trim().to_string());
+            if let Some(text) = text.ok().filter(|t| !t.is_empty()) {
+                message = format!("{message}\n{text}");
+            }
+        }
+        message
+    }
+}
 
 #[allow(clippy::missing_safety_doc)] // One contract for all, at the top.
 impl Calls {
@@ -404,28 +439,32 @@ impl Calls {
 
     /// Loads text, which ends with a zero, or a binary. The error has what the driver's compiler said.
     pub unsafe fn load_module(&self, image: &[u8]) -> std::result::Result<CuModule, String> {
-        let (mut errors, mut notes) = (vec![0u8; LOG_BYTES], vec![0u8; LOG_BYTES]);
-        let mut options = [
-            number::JIT_ERROR_LOG_BUFFER,
-            number::JIT_ERROR_LOG_BUFFER_SIZE,
-            number::JIT_INFO_LOG_BUFFER,
-            number::JIT_INFO_LOG_BUFFER_SIZE,
-        ];
-        // Sizes are passed in the place of a pointer.
-        let size = (LOG_BYTES - 1) as *mut c_void;
-        let mut values = [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size];
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
         let mut module = null_mut();
-        let (o, v) = (options.as_mut_ptr(), values.as_mut_ptr());
-        let loaded = call!(self.module_load(&mut module, image.as_ptr().cast(), 4, o, v), "loading code");
-        let Err(error) = loaded else { return Ok(module) };
-        let mut message = error.to_string();
-        for log in [&errors, &notes] {
-            let text = CStr::from_bytes_until_nul(log).map(|t| t.to_string_lossy().trim().to_string());
-            if let Some(text) = text.ok().filter(|t| !t.is_empty()) {
-                message = format!("{message}\n{text}");
-            }
-        }
-        Err(message)
+        let (n, o, v) = (options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr());
+        let loaded = call!(self.module_load(&mut module, image.as_ptr().cast(), n, o, v), "loading code");
+        loaded.map(|()| module).map_err(|e| logs.explain(&e))
+    }
+
+    /// Turns text, which ends with a zero, into a binary for the context's device. The error has what the driver's compiler said.
+    pub unsafe fn assemble(&self, text: &[u8]) -> std::result::Result<Vec<u8>, String> {
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
+        let mut link = null_mut();
+        let (n, o, v) = (options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr());
+        let doing = "assembling code";
+        call!(self.link_create(n, o, v, &mut link), doing).map_err(|e| e.to_string())?;
+        let (data, size, kind) = (text.as_ptr().cast_mut().cast(), text.len(), number::JIT_INPUT_TEXT);
+        let (mut binary, mut bytes) = (null_mut(), 0);
+        let end = call!(self.link_add(link, kind, data, size, c"kernel".as_ptr(), 0, null_mut(), null_mut()), doing)
+            .and_then(|()| call!(self.link_complete(link, &mut binary, &mut bytes), doing))
+            // SAFETY: the library says where the binary lies and how long it is; it lives as long as the link.
+            .map(|()| unsafe { std::slice::from_raw_parts(binary.cast::<u8>(), bytes) }.to_vec())
+            .map_err(|e| logs.explain(&e));
+        // Only memory of the library's is at stake.
+        let _ = call!(self.link_destroy(link), doing);
+        end
     }
 
     /// Unloads it.

@@ -74,6 +74,11 @@ pub struct Config {
     pub cpu_stream_schedule: String,
     pub cpu_separate_memory: bool,
     pub num_compile_threads: u32,
+    pub offline_cache: bool,
+    pub offline_cache_file_path: String,
+    pub offline_cache_max_size_of_files: u64,
+    pub offline_cache_cleaning_policy: String,
+    pub offline_cache_cleaning_factor: f64,
     pub short_circuit_operators: bool,
     pub unrolling_limit: u32,
     pub random_seed: u64,
@@ -101,6 +106,11 @@ impl Default for Config {
             cpu_stream_schedule: String::new(),
             cpu_separate_memory: false,
             num_compile_threads: 4,
+            offline_cache: true,
+            offline_cache_file_path: String::new(),
+            offline_cache_max_size_of_files: 512 << 20,
+            offline_cache_cleaning_policy: String::from("lru"),
+            offline_cache_cleaning_factor: 0.25,
             short_circuit_operators: true,
             unrolling_limit: 32,
             random_seed: 0,
@@ -151,6 +161,17 @@ pub const OPTIONS: &[OptionInfo] = &[
         "For tests: the CPU as a device whose memory the host cannot address, so that all is copied; implies cpu_streams.",
     ),
     option("num_compile_threads", "Threads that compile the tasks of one kernel."),
+    option("offline_cache", "Keep compiled kernels on disk, for later processes."),
+    option(
+        "offline_cache_file_path",
+        "Folder of kept kernels; octants/kernels in the user's cache folder where empty.",
+    ),
+    option("offline_cache_max_size_of_files", "Bytes that kept kernels may take."),
+    option(
+        "offline_cache_cleaning_policy",
+        "What goes when they take more: lru, fifo, version (what other versions of the compiler made) or never.",
+    ),
+    option("offline_cache_cleaning_factor", "Part of the bytes that is then freed."),
     option("short_circuit_operators", "`and` and `or` evaluate their right side only when needed."),
     option("unrolling_limit", "Warn when qd.static unrolls more iterations than this; 0 never warns."),
     option("random_seed", "Seed of random numbers in kernels."),
@@ -189,11 +210,6 @@ pub const IGNORED: &[&str] = &[
     "make_thread_local",
     "max_block_dim",
     "move_loop_invariant_outside_if",
-    "offline_cache",
-    "offline_cache_cleaning_factor",
-    "offline_cache_cleaning_policy",
-    "offline_cache_file_path",
-    "offline_cache_max_size_of_files",
     "print_accessor_ir",
     "print_ir_dbg_info",
     "print_kernel_amdgcn",
@@ -212,6 +228,8 @@ pub const IGNORED: &[&str] = &[
     "timeline",
     "vk_api_version",
 ];
+
+const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
 
 const LOG_LEVELS: &[&str] = &["trace", "debug", "info", "warn", "warning", "error", "critical", "off"];
 
@@ -236,6 +254,15 @@ impl Config {
             "cpu_stream_schedule" => self.cpu_stream_schedule = parse_schedule(name, value)?,
             "cpu_separate_memory" => self.cpu_separate_memory = parse_bool(name, value)?,
             "num_compile_threads" => self.num_compile_threads = parse_int(name, value, 0, 1 << 16)? as u32,
+            "offline_cache" => self.offline_cache = parse_bool(name, value)?,
+            "offline_cache_file_path" => self.offline_cache_file_path = parse_text(name, value)?,
+            "offline_cache_max_size_of_files" => {
+                self.offline_cache_max_size_of_files = parse_int(name, value, 0, i64::MAX)? as u64;
+            }
+            "offline_cache_cleaning_policy" => {
+                self.offline_cache_cleaning_policy = parse_choice(name, value, CLEANING_POLICIES)?;
+            }
+            "offline_cache_cleaning_factor" => self.offline_cache_cleaning_factor = parse_part(name, value)?,
             "short_circuit_operators" => self.short_circuit_operators = parse_bool(name, value)?,
             "unrolling_limit" => self.unrolling_limit = parse_int(name, value, 0, u32::MAX.into())? as u32,
             "random_seed" => self.random_seed = parse_int(name, value, i64::MIN, i64::MAX)? as u64,
@@ -280,6 +307,11 @@ impl Config {
             "cpu_stream_schedule" => OptionValue::Str(self.cpu_stream_schedule.clone()),
             "cpu_separate_memory" => OptionValue::Bool(self.cpu_separate_memory),
             "num_compile_threads" => OptionValue::Int(self.num_compile_threads.into()),
+            "offline_cache" => OptionValue::Bool(self.offline_cache),
+            "offline_cache_file_path" => OptionValue::Str(self.offline_cache_file_path.clone()),
+            "offline_cache_max_size_of_files" => OptionValue::Int(self.offline_cache_max_size_of_files as i64),
+            "offline_cache_cleaning_policy" => OptionValue::Str(self.offline_cache_cleaning_policy.clone()),
+            "offline_cache_cleaning_factor" => OptionValue::Float(self.offline_cache_cleaning_factor),
             "short_circuit_operators" => OptionValue::Bool(self.short_circuit_operators),
             "unrolling_limit" => OptionValue::Int(self.unrolling_limit.into()),
             "random_seed" => OptionValue::Int(self.random_seed as i64),
@@ -311,6 +343,15 @@ fn parse_int(name: &str, value: &OptionValue, low: i64, high: i64) -> Result<i64
         OptionValue::Int(i) => bad(name, format!("{i} is not within {low} and {high}")),
         other => bad(name, format!("expected an integer, got {}", show(other))),
     }
+}
+
+fn parse_part(name: &str, value: &OptionValue) -> Result<f64, Error> {
+    let part = match value {
+        OptionValue::Int(i) => *i as f64,
+        OptionValue::Float(x) => *x,
+        other => return bad(name, format!("expected a number, got {}", show(other))),
+    };
+    if (0.0..=1.0).contains(&part) { Ok(part) } else { bad(name, format!("{part} is not within 0 and 1")) }
 }
 
 fn parse_text(name: &str, value: &OptionValue) -> Result<String, Error> {
@@ -391,6 +432,8 @@ mod tests {
         assert!(config.set("default_fp", &OptionValue::Str("i32".into())).is_err());
         assert!(config.set("opt_level", &OptionValue::Int(9)).is_err());
         assert!(config.set("debug", &OptionValue::Str("maybe".into())).is_err());
+        assert!(config.set("offline_cache_cleaning_factor", &OptionValue::Float(1.5)).is_err());
+        assert!(config.set("offline_cache_cleaning_policy", &OptionValue::Str("mru".into())).is_err());
         assert!(config.set("arch", &OptionValue::Str("cdua".into())).expect_err("typo").to_string().contains("cuda"));
     }
 }

@@ -31,6 +31,17 @@ pub fn folders(variables: &[&str]) -> Vec<PathBuf> {
     variables.iter().filter_map(std::env::var_os).filter(|v| !v.is_empty()).map(PathBuf::from).collect()
 }
 
+/// The folder in which programs of this user keep what they can make again, as the XDG base directory specification has it.
+pub fn user_cache_folder() -> Option<PathBuf> {
+    cache_folder_of(|name| std::env::var_os(name).map(PathBuf::from))
+}
+
+fn cache_folder_of(read: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
+    // The specification has relative paths ignored.
+    let absolute = |name| read(name).filter(|p| p.is_absolute());
+    absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")))
+}
+
 /// A variable's text as the value that it reads like.
 fn parse(text: &str) -> OptionValue {
     match text.to_lowercase().as_str() {
@@ -59,6 +70,18 @@ mod tests {
         assert!(config.debug);
         assert_eq!(config.cpu_max_num_threads, 2);
         assert_eq!(config.default_fp.name(), "f64");
+    }
+
+    #[test]
+    fn the_cache_folder_is_that_of_the_specification() {
+        let with = |xdg: Option<&str>, home: Option<&str>| {
+            cache_folder_of(|n| if n == "HOME" { home } else { xdg }.map(PathBuf::from))
+        };
+        assert_eq!(with(Some("/c"), Some("/h")), Some("/c".into()));
+        assert_eq!(with(Some("c"), Some("/h")), Some("/h/.cache".into()));
+        assert_eq!(with(None, Some("/h")), Some("/h/.cache".into()));
+        assert_eq!(with(Some(""), Some("")), None);
+        assert_eq!(with(None, None), None);
     }
 
     #[test]

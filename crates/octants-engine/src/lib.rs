@@ -1,10 +1,11 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
 //! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
-//! [`session`] (compile, load, launch), [`error`] (what can go wrong).
+//! [`artifact_cache`] (compiled kernels on disk), [`session`] (compile, load, launch), [`error`] (what can go wrong).
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
+pub mod artifact_cache;
 pub mod config;
 pub mod environment;
 pub mod error;

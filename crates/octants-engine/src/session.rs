@@ -1,9 +1,10 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use octants_artifact::{Artifact, CodeTarget};
+use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::{Code, Diagnostic, Span};
 use octants_driver_cuda::{CudaConfig, CudaDriver, HOME_VARIABLES, find_device_library};
@@ -16,6 +17,7 @@ use octants_runtime::{
     Results, Stream, TextSink,
 };
 
+use crate::artifact_cache::{ArtifactCache, Ingredients, open_store};
 use crate::config::{Arch, Config};
 use crate::environment::folders;
 use crate::error::{CompileError, Error};
@@ -23,11 +25,15 @@ use crate::error::{CompileError, Error};
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
     config: Config,
-    notices: Vec<String>,
+    notices: Mutex<Vec<String>>,
     device: Device,
     /// What its code is made for.
     target: CodeTarget,
     library: DeviceLibrary,
+    /// Compiled kernels on disk.
+    cache: Option<ArtifactCache>,
+    /// Names what makes the device's own code.
+    finisher: String,
 }
 
 /// Time spent in each stop of a compilation.
@@ -102,7 +108,7 @@ impl Session {
                             "" => find_device_library(&folders(HOME_VARIABLES), packages),
                             given => Some(PathBuf::from(given)),
                         };
-                        return Ok(Session { config, notices, device, target, library: DeviceLibrary { path } });
+                        return Ok(Session::over(config, notices, device, target, DeviceLibrary { path }));
                     }
                     Err(reason) => fall_back(&mut config, &mut notices, &reason.to_string())?,
                 }
@@ -116,7 +122,22 @@ impl Session {
         let separate_memory = config.cpu_separate_memory;
         let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
         let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
-        Ok(Session { config, notices, device, target: CodeTarget::Host, library: DeviceLibrary::default() })
+        Ok(Session::over(config, notices, device, CodeTarget::Host, DeviceLibrary::default()))
+    }
+
+    fn over(
+        config: Config,
+        mut notices: Vec<String>,
+        device: Device,
+        target: CodeTarget,
+        library: DeviceLibrary,
+    ) -> Session {
+        let store = open_store(&config).unwrap_or_else(|reason| {
+            notices.push(reason);
+            None
+        });
+        let (cache, finisher) = (store.map(ArtifactCache::new), device.finisher());
+        Session { config, notices: Mutex::new(notices), device, target, library, cache, finisher }
     }
 
     /// The options in force.
@@ -129,9 +150,18 @@ impl Session {
         &self.device
     }
 
-    /// What the user should be told once, after opening.
-    pub fn notices(&self) -> &[String] {
-        &self.notices
+    /// What the user should be told and was not yet: after opening, and after a kernel was built.
+    pub fn take_notices(&self) -> Vec<String> {
+        std::mem::take(&mut *self.lock_notices())
+    }
+
+    fn lock_notices(&self) -> MutexGuard<'_, Vec<String>> {
+        self.notices.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Where compiled kernels are kept, and what was found and stored there so far; `None` where they are not kept.
+    pub fn kept_kernels(&self) -> Option<(&Path, StoreCounts)> {
+        self.cache.as_ref().map(|cache| (cache.folder(), cache.counts()))
     }
 
     /// Allocates zeroed memory.
@@ -243,13 +273,41 @@ impl Session {
             device_library: self.library.clone(),
             ..CodegenOptions::default()
         };
-        let artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
+        let key = self.cache.as_ref().and_then(|cache| {
+            let (target, finisher) = (&self.target, self.finisher.as_str());
+            Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target, finisher })?))
+        });
+        let kept = key.and_then(|(cache, key)| cache.get(&key));
+        timings.codegen = start.elapsed();
+        if let Some(artifact) = kept {
+            let start = Instant::now();
+            // What this device refuses is made anew.
+            if let Ok(kernel) = self.device.load(&artifact) {
+                timings.load = start.elapsed();
+                let kernel = kernel.with_pointers(pointers(&layout, &program.buffers, &artifact));
+                return Ok(Executable { layout, ret, timings, kernel });
+            }
+        }
+        let mut artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         timings.codegen = start.elapsed();
         let start = Instant::now();
+        if let Some((cache, key)) = key {
+            self.keep(cache, &key, &mut artifact);
+        }
         let kernel = self.device.load(&artifact)?.with_pointers(pointers(&layout, &program.buffers, &artifact));
         timings.load = start.elapsed();
         Ok(Executable { layout, ret, timings, kernel })
+    }
+
+    /// Stores an artifact in the form in which the device loads it fastest.
+    fn keep(&self, cache: &ArtifactCache, key: &Key, artifact: &mut Artifact) {
+        // What cannot be finished cannot be loaded, which then says why.
+        if self.device.finish(artifact).is_ok()
+            && let Err(notice) = cache.put(key, artifact)
+        {
+            self.lock_notices().push(notice);
+        }
     }
 
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold

@@ -1,5 +1,7 @@
 //! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that makes one.
 
+use std::hash::{Hash, Hasher};
+
 use octants_diag::Span;
 
 use crate::op::*;
@@ -16,8 +18,17 @@ pub struct Inst {
     pub span: Span,
 }
 
+/// Without the span: where code was written does not change what it does.
+impl Hash for Inst {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let Inst { op, ty, span: _ } = self;
+        op.hash(state);
+        ty.hash(state);
+    }
+}
+
 /// A mutable variable of one activation of a body. Starts as zero.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Local {
     /// The user's name, or a compiler's one.
     pub name: String,
@@ -26,7 +37,7 @@ pub struct Local {
 }
 
 /// Structured code: blocks of instructions; `root` runs first.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Body {
     /// Instruction arena; a block lists which of them run, in order.
     pub insts: Vec<Inst>,

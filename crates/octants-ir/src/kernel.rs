@@ -63,7 +63,7 @@ pub struct Buffer {
 }
 
 /// A by-value parameter.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Param {
     /// The user's name.
     pub name: String,
@@ -72,7 +72,7 @@ pub struct Param {
 }
 
 /// A function compiled once per specialisation. It sees the kernel's buffers, not its parameters.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Function {
     /// Name for messages and symbols.
     pub name: String,
@@ -104,7 +104,7 @@ pub struct Kernel {
 }
 
 /// A kernel cut into tasks.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Hash, Default)]
 pub struct Program {
     /// The user's name of the kernel.
     pub name: String,
@@ -125,7 +125,7 @@ pub struct Program {
 }
 
 /// How a task runs.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum TaskKind {
     /// The body runs once, on one thread.
     Serial,
@@ -135,7 +135,7 @@ pub enum TaskKind {
 }
 
 /// A unit of launching.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Task {
     /// Symbol-safe, unique in the program.
     pub name: String,
@@ -150,7 +150,7 @@ pub struct Task {
 }
 
 /// The memory a task reads and writes.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct AccessSet {
     /// Buffers read.
     pub reads: BTreeSet<BufferId>,

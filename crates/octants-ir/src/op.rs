@@ -1,5 +1,8 @@
 //! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics.
 
+use std::hash::{Hash, Hasher};
+use std::mem::discriminant;
+
 use crate::Type;
 use crate::types::Scalar;
 
@@ -56,6 +59,17 @@ pub enum Const {
     Int(i64),
     /// Any float type.
     Float(f64),
+}
+
+/// By the bits of a float: constants that print alike may still compute differently.
+impl Hash for Const {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        discriminant(self).hash(state);
+        match self {
+            Const::Int(c) => c.hash(state),
+            Const::Float(c) => c.to_bits().hash(state),
+        }
+    }
 }
 
 /// One operand in, one value out; element by element on tensors.
@@ -169,7 +183,7 @@ pub enum ReduceOp {
 }
 
 /// One bound pair of a loop; i32 or i64 values, half open.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Range {
     /// First index.
     pub begin: ValueId,
@@ -178,7 +192,7 @@ pub struct Range {
 }
 
 /// What a user asks of a parallel loop (`loop_config` and its position in the kernel).
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct LoopConfig {
     /// Run the iterations in order on one thread.
     pub serialize: bool,
@@ -193,7 +207,7 @@ pub struct LoopConfig {
 }
 
 /// A loop over a box of indices; `dims` outermost first, the last one varies fastest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct ForLoop {
     /// The bounds, read once on entry.
     pub dims: Vec<Range>,
@@ -206,7 +220,7 @@ pub struct ForLoop {
 }
 
 /// A fold of all iterations into one address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reduction {
     /// The fold.
     pub op: AtomicOp,
@@ -215,7 +229,7 @@ pub struct Reduction {
 }
 
 /// A piece of a printed line or of an assertion's message.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TextPart {
     /// Literal text.
     Text(String),
@@ -224,7 +238,7 @@ pub enum TextPart {
 }
 
 /// An operation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum Op {
     // Values.
     /// A constant; the instruction's type is a scalar.

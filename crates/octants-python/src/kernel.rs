@@ -296,6 +296,9 @@ impl Kernel {
         let alias = gathered.overlapping();
         let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
             .map_err(|e| errors::from_engine(py, e))?;
+        for notice in session.take_notices() {
+            py.import("octants._logging")?.call_method1("warn", (notice,))?;
+        }
         let lowered = &lowering.lowered;
         let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());

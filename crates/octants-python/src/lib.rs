@@ -3,7 +3,7 @@
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`element_view`], [`dlpack`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
-//! compiler asks of Python), [`result`], [`errors`], [`names`].
+//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -16,6 +16,7 @@ mod errors;
 mod foreign_array;
 mod func;
 mod guard;
+mod kept_kernels;
 mod kernel;
 mod names;
 mod ndarray;
@@ -60,6 +61,9 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program::compiled_count, m)?)?;
     m.add_function(wrap_pyfunction!(program::config, m)?)?;
     m.add_function(wrap_pyfunction!(program::options, m)?)?;
+    m.add_function(wrap_pyfunction!(kept_kernels::cache_counts, m)?)?;
+    m.add_function(wrap_pyfunction!(kept_kernels::cache_examine, m)?)?;
+    m.add_function(wrap_pyfunction!(kept_kernels::cache_clear, m)?)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

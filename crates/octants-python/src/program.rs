@@ -147,7 +147,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
             Session::new(config, Arc::new(keep_printed), &packages)
         })
         .map_err(|e| errors::from_engine(py, e))?;
-    let notices = session.notices().to_vec();
+    let notices = session.take_notices();
     FORKED.store(false, Ordering::Release);
     replace(Some(session));
     Ok(notices)

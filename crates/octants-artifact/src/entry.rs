@@ -1,0 +1,75 @@
+//! One stored artifact as bytes: a header, then the artifact. Whatever happened to the bytes since they were written, reading yields
+//! the artifact that was stored under the key or says why not.
+
+use crate::{Artifact, Key};
+
+/// What a file of the store begins with.
+const MAGIC: [u8; 8] = *b"octants\n";
+/// Changes when the header or the way of serialising does.
+pub(crate) const FORMAT: u32 = 1;
+
+// Offsets in the header; all numbers little-endian.
+const FORMAT_AT: usize = 8;
+const COMPILER_AT: usize = 12;
+const KEY_AT: usize = 44;
+const LENGTH_AT: usize = 76;
+const SUM_AT: usize = 84;
+/// Size of the header.
+pub(crate) const HEADER: usize = 116;
+
+/// Why bytes are no artifact.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Written by a version of the compiler with another format.
+    OtherFormat,
+    /// Not what was written.
+    Damaged,
+}
+
+/// The bytes of an entry.
+pub(crate) fn write_entry(compiler: &Key, key: &Key, artifact: &Artifact) -> Vec<u8> {
+    let body = artifact.to_bytes();
+    let mut bytes = Vec::with_capacity(HEADER + body.len());
+    bytes.extend_from_slice(&MAGIC);
+    bytes.extend_from_slice(&FORMAT.to_le_bytes());
+    bytes.extend_from_slice(compiler.bytes());
+    bytes.extend_from_slice(key.bytes());
+    bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
+    let sum = checksum(&bytes, &body);
+    bytes.extend_from_slice(&sum);
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+/// The artifact in the bytes of an entry.
+pub(crate) fn read_entry(key: &Key, bytes: &[u8]) -> Result<Artifact, Refused> {
+    let (head, body) = check_entry(bytes)?;
+    if head[KEY_AT..LENGTH_AT] != key.bytes()[..] {
+        return Err(Refused::Damaged);
+    }
+    Artifact::from_bytes(body).map_err(|_| Refused::Damaged)
+}
+
+/// Header without the checksum, and body, of an entry that is whole.
+pub(crate) fn check_entry(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refused> {
+    let (header, body) = bytes.split_at_checked(HEADER).ok_or(Refused::Damaged)?;
+    let (head, sum) = header.split_at(SUM_AT);
+    if head[..FORMAT_AT] != MAGIC {
+        return Err(Refused::Damaged);
+    }
+    // Ahead of the checksum, which another format may form in another way.
+    if head[FORMAT_AT..COMPILER_AT] != FORMAT.to_le_bytes() {
+        return Err(Refused::OtherFormat);
+    }
+    let whole = head[LENGTH_AT..] == (body.len() as u64).to_le_bytes() && checksum(head, body) == sum;
+    if whole { Ok((head, body)) } else { Err(Refused::Damaged) }
+}
+
+/// The compiler that wrote an entry, as far as its first bytes tell.
+pub(crate) fn compiler_of(bytes: &[u8]) -> Option<&[u8]> {
+    (bytes.starts_with(&MAGIC)).then_some(bytes.get(COMPILER_AT..KEY_AT)?)
+}
+
+fn checksum(head: &[u8], body: &[u8]) -> [u8; 32] {
+    *blake3::Hasher::new().update(head).update(body).finalize().as_bytes()
+}

@@ -1,0 +1,361 @@
+//! [`Store`]: artifacts in a folder, by key, for any number of processes at once.
+//!
+//! # What holds
+//!
+//! - An entry appears whole or not at all: it is written to a temporary file beside its place and renamed. A process may die at any
+//!   moment; what it leaves is a temporary file, which a later sweep removes.
+//! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
+//! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
+//! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
+//! - Reading is one open and one read; it looks at no other file.
+//!
+//! # Size
+//!
+//! Each byte written has the same chance to start a sweep, such that one is expected each time that a sixteenth of the bound is written, by however
+//! many processes: nothing has to be counted across them. A sweep removes the entries that were not used for longest, by their time of
+//! modification, which reading brings up to date now and then.
+
+use std::fs::{self, File, FileTimes, OpenOptions};
+use std::io::{self, ErrorKind, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
+
+use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_entry};
+use crate::{Artifact, Key};
+
+/// Time of use is kept no more exactly than this, so that reading seldom writes.
+const FRESH: Duration = Duration::from_secs(600);
+/// A temporary file this old was left by a process that died.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// A sweep is expected each time that this part of the bound is written.
+const SWEEPS_PER_BOUND: u64 = 16;
+const TEMPORARY: &str = ".tmp-";
+
+/// What is in a folder and how much may be.
+#[derive(Debug, Clone)]
+pub struct StoreOptions {
+    /// The folder; made when something is first stored.
+    pub folder: PathBuf,
+    /// Names the compiler, its version and build: only to tell entries of others apart, keys hold it already.
+    pub compiler: Key,
+    /// Bytes that the entries may take.
+    pub most_bytes: u64,
+    /// What a full store keeps.
+    pub policy: Policy,
+    /// Part of the bound that a sweep frees, so that the next one is not due at once.
+    pub free_part: f64,
+}
+
+/// What to do when the store holds more than it may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Policy {
+    /// Keep everything.
+    Never,
+    /// Remove what other versions of the compiler wrote, and nothing else.
+    Version,
+    /// Remove what was not used for longest.
+    LeastRecentlyUsed,
+    /// Remove what was written first.
+    FirstWritten,
+}
+
+/// Artifacts in a folder.
+#[derive(Debug)]
+pub struct Store {
+    options: StoreOptions,
+    read_only: AtomicBool,
+    written: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
+    stored: AtomicU64,
+    damaged: AtomicU64,
+}
+
+/// What a store has done since it was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct StoreCounts {
+    /// Artifacts found.
+    pub hits: u64,
+    /// Artifacts not found, damaged ones among them.
+    pub misses: u64,
+    /// Artifacts stored.
+    pub stored: u64,
+    /// Entries that were damaged, and removed.
+    pub damaged: u64,
+    /// Bytes written.
+    pub written_bytes: u64,
+}
+
+/// What a folder holds.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Contents {
+    /// Entries of this compiler.
+    pub entries: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Entries of other compilers.
+    pub other_entries: u64,
+    /// Their bytes.
+    pub other_bytes: u64,
+    /// Files of entries that are not what was written.
+    pub damaged: Vec<PathBuf>,
+}
+
+/// A file of an entry, or one that was to become one.
+struct Found {
+    path: PathBuf,
+    bytes: u64,
+    used: SystemTime,
+    temporary: bool,
+}
+
+impl Store {
+    /// A store over a folder, which need not be there. Touches nothing.
+    pub fn open(options: StoreOptions) -> Store {
+        Store {
+            options,
+            read_only: AtomicBool::new(false),
+            written: AtomicU64::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+            stored: AtomicU64::new(0),
+            damaged: AtomicU64::new(0),
+        }
+    }
+
+    /// The folder.
+    pub fn folder(&self) -> &Path {
+        &self.options.folder
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> StoreCounts {
+        let get = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        StoreCounts {
+            hits: get(&self.hits),
+            misses: get(&self.misses),
+            stored: get(&self.stored),
+            damaged: get(&self.damaged),
+            written_bytes: get(&self.written),
+        }
+    }
+
+    /// The artifact of a key.
+    pub fn get(&self, key: &Key) -> Option<Artifact> {
+        let found = self.read(key);
+        let counter = if found.is_some() { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+        found
+    }
+
+    fn read(&self, key: &Key) -> Option<Artifact> {
+        let path = self.path(key);
+        let mut file = File::open(&path).ok()?;
+        let about = file.metadata().ok()?;
+        let mut bytes = Vec::new();
+        // Not being able to read now says nothing about the entry.
+        bytes.try_reserve_exact(usize::try_from(about.len()).ok()?.checked_add(1)?).ok()?;
+        file.read_to_end(&mut bytes).ok()?;
+        match read_entry(key, &bytes) {
+            Ok(artifact) => {
+                if self.options.policy == Policy::LeastRecentlyUsed {
+                    refresh(&file, about.modified().ok());
+                }
+                Some(artifact)
+            }
+            Err(refused) => {
+                if refused == Refused::Damaged {
+                    self.damaged.fetch_add(1, Ordering::Relaxed);
+                }
+                // A read-only folder keeps it; then it is refused again next time.
+                let _ = fs::remove_file(&path);
+                None
+            }
+        }
+    }
+
+    /// Stores an artifact. An error is told once: after it, nothing is written any more.
+    pub fn put(&self, key: &Key, artifact: &Artifact) -> io::Result<()> {
+        if self.read_only.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let bytes = write_entry(&self.options.compiler, key, artifact);
+        // A sweep of another process, or someone who clears the folder, may take a folder away between two steps.
+        let written = self.write(key, &bytes).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => self.write(key, &bytes),
+            _ => Err(e),
+        });
+        match written {
+            Ok(()) => {
+                self.stored.fetch_add(1, Ordering::Relaxed);
+                self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+                if self.sweep_is_due(key, bytes.len() as u64) {
+                    self.sweep();
+                }
+                Ok(())
+            }
+            Err(_) if self.read_only.swap(true, Ordering::Relaxed) => Ok(()),
+            Err(e) => Err(e),
+        }
+    }
+
+    fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(key);
+        let folder = path.parent().expect("compiler bug: an entry lies in a folder");
+        make_folder(folder)?;
+        let temporary = folder.join(temporary_name());
+        let written = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(bytes))
+            .and_then(|()| fs::rename(&temporary, &path));
+        if written.is_err() {
+            let _ = fs::remove_file(&temporary);
+        }
+        written
+    }
+
+    /// Decided by the key, whose bits are as good as drawn: a byte written starts a sweep with the same chance everywhere.
+    fn sweep_is_due(&self, key: &Key, bytes: u64) -> bool {
+        if self.options.policy == Policy::Never {
+            return false;
+        }
+        // Other bits than those that name the folder.
+        let [.., a, b, c, d] = *key.bytes();
+        let draw = u64::from(u32::from_le_bytes([a, b, c, d]));
+        let interval = (self.options.most_bytes / SWEEPS_PER_BOUND).max(1);
+        draw < (u64::from(u32::MAX) + 1).saturating_mul(bytes) / interval
+    }
+
+    /// Removes what the policy gives up, and what dead processes left.
+    pub fn sweep(&self) {
+        let now = SystemTime::now();
+        let mut entries = Vec::new();
+        let mut total = 0;
+        for found in self.files() {
+            if found.temporary {
+                if now.duration_since(found.used).is_ok_and(|age| age > ABANDONED) {
+                    let _ = fs::remove_file(&found.path);
+                }
+                continue;
+            }
+            total += found.bytes;
+            entries.push(found);
+        }
+        if total <= self.options.most_bytes || self.options.policy == Policy::Never {
+            return;
+        }
+        let keep = (self.options.most_bytes as f64 * (1.0 - self.options.free_part.clamp(0.0, 1.0))) as u64;
+        entries.sort_by_key(|e| e.used);
+        for entry in entries {
+            if total <= keep {
+                break;
+            }
+            if self.options.policy == Policy::Version && self.is_own(&entry.path) {
+                continue;
+            }
+            // Another process may have been faster.
+            let _ = fs::remove_file(&entry.path);
+            total -= entry.bytes;
+        }
+    }
+
+    /// Looks at every entry and checks it.
+    pub fn examine(&self) -> Contents {
+        let mut contents = Contents::default();
+        for found in self.files().into_iter().filter(|f| !f.temporary) {
+            let Ok(bytes) = fs::read(&found.path) else { continue };
+            match check_entry(&bytes) {
+                Err(Refused::Damaged) => contents.damaged.push(found.path),
+                Ok(_) if compiler_of(&bytes) == Some(self.options.compiler.bytes()) => {
+                    contents.entries += 1;
+                    contents.bytes += found.bytes;
+                }
+                Ok(_) | Err(Refused::OtherFormat) => {
+                    contents.other_entries += 1;
+                    contents.other_bytes += found.bytes;
+                }
+            }
+        }
+        contents
+    }
+
+    /// Removes every entry, of whatever compiler, and temporary file; how many there were and their bytes.
+    pub fn clear(&self) -> io::Result<(u64, u64)> {
+        let (mut count, mut bytes) = (0, 0);
+        for found in self.files() {
+            match fs::remove_file(&found.path) {
+                Ok(()) => (count, bytes) = (count + 1, bytes + found.bytes),
+                Err(e) if e.kind() == ErrorKind::NotFound => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok((count, bytes))
+    }
+
+    fn is_own(&self, path: &Path) -> bool {
+        let mut head = [0; HEADER];
+        let read = File::open(path).and_then(|mut f| f.read_exact(&mut head));
+        read.is_ok() && compiler_of(&head) == Some(self.options.compiler.bytes())
+    }
+
+    /// Folders by the first two digits: few files in each, few folders in all.
+    fn path(&self, key: &Key) -> PathBuf {
+        let name = key.to_string();
+        let (folder, file) = name.split_at(2);
+        self.options.folder.join(folder).join(file)
+    }
+
+    /// Files that this store, or another version of it, has made. Others in the folder are not its own.
+    fn files(&self) -> Vec<Found> {
+        let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut all = Vec::new();
+        for folder in list(&self.options.folder).filter(|f| is_hexadecimal(&f.file_name().to_string_lossy(), 2)) {
+            for file in list(&folder.path()) {
+                let name = file.file_name();
+                let name = name.to_string_lossy();
+                let temporary = name.starts_with(TEMPORARY);
+                if !temporary && !is_hexadecimal(&name, 62) {
+                    continue;
+                }
+                let Ok(about) = file.metadata() else { continue };
+                let Ok(used) = about.modified() else { continue };
+                all.push(Found { path: file.path(), bytes: about.len(), used, temporary });
+            }
+        }
+        all
+    }
+}
+
+fn is_hexadecimal(name: &str, digits: usize) -> bool {
+    name.len() == digits && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
+}
+
+/// Says that an entry was used, where that is not known well enough.
+fn refresh(file: &File, used: Option<SystemTime>) {
+    let now = SystemTime::now();
+    let fresh = used.is_some_and(|t| now.duration_since(t).is_ok_and(|age| age < FRESH));
+    if !fresh {
+        // Of use to others alone: whose folder may not be written to does without.
+        let _ = file.set_times(FileTimes::new().set_modified(now));
+    }
+}
+
+/// No other process and no other thread uses the same name. Clocks may stand still and process numbers may be those of another
+/// machine that shares the folder; then making the file fails, and the entry is not stored.
+fn temporary_name() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    let thread = crate::KeyMaker::new().add("thread", &std::thread::current().id()).key().to_string();
+    format!("{TEMPORARY}{}-{}-{now:x}", std::process::id(), &thread[..8])
+}
+
+/// Code that others could exchange is code that others could run in our name: the folder is its owner's alone.
+fn make_folder(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
+}

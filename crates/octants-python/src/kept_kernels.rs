@@ -1,0 +1,69 @@
+//! What `octants.cache` shows and removes: the folder of compiled kernels.
+
+use std::path::PathBuf;
+
+use octants_engine::artifact::Store;
+use octants_engine::artifact_cache::open_store;
+use octants_engine::environment::apply_environment;
+use octants_engine::{Config, OptionValue};
+use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors;
+use crate::program::current;
+
+/// The store in a folder; in the one that a program gets without further words where none is given.
+fn store(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Store> {
+    let mut config = Config::default();
+    let set = apply_environment(&mut config).and_then(|()| match folder {
+        Some(path) => config.set("offline_cache_file_path", &OptionValue::Str(path.to_string_lossy().into_owned())),
+        None => Ok(()),
+    });
+    set.map_err(|e| errors::from_engine(py, e))?;
+    config.offline_cache = true;
+    match open_store(&config) {
+        Ok(Some(store)) => Ok(store),
+        Ok(None) => Err(PyRuntimeError::new_err("the option `offline_cache` is off")),
+        Err(reason) => Err(PyRuntimeError::new_err(reason)),
+    }
+}
+
+/// Where the current program keeps compiled kernels and what it found and stored there; None where it keeps none.
+#[pyfunction]
+pub fn cache_counts(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
+    let Some(program) = current() else { return Ok(None) };
+    let Some((folder, counts)) = program.session.kept_kernels() else { return Ok(None) };
+    let dict = PyDict::new(py);
+    dict.set_item("folder", folder)?;
+    dict.set_item("hits", counts.hits)?;
+    dict.set_item("misses", counts.misses)?;
+    dict.set_item("stored", counts.stored)?;
+    dict.set_item("damaged", counts.damaged)?;
+    dict.set_item("written_bytes", counts.written_bytes)?;
+    Ok(Some(dict))
+}
+
+/// Reads and checks every entry of a folder of compiled kernels.
+#[pyfunction]
+#[pyo3(signature = (folder = None))]
+pub fn cache_examine(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
+    let store = store(py, folder)?;
+    let contents = py.detach(|| store.examine());
+    let dict = PyDict::new(py);
+    dict.set_item("folder", store.folder())?;
+    dict.set_item("entries", contents.entries)?;
+    dict.set_item("bytes", contents.bytes)?;
+    dict.set_item("other_entries", contents.other_entries)?;
+    dict.set_item("other_bytes", contents.other_bytes)?;
+    dict.set_item("damaged", contents.damaged)?;
+    Ok(dict)
+}
+
+/// Removes every compiled kernel of a folder: how many there were, and their bytes.
+#[pyfunction]
+#[pyo3(signature = (folder = None))]
+pub fn cache_clear(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<(u64, u64)> {
+    let store = store(py, folder)?;
+    py.detach(|| store.clear()).map_err(|e| PyOSError::new_err(format!("{}: {e}", store.folder().display())))
+}

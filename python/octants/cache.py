@@ -1,0 +1,100 @@
+"""The folder of compiled kernels: `python -m octants.cache info`, `clear` and `verify`.
+
+Kernels are kept there from one process to the next (`offline_cache`, see `docs/caching.md`). Everything in it can be made
+again: the folder may be removed at any time, while programs run too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from octants import _octants
+
+
+def counts() -> dict[str, Any] | None:
+    """What the running program found in the folder and stored there: `folder`, `hits`, `misses`, `stored`, `damaged`,
+    `written_bytes`. None where it keeps nothing, or was not begun."""
+    return _octants.cache_counts()
+
+
+def info(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `other_entries` and `other_bytes`
+    of others, and the paths of `damaged` files. Without a folder, the one that programs use by themselves."""
+    return _octants.cache_examine(folder)
+
+
+def clear(folder: str | os.PathLike[str] | None = None) -> tuple[int, int]:
+    """Removes every compiled kernel: how many there were, and their bytes."""
+    return _octants.cache_clear(folder)
+
+
+def verify(folder: str | os.PathLike[str] | None = None) -> list[str]:
+    """Checks every entry and removes the damaged ones, whose paths it returns. Programs do the same with what they read."""
+    damaged = [str(path) for path in info(folder)["damaged"]]
+    for path in damaged:
+        Path(path).unlink(missing_ok=True)
+    return damaged
+
+
+def _size(count: int) -> str:
+    return f"{count} bytes" if count < 1024 else f"{count / 1024:,.1f} KiB"
+
+
+def _show_info(folder: str | None) -> int:
+    found = info(folder)
+    print(f"folder     {found['folder']}")
+    print(f"kernels    {found['entries']} ({_size(found['bytes'])})")
+    print(
+        f"of others  {found['other_entries']} ({_size(found['other_bytes'])}), made by other versions of the compiler"
+    )
+    print(f"damaged    {len(found['damaged'])}")
+    return 0
+
+
+def _show_clear(folder: str | None) -> int:
+    count, size = clear(folder)
+    print(f"removed {count} kernels ({_size(size)})")
+    return 0
+
+
+def _show_verify(folder: str | None) -> int:
+    damaged = verify(folder)
+    for path in damaged:
+        print(f"removed, since it is damaged: {path}")
+    if not damaged:
+        print("every kernel is whole")
+    return 1 if damaged else 0
+
+
+_COMMANDS = {
+    "info": (_show_info, "where the folder is, and what it holds"),
+    "clear": (_show_clear, "remove every kernel"),
+    "verify": (_show_verify, "check every kernel, and remove the damaged ones; the exit status is then 1"),
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """The command line; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m octants.cache",
+        description="Shows, removes or checks the compiled kernels that are kept on disk.",
+    )
+    commands = parser.add_subparsers(dest="command", required=True, metavar="{info,clear,verify}")
+    for name, (_, text) in _COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command.add_argument("--folder", help="another folder than the one that programs use by themselves")
+    given = parser.parse_args(arguments)
+    try:
+        return _COMMANDS[given.command][0](given.folder)
+    except (OSError, RuntimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main())

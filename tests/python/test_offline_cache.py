@@ -1,0 +1,276 @@
+"""Compiled kernels kept on disk: found by later processes, never stale, never in the way.
+
+Each process of a test runs a small program; `octants.cache.counts()` tells what it found and stored.
+"""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from octants import cache
+
+HEAD = """
+import json
+import octants as qd
+"""
+TAIL = """
+from octants import cache
+counts = cache.counts()
+if counts:
+    counts["folder"] = str(counts["folder"])
+print(json.dumps({"result": result, "counts": counts}))
+"""
+PROGRAM = """
+SCALE = 3
+
+class Box:
+    SIZE = 4
+
+@qd.func
+def shift(a):
+    return a + 10
+
+@qd.func
+def outer(a):
+    return shift(a) * 1
+
+qd.init(arch=qd.cpu)
+x = qd.field(qd.i32)
+y = qd.field(qd.i32)
+qd.root.dense(qd.i, 4).place(x, y)
+
+@qd.kernel
+def fill(n: qd.i32):
+    for i in x:
+        x[i] = outer(i * SCALE) + n
+        y[i] = Box.SIZE
+
+@qd.kernel
+def total() -> qd.i32:
+    s = 0
+    for i in x:
+        s += x[i] + y[i]
+    return s
+
+fill(100)
+result = total()
+"""
+EXPECTED = sum(i * 3 + 10 + 100 + 4 for i in range(4))
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Starts a program with a folder of its own for compiled kernels."""
+
+    def start(text, **environment):
+        path = tmp_path / "program.py"
+        path.write_text(HEAD + text + TAIL)
+        names = ("HOME", "XDG_CACHE_HOME", "OCTANTS_OFFLINE_CACHE", "OCTANTS_OFFLINE_CACHE_FILE_PATH")
+        env = {name: value for name, value in os.environ.items() if name not in names}
+        env |= {"HOME": str(tmp_path), "OCTANTS_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "kept"), **environment}
+        env = {name: value for name, value in env.items() if value is not None}
+        return subprocess.Popen(
+            [sys.executable, str(path)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=env,
+            cwd=tmp_path,
+        )
+
+    return start
+
+
+@pytest.fixture
+def run(start):
+    """Runs a program to its end: its result, the counts, and what it wrote to standard error."""
+
+    def run(text, **environment):
+        process = start(text, **environment)
+        out, err = process.communicate(timeout=300)
+        assert process.returncode == 0, err
+        said = json.loads(out.splitlines()[-1])
+        return said["result"], said["counts"], err
+
+    return run
+
+
+def entries(folder):
+    return [path for path in Path(folder).rglob("*") if path.is_file()]
+
+
+def test_a_second_process_compiles_nothing(run, tmp_path):
+    result, counts, _ = run(PROGRAM)
+    assert result == EXPECTED
+    assert (counts["hits"], counts["misses"], counts["stored"]) == (0, 2, 2)
+    assert len(entries(tmp_path / "kept")) == 2
+    result, counts, _ = run(PROGRAM)
+    assert result == EXPECTED
+    assert (counts["hits"], counts["misses"], counts["stored"]) == (2, 0, 0)
+
+
+CHANGES = {
+    "global": ("SCALE = 3", "SCALE = 5", EXPECTED + 2 * 6),
+    "class attribute": ("SIZE = 4", "SIZE = 6", EXPECTED + 8),
+    "called function": ("return a + 10", "return a + 11", EXPECTED + 4),
+    "function between": ("shift(a) * 1", "shift(a) * 2", EXPECTED + sum(i * 3 + 10 for i in range(4))),
+    "constant": ("+ n\n", "+ n + 1\n", EXPECTED + 4),
+    "type": ("x = qd.field(qd.i32)", "x = qd.field(qd.u8)", sum((i * 3 + 110) % 256 + 4 for i in range(4))),
+    "shape": ("qd.i, 4)", "qd.i, 5)", EXPECTED + 4 * 3 + 10 + 100 + 4),
+    "layout": (".place(x, y)", ".place(x)\nqd.root.dense(qd.i, 4).place(y)", EXPECTED),
+    "order of members": (".place(x, y)", ".place(y, x)", EXPECTED),
+    "option": ("init(arch=qd.cpu)", "init(arch=qd.cpu, default_ip=qd.i64)", EXPECTED),
+    "type of an argument": ("n: qd.i32", "n: qd.f64", EXPECTED),
+    "monkeypatch": ("qd.init(arch", "Box.SIZE = 5\nqd.init(arch", EXPECTED + 4),
+}
+
+
+def test_whatever_changes_the_new_result_comes(run):
+    assert run(PROGRAM)[0] == EXPECTED
+    for what, (old, new, expected) in CHANGES.items():
+        changed = PROGRAM.replace(old, new)
+        assert changed != PROGRAM, what
+        result, counts, _ = run(changed)
+        assert result == expected, what
+        if what != "option":
+            assert counts["misses"] > 0, what
+    result, counts, _ = run(PROGRAM)
+    assert (result, counts["misses"]) == (EXPECTED, 0)
+
+
+def test_messages_name_the_line_as_it_is_now(run):
+    program = """
+qd.init(arch=qd.cpu, debug=True)
+@qd.kernel
+def check(n: qd.i32):
+    assert n > 0, "too small"
+try:
+    check(-1)
+    result = "nothing raised"
+except AssertionError as e:
+    result = str(e)
+"""
+    first, counts, _ = run(program)
+    assert counts["stored"] == 1
+    moved, counts, _ = run("\n\n\n" + program)
+    lines = [int(re.search(r"program\.py:(\d+)", text)[1]) for text in (first, moved)]
+    assert lines[1] == lines[0] + 3
+    assert counts["hits"] == 0
+    # Without a message in the code, its place does not matter.
+    silent = program.replace("assert n > 0, ", "m = n  # ")
+    assert run(silent)[1]["stored"] == 1
+    assert run("\n\n\n" + silent)[1]["hits"] == 1
+
+
+def test_damaged_entries_are_made_anew(run, tmp_path):
+    run(PROGRAM)
+    kept = entries(tmp_path / "kept")
+    kept[0].write_bytes(kept[0].read_bytes()[:-10])
+    data = bytearray(kept[1].read_bytes())
+    data[len(data) // 2] ^= 4
+    kept[1].write_bytes(data)
+    result, counts, _ = run(PROGRAM)
+    assert result == EXPECTED
+    assert (counts["damaged"], counts["misses"], counts["stored"]) == (2, 2, 2)
+    assert run(PROGRAM)[1]["hits"] == 2
+
+
+def test_processes_killed_while_they_compile_do_no_harm(start, run):
+    for n in range(4):
+        process = start(PROGRAM)
+        time.sleep(0.35 + 0.1 * n)
+        process.send_signal(signal.SIGKILL)
+        process.communicate()
+    assert run(PROGRAM)[0] == EXPECTED
+    assert run(PROGRAM)[1]["misses"] == 0
+
+
+def test_processes_that_compile_the_same_at_once(start, tmp_path):
+    processes = [start(PROGRAM) for _ in range(4)]
+    for process in processes:
+        out, err = process.communicate(timeout=300)
+        assert json.loads(out)["result"] == EXPECTED, err
+    assert len(entries(tmp_path / "kept")) == 2
+    assert cache.info(tmp_path / "kept")["damaged"] == []
+
+
+def test_without_a_home_it_works_and_says_so_once(run):
+    result, counts, err = run(PROGRAM, HOME=None, OCTANTS_OFFLINE_CACHE_FILE_PATH=None)
+    assert (result, counts) == (EXPECTED, None)
+    assert err.count("compiled kernels are not kept") == 1
+    assert "offline_cache_file_path" in err
+
+
+def test_a_folder_that_refuses_is_told_once(run, tmp_path):
+    (tmp_path / "kept").write_text("a file in the folder's place")
+    result, counts, err = run(PROGRAM)
+    assert (result, counts["stored"]) == (EXPECTED, 0)
+    assert err.count("compiled kernels are not kept") == 1
+
+
+def test_the_folder_is_in_the_user_s_cache_folder(run, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    run(PROGRAM, OCTANTS_OFFLINE_CACHE_FILE_PATH=None, XDG_CACHE_HOME=str(elsewhere))
+    assert len(entries(elsewhere / "octants" / "kernels")) == 2
+    run(PROGRAM, OCTANTS_OFFLINE_CACHE_FILE_PATH=None)
+    assert len(entries(tmp_path / ".cache" / "octants" / "kernels")) == 2
+
+
+def test_it_can_be_switched_off(run, tmp_path):
+    assert run(PROGRAM, OCTANTS_OFFLINE_CACHE="0")[1] is None
+    off = PROGRAM.replace("init(arch=qd.cpu)", "init(arch=qd.cpu, offline_cache=False)")
+    assert run(off)[1] is None
+    assert entries(tmp_path / "kept") == []
+
+
+def test_the_bound_is_kept(run, tmp_path):
+    program = """
+qd.init(arch=qd.cpu, offline_cache_max_size_of_files=1, offline_cache_cleaning_policy=POLICY)
+@qd.kernel
+def k(n: qd.template()) -> qd.i32:
+    return n
+result = [k(n) for n in range(3)]
+"""
+    run(program.replace("POLICY", repr("lru")))
+    assert entries(tmp_path / "kept") == []
+    run(program.replace("POLICY", repr("version")))
+    assert len(entries(tmp_path / "kept")) == 3
+
+
+def command(*arguments, folder):
+    env = {**os.environ, "OCTANTS_OFFLINE_CACHE_FILE_PATH": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-m", "octants.cache", *arguments], capture_output=True, text=True, env=env, check=False
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_the_command_line(run, tmp_path):
+    folder = tmp_path / "kept"
+    run(PROGRAM)
+    status, text = command("--help", folder=folder)
+    assert status == 0
+    assert all(word in text for word in ("info", "clear", "verify"))
+    status, text = command("info", folder=folder)
+    assert status == 0
+    assert str(folder) in text
+    assert re.search(r"kernels +2 \(", text)
+    assert command("verify", folder=folder) == (0, "every kernel is whole\n")
+    damaged = entries(folder)[0]
+    damaged.write_bytes(damaged.read_bytes() + b"x")
+    status, text = command("verify", folder=folder)
+    assert (status, str(damaged) in text, damaged.exists()) == (1, True, False)
+    status, text = command("clear", "--folder", str(folder), folder=tmp_path / "other")
+    assert (status, text.startswith("removed 1 kernels")) == (0, True)
+    assert entries(folder) == []
+    assert command("info", folder=folder)[0] == 0
+    status, text = command("frobnicate", folder=folder)
+    assert status == 2
+    assert "invalid choice" in text
