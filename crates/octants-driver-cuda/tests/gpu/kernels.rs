@@ -1,26 +1,25 @@
-//! Kernels in the driver's assembly language, and the launches of them.
+//! Kernels in the driver's assembly language, and the launches of them. `SLOT3` stands for the place of slot 3 in the parameter.
 
-use octants_artifact::{Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_artifact::{Artifact, Bound, DeviceContext, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 use octants_runtime::{Buffer, LoadedKernel, Patient, Pointer, Result, Stream};
 
 use crate::Gpu;
 
-/// `x[i] = x[i] * a + b` for `i` below `n`, by threads with the stride of the grid, each after `ns` nanoseconds. The context takes
-/// the first 48 bytes: slots are `x`, `n`, `ns`, `a`, `b`.
+/// `x[i] = x[i] * a + b` for `i` below `n`, by threads with the stride of the grid, each after `ns` nanoseconds. The slots are `x`, `n`, `ns`, `a`, `b`.
 const MAD: &str = "
 .version 6.0
 .target sm_70
 .address_size 64
-.visible .entry mad(.param .align 8 .b8 p[88])
+.visible .entry mad(.param .align 8 .b8 p[SLOT5])
 {
     .reg .pred %q;
     .reg .b32 %r<8>;
     .reg .b64 %d<12>;
-    ld.param.u64 %d1, [p+48];
-    ld.param.u64 %d2, [p+56];
-    ld.param.u64 %d6, [p+64];
-    ld.param.u32 %r1, [p+72];
-    ld.param.u32 %r2, [p+80];
+    ld.param.u64 %d1, [p+SLOT0];
+    ld.param.u64 %d2, [p+SLOT1];
+    ld.param.u64 %d6, [p+SLOT2];
+    ld.param.u32 %r1, [p+SLOT3];
+    ld.param.u32 %r2, [p+SLOT4];
     mov.u64 %d7, %globaltimer;
 wait:
     mov.u64 %d8, %globaltimer;
@@ -55,12 +54,12 @@ const ANSWER: &str = "
 .version 6.0
 .target sm_70
 .address_size 64
-.visible .entry answer(.param .align 8 .b8 p[56])
+.visible .entry answer(.param .align 8 .b8 p[SLOT1])
 {
     .reg .pred %q;
     .reg .b64 %d<4>;
     ld.param.u64 %d1, [p+8];
-    ld.param.u64 %d2, [p+48];
+    ld.param.u64 %d2, [p+SLOT0];
     setp.ne.u64 %q, %d2, 0;
     @%q bra fine;
     mov.u64 %d3, 16;
@@ -77,13 +76,13 @@ const SPEAK: &str = "
 .version 6.0
 .target sm_70
 .address_size 64
-.visible .entry speak(.param .align 8 .b8 p[56])
+.visible .entry speak(.param .align 8 .b8 p[SLOT1])
 {
     .reg .b32 %r<4>;
     .reg .b64 %d<6>;
     ld.param.u64 %d1, [p+16];
     ld.param.u64 %d2, [p+40];
-    ld.param.u64 %d3, [p+48];
+    ld.param.u64 %d3, [p+SLOT0];
     add.u64 %d2, %d2, 1;
     shl.b64 %d2, %d2, 32;
     atom.global.add.u32 %r1, [%d1], 2;
@@ -106,12 +105,12 @@ const SUM: &str = "
 .version 6.0
 .target sm_70
 .address_size 64
-.visible .entry sum(.param .align 8 .b8 p[56])
+.visible .entry sum(.param .align 8 .b8 p[SLOT1])
 {
     .reg .pred %q;
     .reg .b32 %r<2>;
     .reg .b64 %d<8>;
-    ld.param.u64 %d1, [p+48];
+    ld.param.u64 %d1, [p+SLOT0];
     ld.global.u64 %d2, [%d1];
     ld.global.u64 %d3, [%d1+8];
     mov.u64 %d4, 0;
@@ -143,11 +142,15 @@ fn task(symbol: &str, parallel: Option<ParallelMeta>, group: Option<u32>) -> Tas
     }
 }
 
+fn place_slot(code: &str, slot: u64) -> String {
+    code.replace(&format!("SLOT{slot}"), &(DeviceContext::BYTES + 8 * slot).to_string())
+}
+
 pub fn artifact(name: &str, code: &str, arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
     Artifact {
         kernel: name.into(),
         target: String::new(),
-        code: code.into(),
+        code: (0..6).fold(code.to_string(), |code, slot| place_slot(&code, slot)).into(),
         arg_slots,
         frame_bytes: 0,
         result: vec![],

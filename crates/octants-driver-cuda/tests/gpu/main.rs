@@ -4,6 +4,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod foreign;
 mod kernels;
 mod launches;
 mod losses;

@@ -1,0 +1,104 @@
+//! Streams that another library made, captured into graphs too. The other library is a second program here, and the driver library itself.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use libloading::Library;
+use octants_runtime::Patient;
+
+use crate::kernels::{launch, launch_slow, mad, mad_in_groups};
+use crate::{Gpu, values};
+
+#[test]
+fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
+    let Some(gpu) = Gpu::open_alone() else { return };
+    let theirs = Gpu::open_as(octants_driver_cuda::CudaDriver::open).unwrap();
+    let stream = theirs.device.create_stream(0).unwrap();
+    let (kernel, x, dropped) = (mad(&gpu), gpu.numbers(100), gpu.numbers(100));
+    let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
+    launch(&named(), &kernel, &x, (1, 0)).unwrap();
+    gpu.device.synchronize(&Patient).unwrap();
+    let start = std::time::Instant::now();
+    launch_slow(&named(), &kernel, &x, 50_000_000, (1, 2)).unwrap();
+    launch(&named(), &kernel, &x, (10, 1)).unwrap();
+    launch(&named(), &kernel, &dropped, (10, 1)).unwrap();
+    drop(dropped);
+    let returned = start.elapsed().as_millis();
+    assert!(returned < 20, "{returned} ms");
+    assert!(!stream.query().unwrap());
+    // Their stream goes, with its work; ours is known all the same.
+    drop(stream);
+    drop(theirs);
+    assert!(values(&x).iter().all(|&v| v == 21));
+    gpu.device.synchronize(&Patient).unwrap();
+}
+
+/// What a library that captures uses of the driver's.
+struct Graphs {
+    library: Library,
+}
+
+impl Graphs {
+    fn begin(&self, stream: u64) {
+        type Begin = unsafe extern "C" fn(*mut c_void, c_uint) -> c_int;
+        // SAFETY: the type is that of CUDA's header; the stream lives. 0: no thread of the process may get in the way.
+        unsafe {
+            let f = self.library.get::<Begin>(b"cuStreamBeginCapture_v2").unwrap();
+            assert_eq!(f(stream as *mut c_void, 0), 0);
+        }
+    }
+
+    /// Ends the capture and runs the graph so many times.
+    fn run(&self, stream: u64, times: u32) {
+        type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
+        type Make = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, u64) -> c_int;
+        type Launch = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+        let stream = stream as *mut c_void;
+        let (mut graph, mut ready) = (null_mut(), null_mut());
+        // SAFETY: as above.
+        unsafe {
+            let end = self.library.get::<End>(b"cuStreamEndCapture").unwrap();
+            let make = self.library.get::<Make>(b"cuGraphInstantiateWithFlags").unwrap();
+            let launch = self.library.get::<Launch>(b"cuGraphLaunch").unwrap();
+            assert_eq!(end(stream, &mut graph), 0, "the capture was not broken");
+            assert_eq!(make(&mut ready, graph, 0), 0);
+            (0..times).for_each(|_| assert_eq!(launch(ready, stream), 0));
+        }
+    }
+}
+
+#[test]
+fn s7_launches_on_a_captured_stream_are_captured() {
+    let Some(gpu) = Gpu::open_alone() else { return };
+    let theirs = Gpu::open_as(octants_driver_cuda::CudaDriver::open).unwrap();
+    let stream = theirs.device.create_stream(0).unwrap();
+    // SAFETY: the driver is loaded already.
+    let graphs = Graphs { library: unsafe { Library::new("libcuda.so.1") }.unwrap() };
+    let (kernel, groups) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1)]));
+    let (x, y) = (gpu.numbers(1000), gpu.numbers(1000));
+    launch(gpu.device.default_stream(), &groups, &y, (1, 0)).unwrap();
+    gpu.device.synchronize(&Patient).unwrap();
+    let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
+    for round in 0..2 {
+        graphs.begin(stream.handle());
+        launch(&named(), &kernel, &x, (1, 1)).unwrap();
+        launch(&named(), &groups, &y, (0, 5 + round)).unwrap();
+        launch(&named(), &kernel, &x, (1, 2)).unwrap();
+        // What has nothing to do with the capture goes on meanwhile.
+        let z = gpu.numbers(1 << 16);
+        launch(gpu.device.default_stream(), &kernel, &z, (1, 9)).unwrap();
+        assert!(values(&z).iter().all(|&v| v == 9));
+        drop(z);
+        let error = named().synchronize(&Patient).unwrap_err().to_string();
+        assert!(error.contains("captured into a graph"), "{error}");
+        graphs.run(stream.handle(), 4);
+        stream.synchronize(&Patient).unwrap();
+        assert!(values(&x).iter().all(|&v| v == 12 * (round + 1)), "{:?}", &values(&x)[..4]);
+        assert!(values(&y).iter().all(|&v| v == 5 + round));
+    }
+    // The workers of the groups are free again.
+    launch(gpu.device.default_stream(), &groups, &y, (0, 77)).unwrap();
+    assert!(values(&y).iter().all(|&v| v == 77));
+    drop(stream);
+    drop(theirs);
+}
