@@ -2,6 +2,7 @@
 
 `--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless the
 test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass on the CPU.
+Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name.
 `--arch cpu-separate` lets the CPU play such a device, whose memory the host cannot address.
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return after their
@@ -34,6 +35,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name, reason in ONLY_CPU.items():
         config.addinivalue_line("markers", f"{name}: not where {reason}")
+    config.addinivalue_line("markers", "on_cpu: about the CPU, skipped where the tests run on another device")
     arch = config.getoption("--arch")
     if arch == "cpu":
         return
@@ -52,7 +54,16 @@ def pytest_configure(config: pytest.Config) -> None:
             options.setdefault("enable_fallback", False)
         return original(*args, **options)
 
+    init.original = original  # type: ignore[attr-defined]
     qd.init = init
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--arch") == "cpu":
+        return
+    for item in items:
+        if item.get_closest_marker("on_cpu"):
+            item.add_marker(pytest.mark.skip(reason="about the CPU"))
 
 
 @pytest.hookimpl(hookwrapper=True)

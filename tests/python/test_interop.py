@@ -151,6 +151,7 @@ def test_the_consumers_stream_waits_for_the_writers(device):
         assert y.to_numpy().tolist() == [1.0] * 1000
 
 
+@pytest.mark.on_cpu
 def test_the_array_protocol_of_the_device(device):
     x = qd.Vector.ndarray(3, qd.f32, shape=(4, 2))
     x.fill([1, 2, 3])
@@ -268,6 +269,7 @@ class TensorElsewhere:
         return (99, 1)
 
 
+@pytest.mark.on_cpu
 def test_arrays_of_other_devices_are_refused_with_the_way_out(host):
     elsewhere = type("Elsewhere", (), {"__dlpack_device__": lambda _: (98, 0)})()
     for array, name in ((TensorElsewhere(), "device `"), (elsewhere, r"device \(98, 0\)")):

@@ -22,6 +22,7 @@ def run(code, *, args=(), cwd=None):
     return subprocess.run([sys.executable, *args, "-c", textwrap.dedent(code)], capture_output=True, text=True, cwd=cwd)
 
 
+@pytest.mark.on_cpu
 def test_options_are_read_back():
     qd.reset()
     assert qd.cfg is None

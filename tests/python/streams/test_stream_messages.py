@@ -69,6 +69,7 @@ def test_s3_s4_wrong_order(mode):
     assert said(lambda: timed.elapsed_ms(timed)) == unrecorded
 
 
+@pytest.mark.on_cpu
 def test_s6_s7_what_is_gone(mode):
     x, s, e, other = ints(), qd.create_stream(), qd.create_event(), qd.create_stream()
     s.destroy()

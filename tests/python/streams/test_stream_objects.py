@@ -181,6 +181,7 @@ def test_s4_events_tell_time(mode):
             a.elapsed_ms(3)
 
 
+@pytest.mark.on_cpu
 def test_s5_destroy_drains(mode):
     x = ints()
     s = qd.create_stream()
@@ -295,6 +296,7 @@ def test_s6_use_after_the_program_has_ended():
     qd.reset()
 
 
+@pytest.mark.on_cpu
 def test_s7_streams_of_others(mode):
     class Foreign:
         def __init__(self, handle, version=0):
