@@ -279,8 +279,9 @@ impl Search<'_> {
             Op::Const(Const::Int(c)) => Number::Known(*c),
             // Of arrays that are the same the extents are too: all are known by the least of them.
             Op::Shape(b, axis) => {
-                let same = self.aliases.iter().filter(|x| x.same && x.second == *b).map(|x| x.first);
-                Number::Extent(same.min().unwrap_or(*b).min(*b), *axis)
+                let others = self.aliases.iter().filter(|x| x.same).map(|x| (x.first, x.second));
+                let others = others.filter(|(x, y)| x == b || y == b).map(|(x, y)| x.min(y));
+                Number::Extent(others.min().unwrap_or(*b), *axis)
             }
             Op::Param(p) => Number::Parameter(*p),
             Op::Cast(u) if is_index(&inst.ty) && is_index(self.body.ty(*u)) => self.number(*u),

@@ -285,7 +285,7 @@ impl Kernel {
         };
         let lowering =
             guarded(py, &self.name, || session.lower(&world, handle, &described.specs))?.map_err(&refused)?;
-        let aliases = described.aliases(gathered.overlaps(), &lowering.lowered);
+        let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, &world)?;
         if !aliases.is_empty() {
             session.check_groups(&world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
@@ -293,7 +293,6 @@ impl Kernel {
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }
-        let alias = gathered.overlapping();
         let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
             .map_err(|e| errors::from_engine(py, e))?;
         for notice in session.take_notices() {
@@ -303,7 +302,7 @@ impl Kernel {
         let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
         let result = ResultKind::new(&lowered.kernel.ret, annotations, tuple);
-        Specialization::new(gathered, described, lowered, code, result, &world, py)
+        Specialization::new(gathered, described, lowered, (code, alias), result, &world, py)
     }
 
     /// Arguments in the order of the parameters.

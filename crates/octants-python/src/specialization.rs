@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Overlap, Place, Span, array_argument, by_identity};
-use crate::array;
+use crate::array::{self, ArrayView};
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
@@ -60,6 +60,30 @@ pub struct Specialization {
     alive: Box<[Alive]>,
     fixed: Box<[Fixed]>,
     arrays: Box<[ArraySlot]>,
+    captured: Box<[CapturedArray]>,
+    /// The code was made for arrays that share memory.
+    may_alias: bool,
+}
+
+/// An array that the code reaches otherwise than by an argument. Its address is in a slot.
+struct CapturedArray {
+    slot: u32,
+    /// Extents follow the address: their number, and the bytes of an element.
+    extents: u32,
+    bytes: u64,
+}
+
+impl CapturedArray {
+    fn of(slot: u32, desc: &NdarrayDesc) -> CapturedArray {
+        let bytes = u64::from(array::scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
+        CapturedArray { slot, extents: desc.ndim, bytes }
+    }
+
+    #[inline]
+    fn span(&self, slots: &[u64]) -> (u64, u64) {
+        let (at, count) = (self.slot as usize, self.extents as usize);
+        (slots[at], slots[at] + self.bytes * slots[at + 1..at + 1 + count].iter().product::<u64>())
+    }
 }
 
 /// An array argument that the code uses.
@@ -182,7 +206,7 @@ impl Specialization {
         gathered: &Gathered<'_>,
         described: Described,
         lowered: &Lowered,
-        code: Executable,
+        (code, may_alias): (Executable, bool),
         result: ResultKind,
         world: &PyWorld<'_>,
         py: Python<'_>,
@@ -192,6 +216,7 @@ impl Specialization {
         let mut copies = Vec::new();
         let mut fixed = Vec::new();
         let mut live: Vec<LiveArray> = Vec::new();
+        let mut captured = Vec::new();
         for (root, &id) in lowered.roots.iter().enumerate() {
             let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
             slots[layout.roots[root] as usize] = buffer.get().address(py)?;
@@ -217,6 +242,7 @@ impl Specialization {
                 }
                 Capture::Grad { index, path, desc } => {
                     let path = path.iter().cloned().chain([String::from("grad")]).collect();
+                    captured.push(CapturedArray::of(to, desc));
                     live.push((*index, path, to, desc.clone()));
                 }
                 Capture::Object { obj, from } => {
@@ -224,6 +250,7 @@ impl Specialization {
                     let view = array::view(&object)?
                         .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array is not an array"))?;
                     fill_array(&mut slots, to, &view);
+                    captured.push(CapturedArray::of(to, &view.desc()));
                     match from {
                         Some((param, path)) => live.push((*param, path.clone(), to, array_desc(&object)?)),
                         None => {
@@ -259,6 +286,8 @@ impl Specialization {
             alive: described.objects.into_boxed_slice(),
             fixed: fixed.into_boxed_slice(),
             arrays: arrays.into_boxed_slice(),
+            captured: captured.into_boxed_slice(),
+            may_alias,
         })
     }
 
@@ -301,7 +330,18 @@ impl Specialization {
         for number in &*self.numbers {
             number.read(args, &mut slots)?;
         }
-        Ok(Some(slots))
+        let shared =
+            !self.may_alias && !fresh && !self.captured.is_empty() && self.shares_memory(&slots, &gathered.spans);
+        Ok((!shared).then_some(slots))
+    }
+
+    /// An array that the code reaches in two ways is the same in this call, which the key does not tell.
+    fn shares_memory(&self, slots: &[u64], spans: &[Span]) -> bool {
+        self.captured.iter().enumerate().any(|(i, memory)| {
+            let (low, high) = memory.span(slots);
+            let meets = |(l, h): (u64, u64)| low < h && l < high;
+            spans.iter().any(|s| meets((s.low, s.high))) || self.captured[..i].iter().any(|m| meets(m.span(slots)))
+        })
     }
 
     /// Checks that do not change which code runs: memory that is gone, arrays that may not be written.
@@ -331,8 +371,14 @@ impl Specialization {
 }
 
 impl Described {
-    /// The buffers of array arguments that share memory.
-    pub fn aliases(&self, overlaps: impl Iterator<Item = Overlap>, lowered: &Lowered) -> Vec<Alias> {
+    /// The buffers of arrays that share memory in this call, and whether any do.
+    pub fn aliases<'py>(
+        &self,
+        gathered: &Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+        lowered: &Lowered,
+        world: &PyWorld<'py>,
+    ) -> PyResult<(Vec<Alias>, bool)> {
         let buffer = |leaf: u32| {
             let (param, path) = &self.leaves[leaf as usize];
             let is =
@@ -340,7 +386,37 @@ impl Described {
             lowered.buffers.iter().position(is).map(|i| BufferId(i as u32))
         };
         let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
-        overlaps.filter_map(alias).collect()
+        let mut aliases: Vec<Alias> = gathered.overlaps().filter_map(alias).collect();
+        let mut any = gathered.overlapping();
+        let mut captured: Vec<(BufferId, ArrayView)> = Vec::new();
+        for (i, capture) in lowered.buffers.iter().enumerate() {
+            let object = match capture {
+                Some(Capture::Object { obj, .. }) => world.object(*obj),
+                Some(Capture::Grad { index, path, .. }) => {
+                    let owner =
+                        path.iter().try_fold(args[*index as usize].clone(), |o, name| o.getattr(name.as_str()))?;
+                    owner.getattr("grad")?
+                }
+                _ => continue,
+            };
+            let Some(view) = array::view(&object)? else { continue };
+            let (id, (low, high)) = (BufferId(i as u32), view.span());
+            for (other, earlier) in &captured {
+                let (l, h) = earlier.span();
+                if low < h && l < high {
+                    let same = (l, h, &earlier.extents) == (low, high, &view.extents);
+                    aliases.push(Alias { first: *other, second: id, same });
+                }
+            }
+            for span in gathered.spans.iter().filter(|s| low < s.high && s.low < high) {
+                any = true;
+                let same = (span.low, span.high) == (low, high);
+                aliases.extend(buffer(span.leaf).map(|second| Alias { first: id, second, same }));
+            }
+            captured.push((id, view));
+        }
+        any |= !aliases.is_empty();
+        Ok((aliases, any))
     }
 }
 

@@ -1,0 +1,83 @@
+"""One array reached in several ways in one call: code may not take them for different memory."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+Ints = qd.types.ndarray(dtype=qd.i32, ndim=1)
+n = 100
+# Each element is one more than the one before: wrong where stores are taken not to reach the loads.
+CHAIN = np.arange(n)
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def chain(array):
+    values = array if isinstance(array, np.ndarray) else array.to_numpy()
+    return (values == CHAIN).all()
+
+
+def test_a_captured_ndarray_and_an_argument():
+    seen = qd.ndarray(qd.i32, shape=n)
+
+    @qd.kernel
+    def run(x: Ints):
+        qd.loop_config(serialize=True)
+        for i in range(n - 1):
+            x[i + 1] = seen[i] + 1
+
+    for _ in range(2):
+        other = qd.ndarray(qd.i32, shape=n)
+        run(other)
+        assert (other.to_numpy()[1:] == seen.to_numpy()[:-1] + 1).all()
+        seen.fill(0)
+        run(seen)
+        assert chain(seen)
+        seen.fill(0)
+        run(np.frombuffer(seen.buffer, np.int32)[:n])
+        assert chain(seen)
+
+
+def test_members_of_an_object_that_become_the_same():
+    @qd.data_oriented
+    class Owner:
+        def __init__(self):
+            self.x, self.y = qd.ndarray(qd.i32, shape=n), qd.ndarray(qd.i32, shape=n)
+
+        @qd.kernel
+        def run(self):
+            qd.loop_config(serialize=True)
+            for i in range(n - 1):
+                self.x[i + 1] = self.y[i] + 1
+
+    owner = Owner()
+    owner.run()
+    assert (owner.x.to_numpy()[1:] == 1).all()
+    owner.x.fill(0)
+    owner.y = owner.x
+    owner.run()
+    assert chain(owner.x)
+
+
+def test_s13_sections_that_touch_one_array_by_two_names():
+    seen = qd.ndarray(qd.i32, shape=n)
+
+    @qd.kernel
+    def run(x: Ints):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+        with qd.stream_parallel():
+            for i in seen:
+                seen[i] = 2
+
+    run(qd.ndarray(qd.i32, shape=n))
+    with pytest.raises(qd.QuadrantsSyntaxError, match=r"`\w+` and `\w+` \(the same memory in this call\)"):
+        run(seen)
+    run(qd.ndarray(qd.i32, shape=n))
