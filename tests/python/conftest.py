@@ -25,7 +25,11 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"
-ONLY_CPU = {"in_place": "the host cannot address this memory", "in_order": "launches return before their work is done"}
+ONLY_CPU = {
+    "in_place": "the host cannot address this memory",
+    "in_order": "launches return before their work is done",
+    "on_cpu": "this is not the CPU",
+}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +39,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     for name, reason in ONLY_CPU.items():
         config.addinivalue_line("markers", f"{name}: not where {reason}")
-    config.addinivalue_line("markers", "on_cpu: about the CPU, skipped where the tests run on another device")
     arch = config.getoption("--arch")
     if arch == "cpu":
         return
@@ -58,14 +61,6 @@ def pytest_configure(config: pytest.Config) -> None:
     qd.init = init
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    if config.getoption("--arch") == "cpu":
-        return
-    for item in items:
-        if item.get_closest_marker("on_cpu"):
-            item.add_marker(pytest.mark.skip(reason="about the CPU"))
-
-
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Any:
     outcome = yield
@@ -81,5 +76,5 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     for item in items:
         for name, reason in ONLY_CPU.items():
-            if item.get_closest_marker(name):
+            if item.get_closest_marker(name) and (name, config.getoption("--arch")) != ("on_cpu", SEPARATE):
                 item.add_marker(pytest.mark.skip(reason=reason))
