@@ -176,13 +176,15 @@ pub fn parallel(known: bool) -> ParallelMeta {
 }
 
 /// Takes the buffer in the first slot.
-fn of_buffer(gpu: &Gpu, artifact: &Artifact) -> LoadedKernel {
+pub fn of_buffer(gpu: &Gpu, artifact: &Artifact) -> LoadedKernel {
     gpu.device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
 }
 
 /// `x[i] = x[i] * a + b`, with the loop described by `meta`.
 pub fn mad_as(gpu: &Gpu, meta: ParallelMeta) -> LoadedKernel {
-    of_buffer(gpu, &artifact("mad", MAD, 5, vec![task("mad", Some(meta), None)]))
+    let mut artifact = mad_artifact();
+    artifact.tasks = vec![task("mad", Some(meta), None)];
+    of_buffer(gpu, &artifact)
 }
 
 /// `x[i] = x[i] * a + b`.
@@ -219,6 +221,11 @@ pub fn speak(gpu: &Gpu) -> LoadedKernel {
 /// Sums `count` arguments.
 pub fn sum(gpu: &Gpu, count: u32) -> LoadedKernel {
     of_buffer(gpu, &artifact("sum", SUM, count + 2, vec![task("sum", None, None)]))
+}
+
+/// `x[i] = x[i] * a + b`, not loaded.
+pub fn mad_artifact() -> Artifact {
+    artifact("mad", MAD, 5, vec![task("mad", Some(parallel(true)), None)])
 }
 
 /// What does not assemble.
