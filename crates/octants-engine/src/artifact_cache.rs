@@ -36,7 +36,8 @@ pub fn open_store(config: &Config) -> Result<Option<Store>, String> {
             "compiled kernels are not kept: neither XDG_CACHE_HOME nor HOME names a folder. Give one with \
              `offline_cache_file_path`, or pass `offline_cache=False`",
         )?,
-        given => return Ok(Some(store_in(given.into(), config))),
+        // As it is meant now: a program may change its working folder.
+        given => return Ok(Some(store_in(std::path::absolute(given).unwrap_or_else(|_| given.into()), config))),
     };
     Ok(Some(store_in(folder.join("octants").join("kernels"), config)))
 }
