@@ -186,6 +186,50 @@ def test_reads_wait_for_the_writers_of_the_memory():
 
 
 @qd.kernel
+def copy_array(y: qd.types.ndarray(), x: qd.types.ndarray()):
+    for I in qd.grouped(y):
+        y[I] = x[I]
+
+
+@qd.kernel
+def shift(y: qd.types.ndarray(dtype=qd.f32, ndim=1), x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    qd.loop_config(serialize=True)
+    for i in range(y.shape[0]):
+        y[i] = x[i] + 1
+
+
+def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)
+    y = np.zeros((6, 4), np.float32)
+    copy_array(y, values.T)
+    assert (y == values.T).all()
+    frozen = values.copy()
+    frozen.flags.writeable = False
+    copy_array(y.T, frozen)
+    with pytest.raises(ValueError, match="read-only"):
+        add(frozen, 1.0)
+    scalar = np.array(5.0, np.float32)
+    add(scalar, 1.0)
+    assert scalar == 6.0
+    add(np.zeros((0, 3), np.float32), 1.0)
+    line = np.arange(10, dtype=np.float32)
+    add(line[::-2], 10.0)
+    assert line.tolist() == [0, 11, 2, 13, 4, 15, 6, 17, 8, 19]
+    # What overlaps on the host overlaps on the device.
+    line[:] = 0
+    shift(line[1:], line[:-1])
+    assert line.tolist() == list(range(10))
+    big = np.zeros(3_000_000, np.float32)
+    add(big[1:-1], 1.0)
+    assert big.sum() == len(big) - 2
+    # What lies between the elements of a slice stays as it is.
+    columns = np.zeros((100, 2), np.float32)
+    columns[:, 1] = 7
+    add(columns[:, 0], 1.0)
+    assert columns.sum() == 800
+
+
+@qd.kernel
 def slow_ones(x: qd.template(), rounds: qd.i32):
     qd.loop_config(serialize=True)
     for _ in range(1):
