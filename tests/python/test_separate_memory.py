@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import threading
 
 import numpy as np
 import pytest
@@ -227,6 +228,24 @@ def test_numpy_arrays_of_all_kinds_are_copied_there_and_back():
     columns[:, 1] = 7
     add(columns[:, 0], 1.0)
     assert columns.sum() == 800
+
+
+@pytest.mark.parametrize("rows", [100, 100_000])
+def test_threads_that_write_to_columns_of_one_array_do_not_undo_one_another(rows):
+    columns, rounds = np.zeros((rows, 4), np.float32), 30
+    add(columns[:, 0], 0.0)
+
+    def work(k):
+        with qd.create_stream() as stream:
+            for _ in range(rounds):
+                add(columns[:, k], 1.0, qd_stream=stream)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (columns == rounds).all()
 
 
 @qd.kernel

@@ -51,6 +51,8 @@ pub struct Span {
     pub readonly: bool,
     /// In the host's memory.
     pub host: bool,
+    /// There are bytes between the elements.
+    pub gaps: bool,
     /// Words of the array: equal ones mean the same array.
     words: (u32, u32),
 }
@@ -215,7 +217,15 @@ impl<'py> Gathered<'py> {
         self.words.extend_from_slice(&view.extents);
         self.words.extend(view.strides.iter().map(|&s| s as u64));
         let words = (self.starts[leaf as usize], self.words.len() as u32);
-        self.spans.push(Span { leaf, low, high, readonly: view.readonly, host: view.host, words });
+        self.spans.push(Span {
+            leaf,
+            low,
+            high,
+            readonly: view.readonly,
+            host: view.host,
+            gaps: view.has_gaps(),
+            words,
+        });
         self.held.extend(view.owner.map(|owner| owner.into_bound(py)));
         if let Some(handle) = view.ready_on
             && !self.ready_on.contains(&handle)

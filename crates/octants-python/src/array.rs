@@ -53,6 +53,17 @@ impl ArrayView {
         (self.address.wrapping_add(low as u64), self.address.wrapping_add(high as u64))
     }
 
+    /// There are bytes between the elements that are not the array's.
+    #[inline]
+    pub fn has_gaps(&self) -> bool {
+        if self.strides.is_empty() {
+            return false;
+        }
+        let (low, high) = self.span();
+        let elem = u64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as u64;
+        high - low > elem * self.extents.iter().product::<u64>()
+    }
+
     /// Drops strides that are those of a row-major array without gaps.
     pub fn forget_dense_strides(&mut self) {
         let mut expected = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;

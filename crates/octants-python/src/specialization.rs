@@ -366,7 +366,8 @@ impl Specialization {
     pub fn host_arrays(&self, spans: &[Span]) -> SmallVec<[HostArray; 4]> {
         let used = |s: &Span| self.arrays.iter().find(|a| a.leaf == s.leaf);
         let host = spans.iter().filter(|s| s.host).filter_map(|s| used(s).map(|a| (s, a)));
-        host.map(|(s, a)| HostArray { slot: a.slot, low: s.low, high: s.high, written: a.written }).collect()
+        host.map(|(s, a)| HostArray { slot: a.slot, low: s.low, high: s.high, written: a.written, gaps: s.gaps })
+            .collect()
     }
 }
 

@@ -5,7 +5,8 @@
 //! own, and from there on the stream where the device cannot use the host's memory. A launch that writes one waits for its own
 //! stream, since nothing tells when the host will look at the array, and so needs no copy of the host's own; but small arrays
 //! go by pinned memory both ways, which takes a device's copy engine less time than memory it has to pin first. Arrays that
-//! overlap share one copy.
+//! overlap share one copy. Of an array with gaps between its elements only the bytes that the launch has changed come back: what
+//! lies between is not its own, and other threads may be at work there.
 
 use crate::device::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
@@ -25,6 +26,35 @@ pub struct HostArray {
     pub high: u64,
     /// Some task writes to it.
     pub written: bool,
+    /// There are bytes between its elements that are not its own.
+    pub gaps: bool,
+}
+
+/// The bytes of a written array with gaps, before the launch and behind it.
+struct Apart {
+    array: HostArray,
+    before: Vec<u8>,
+    after: Vec<u8>,
+}
+
+impl Apart {
+    /// # Safety
+    /// The array is alive.
+    unsafe fn merge(&self) {
+        const STEP: usize = 64;
+        let mut at = self.array.low as *mut u8;
+        for (before, after) in self.before.chunks(STEP).zip(self.after.chunks(STEP)) {
+            if before != after {
+                for (i, (b, a)) in before.iter().zip(after).enumerate() {
+                    if b != a {
+                        // SAFETY: the contract above; the byte lies in the array.
+                        unsafe { at.add(i).write_volatile(*a) }
+                    }
+                }
+            }
+            at = at.wrapping_add(STEP);
+        }
+    }
 }
 
 /// Arrays of a launch that waits go by pinned memory up to this many bytes.
@@ -46,6 +76,7 @@ pub(crate) struct Staged {
     /// The device's copies of arrays, to be freed behind the launch.
     copies: Option<(DevicePtr, u64)>,
     stretches: Vec<Stretch>,
+    aparts: Vec<Apart>,
     /// The block holds copies of the arrays.
     pinned: bool,
     /// Where the slots lie, if not by value.
@@ -57,7 +88,15 @@ pub(crate) struct Staged {
 impl Staged {
     /// Nothing but whether the launch must wait.
     pub(crate) fn nothing(waits: bool) -> Staged {
-        Staged { block: None, copies: None, stretches: Vec::new(), pinned: false, args_at: None, waits }
+        Staged {
+            block: None,
+            copies: None,
+            stretches: Vec::new(),
+            aparts: Vec::new(),
+            pinned: false,
+            args_at: None,
+            waits,
+        }
     }
 }
 
@@ -130,6 +169,10 @@ pub(crate) unsafe fn stage(
     if let Err(error) = queued {
         // SAFETY: the tasks of the launch are not queued.
         let _ = unsafe { staged.finish(core, stream, &[], scratch) };
+        if !staged.aparts.is_empty() {
+            // SAFETY: the stream is alive. Copies of what was noted may be queued.
+            let _ = unsafe { core.driver.synchronize(stream) };
+        }
         staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(core, stream, block));
         return Err(error);
     }
@@ -152,11 +195,27 @@ impl Staged {
         if self.stretches.is_empty() {
             return Ok(());
         }
+        let mut aparts: Vec<Apart> = Vec::new();
         let pinned = self.block.as_ref().filter(|_| self.pinned);
         if let Some(block) = pinned {
             // SAFETY: the arrays are alive, the block has room.
             self.stretches.iter().for_each(|s| unsafe { block.write(s.offset, s.low as *const u8, s.high - s.low) });
         }
+        let apart = |array: &&HostArray| !shared && self.waits && array.written && array.gaps;
+        for array in arrays.iter().filter(apart) {
+            let Some((from, to)) = self.range(array) else { continue };
+            let mut before = vec![0; (to - from) as usize];
+            // SAFETY: as above.
+            unsafe {
+                match pinned {
+                    Some(block) => block.read(from, before.as_mut_ptr(), to - from),
+                    None => std::ptr::copy_nonoverlapping(array.low as *const u8, before.as_mut_ptr(), before.len()),
+                }
+            }
+            let after = before.clone();
+            aparts.push(Apart { array: *array, before, after });
+        }
+        self.aparts = aparts;
         let base = match pinned {
             Some(block) if shared => block.memory,
             // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's event, the host's
@@ -172,6 +231,11 @@ impl Staged {
                         let to = DevicePtr(copies.0 + s.offset);
                         core.driver.copy_to_device(stream, to, s.low as *const u8, s.high - s.low)
                     })?,
+                }
+                // The bytes between are what was noted of them, whatever has become of them meanwhile.
+                for a in self.aparts.iter().filter(|_| pinned.is_none()) {
+                    let Some((from, to)) = self.range(&a.array) else { continue };
+                    core.driver.copy_to_device(stream, DevicePtr(copies.0 + from), a.before.as_ptr(), to - from)?;
                 }
                 copies
             },
@@ -209,13 +273,12 @@ impl Staged {
                 }
             } else {
                 for array in arrays.iter().filter(|a| a.written) {
-                    let Some(s) = self.stretches.iter().find(|s| s.low <= array.low && array.high <= s.high) else {
-                        continue;
-                    };
-                    let from = DevicePtr(copies.0 + s.offset + (array.low - s.low));
-                    // SAFETY: the contract above.
+                    let Some((from, until)) = self.range(array) else { continue };
+                    let apart = self.aparts.iter_mut().find(|a| a.array == *array);
+                    let to = apart.map_or(array.low as *mut u8, |a| a.after.as_mut_ptr());
+                    // SAFETY: the contract above; the bytes noted are kept until the wait.
                     let back =
-                        unsafe { core.driver.copy_to_host(stream, array.low as *mut u8, from, array.high - array.low) };
+                        unsafe { core.driver.copy_to_host(stream, to, DevicePtr(copies.0 + from), until - from) };
                     end = end.and(back);
                 }
             }
@@ -250,18 +313,25 @@ impl Staged {
         arrays: &[HostArray],
         scratch: &mut Scratch,
     ) {
-        let Some(block) = self.block.take() else { return };
-        if !done {
-            let _ = scratch.staging.give_back(core, stream, block);
-            return;
-        }
-        for array in arrays.iter().filter(|a| a.written && self.pinned) {
-            if let Some((from, to)) = self.range(array) {
-                // SAFETY: the contract above.
-                unsafe { block.read(from, array.low as *mut u8, to - from) }
+        let block = self.block.take();
+        for array in arrays.iter().filter(|a| done && a.written) {
+            let apart = self.aparts.iter().position(|a| a.array == *array);
+            // SAFETY: the contract above.
+            unsafe {
+                if let (Some(block), true, Some((from, to))) = (&block, self.pinned, self.range(array)) {
+                    let at = apart.map_or(array.low as *mut u8, |i| self.aparts[i].after.as_mut_ptr());
+                    block.read(from, at, to - from);
+                }
+                if let Some(i) = apart {
+                    self.aparts[i].merge();
+                }
             }
         }
-        scratch.staging.put_idle(block);
+        match block {
+            Some(block) if done => scratch.staging.put_idle(block),
+            Some(block) => _ = scratch.staging.give_back(core, stream, block),
+            None => {}
+        }
     }
 }
 
@@ -270,7 +340,7 @@ mod tests {
     use super::*;
 
     fn array(low: u64, high: u64) -> HostArray {
-        HostArray { slot: 0, low, high, written: false }
+        HostArray { slot: 0, low, high, written: false, gaps: false }
     }
 
     #[test]

@@ -45,7 +45,7 @@ fn kernel(device: &Device, results: usize) -> LoadedKernel {
 
 fn array(slot: u32, values: &[u64], written: bool) -> HostArray {
     let low = values.as_ptr() as u64;
-    HostArray { slot, low, high: low + 8 * values.len() as u64, written }
+    HostArray { slot, low, high: low + 8 * values.len() as u64, written, gaps: false }
 }
 
 /// Launches with arrays in slots 0 and 1, and returns the slots that the driver was given.

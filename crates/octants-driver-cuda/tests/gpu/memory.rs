@@ -65,6 +65,7 @@ fn s16_host_memory_comes_and_goes() {
                 low: numbers.as_ptr() as u64,
                 high: numbers.as_ptr() as u64 + 4 * n as u64,
                 written: true,
+                gaps: false,
             };
             // SAFETY: the array lives and has that many numbers.
             unsafe { stream.launch_with(&kernel, &[array.low, n as u64, 0, 3, 2], &[array], &Patient) }.unwrap();
