@@ -262,8 +262,9 @@ impl Driver for CudaDriver {
         let Some(calls) = self.context.enter_to_free() else { return };
         // SAFETY: all work is waited for.
         unsafe {
-            if !ended {
-                let _ = calls.synchronize_all();
+            if !ended && calls.synchronize_all().is_err() {
+                // Another library is capturing, or the device is lost: later, or never.
+                return self.retired().modules.extend(modules);
             }
             self.unload_all(&calls, modules);
         }

@@ -79,7 +79,7 @@ impl Memory {
         unsafe {
             let at = match self.try_allocate(&calls, on, bytes) {
                 Err(e) if is_out_of_memory(&e) => {
-                    self.make_room(&calls)?;
+                    self.make_room(&calls);
                     self.try_allocate(&calls, on, bytes).map_err(|e| explain(&calls, context, bytes, e))?
                 }
                 other => other?,
@@ -163,18 +163,12 @@ impl Memory {
     }
 
     /// Waits for all frees that are queued, so that their memory can be had.
-    unsafe fn make_room(&self, calls: &Calls) -> Result<()> {
-        // SAFETY: the context is entered.
+    unsafe fn make_room(&self, calls: &Calls) {
+        // SAFETY: the context is entered. What cannot be had shows when it is asked for.
         unsafe {
             match self.pool {
-                Some(pool) => {
-                    calls.synchronize_all()?;
-                    calls.trim_pool(pool)
-                }
-                None => {
-                    self.make_frees(calls, true);
-                    Ok(())
-                }
+                Some(pool) => drop(calls.synchronize_all().and_then(|()| calls.trim_pool(pool))),
+                None => self.make_frees(calls, true),
             }
         }
     }

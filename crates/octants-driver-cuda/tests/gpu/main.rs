@@ -12,13 +12,15 @@ mod memory;
 mod streams;
 mod stress;
 
-use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, Once, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use octants_driver_cuda::{CudaConfig, CudaDriver};
 use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
 
 /// Tests that count the GPU's free memory, or the time that something takes, hold it alone.
 static ALONE: RwLock<()> = RwLock::new(());
+
+static QUEUES: Once = Once::new();
 
 struct Gpu {
     device: Device,
@@ -52,6 +54,11 @@ impl Gpu {
     }
 
     fn open_as(open: impl FnOnce(CudaConfig) -> Result<CudaDriver, octants_driver_cuda::Unavailable>) -> Option<Gpu> {
+        // As many queues of the GPU as there can be: streams that share one can wait for each other, which tests would see.
+        QUEUES.call_once(|| {
+            // SAFETY: the driver's library, which asks for it, is not loaded yet; tests look at no other variable.
+            unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") }
+        });
         match open(CudaConfig::default()) {
             Ok(driver) => {
                 let printed = Arc::new(Mutex::new(String::new()));
