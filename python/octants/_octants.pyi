@@ -77,6 +77,36 @@ def end_host_work() -> None:
 def before_host_work(qd_stream: Any = None) -> None:
     """For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is."""
 
+def profiler_start() -> int:
+    """Measures launches from now on. Returns the number of the next span."""
+
+def profiler_stop() -> int:
+    """Ends what `profiler_start` began. Returns the number of the next span."""
+
+def profiler_spans(
+    first: int, last: int
+) -> tuple[list[tuple[int, int, str, str, int, float, float, list[int]]], list[int], int]:
+    """The spans with these numbers by begin (number, launch, kernel, task, lane, begin, end, spans it waited for), the lanes
+    (number of the stream, or negated that of the worker), and how many spans were dropped. Waits for all launches."""
+
+def profiler_totals() -> list[
+    tuple[str, tuple[int, float, float, float], list[tuple[str, tuple[int, float, float, float]]]]
+]:
+    """The sums of each kernel and of its tasks: count; total, shortest and longest in milliseconds. Waits for all launches."""
+
+def profiler_clear() -> int:
+    """Forgets the sums, after waiting for all launches. Returns the number of the next span."""
+
+def compilations() -> list[tuple[str, int, float, float, float, float]]:
+    """What was compiled, by name of the kernel: specialisations; seconds in the front end, in passes, in code generation and in
+    loading."""
+
+def clear_compilations() -> None:
+    """Forgets what `compilations` tells."""
+
+def memory_info() -> dict[str, Any]:
+    """The device's name, and bytes: those that buffers hold (`in_use`) and those the device has, where known (`capacity`)."""
+
 @final
 class Stream:
     """An in-order queue of work on the device. Kernels launched on different streams may run at the same time."""
@@ -88,6 +118,10 @@ class Stream:
     @property
     def handle(self) -> int:
         """The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`."""
+
+    @property
+    def number(self) -> int:
+        """Its number in the program, by which messages and profiles name it; 0 for the default stream."""
 
     def synchronize(self) -> None:
         """Waits until all work of the stream is done, and raises what failed in it."""

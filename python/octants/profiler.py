@@ -1,54 +1,225 @@
-"""Profiling of kernels: not supported yet. Programs that print a profile still run, and are told once."""
+"""Where a program's time goes: device time of kernels and their tasks, timelines of streams, time spent compiling.
+
+    qd.init(arch=qd.gpu, kernel_profiler=True)
+    step(); step()
+    qd.profiler.print_kernel_profiler_info()
+
+Times are taken by events around each task, on the stream that runs it (by the clock on a CPU that works in order), and read
+when asked for: these functions wait for all work first. Tasks are the parallel loops of a kernel, and what stands between them.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
 
-from octants import _logging
-from octants.exceptions import OctantsRuntimeError
+from octants import _logging, _octants
+from octants.timelines import Task, Timeline
 
-_told = False
+__all__ = [
+    "CuptiMetric",
+    "KernelInfo",
+    "Task",
+    "Timeline",
+    "clear_kernel_profiler_info",
+    "clear_scoped_profiler_info",
+    "collect_kernel_profiler_metrics",
+    "get_kernel_profiler_total_time",
+    "get_predefined_cupti_metrics",
+    "print_kernel_profiler_info",
+    "print_memory_profiler_info",
+    "print_scoped_profiler_info",
+    "query_kernel_profiler_info",
+    "set_kernel_profiler_metrics",
+    "set_kernel_profiler_toolkit",
+    "timeline",
+]
 
+_Sums = tuple[int, float, float, float]
 
-def _tell() -> None:
-    global _told
-    if not _told:
-        _told = True
-        _logging.warn("kernel profiling is not supported yet: nothing was measured")
-
-
-def print_kernel_profiler_info(mode: str = "count") -> None:
-    """Not supported yet: logs a warning."""
-    _tell()
-
-
-def print_scoped_profiler_info() -> None:
-    """Not supported yet: logs a warning."""
-    _tell()
-
-
-def print_memory_profiler_info() -> None:
-    """Not supported yet: logs a warning."""
-    _tell()
-
-
-def clear_kernel_profiler_info() -> None:
-    """Nothing is kept, so nothing is cleared."""
-
-
-def clear_scoped_profiler_info() -> None:
-    """Nothing is kept, so nothing is cleared."""
+_cleared = (-1, 0)
+"""The program of the last clearing, and the number of the first span after it."""
 
 
-def query_kernel_profiler_info(name: str) -> Any:
-    """Not supported yet."""
-    raise OctantsRuntimeError(
-        "kernel profiling is not supported yet: measure with time.perf_counter() around qd.sync()"
-    )
+@dataclass(frozen=True)
+class KernelInfo:
+    """What was measured of a kernel, or of one of its tasks. Times are in milliseconds; the time of a launch is the sum of its
+    tasks'."""
+
+    name: str
+    """`kernel` or `kernel:task`."""
+    counter: int
+    """How often it ran."""
+    total: float
+    min: float
+    max: float
+
+    @property
+    def avg(self) -> float:
+        """The mean; 0 where it never ran."""
+        return self.total / self.counter if self.counter else 0.0
+
+
+def timeline(streams: Mapping[str, Any] | None = None) -> Timeline:
+    """A timeline of what is launched in a `with` block. It needs no option of `qd.init`.
+
+        with qd.profiler.timeline({"copy": a, "compute": b}) as t:
+            run()
+        t.save("run.json")  # opens in Perfetto
+        t.save("run.svg")
+
+    `streams` gives names to streams; others are named by their number.
+    """
+    return Timeline(streams)
+
+
+def _is_on() -> bool:
+    if _octants.config()["kernel_profiler"]:
+        return True
+    _logging.warn("kernels are not measured: begin the program with qd.init(kernel_profiler=True)")
+    return False
+
+
+def _info(name: str, sums: _Sums) -> KernelInfo:
+    return KernelInfo(name, *sums)
+
+
+def _kernels() -> list[tuple[KernelInfo, list[KernelInfo]]]:
+    """Kernels with their tasks; what took longest comes first."""
+    rows = [
+        (_info(kernel, sums), [_info(f"{kernel}:{task}", s) for task, s in tasks])
+        for kernel, sums, tasks in _octants.profiler_totals()
+    ]
+    return sorted(rows, key=lambda row: -row[0].total)
+
+
+def print_kernel_profiler_info(mode: Literal["count", "trace"] = "count") -> None:
+    """Prints what was measured since the start or the last clearing.
+
+    `"count"`: a line for each kernel with its share, total, count, and shortest, mean and longest run, and a line for each task
+    of a kernel with several. `"trace"`: a line for each task that ran, in the order in which they began.
+    """
+    if mode not in ("count", "trace"):
+        raise ValueError(f"mode is 'count' or 'trace', not {mode!r}")
+    if _is_on():
+        (_print_sums if mode == "count" else _print_tasks)()
+
+
+def _print_sums() -> None:
+    kernels = _kernels()
+    total = sum(kernel.total for kernel, _ in kernels)
+    print(f"Kernels on {_octants.memory_info()['device']}: {total:.3f} ms in all")
+    print(f"{'share':>7} {'total ms':>11} {'count':>8} {'min ms':>10} {'avg ms':>10} {'max ms':>10}  kernel")
+
+    def show(info: KernelInfo, indent: str) -> None:
+        share = 100.0 * info.total / total if total else 0.0
+        times = f"{info.min:>10.4f} {info.avg:>10.4f} {info.max:>10.4f}"
+        print(f"{share:>6.2f}% {info.total:>11.4f} {info.counter:>8} {times}  {indent}{info.name}")
+
+    for kernel, tasks in kernels:
+        show(kernel, "")
+        if len(tasks) > 1:
+            for task in tasks:
+                show(task, "  ")
+
+
+def _print_tasks() -> None:
+    program, first = _cleared
+    rows, lanes, dropped = _octants.profiler_spans(first if program == _octants.generation() else 0, 2**63)
+    zero = min((row[5] for row in rows), default=0.0)
+    if dropped:
+        print(f"{dropped} older tasks are not kept")
+    print(f"{'begin ms':>12} {'took ms':>10}  {'stream':<10} task")
+    for _, _, kernel, task, lane, begin, end, _ in rows:
+        number = lanes[lane]
+        stream = f"worker {-number}" if number < 0 else str(number)
+        print(f"{begin - zero:>12.4f} {end - begin:>10.4f}  {stream:<10} {kernel}:{task}")
+
+
+def query_kernel_profiler_info(name: str) -> KernelInfo:
+    """What was measured of a kernel, by its name, or of one of its tasks (`kernel:task`). `counter` is 0 where there is none of
+    that name."""
+    nothing = KernelInfo(name, 0, 0.0, 0.0, 0.0)
+    if not _is_on():
+        return nothing
+    known = {info.name: info for kernel, tasks in _kernels() for info in (kernel, *tasks)}
+    if name not in known:
+        _logging.warn(f"no kernel or task named {name!r} was measured; there are {', '.join(known) or 'none'}")
+    return known.get(name, nothing)
 
 
 def get_kernel_profiler_total_time() -> float:
-    """Not supported yet."""
-    raise OctantsRuntimeError(
-        "kernel profiling is not supported yet: measure with time.perf_counter() around qd.sync()"
-    )
+    """Seconds that all kernels took since the start or the last clearing; those side by side on several streams count each."""
+    return sum(kernel.total for kernel, _ in _kernels()) / 1e3 if _is_on() else 0.0
+
+
+def clear_kernel_profiler_info() -> None:
+    """Forgets what was measured, after waiting for all work."""
+    global _cleared
+    _cleared = _octants.generation(), _octants.profiler_clear()
+
+
+def print_scoped_profiler_info() -> None:
+    """Prints how long compiling took: for each kernel the front end (Python source to intermediate code), the passes, the code
+    generator, and loading. It needs no option of `qd.init`."""
+    rows = [(name, count, [1e3 * s for s in seconds]) for name, count, *seconds in _octants.compilations()]
+    stops = ("front end", "passes", "codegen", "load", "total")
+    total = sum(sum(times) for _, _, times in rows)
+    print(f"Compilation: {total:.1f} ms in all; times in ms")
+    print("".join(f"{stop:>11}" for stop in stops) + f"{'count':>8}  kernel")
+    for name, count, times in sorted(rows, key=lambda row: -sum(row[2])):
+        print("".join(f"{time:>11.2f}" for time in (*times, sum(times))) + f"{count:>8}  {name}")
+
+
+def clear_scoped_profiler_info() -> None:
+    """Forgets what `print_scoped_profiler_info` prints."""
+    _octants.clear_compilations()
+
+
+def print_memory_profiler_info() -> None:
+    """Prints how much memory of the device fields and ndarrays hold, and how much there is."""
+    info = _octants.memory_info()
+    capacity = "" if info["capacity"] is None else f" of {info['capacity'] / 2**20:.1f} MiB"
+    print(f"Memory of {info['device']}: {info['in_use'] / 2**20:.3f} MiB in use{capacity}")
+
+
+def _no_counters() -> None:
+    _logging.warn("the profiler measures time alone: counters of the hardware are read by the vendor's own tools")
+
+
+@dataclass(frozen=True)
+class CuptiMetric:
+    """A counter of the hardware, as programs for Quadrants describe it. Counters are not read here."""
+
+    name: str = ""
+    header: str = "unnamed_header"
+    val_format: str = "     {:8.0f} "
+    scale: float = 1.0
+
+
+def get_predefined_cupti_metrics(name: str = "") -> list[CuptiMetric]:  # noqa: ARG001
+    """No counters are known here: logs a warning."""
+    _no_counters()
+    return []
+
+
+def set_kernel_profiler_toolkit(toolkit_name: str = "default") -> bool:
+    """Whether the profiler works that way. There is one, `"default"`, which measures time."""
+    if toolkit_name != "default":
+        _no_counters()
+    return toolkit_name == "default"
+
+
+def set_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> None:
+    """Counters of the hardware are not read: logs a warning where some are asked for."""
+    if metric_list:
+        _no_counters()
+
+
+@contextmanager
+def collect_kernel_profiler_metrics(metric_list: Sequence[CuptiMetric] = ()) -> Iterator[None]:
+    """As `set_kernel_profiler_metrics`, for a `with` block."""
+    set_kernel_profiler_metrics(metric_list)
+    yield

@@ -15,7 +15,7 @@ mod suggest;
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
 pub use octants_passes::Alias;
-pub use session::{Executable, Lowering, Session, Timings};
+pub use session::{Compilations, Executable, Lowering, Session, Timings};
 pub use suggest::nearest;
 
 pub use octants_artifact as artifact;

@@ -1,5 +1,6 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -34,6 +35,16 @@ pub struct Session {
     cache: Option<ArtifactCache>,
     /// Names what makes the device's own code.
     finisher: String,
+    compilations: Mutex<BTreeMap<String, Compilations>>,
+}
+
+/// The compilations of one kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compilations {
+    /// Specialisations compiled.
+    pub count: u64,
+    /// The time they took together.
+    pub timings: Timings,
 }
 
 /// Time spent in each stop of a compilation.
@@ -108,7 +119,7 @@ impl Session {
                             "" => find_device_library(&folders(HOME_VARIABLES), packages),
                             given => Some(PathBuf::from(given)),
                         };
-                        return Ok(Session::over(config, notices, device, target, DeviceLibrary { path }));
+                        return Session::over(config, notices, device, target, DeviceLibrary { path });
                     }
                     Err(reason) => fall_back(&mut config, &mut notices, &reason.to_string())?,
                 }
@@ -122,7 +133,7 @@ impl Session {
         let separate_memory = config.cpu_separate_memory;
         let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
         let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
-        Ok(Session::over(config, notices, device, CodeTarget::Host, DeviceLibrary::default()))
+        Session::over(config, notices, device, CodeTarget::Host, DeviceLibrary::default())
     }
 
     fn over(
@@ -131,13 +142,31 @@ impl Session {
         device: Device,
         target: CodeTarget,
         library: DeviceLibrary,
-    ) -> Session {
+    ) -> Result<Session, Error> {
+        if config.kernel_profiler {
+            device.profiler().start()?;
+        }
         let store = open_store(&config).unwrap_or_else(|reason| {
             notices.push(reason);
             None
         });
         let (cache, finisher) = (store.map(ArtifactCache::new), device.finisher());
-        Session { config, notices: Mutex::new(notices), device, target, library, cache, finisher }
+        let (notices, compilations) = (Mutex::new(notices), Mutex::default());
+        Ok(Session { config, notices, device, target, library, cache, finisher, compilations })
+    }
+
+    /// What was compiled so far, by name of the kernel.
+    pub fn compilations(&self) -> Vec<(String, Compilations)> {
+        self.lock_compilations().iter().map(|(name, c)| (name.clone(), *c)).collect()
+    }
+
+    /// Begins anew to keep what is compiled.
+    pub fn clear_compilations(&self) {
+        self.lock_compilations().clear();
+    }
+
+    fn lock_compilations(&self) -> MutexGuard<'_, BTreeMap<String, Compilations>> {
+        self.compilations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The options in force.
@@ -243,6 +272,19 @@ impl Session {
 
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
+        let code = self.make(lowering, arrays_may_alias)?;
+        let mut compilations = self.lock_compilations();
+        let c = compilations.entry(code.kernel.name().to_string()).or_default();
+        c.count += 1;
+        c.timings.frontend += code.timings.frontend;
+        c.timings.passes += code.timings.passes;
+        c.timings.codegen += code.timings.codegen;
+        c.timings.load += code.timings.load;
+        drop(compilations);
+        Ok(code)
+    }
+
+    fn make(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut timings = Timings { frontend: lowering.elapsed, ..Timings::default() };
         let start = Instant::now();
         let sources = &lowering.lowered.sources;

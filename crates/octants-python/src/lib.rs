@@ -3,7 +3,7 @@
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`element_view`], [`dlpack`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
-//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`errors`], [`names`].
+//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`profiler`], [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -20,6 +20,7 @@ mod kept_kernels;
 mod kernel;
 mod names;
 mod ndarray;
+mod profiler;
 mod program;
 mod result;
 mod scalar;
@@ -64,6 +65,14 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(kept_kernels::cache_counts, m)?)?;
     m.add_function(wrap_pyfunction!(kept_kernels::cache_examine, m)?)?;
     m.add_function(wrap_pyfunction!(kept_kernels::cache_clear, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::profiler_start, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::profiler_stop, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::profiler_spans, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::profiler_totals, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::profiler_clear, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::compilations, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::clear_compilations, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::memory_info, m)?)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;
     Ok(())
 }

@@ -59,7 +59,7 @@ fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
 }
 
 /// Waits without the interpreter, and writes what was printed meanwhile.
-fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> Result<T, DeviceError> + Send) -> PyResult<T> {
+pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> Result<T, DeviceError> + Send) -> PyResult<T> {
     let end = py.detach(wait);
     program::write_printed(py)?;
     end.map_err(|e| raised(py, e))
@@ -177,6 +177,12 @@ impl Stream {
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.open(py)?;
         waiting(py, || stream.synchronize(&Patient))
+    }
+
+    /// Its number in the program, by which messages and profiles name it; 0 for the default stream.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.open(py)?.number())
     }
 
     /// Whether all queued work is done.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
 use octants_artifact::{Artifact, CodeTarget};
@@ -14,6 +14,7 @@ use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
 use crate::host_work::Mark;
 use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
+use crate::profile::Profile;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Stream, StreamCore};
@@ -46,7 +47,8 @@ pub(crate) struct DeviceCore {
     pub(crate) launches: AtomicU64,
     /// Bytes that buffers hold.
     pub(crate) in_use: AtomicU64,
-    closed: AtomicBool,
+    /// Whether the program has ended and whether launches are measured, in one place: a launch looks there once.
+    mode: AtomicU8,
     /// The process is a copy of the device's own, without the threads and the connections of the driver.
     abandoned: AtomicBool,
     buffers: Mutex<HashMap<u64, Weak<BufferCore>>>,
@@ -58,11 +60,33 @@ pub(crate) struct DeviceCore {
     pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
     next_stream: AtomicU32,
     pub(crate) workers: WorkerPool,
+    pub(crate) profile: Profile,
     pub(crate) transfers: Transfers,
     pub(crate) host_work: Mutex<Option<Mark>>,
     reclaim: Mutex<Option<Reclaim>>,
     /// Failures of streams that were dropped before anyone asked.
     pub(crate) orphans: Failures,
+}
+
+/// What a launch must know of its device.
+#[derive(Clone, Copy)]
+pub(crate) struct Mode(u8);
+
+impl Mode {
+    const CLOSED: u8 = 1;
+    const MEASURED: u8 = 2;
+
+    /// The program has ended.
+    #[inline]
+    pub(crate) fn is_closed(self) -> bool {
+        self.0 & Mode::CLOSED != 0
+    }
+
+    /// The profiler is on.
+    #[inline]
+    pub(crate) fn is_measured(self) -> bool {
+        self.0 & Mode::MEASURED != 0
+    }
 }
 
 /// A stream on which nothing happens but frees, each behind the last use of its memory on other streams.
@@ -74,7 +98,29 @@ struct Reclaim {
 impl DeviceCore {
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
-        self.closed.load(Ordering::Acquire)
+        self.mode().is_closed()
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        Mode(self.mode.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn is_measured(&self) -> bool {
+        self.mode().is_measured()
+    }
+
+    fn set_closed(&self) {
+        self.mode.fetch_or(Mode::CLOSED, Ordering::Release);
+    }
+
+    pub(crate) fn set_measured(&self, measured: bool) {
+        if measured {
+            self.mode.fetch_or(Mode::MEASURED, Ordering::Release);
+        } else {
+            self.mode.fetch_and(!Mode::MEASURED, Ordering::Release);
+        }
     }
 
     /// True when the driver must not be called any more, not even to give something back.
@@ -249,7 +295,8 @@ impl Device {
             printer: Arc::new(Printer::new(config.sink)),
             launches: AtomicU64::new(0),
             in_use: AtomicU64::new(0),
-            closed: AtomicBool::new(false),
+            mode: AtomicU8::new(0),
+            profile: Profile::default(),
             abandoned: AtomicBool::new(false),
             buffers: Mutex::default(),
             next_buffer: AtomicU64::new(0),
@@ -413,7 +460,7 @@ impl Device {
         if core.immediate {
             return;
         }
-        core.closed.store(true, Ordering::Release);
+        core.set_closed();
         core.abandoned.store(true, Ordering::Release);
         // Another thread may have held the lock, and is not there to give it back. What is missed is refused when it meets the device.
         if let Ok(buffers) = core.buffers.try_lock() {
@@ -439,6 +486,11 @@ impl Device {
         self.0.core.in_use.load(Ordering::Relaxed)
     }
 
+    /// Bytes of memory that the device has, where known.
+    pub fn memory_bytes(&self) -> Option<u64> {
+        self.0.core.driver.memory_bytes()
+    }
+
     /// False after [`Device::close`].
     pub fn alive(&self) -> bool {
         !self.0.core.is_closed()
@@ -449,7 +501,7 @@ impl Device {
     /// not waited for before; the program has ended all the same.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
-        let mut end = self.0.default.drain(caller, || core.closed.store(true, Ordering::Release));
+        let mut end = self.0.default.drain(caller, || core.set_closed());
         if !core.immediate {
             for stream in core.live_streams() {
                 // A launch that began before has ended once its turn is over; later ones are refused.
@@ -472,6 +524,7 @@ impl Device {
         }
         core.transfers.trim(&*core.driver);
         core.forget_host_work();
+        core.profile.end(core);
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
         core.driver.close();

@@ -40,7 +40,7 @@ impl Event {
     pub fn record(&self, stream: &Stream) -> Result<()> {
         let core = self.check(stream)?;
         // SAFETY: both belong to this driver and live.
-        unsafe { self.device.driver.record_event(core.handle, self.handle)? };
+        unsafe { self.device.record_event(core.handle, self.handle)? };
         *lock(&self.stream) = Some(Arc::downgrade(core));
         Ok(())
     }
@@ -50,7 +50,7 @@ impl Event {
     pub fn wait(&self, stream: &Stream) -> Result<()> {
         let core = self.check(stream)?;
         // SAFETY: as above.
-        unsafe { self.device.driver.wait_events(core.handle, &[self.handle]) }
+        unsafe { self.device.wait_events(core.handle, &[self.handle]) }
     }
 
     /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported yet.
@@ -115,6 +115,9 @@ impl Drop for Event {
     fn drop(&mut self) {
         if self.device.is_abandoned() {
             return;
+        }
+        if self.device.is_measured() {
+            self.device.profile.forget_event(self.handle.0);
         }
         // SAFETY: made by this driver, and used no more.
         unsafe { self.device.driver.destroy_event(self.handle) }

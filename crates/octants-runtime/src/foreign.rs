@@ -32,14 +32,17 @@ impl<'a> Once<'a> {
     unsafe fn order(&self, earlier: StreamHandle, later: StreamHandle) -> Result<()> {
         // SAFETY: the contract above; the event is this value's.
         unsafe {
-            self.device.driver.record_event(earlier, self.event)?;
-            self.device.driver.wait_events(later, &[self.event])
+            self.device.record_event(earlier, self.event)?;
+            self.device.wait_events(later, &[self.event])
         }
     }
 }
 
 impl Drop for Once<'_> {
     fn drop(&mut self) {
+        if self.device.is_measured() {
+            self.device.profile.forget_event(self.event.0);
+        }
         // SAFETY: made above; what waits for it still may.
         unsafe { self.device.driver.destroy_event(self.event) }
     }

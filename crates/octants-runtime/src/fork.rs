@@ -6,6 +6,7 @@
 
 use std::sync::Mutex;
 
+use crate::device::DeviceCore;
 use crate::driver::{Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 use crate::report::lock;
@@ -111,30 +112,24 @@ impl WorkerPool {
 
 /// The worker streams of one fork. Joins them when dropped, whatever happened in between.
 pub(crate) struct Fork<'a> {
-    pool: &'a WorkerPool,
-    driver: &'a dyn Driver,
+    device: &'a DeviceCore,
     stream: StreamHandle,
     workers: Vec<Worker>,
 }
 
 impl<'a> Fork<'a> {
     /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`.
-    pub(crate) fn new(
-        pool: &'a WorkerPool,
-        driver: &'a dyn Driver,
-        stream: StreamHandle,
-        count: usize,
-    ) -> Result<Fork<'a>> {
-        let mut fork = Fork { pool, driver, stream, workers: Vec::with_capacity(count) };
+    pub(crate) fn new(device: &'a DeviceCore, stream: StreamHandle, count: usize) -> Result<Fork<'a>> {
+        let mut fork = Fork { device, stream, workers: Vec::with_capacity(count) };
         for _ in 0..count {
-            fork.workers.push(pool.take(driver)?);
+            fork.workers.push(device.workers.take(&*device.driver)?);
         }
         let event = fork.workers[0].fork;
         // SAFETY: the stream is the launching one, the rest is the pool's.
         unsafe {
-            driver.record_event(stream, event)?;
+            device.record_event(stream, event)?;
             for worker in &fork.workers {
-                driver.wait_events(worker.stream, &[event])?;
+                device.wait_events(worker.stream, &[event])?;
             }
         }
         Ok(fork)
@@ -151,19 +146,20 @@ impl<'a> Fork<'a> {
     }
 
     fn finish(&mut self) -> Result<()> {
+        let (pool, driver) = (&self.device.workers, &*self.device.driver);
         let mut end = Ok(());
         let mut joins = Vec::with_capacity(self.workers.len());
         let mut joined = Vec::with_capacity(self.workers.len());
         for worker in self.workers.drain(..) {
             // SAFETY: as in `new`.
-            match unsafe { self.driver.record_event(worker.stream, worker.join) } {
+            match unsafe { self.device.record_event(worker.stream, worker.join) } {
                 Ok(()) => {
                     joins.push(worker.join);
                     joined.push(worker);
                 }
                 Err(e) => {
                     // Without the event no one could wait for its work on the device: it is waited for here.
-                    self.pool.lose(worker, self.driver);
+                    pool.lose(worker, driver);
                     end = end.and(Err(e));
                 }
             }
@@ -172,10 +168,10 @@ impl<'a> Fork<'a> {
             return end;
         }
         // SAFETY: as in `new`.
-        match unsafe { self.driver.wait_events(self.stream, &joins) } {
-            Ok(()) => joined.into_iter().for_each(|w| self.pool.put_back(w)),
+        match unsafe { self.device.wait_events(self.stream, &joins) } {
+            Ok(()) => joined.into_iter().for_each(|w| pool.put_back(w)),
             Err(e) => {
-                joined.into_iter().for_each(|w| self.pool.lose(w, self.driver));
+                joined.into_iter().for_each(|w| pool.lose(w, driver));
                 end = end.and(Err(e));
             }
         }

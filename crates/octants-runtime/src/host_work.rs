@@ -21,7 +21,7 @@ impl DeviceCore {
     pub(crate) fn begin_behind_host_work(&self, stream: StreamHandle) -> Result<()> {
         match &*lock(&self.host_work) {
             // SAFETY: the stream is alive; the event is kept until the program ends.
-            Some(mark) => unsafe { self.driver.wait_events(stream, &[mark.0]) },
+            Some(mark) => unsafe { self.wait_events(stream, &[mark.0]) },
             None => Ok(()),
         }
     }
@@ -63,6 +63,6 @@ impl Device {
             None => mark.insert(Mark(core.driver.create_event(false)?)).0,
         };
         // SAFETY: the default stream lives as long as the device.
-        unsafe { core.driver.record_event(stream.core().handle, event) }
+        unsafe { core.record_event(stream.core().handle, event) }
     }
 }

@@ -10,7 +10,7 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
 //! [`error`].
 
 mod adopted;
@@ -24,7 +24,9 @@ mod foreign;
 pub mod fork;
 mod host_work;
 pub mod kernel;
+mod measure;
 pub mod nesting;
+pub mod profile;
 pub mod render_site;
 pub mod report;
 mod scratch;
@@ -42,6 +44,7 @@ pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
 pub use fork::PoolStats;
 pub use kernel::{KernelMeta, LoadedKernel, Pointer};
+pub use profile::{KernelTotal, Lane, Profiler, Span, SpanId, Total};
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

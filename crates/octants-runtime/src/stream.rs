@@ -18,6 +18,7 @@ use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::Fork;
 use crate::kernel::{LoadedKernel, Section};
+use crate::measure::Measured;
 use crate::nesting::{self, Inside};
 use crate::report::{Failure, Failures};
 use crate::scratch::Scratch;
@@ -112,6 +113,7 @@ impl Drop for StreamCore {
             // SAFETY: the stream's own, and used no more.
             unsafe { device.driver.destroy_event(last) }
         }
+        device.profile.forget_stream(handle.0);
         if self.owned {
             // SAFETY: its work is done, and no one else has it.
             unsafe { device.driver.destroy_stream(handle) }
@@ -160,6 +162,11 @@ impl Stream {
     /// The driver's handle; zero for the default stream, and for all streams of a device that has none of its own.
     pub fn handle(&self) -> u64 {
         self.0.handle.0
+    }
+
+    /// Its number in the program, zero for the default stream. Messages and profiles name streams so.
+    pub fn number(&self) -> u32 {
+        self.0.number
     }
 
     /// False once the program it belongs to has ended.
@@ -410,9 +417,8 @@ impl StreamCore {
         nested: bool,
     ) -> Result<Option<Results>> {
         let device = &*self.device;
-        if device.is_closed()
-            || !Arc::ptr_eq(&self.device, &kernel.core)
-            || args.len() != kernel.meta.arg_slots as usize
+        let mode = device.mode();
+        if mode.is_closed() || !Arc::ptr_eq(&self.device, &kernel.core) || args.len() != kernel.meta.arg_slots as usize
         {
             return Err(self.refuse(kernel, args));
         }
@@ -428,6 +434,11 @@ impl StreamCore {
         let launch = self.describe(kernel, args, None, scratch, caller, nested);
         if !device.host_addressable {
             device.check_addresses(kernel, args)?;
+        }
+        if mode.is_measured() && !nested {
+            self.run_measured(kernel, &launch)?;
+            // SAFETY: as below.
+            return Ok(unsafe { results(kernel, launch.result) });
         }
         for &task in &kernel.tasks {
             // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
@@ -519,23 +530,63 @@ impl StreamCore {
         if !device.host_addressable {
             device.check_addresses(kernel, launch.args)?;
         }
-        let queue = |stream, tasks: Range<usize>| {
+        if device.is_measured() && !self.is_captured()? {
+            return self.queue_measured(kernel, launch);
+        }
+        self.queue_sections(kernel, |stream, task| {
             // SAFETY: as in `run`.
-            kernel.tasks[tasks].iter().try_for_each(|&task| unsafe { device.driver.launch(stream, task, launch) })
-        };
+            unsafe { device.driver.launch(stream, kernel.tasks[task], launch) }
+        })
+    }
+
+    /// Queues a kernel's tasks by `queue`, each on its stream.
+    #[inline]
+    fn queue_sections(
+        &self,
+        kernel: &LoadedKernel,
+        mut queue: impl FnMut(StreamHandle, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut queue_all = |stream, tasks: Range<usize>| tasks.into_iter().try_for_each(|task| queue(stream, task));
         if kernel.sections.is_empty() {
-            return queue(self.handle, 0..kernel.tasks.len());
+            return queue_all(self.handle, 0..kernel.tasks.len());
         }
         for section in &kernel.sections {
             match section {
-                Section::InOrder(tasks) => queue(self.handle, tasks.clone())?,
+                Section::InOrder(tasks) => queue_all(self.handle, tasks.clone())?,
                 Section::Groups(groups) => {
-                    let fork = Fork::new(&device.workers, &*device.driver, self.handle, groups.len() - 1)?;
+                    let fork = Fork::new(&self.device, self.handle, groups.len() - 1)?;
                     for (i, tasks) in groups.iter().enumerate() {
-                        queue(fork.stream(i), tasks.clone())?;
+                        queue_all(fork.stream(i), tasks.clone())?;
                     }
                     fork.join()?;
                 }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn queue_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let device = &*self.device;
+        let mut measured = Measured::new(device, &kernel.meta, launch.number);
+        let queued = self.queue_sections(kernel, |stream, task| {
+            let number = (stream == self.handle).then_some(self.number);
+            // SAFETY: as in `run`; the worker streams are held by their fork.
+            unsafe { measured.queue(stream, number, task, || device.driver.launch(stream, kernel.tasks[task], launch)) }
+        });
+        drop(measured);
+        // SAFETY: the stream is alive.
+        queued.and_then(|()| unsafe { device.bound_pending(self.handle, launch.caller) })
+    }
+
+    #[cold]
+    fn run_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let mut measured = Measured::new(&self.device, &kernel.meta, launch.number);
+        for (i, &task) in kernel.tasks.iter().enumerate() {
+            // SAFETY: as in `run`.
+            measured.run(i, || unsafe { self.device.driver.launch(self.handle, task, launch) })?;
+            if self.failures.any() {
+                self.report()?;
             }
         }
         Ok(())

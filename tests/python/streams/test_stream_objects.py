@@ -167,8 +167,8 @@ def test_s4_events_tell_time(mode):
         a, b, plain = qd.create_event(timing=True), qd.create_event(timing=True), qd.create_event()
         with pytest.raises(RuntimeError, match=r"needs two recorded events: call record\(\) on both"):
             a.elapsed_ms(b)
-        a.record(s)
         start = time.perf_counter()
+        a.record(s)
         slow(x, 1, LONG, qd_stream=s)
         b.record(s)
         elapsed = a.elapsed_ms(b)

@@ -1,0 +1,355 @@
+//! [`Profiler`]: when the tasks of launches ran, on which stream, and what they came behind.
+//!
+//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does everything at
+//! once, between two looks at the clock). Nothing waits for them: their times are read once someone asks, or when many have gathered
+//! whose work is done. Sums are kept for every kernel; of single tasks the latest [`MOST_SPANS`]. While it is off, launches look at one
+//! flag that they have loaded anyway.
+//!
+//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was recorded on,
+//! and who waits for it comes behind them. How launches are measured is in `measure`.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::device::{Device, DeviceCore};
+use crate::driver::{Caller, EventHandle};
+use crate::error::Result;
+use crate::kernel::KernelMeta;
+use crate::report::lock;
+
+/// Single tasks kept; of more the oldest go.
+pub const MOST_SPANS: usize = 1 << 17;
+
+/// Names the run of a task; later ones have larger numbers.
+pub type SpanId = u64;
+
+/// One run of one task.
+#[derive(Debug, Clone)]
+pub struct Span {
+    /// Its number.
+    pub id: SpanId,
+    /// Number of the launch in the program.
+    pub launch: u64,
+    /// What was launched.
+    pub kernel: Arc<KernelMeta>,
+    /// Which of its tasks.
+    pub task: usize,
+    /// Where it ran: an index of [`Profiler::lanes`].
+    pub lane: u32,
+    /// Milliseconds since the profiler was first turned on.
+    pub begin_ms: f64,
+    /// As `begin_ms`.
+    pub end_ms: f64,
+    /// Tasks of other lanes that it waited for.
+    pub behind: Vec<SpanId>,
+}
+
+/// A stream that tasks were seen on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lane {
+    /// A stream with this number ([`crate::Stream::number`]).
+    Stream(u32),
+    /// One of the pool's, counted from 1 in the order in which they were seen.
+    Worker(u32),
+}
+
+/// How often something ran and for how long, in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[allow(missing_docs)]
+pub struct Total {
+    pub count: u64,
+    pub total_ms: f64,
+    pub min_ms: f64,
+    pub max_ms: f64,
+}
+
+impl Default for Total {
+    fn default() -> Total {
+        Total { count: 0, total_ms: 0.0, min_ms: f64::INFINITY, max_ms: 0.0 }
+    }
+}
+
+impl Total {
+    fn add(&mut self, ms: f64) {
+        self.count += 1;
+        self.total_ms += ms;
+        self.min_ms = self.min_ms.min(ms);
+        self.max_ms = self.max_ms.max(ms);
+    }
+}
+
+/// The sums of a kernel: of its launches, each the sum of its tasks, and of each task.
+#[derive(Debug, Clone, Default)]
+pub struct KernelTotal {
+    /// Of launches.
+    pub launches: Total,
+    /// Of tasks, by name, in launch order.
+    pub tasks: Vec<(String, Total)>,
+}
+
+/// The last tasks of streams, one of a lane.
+type Front = Vec<(u32, SpanId)>;
+
+/// Adds tasks to a front.
+fn advance(front: &mut Front, more: &[(u32, SpanId)]) {
+    for &(lane, id) in more {
+        match front.iter_mut().find(|(l, _)| *l == lane) {
+            Some((_, known)) => *known = id.max(*known),
+            None => front.push((lane, id)),
+        }
+    }
+}
+
+/// What is known of a driver's stream.
+#[derive(Default)]
+struct Course {
+    lane: Option<u32>,
+    /// What work queued next comes behind.
+    front: Front,
+    /// The part of it that the next task is the first to wait for.
+    waits: Front,
+}
+
+/// A task that was queued.
+pub(crate) struct Queued {
+    pub(crate) id: SpanId,
+    pub(crate) task: usize,
+    pub(crate) lane: u32,
+    pub(crate) begin: EventHandle,
+    pub(crate) end: EventHandle,
+    pub(crate) behind: Vec<SpanId>,
+}
+
+/// The tasks of a launch, of which some may not be done.
+pub(crate) struct Pending {
+    pub(crate) kernel: Arc<KernelMeta>,
+    pub(crate) launch: u64,
+    pub(crate) tasks: Vec<Queued>,
+}
+
+/// The event that times are measured from. It moves along: drivers tell times as `f32`, which are coarse when large.
+pub(crate) struct Anchor {
+    pub(crate) event: EventHandle,
+    pub(crate) at_ms: f64,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    /// How many want it to be on.
+    users: u32,
+    pub(crate) began: Option<Instant>,
+    pub(crate) anchor: Option<Anchor>,
+    pub(crate) next: SpanId,
+    lanes: Vec<Lane>,
+    streams: HashMap<u64, Course>,
+    events: HashMap<u64, Front>,
+    pub(crate) idle: Vec<EventHandle>,
+    pub(crate) pending: VecDeque<Pending>,
+    /// So many pending launches are looked through for such as are done.
+    pub(crate) look_at: usize,
+    spans: VecDeque<Span>,
+    /// Spans that went since the last clearing.
+    dropped: u64,
+    totals: HashMap<String, KernelTotal>,
+}
+
+impl State {
+    /// The lane of a stream; `number` is missing for the pool's streams, which have none.
+    fn lane(&mut self, handle: u64, number: Option<u32>) -> u32 {
+        let course = self.streams.entry(handle).or_default();
+        let known = course.lane.map(|lane| (lane, self.lanes[lane as usize]));
+        match (known, number) {
+            (Some((lane, Lane::Stream(n))), Some(number)) if n == number => return lane,
+            (Some((lane, Lane::Worker(_))), None) => return lane,
+            // A driver gives the handle of a stream that has gone to another one.
+            (Some(_), _) => *course = Course::default(),
+            (None, _) => {}
+        }
+        let seen = self.lanes.iter().position(|l| number.is_some_and(|n| *l == Lane::Stream(n)));
+        let workers = self.lanes.iter().filter(|l| matches!(l, Lane::Worker(_))).count() as u32;
+        let lane = seen.unwrap_or(self.lanes.len());
+        if lane == self.lanes.len() {
+            self.lanes.push(number.map_or(Lane::Worker(workers + 1), Lane::Stream));
+        }
+        course.lane = Some(lane as u32);
+        lane as u32
+    }
+
+    /// Gives the next task of a stream its number: with its lane and the tasks it waits for.
+    pub(crate) fn place(&mut self, handle: u64, number: Option<u32>) -> (SpanId, u32, Vec<SpanId>) {
+        let lane = self.lane(handle, number);
+        let id = self.next;
+        self.next += 1;
+        let course = self.streams.entry(handle).or_default();
+        course.front = vec![(lane, id)];
+        let waits = std::mem::take(&mut course.waits);
+        (id, lane, waits.into_iter().filter(|w| w.0 != lane).map(|w| w.1).collect())
+    }
+
+    /// Keeps the times of a launch whose work is done: begin and end of each task.
+    pub(crate) fn keep(&mut self, done: Pending, times: &[(f64, f64)]) {
+        let Pending { kernel, launch, tasks } = done;
+        let total = match self.totals.get_mut(&kernel.name) {
+            Some(total) => total,
+            None => self.totals.entry(kernel.name.clone()).or_default(),
+        };
+        let mut sum = 0.0;
+        for (task, (begin_ms, end_ms)) in tasks.into_iter().zip(times.iter().copied()) {
+            sum += end_ms - begin_ms;
+            let name = &kernel.tasks[task.task].name;
+            let at = total.tasks.iter().position(|(known, _)| known == name).unwrap_or_else(|| {
+                total.tasks.push((name.clone(), Total::default()));
+                total.tasks.len() - 1
+            });
+            total.tasks[at].1.add(end_ms - begin_ms);
+            if self.spans.len() == MOST_SPANS {
+                self.spans.pop_front();
+                self.dropped += 1;
+            }
+            let Queued { id, task, lane, behind, .. } = task;
+            self.spans.push_back(Span { id, launch, kernel: kernel.clone(), task, lane, begin_ms, end_ms, behind });
+        }
+        total.launches.add(sum);
+    }
+}
+
+/// What a device keeps of its profile.
+#[derive(Default)]
+pub(crate) struct Profile(Mutex<State>);
+
+impl Profile {
+    pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
+        lock(&self.0)
+    }
+
+    /// An event now stands for what is queued on a stream.
+    #[cold]
+    pub(crate) fn note_record(&self, stream: u64, event: u64) {
+        let mut s = self.state();
+        let front = s.streams.get(&stream).map(|c| c.front.clone()).unwrap_or_default();
+        s.events.insert(event, front);
+    }
+
+    /// A stream now waits for what events stand for.
+    #[cold]
+    pub(crate) fn note_wait(&self, stream: u64, events: &[EventHandle]) {
+        let s = &mut *self.state();
+        let course = s.streams.entry(stream).or_default();
+        for front in events.iter().filter_map(|e| s.events.get(&e.0)) {
+            advance(&mut course.front, front);
+            advance(&mut course.waits, front);
+        }
+    }
+
+    /// An event is no more.
+    #[cold]
+    pub(crate) fn forget_event(&self, event: u64) {
+        self.state().events.remove(&event);
+    }
+
+    /// A stream is no more.
+    #[cold]
+    pub(crate) fn forget_stream(&self, stream: u64) {
+        self.state().streams.remove(&stream);
+    }
+
+    /// The program has ended: gives the events back.
+    pub(crate) fn end(&self, core: &DeviceCore) {
+        let s = std::mem::take(&mut *self.state());
+        let pending = s.pending.iter().flat_map(|p| &p.tasks).flat_map(|t| [t.begin, t.end]);
+        let anchor = s.anchor.iter().map(|a| a.event);
+        if !core.immediate {
+            for event in s.idle.iter().copied().chain(pending).chain(anchor) {
+                // SAFETY: made by this driver; all work is waited for, and nothing uses them any more.
+                unsafe { core.driver.destroy_event(event) }
+            }
+        }
+    }
+}
+
+/// A device's profiler. It is on as long as someone who started it has not stopped it.
+#[derive(Debug, Clone)]
+pub struct Profiler(Device);
+
+impl Device {
+    /// The device's profiler.
+    pub fn profiler(&self) -> Profiler {
+        Profiler(self.clone())
+    }
+}
+
+impl Profiler {
+    fn core(&self) -> &DeviceCore {
+        self.0.core()
+    }
+
+    /// Turns it on, for one more user. Returns the number of the next span.
+    pub fn start(&self) -> Result<SpanId> {
+        let core = self.core();
+        core.check_open("device")?;
+        let mut s = core.profile.state();
+        s.began.get_or_insert_with(Instant::now);
+        if s.anchor.is_none() && !core.immediate {
+            let event = core.driver.create_event(true)?;
+            // SAFETY: made above; the default stream lives as long as the device.
+            let recorded = unsafe { core.driver.record_event(self.0.default_stream().core().handle, event) };
+            // SAFETY: made above and not used.
+            recorded.inspect_err(|_| unsafe { core.driver.destroy_event(event) })?;
+            s.anchor = Some(Anchor { event, at_ms: 0.0 });
+        }
+        s.users += 1;
+        core.set_measured(true);
+        Ok(s.next)
+    }
+
+    /// Turns it off, for one user. Returns the number of the next span.
+    pub fn stop(&self) -> SpanId {
+        let core = self.core();
+        let mut s = core.profile.state();
+        s.users = s.users.saturating_sub(1);
+        if s.users == 0 {
+            core.set_measured(false);
+            // What streams and events stand for changes unseen from now on.
+            s.streams.values_mut().for_each(|c| (c.front, c.waits) = Default::default());
+            s.events.clear();
+        }
+        s.next
+    }
+
+    /// Waits for all launches so far and reads their times.
+    pub fn resolve(&self, caller: &dyn Caller) -> Result<()> {
+        self.core().check_open("device")?;
+        self.core().wait_for_measured(caller)
+    }
+
+    /// The spans with numbers from `from` on and below `to`, as far as they are kept, by begin; and how many of all went.
+    pub fn spans(&self, from: SpanId, to: SpanId) -> (Vec<Span>, u64) {
+        let s = self.core().profile.state();
+        let mut spans: Vec<Span> = s.spans.iter().filter(|p| (from..to).contains(&p.id)).cloned().collect();
+        spans.sort_by(|a, b| a.begin_ms.total_cmp(&b.begin_ms));
+        (spans, s.dropped)
+    }
+
+    /// The streams that tasks were seen on.
+    pub fn lanes(&self) -> Vec<Lane> {
+        self.core().profile.state().lanes.clone()
+    }
+
+    /// The sums since the last clearing, by name of the kernel.
+    pub fn totals(&self) -> Vec<(String, KernelTotal)> {
+        let s = self.core().profile.state();
+        let mut totals: Vec<_> = s.totals.iter().map(|(name, total)| (name.clone(), total.clone())).collect();
+        totals.sort_by(|a, b| a.0.cmp(&b.0));
+        totals
+    }
+
+    /// Forgets the sums and returns the number of the next span; the spans themselves stay for those who began before.
+    pub fn clear(&self, caller: &dyn Caller) -> Result<SpanId> {
+        self.resolve(caller)?;
+        let mut s = self.core().profile.state();
+        s.totals.clear();
+        s.dropped = 0;
+        Ok(s.next)
+    }
+}

@@ -1,0 +1,231 @@
+//! The profiler, seen by a driver that checks the order of every use: what it costs, what it keeps, what it gives back.
+
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use octants_artifact::{Artifact, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver};
+use octants_runtime::{Device, DeviceConfig, Lane, LoadedKernel, Patient, Result, Stream};
+
+const END: u64 = u64::MAX;
+
+fn device() -> (Device, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
+    (Device::new(RecordingDriver::new(log.clone()), config), log)
+}
+
+fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
+    let task = |(i, &group): (usize, &Option<u32>)| TaskMeta {
+        name: format!("{name}_{i}_range"),
+        symbol: String::new(),
+        single_thread_symbol: None,
+        parallel: None,
+        group,
+        reads: vec![],
+        writes: vec![],
+    };
+    let artifact = Artifact {
+        kernel: name.into(),
+        target: String::new(),
+        code: vec![],
+        arg_slots: 0,
+        frame_bytes: 0,
+        result: vec![],
+        tasks: groups.iter().enumerate().map(task).collect(),
+        sites: vec![],
+    };
+    device.load(&artifact).unwrap()
+}
+
+fn launch(stream: &Stream, kernel: &LoadedKernel) -> Result<()> {
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[], &Patient) }.map(|_| ())
+}
+
+fn finish(device: Device, log: &Log) {
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+    assert_eq!(log.leaks(), Vec::<String>::new());
+}
+
+/// Calls of a launch, by name, once everything it needs is there.
+fn calls(log: &Log, mut work: impl FnMut()) -> Vec<String> {
+    work();
+    log.take();
+    work();
+    log.take().iter().map(|c| c.split(' ').next().unwrap().to_string()).collect()
+}
+
+#[test]
+fn two_events_more_per_task_while_it_is_on_and_none_otherwise() {
+    let (device, log) = device();
+    let kernel = load(&device, "k", &[None, None]);
+    let stream = device.create_stream(0).unwrap();
+    let once = || launch(&stream, &kernel).unwrap();
+    assert_eq!(calls(&log, once), ["launch", "launch"]);
+    let profiler = device.profiler();
+    profiler.start().unwrap();
+    let measured = ["record_event", "launch", "record_event", "record_event", "launch", "record_event"];
+    // Events are new as long as none has come back.
+    let pooled = calls(&log, || {
+        once();
+        profiler.resolve(&Patient).unwrap();
+        log.take();
+        once();
+    });
+    assert_eq!(pooled, measured);
+    profiler.stop();
+    assert_eq!(calls(&log, once), ["launch", "launch"]);
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn users_of_the_profiler_are_counted() {
+    let (device, log) = device();
+    let kernel = load(&device, "k", &[None]);
+    let stream = device.create_stream(0).unwrap();
+    let profiler = device.profiler();
+    profiler.start().unwrap();
+    profiler.start().unwrap();
+    profiler.stop();
+    launch(&stream, &kernel).unwrap();
+    profiler.stop();
+    launch(&stream, &kernel).unwrap();
+    profiler.resolve(&Patient).unwrap();
+    assert_eq!(profiler.spans(0, END).0.len(), 1);
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn tasks_have_lanes_and_come_behind_what_they_waited_for() {
+    let (device, log) = device();
+    let (one, forked) = (load(&device, "one", &[None]), load(&device, "forked", &[Some(0), Some(1)]));
+    let (a, b, c) =
+        (device.create_stream(0).unwrap(), device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+    let profiler = device.profiler();
+    profiler.start().unwrap();
+    launch(&a, &one).unwrap(); // 0
+    // `b` hands on what it waits for itself.
+    b.wait_for(&a).unwrap();
+    c.wait_for(&b).unwrap();
+    launch(&c, &one).unwrap(); // 1
+    launch(&c, &one).unwrap(); // 2
+    launch(&a, &forked).unwrap(); // 3 on a worker, 4
+    launch(&a, &one).unwrap(); // 5
+    let end = profiler.stop();
+    profiler.resolve(&Patient).unwrap();
+    let (mut spans, dropped) = profiler.spans(0, end);
+    spans.sort_by_key(|s| s.id);
+    let lanes = profiler.lanes();
+    let found: Vec<_> =
+        spans.iter().map(|s| (s.kernel.name.as_str(), s.task, lanes[s.lane as usize], s.behind.clone())).collect();
+    let (on_a, on_c) = (Lane::Stream(a.number()), Lane::Stream(c.number()));
+    assert_eq!(
+        found,
+        [
+            ("one", 0, on_a, vec![]),
+            ("one", 0, on_c, vec![0]),
+            ("one", 0, on_c, vec![]),
+            ("forked", 0, Lane::Worker(1), vec![0]),
+            ("forked", 1, on_a, vec![]),
+            ("one", 0, on_a, vec![3]),
+        ]
+    );
+    assert_eq!((dropped, profiler.spans(1, 3).0.len()), (0, 2));
+    let totals = profiler.totals();
+    let counts: Vec<_> = totals.iter().map(|(n, t)| (n.as_str(), t.launches.count, t.tasks.len())).collect();
+    assert_eq!(counts, [("forked", 1, 2), ("one", 4, 1)]);
+    assert_eq!(totals[0].1.tasks[1].0, "forked_1_range");
+    assert_eq!(profiler.clear(&Patient).unwrap(), 6);
+    assert!(profiler.totals().is_empty());
+    drop((one, forked, a, b, c));
+    finish(device, &log);
+}
+
+#[test]
+fn without_anyone_asking_times_are_read_and_events_used_again() {
+    let (device, log) = device();
+    let kernel = load(&device, "k", &[None]);
+    let stream = device.create_stream(0).unwrap();
+    let profiler = device.profiler();
+    profiler.start().unwrap();
+    for _ in 0..10 {
+        for _ in 0..2_000 {
+            launch(&stream, &kernel).unwrap();
+        }
+        log.all_done();
+    }
+    // Of 20,000 launches no more than about 2,500 are unread at one time.
+    let created = log.count("create_event");
+    assert!(created < 2 * 3_000, "{created} events");
+    profiler.resolve(&Patient).unwrap();
+    assert_eq!(profiler.totals()[0].1.launches.count, 20_000);
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn a_host_that_is_far_ahead_waits_for_its_own_stream() {
+    let (device, log) = device();
+    let kernel = load(&device, "k", &[None]);
+    let stream = device.create_stream(0).unwrap();
+    device.profiler().start().unwrap();
+    (0..20_000).for_each(|_| launch(&stream, &kernel).unwrap());
+    assert!(log.count("synchronize") >= 2, "{}", log.count("synchronize"));
+    assert!(log.count("create_event") < 2 * 9_000, "{}", log.count("create_event"));
+    drop((kernel, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn a_failure_of_any_call_gives_everything_back() {
+    for n in 0.. {
+        let (device, log) = device();
+        let kernel = load(&device, "k", &[None, Some(0), Some(1)]);
+        let stream = device.create_stream(0).unwrap();
+        log.fail_call(n);
+        let profiler = device.profiler();
+        let end = profiler
+            .start()
+            .and_then(|_| launch(&stream, &kernel))
+            .and_then(|()| launch(&stream, &kernel))
+            .and_then(|()| profiler.resolve(&Patient));
+        let failed = log.failed();
+        assert_eq!(end.is_err(), failed.is_some(), "{n}: {failed:?}, {end:?}");
+        drop((kernel, stream));
+        let _ = device.close(&Patient);
+        drop(device);
+        assert_eq!(log.leaks(), Vec::<String>::new(), "call {n}, {failed:?}");
+        assert_eq!(log.mistakes(), Vec::<String>::new(), "call {n}, {failed:?}");
+        if end.is_ok() {
+            assert!(n > 20, "{n}");
+            break;
+        }
+    }
+}
+
+#[test]
+fn a_captured_stream_is_not_measured() {
+    let (device, log) = device();
+    let kernel = load(&device, "k", &[None]);
+    let stream = device.stream_from_handle(99).unwrap();
+    device.profiler().start().unwrap();
+    launch(&stream, &kernel).unwrap();
+    log.capture(Some(99));
+    log.take();
+    launch(&stream, &kernel).unwrap();
+    let calls = log.take();
+    log.capture(None);
+    assert!(!calls.iter().any(|c| c.starts_with("record_event")), "{calls:?}");
+    device.profiler().resolve(&Patient).unwrap();
+    assert_eq!(device.profiler().spans(0, END).0.len(), 1);
+    drop((kernel, stream));
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!((log.mistakes(), log.leaks()), (vec![], vec!["stream 99".into()]), "the stream is someone else's");
+}
