@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from octants import _logging, _octants
@@ -62,8 +60,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     _current = None
     root.forget()
     set_default_types(i32, f32)
-    with _hardware_queues(given.get("arch", os.environ.get("OCTANTS_ARCH", "cpu"))):
-        notices = _octants.init(given)
+    notices = _octants.init(given)
     ProgramView.clear(view)
     values: dict[str, Any] = {**given, **_octants.config()}
     for name in ("default_fp", "default_ip"):
@@ -74,22 +71,6 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
     _current = Config(values)
     for notice in notices:
         _logging.warn(notice)
-
-
-@contextmanager
-def _hardware_queues(arch: str) -> Iterator[None]:
-    """NVIDIA's driver serves all streams of a process through eight queues of the GPU unless it is told otherwise, and
-    streams that share a queue can wait for each other. It asks when it starts, once in a process; the user's value stays.
-    """
-    name = "CUDA_DEVICE_MAX_CONNECTIONS"
-    if arch == "cpu" or name in os.environ:
-        yield
-        return
-    os.environ[name] = "32"
-    try:
-        yield
-    finally:
-        del os.environ[name]
 
 
 def reset() -> None:
