@@ -7,12 +7,14 @@
 #[path = "../tests/hand_made/mod.rs"]
 mod hand_made;
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use hand_made::{artifact, device, parallel, serial};
 use octants_driver_host::linker::Linker;
 use octants_driver_host::pool::Pool;
-use octants_runtime::Patient;
+use octants_driver_host::{HostConfig, HostDriver};
+use octants_runtime::{Device, DeviceConfig, Patient, Pointer};
 
 fn measure(name: &str, times: u32, mut work: impl FnMut()) {
     let round = || {
@@ -70,6 +72,29 @@ fn main() {
                 drop(unsafe { stream.launch(&three, &[address, count], &Patient) }.unwrap());
             });
         }
+    }
+    println!("-- real streams, the launch alone");
+    let host = HostConfig { max_threads: Some(2), streams: true, ..HostConfig::default() };
+    let device = Device::new(HostDriver::new(host), DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) });
+    let (stream, buffer) = (device.create_stream(0).unwrap(), device.allocate(4096).unwrap());
+    let args = [buffer.ptr().unwrap(), 16];
+    let nothing = device.load(&artifact(0, vec![serial("nothing")])).unwrap();
+    let increment = device.load(&artifact(2, vec![parallel("increment", "count_arg1", 0.2)])).unwrap();
+    let increment = increment.with_pointers(vec![Pointer { slot: 0, written: true }]);
+    for (name, kernel, args) in [("no arguments", &nothing, &[][..]), ("16 increments of an array", &increment, &args)]
+    {
+        let mut rounds = Vec::new();
+        for _ in 0..400 {
+            let start = Instant::now();
+            for _ in 0..500 {
+                // SAFETY: as above.
+                drop(unsafe { stream.launch(kernel, args, &Patient) }.unwrap());
+            }
+            rounds.push(start.elapsed().as_nanos() as f64 / 500.0);
+            stream.synchronize(&Patient).unwrap();
+        }
+        rounds.sort_by(f64::total_cmp);
+        println!("{name:<58} {:>12.1} ns   median {:>12.1}", rounds[0], rounds[200]);
     }
     println!("-- pool of 2");
     let pool = Pool::new(2);

@@ -501,7 +501,7 @@ impl StreamCore {
         }
         // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
         unsafe {
-            self.check_not_capturing("pass host arrays")?;
+            self.check_not_capturing("take copies of host arrays, or of more arguments than travel by value")?;
             let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
             // As below: copies may have been queued.
             let mut staged = staged.inspect_err(|_| drop(self.wait(caller)))?;

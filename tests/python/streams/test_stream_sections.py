@@ -5,6 +5,7 @@ import pytest
 from stream_kernels import Ints, both, ints, n
 
 import octants as qd
+from octants import cache
 
 
 @pytest.mark.parametrize("container", ["field", "ndarray", "numpy"])
@@ -381,3 +382,31 @@ def test_s15_the_pool_is_as_large_as_ever_needed(mode):
     assert qd.stream_pool_stats() == {"created": workers, "in_use": 0, "idle": workers, "reused": 4 * workers}
     qd.trim_stream_pool()
     assert qd.stream_pool_stats()["idle"] == 0
+
+
+def test_s14_code_kept_on_disk_knows_its_sections(tmp_path):
+    options = {"cpu_streams": True, "offline_cache": True, "offline_cache_file_path": str(tmp_path)}
+
+    @qd.kernel
+    def run(x: Ints, y: Ints, apart: qd.template()):
+        with qd.stream_parallel():
+            for i in x:
+                x[i] = 1
+            if qd.static(not apart):
+                for i in y:
+                    y[i] = 2
+        with qd.stream_parallel():
+            if qd.static(apart):
+                for i in y:
+                    y[i] = 2
+
+    for found in (0, 2):
+        qd.init(arch=qd.cpu, **options)
+        x, y = ints(), ints()
+        run(x, y, False)
+        assert qd.stream_pool_stats()["created"] == 0
+        run(x, y, True)
+        assert qd.stream_pool_stats()["created"] == 1, "its sections run side by side"
+        assert (x[3], y[3]) == (1, 2)
+        assert cache.counts()["hits"] == found, "each is found under a key of its own"
+    qd.reset()
