@@ -22,11 +22,11 @@ QUEUES = f"{HOST}/queues.rs"
 
 # Name, file, text, its replacement.
 MUTATIONS = [
-    ("fork does not wait", f"{RUNTIME}/fork.rs", "driver.wait_events(worker.stream, &[event])?;", ""),
+    ("fork does not wait", f"{RUNTIME}/fork.rs", "device.wait_events(worker.stream, &[event])?;", ""),
     (
         "join is forgotten",
         f"{RUNTIME}/fork.rs",
-        "match unsafe { self.driver.wait_events(self.stream, &joins) }",
+        "match unsafe { self.device.wait_events(self.stream, &joins) }",
         "match Ok(())",
     ),
     ("worker lost when a fork fails", f"{RUNTIME}/fork.rs", "        let _ = self.finish();", ""),
@@ -53,7 +53,7 @@ MUTATIONS = [
     (
         "a dropped stream is not drained",
         f"{RUNTIME}/stream.rs",
-        "let _ = unsafe { device.driver.synchronize(handle) };",
+        "let _ = self.wait_for_own_work(&Patient);",
         "",
     ),
     (
@@ -108,8 +108,8 @@ MUTATIONS = [
     (
         "S7: captured streams are waited for",
         f"{RUNTIME}/stream.rs",
-        "if self.owned || self.handle.0 == 0 ||",
-        "if true ||",
+        "Ok(!self.owned && self.handle.0 != 0 && unsafe",
+        "Ok(false && unsafe",
     ),
     (
         "S14: artifacts forget groups",
@@ -145,7 +145,7 @@ FROM_PYTHON = [
     (
         "S12: sections do not wait for what comes before",
         f"{RUNTIME}/fork.rs",
-        "driver.wait_events(worker.stream, &[event])?;",
+        "device.wait_events(worker.stream, &[event])?;",
         "",
     ),
     ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
@@ -158,7 +158,7 @@ FROM_PYTHON = [
     (
         "S5: a dropped stream is not drained",
         f"{RUNTIME}/stream.rs",
-        "let _ = unsafe { device.driver.synchronize(handle) };",
+        "let _ = self.wait_for_own_work(&Patient);",
         "",
     ),
     (
@@ -194,7 +194,7 @@ FROM_PYTHON = [
     (
         "S15: sections are not joined",
         f"{RUNTIME}/fork.rs",
-        "match unsafe { self.driver.wait_events(self.stream, &joins) }",
+        "match unsafe { self.device.wait_events(self.stream, &joins) }",
         "match Ok(())",
     ),
     (

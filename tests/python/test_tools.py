@@ -1,4 +1,7 @@
-"""Files that the tools write, read back by hand."""
+"""Files that the tools write, read back by hand; the mutations of streams."""
+
+import runpy
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -45,3 +48,11 @@ def test_ply_arguments():
         writer.add_faces([0, 1, 2])
     with pytest.raises(ValueError, match="face_type"):
         qd.tools.PLYWriter(1, face_type="pent")
+
+
+def test_the_mutations_of_streams_still_apply():
+    root = Path(__file__).resolve().parents[2]
+    mutations = runpy.run_path(str(root / "tools/mutate_streams.py"))
+    everything = mutations["MUTATIONS"] + mutations["FROM_PYTHON"]
+    stale = [name for name, file, old, _ in everything if (root / file).read_text().count(old) != 1]
+    assert stale == []
