@@ -447,26 +447,6 @@ impl Calls {
         loaded.map(|()| module).map_err(|e| logs.explain(&e))
     }
 
-    /// Turns text, which ends with a zero, into a binary for the context's device. The error has what the driver's compiler said.
-    pub unsafe fn assemble(&self, text: &[u8]) -> std::result::Result<Vec<u8>, String> {
-        let mut logs = Logs::new();
-        let (mut options, mut values) = logs.options();
-        let mut link = null_mut();
-        let (n, o, v) = (options.len() as c_uint, options.as_mut_ptr(), values.as_mut_ptr());
-        let doing = "assembling code";
-        call!(self.link_create(n, o, v, &mut link), doing).map_err(|e| e.to_string())?;
-        let (data, size, kind) = (text.as_ptr().cast_mut().cast(), text.len(), number::JIT_INPUT_TEXT);
-        let (mut binary, mut bytes) = (null_mut(), 0);
-        let end = call!(self.link_add(link, kind, data, size, c"kernel".as_ptr(), 0, null_mut(), null_mut()), doing)
-            .and_then(|()| call!(self.link_complete(link, &mut binary, &mut bytes), doing))
-            // SAFETY: the library says where the binary lies and how long it is; it lives as long as the link.
-            .map(|()| unsafe { std::slice::from_raw_parts(binary.cast::<u8>(), bytes) }.to_vec())
-            .map_err(|e| logs.explain(&e));
-        // Only memory of the library's is at stake.
-        let _ = call!(self.link_destroy(link), doing);
-        end
-    }
-
     /// Unloads it.
     pub unsafe fn unload_module(&self, module: CuModule) -> Result<()> {
         call!(self.module_unload(module), "unloading code")

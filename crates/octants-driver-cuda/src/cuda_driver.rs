@@ -10,7 +10,7 @@ use octants_runtime::{
 use crate::choose_target::choose_target;
 use crate::context::{Context, Entered};
 use crate::memory::Memory;
-use crate::module::{LoadedTask, Module, assemble};
+use crate::module::{LoadedTask, Module};
 use crate::open::{CudaConfig, Unavailable, open_context};
 use crate::pinned::Pinned;
 use crate::streams::{LEGACY, Streams};
@@ -229,16 +229,6 @@ impl Driver for CudaDriver {
         }
         // SAFETY: the trait's contract.
         unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
-    }
-
-    fn finish(&self, artifact: &mut Artifact) -> Result<()> {
-        assemble(&self.context, artifact)
-    }
-
-    fn finisher(&self) -> String {
-        // The target may be one that the chip is newer than, so that the chip itself is named.
-        let (major, minor) = self.context.capability;
-        format!("chip {major}.{minor}, driver for CUDA {}", self.context.driver)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {

@@ -22,8 +22,6 @@ pub type CuModule = *mut c_void;
 pub type CuFunction = *mut c_void;
 /// A memory pool.
 pub type CuPool = *mut c_void;
-/// Code that is being assembled.
-pub type CuLink = *mut c_void;
 /// Called by the occupancy calculator; not used here.
 pub type SharedForBlock = Option<unsafe extern "C" fn(c_int) -> usize>;
 
@@ -76,7 +74,6 @@ pub mod number {
     pub const JIT_INFO_LOG_BUFFER_SIZE: i32 = 4;
     pub const JIT_ERROR_LOG_BUFFER: i32 = 5;
     pub const JIT_ERROR_LOG_BUFFER_SIZE: i32 = 6;
-    pub const JIT_INPUT_TEXT: i32 = 1;
 }
 
 /// What a new memory pool is made from: `CUmemPoolProps`.
@@ -221,15 +218,6 @@ symbols! {
         module_load = "cuModuleLoadDataEx"(*mut CuModule, *const c_void, c_uint, *mut c_int, *mut *mut c_void);
         /// Unloads it.
         module_unload = "cuModuleUnload"(CuModule);
-        /// Begins to assemble code; the unversioned one takes its options in another way, as does the next.
-        link_create = "cuLinkCreate_v2"(c_uint, *mut c_int, *mut *mut c_void, *mut CuLink);
-        /// Adds text to it.
-        link_add = "cuLinkAddData_v2"(
-            CuLink, c_int, *mut c_void, usize, *const c_char, c_uint, *mut c_int, *mut *mut c_void);
-        /// The binary, which is the link's.
-        link_complete = "cuLinkComplete"(CuLink, *mut *mut c_void, *mut usize);
-        /// Ends it.
-        link_destroy = "cuLinkDestroy"(CuLink);
         /// A function by its name.
         module_function = "cuModuleGetFunction"(*mut CuFunction, CuModule, *const c_char);
         /// A function's property.
@@ -279,8 +267,6 @@ mod tests {
             "cuMemcpyDtoDAsync",
             "cuStreamDestroy",
             "cuEventDestroy",
-            "cuLinkCreate",
-            "cuLinkAddData",
         ];
         for name in versioned {
             assert!(!Symbols::NAMES.contains(&name), "{name} is the old one");

@@ -67,8 +67,6 @@ pub(crate) struct Ingredients<'a> {
     pub options: &'a CodegenOptions,
     /// The machine.
     pub target: &'a CodeTarget,
-    /// Who makes the device's own code of what the code generator made.
-    pub finisher: &'a str,
 }
 
 impl ArtifactCache {
@@ -117,7 +115,7 @@ impl ArtifactCache {
 /// What is the same for all kernels of a session.
 fn common_part(from: &Ingredients<'_>) -> Option<KeyMaker> {
     let mut key = KeyMaker::new();
-    key.add("compiler", COMPILER).add("llvm", &llvm_version()).add("finisher", from.finisher);
+    key.add("compiler", COMPILER).add("llvm", &llvm_version());
     match from.target {
         CodeTarget::Host => key.add("host", &host_target().ok()?),
         CodeTarget::Device { .. } => {
@@ -235,14 +233,8 @@ program k -> f32 {
         CodeTarget::Device { triple: triple.into(), cpu: cpu.into(), features: features.into() }
     }
 
-    fn key(
-        program: &Program,
-        sources: &Sources,
-        options: &CodegenOptions,
-        target: &CodeTarget,
-        finisher: &str,
-    ) -> String {
-        let from = Ingredients { program, sources, options, target, finisher };
+    fn key(program: &Program, sources: &Sources, options: &CodegenOptions, target: &CodeTarget) -> String {
+        let from = Ingredients { program, sources, options, target };
         key_after(common_part(&from).expect("LLVM names this machine"), &from).to_string()
     }
 
@@ -251,8 +243,8 @@ program k -> f32 {
         let (program, places) = (parse(PROGRAM), sources("a.py", 1));
         let options = CodegenOptions::default();
         let host = CodeTarget::Host;
-        let first = key(&program, &places, &options, &host, "");
-        assert_eq!(first, key(&parse(PROGRAM), &places.clone(), &options.clone(), &host, ""));
+        let first = key(&program, &places, &options, &host);
+        assert_eq!(first, key(&parse(PROGRAM), &places.clone(), &options.clone(), &host));
 
         let mut keys = HashMap::from([(first.clone(), String::from("unchanged"))]);
         let mut add = |what: &str, key: String| {
@@ -304,18 +296,18 @@ program k -> f32 {
         ];
         for (what, from, to) in texts {
             assert!(PROGRAM.contains(from), "{what}: {from}");
-            add(what, key(&parse(&PROGRAM.replace(from, to)), &places, &options, &host, ""));
+            add(what, key(&parse(&PROGRAM.replace(from, to)), &places, &options, &host));
         }
 
         let constant =
             |c: f64| with(PROGRAM, |p| p.functions[0].body.insts[1].op = Op::Const(octants_ir::Const::Float(c)));
-        add("0.0", key(&constant(0.0), &places, &options, &host, ""));
-        add("-0.0", key(&constant(-0.0), &places, &options, &host, ""));
-        add("a NaN", key(&constant(f64::NAN), &places, &options, &host, ""));
-        add("another NaN", key(&constant(-f64::NAN), &places, &options, &host, ""));
+        add("0.0", key(&constant(0.0), &places, &options, &host));
+        add("-0.0", key(&constant(-0.0), &places, &options, &host));
+        add("a NaN", key(&constant(f64::NAN), &places, &options, &host));
+        add("another NaN", key(&constant(-f64::NAN), &places, &options, &host));
 
-        add("path of a message", key(&program, &sources("b.py", 1), &options, &host, ""));
-        add("line of a message", key(&program, &sources("a.py", 2), &options, &host, ""));
+        add("path of a message", key(&program, &sources("b.py", 1), &options, &host));
+        add("line of a message", key(&program, &sources("a.py", 2), &options, &host));
 
         let defaults = CodegenOptions::default();
         for (what, changed) in [
@@ -327,21 +319,20 @@ program k -> f32 {
             ("single_thread_variants", CodegenOptions { single_thread_variants: false, ..defaults.clone() }),
             ("concurrent_launches", CodegenOptions { concurrent_launches: true, ..defaults.clone() }),
         ] {
-            add(what, key(&program, &places, &changed, &host, ""));
+            add(what, key(&program, &places, &changed, &host));
         }
 
-        add("finisher", key(&program, &places, &options, &host, "1"));
-        add("triple", key(&program, &places, &options, &device("t", "c", "f"), ""));
-        add("another triple", key(&program, &places, &options, &device("u", "c", "f"), ""));
-        add("cpu", key(&program, &places, &options, &device("t", "d", "f"), ""));
-        add("features", key(&program, &places, &options, &device("t", "c", "g"), ""));
+        add("triple", key(&program, &places, &options, &device("t", "c", "f")));
+        add("another triple", key(&program, &places, &options, &device("u", "c", "f")));
+        add("cpu", key(&program, &places, &options, &device("t", "d", "f")));
+        add("features", key(&program, &places, &options, &device("t", "c", "g")));
 
         let path = std::env::temp_dir().join(format!("octants-library-{}", std::process::id()));
         let library = DeviceLibrary { path: Some(path.clone()) };
         let linked = CodegenOptions { device_library: library, ..options.clone() };
         for text in ["one", "two"] {
             std::fs::write(&path, text).expect("the folder of temporary files can be written to");
-            add(text, key(&program, &places, &linked, &device("t", "c", "f"), ""));
+            add(text, key(&program, &places, &linked, &device("t", "c", "f")));
         }
         std::fs::remove_file(&path).expect("written above");
     }
@@ -350,7 +341,7 @@ program k -> f32 {
     fn what_changes_no_code_changes_no_key() {
         let places = sources("a.py", 1);
         let options = CodegenOptions::default();
-        let of = |program: &Program| key(program, &places, &options, &CodeTarget::Host, "");
+        let of = |program: &Program| key(program, &places, &options, &CodeTarget::Host);
         let moved = with(PROGRAM, |p| p.functions[0].body.insts[1].span = Span { file: 0, start: 2, end: 3 });
         assert_eq!(of(&moved), of(&parse(PROGRAM)));
         let printing = with(PROGRAM, |p| {

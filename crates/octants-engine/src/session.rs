@@ -33,8 +33,6 @@ pub struct Session {
     library: DeviceLibrary,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
-    /// Names what makes the device's own code.
-    finisher: String,
     compilations: Mutex<BTreeMap<String, Compilations>>,
 }
 
@@ -150,9 +148,9 @@ impl Session {
             notices.push(reason);
             None
         });
-        let (cache, finisher) = (store.map(ArtifactCache::new), device.finisher());
+        let cache = store.map(ArtifactCache::new);
         let (notices, compilations) = (Mutex::new(notices), Mutex::default());
-        Ok(Session { config, notices, device, target, library, cache, finisher, compilations })
+        Ok(Session { config, notices, device, target, library, cache, compilations })
     }
 
     /// What was compiled so far, by name of the kernel.
@@ -316,8 +314,8 @@ impl Session {
             ..CodegenOptions::default()
         };
         let key = self.cache.as_ref().and_then(|cache| {
-            let (target, finisher) = (&self.target, self.finisher.as_str());
-            Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target, finisher })?))
+            let target = &self.target;
+            Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target })?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
         timings.codegen = start.elapsed();
@@ -330,24 +328,21 @@ impl Session {
                 return Ok(Executable { layout, ret, timings, kernel });
             }
         }
-        let mut artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
+        let artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         timings.codegen = start.elapsed();
         let start = Instant::now();
         if let Some((cache, key)) = key {
-            self.keep(cache, &key, &mut artifact);
+            self.keep(cache, &key, &artifact);
         }
         let kernel = self.device.load(&artifact)?.with_pointers(pointers(&layout, &program.buffers, &artifact));
         timings.load = start.elapsed();
         Ok(Executable { layout, ret, timings, kernel })
     }
 
-    /// Stores an artifact in the form in which the device loads it fastest.
-    fn keep(&self, cache: &ArtifactCache, key: &Key, artifact: &mut Artifact) {
-        // What cannot be finished cannot be loaded, which then says why.
-        if self.device.finish(artifact).is_ok()
-            && let Err(notice) = cache.put(key, artifact)
-        {
+    /// Stores an artifact.
+    fn keep(&self, cache: &ArtifactCache, key: &Key, artifact: &Artifact) {
+        if let Err(notice) = cache.put(key, artifact) {
             self.lock_notices().push(notice);
         }
     }

@@ -395,18 +395,6 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes)
     }
 
-    /// Turns code that is to be kept into what the device itself runs. After an error the artifact is as it was.
-    pub fn finish(&self, artifact: &mut Artifact) -> Result<()> {
-        let core = &self.0.core;
-        core.check_open("device")?;
-        core.driver.finish(artifact)
-    }
-
-    /// Names what [`Device::finish`] depends on beside the artifact.
-    pub fn finisher(&self) -> String {
-        self.0.core.driver.finisher()
-    }
-
     /// Loads compiled code.
     pub fn load(&self, artifact: &Artifact) -> Result<LoadedKernel> {
         let core = &self.0.core;

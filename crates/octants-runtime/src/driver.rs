@@ -204,17 +204,6 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Turns the artifact's code into what the device itself runs, where [`Driver::load`] takes that too and is then faster. Called
-    /// for code that is to be kept on disk. After an error the artifact is as it was.
-    fn finish(&self, _artifact: &mut Artifact) -> Result<()> {
-        Ok(())
-    }
-
-    /// Names all that [`Driver::finish`] depends on beside the artifact: the device's kind, the version of what makes its code.
-    fn finisher(&self) -> String {
-        String::new()
-    }
-
     /// Loads code. The second part of the result has a handle for each of the artifact's tasks.
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)>;
 

@@ -3,8 +3,7 @@
 use octants_runtime::{ErrorKind, Patient};
 
 use crate::kernels::{
-    answer, artifact, broken, launch, launch_slow, mad, mad_artifact, mad_as, mad_in_groups, nameless, of_buffer,
-    parallel, speak, sum,
+    answer, artifact, broken, launch, launch_slow, mad, mad_as, mad_in_groups, nameless, parallel, speak, sum,
 };
 use crate::{Gpu, values};
 
@@ -92,26 +91,6 @@ fn code_that_cannot_be_loaded_says_why() {
     let (kernel, x) = (mad(&gpu), gpu.numbers(4));
     launch(gpu.device.default_stream(), &kernel, &x, (1, 1)).unwrap();
     assert_eq!(values(&x), [1; 4]);
-}
-
-#[test]
-fn finished_code_is_a_binary_that_does_the_same() {
-    let Some(gpu) = Gpu::open() else { return };
-    let mut finished = mad_artifact();
-    gpu.device.finish(&mut finished).unwrap();
-    assert!(finished.code.starts_with(b"\x7fELF"));
-    // As it is read back from a disk.
-    let mut read = octants_artifact::Artifact::from_bytes(&finished.to_bytes()).unwrap();
-    let (kernel, x) = (of_buffer(&gpu, &read), gpu.numbers(1000));
-    launch(gpu.device.default_stream(), &kernel, &x, (1, 3)).unwrap();
-    assert_eq!(values(&x), [3; 1000]);
-    gpu.device.finish(&mut read).unwrap();
-    assert_eq!(read, finished, "what is finished stays as it is");
-    let mut wrong = broken();
-    let error = gpu.device.finish(&mut wrong).unwrap_err().to_string();
-    assert!(error.contains("`broken`") && error.contains("madness"), "{error}");
-    assert_eq!(wrong, broken());
-    assert!(!gpu.device.finisher().is_empty());
 }
 
 #[test]
