@@ -66,12 +66,14 @@ EXPECTED = sum(i * 3 + 10 + 100 + 4 for i in range(4))
 
 
 @pytest.fixture
-def start(tmp_path):
-    """Starts a program with a folder of its own for compiled kernels."""
+def start(tmp_path, request):
+    """Starts a program with a folder of its own for compiled kernels, on the machine that the tests are for."""
+    arch = request.config.getoption("--arch")
+    there = "arch=qd.cpu, cpu_separate_memory=True" if arch == "cpu-separate" else f"arch=qd.{arch}"
 
     def start(text, **environment):
         path = tmp_path / "program.py"
-        path.write_text(HEAD + text + TAIL)
+        path.write_text(HEAD + text.replace("arch=qd.cpu", there) + TAIL)
         names = ("HOME", "XDG_CACHE_HOME", "OCTANTS_OFFLINE_CACHE", "OCTANTS_OFFLINE_CACHE_FILE_PATH")
         env = {name: value for name, value in os.environ.items() if name not in names}
         env |= {"HOME": str(tmp_path), "OCTANTS_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "kept"), **environment}
@@ -153,6 +155,7 @@ def check(n: qd.i32):
     assert n > 0, "too small"
 try:
     check(-1)
+    qd.sync()
     result = "nothing raised"
 except AssertionError as e:
     result = str(e)
