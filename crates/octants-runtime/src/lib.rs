@@ -11,7 +11,7 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
-//! [`error`].
+//! [`error`]; what is private, `scratch`, `staging`, `stage_arguments`, `transfer`, `channel`, `listen`, `adopted`, `foreign`, `host_work`, behind [`stream`].
 
 mod adopted;
 pub mod buffer;
@@ -24,6 +24,7 @@ mod foreign;
 pub mod fork;
 mod host_work;
 pub mod kernel;
+mod listen;
 mod measure;
 pub mod nesting;
 pub mod profile;

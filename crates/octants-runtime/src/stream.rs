@@ -11,7 +11,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 use crate::buffer::{Buffer, PinnedBuffer};
-use crate::channel::Channel;
 use crate::device::DeviceCore;
 use crate::driver::{Caller, DevicePtr, EventHandle, Launch, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -71,9 +70,9 @@ pub(crate) struct StreamCore {
     pub(crate) last: Option<EventHandle>,
     /// Someone has captured work of ours on it into a graph.
     pub(crate) was_captured: AtomicBool,
-    failures: Arc<Failures>,
+    pub(crate) failures: Arc<Failures>,
     /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
-    channel_at: AtomicU64,
+    pub(crate) channel_at: AtomicU64,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
     scratch: Mutex<Scratch>,
 }
@@ -81,7 +80,7 @@ pub(crate) struct StreamCore {
 impl StreamCore {
     /// Waits until no other thread uses the stream.
     #[inline]
-    fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
+    pub(crate) fn wait_turn(&self, caller: &dyn Caller) -> MutexGuard<'_, Scratch> {
         // The scratch is valid at every point where a panic could leave it.
         match self.scratch.try_lock() {
             Ok(guard) => guard,
@@ -623,77 +622,6 @@ impl StreamCore {
         self.report_pending()
     }
 
-    /// The channel for a launch that may say something, and the kernel's number there.
-    fn find_voice(
-        &self,
-        kernel: &LoadedKernel,
-        scratch: &mut Scratch,
-        caller: &dyn Caller,
-    ) -> Result<(DevicePtr, u64)> {
-        let channel = match &mut scratch.channel {
-            Some(channel) => channel,
-            none => {
-                self.check_not_capturing("be the first place where a kernel prints or checks something")?;
-                let channel = Channel::new(&self.device)?;
-                self.channel_at.store(channel.memory().0, Ordering::Release);
-                none.insert(channel)
-            }
-        };
-        let voice = (channel.memory(), channel.speaker(&kernel.meta));
-        if channel.is_filling() && !self.is_captured()? {
-            // SAFETY: the stream is alive.
-            unsafe { self.wait(caller)? };
-            self.hear(scratch);
-        }
-        Ok(voice)
-    }
-
-    /// Takes out of the channel what the stream's work has said; the work is done.
-    fn hear(&self, scratch: &mut Scratch) {
-        if let Some(channel) = &mut scratch.channel
-            // SAFETY: the channel lies there.
-            && !unsafe { Channel::is_silent(channel.memory()) }
-        {
-            channel.take(true, &self.device.printer, &self.failures);
-            self.device.printer.flush();
-        }
-    }
-
-    /// As [`StreamCore::hear`], outside a launch: after a wait that did not keep other threads from launching.
-    fn listen(&self, caller: &dyn Caller) {
-        self.listen_in_turn(caller, |scratch| {
-            if self.wait_for_own_work(caller).is_ok() {
-                self.hear(scratch);
-            }
-        });
-    }
-
-    /// Takes out of the channel what work that is done has said, while other work may be running.
-    pub(crate) fn listen_to_part(&self, caller: &dyn Caller) {
-        self.listen_in_turn(caller, |scratch| {
-            // SAFETY: a stream of our own lives as long as this, as does its event.
-            let idle = unsafe {
-                match self.last {
-                    Some(last) => self.device.driver.query_event(last),
-                    None => self.device.driver.query_stream(self.handle),
-                }
-            };
-            let idle = idle.unwrap_or(false);
-            if let Some(channel) = &mut scratch.channel {
-                channel.take(idle, &self.device.printer, &self.failures);
-            }
-        });
-    }
-
-    fn listen_in_turn(&self, caller: &dyn Caller, take: impl FnOnce(&mut Scratch)) {
-        let at = DevicePtr(self.channel_at.load(Ordering::Acquire));
-        // A thread inside a launch has its turn, or works for one that has.
-        // SAFETY: once it is there, the channel lives as long as the stream.
-        if at.0 != 0 && !nesting::inside() && !unsafe { Channel::is_silent(at) } {
-            take(&mut self.wait_turn(caller));
-        }
-    }
-
     /// True while someone else captures what is queued on a stream of theirs.
     pub(crate) fn is_captured(&self) -> Result<bool> {
         // Nothing here begins a capture, so streams of our own are never captured.
@@ -702,7 +630,7 @@ impl StreamCore {
     }
 
     /// Refuses what a stream of someone else cannot do while they capture it.
-    fn check_not_capturing(&self, doing: &str) -> Result<()> {
+    pub(crate) fn check_not_capturing(&self, doing: &str) -> Result<()> {
         if !self.is_captured()? {
             return Ok(());
         }
