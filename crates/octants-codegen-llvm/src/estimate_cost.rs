@@ -1,19 +1,39 @@
 //! A rough price of one iteration in nanoseconds, from which a launch decides whether threads pay.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, Function, Op, UnaryOp};
+use octants_ir::{BinaryOp, BlockId, Body, Const, FuncId, Function, Op, UnaryOp};
 
 /// Trips assumed of a loop whose bounds are not constants.
 const UNKNOWN_TRIPS: f32 = 8.0;
 
-/// Calls deeper than this cost nothing more: functions may call themselves.
-const DEEPEST_CALL: u32 = 8;
-
 /// The price of a block.
 pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
-    block_cost(body, block, functions, 0)
+    block_cost(body, block, &mut Prices { functions, known: vec![None; functions.len()] })
 }
 
-fn block_cost(body: &Body, block: BlockId, functions: &[Function], depth: u32) -> f32 {
+/// No function is dearer, so that sums stay finite.
+const DEAREST: f32 = 1e12;
+
+/// Prices of functions, each found once.
+struct Prices<'a> {
+    functions: &'a [Function],
+    known: Vec<Option<f32>>,
+}
+
+impl Prices<'_> {
+    fn of(&mut self, f: FuncId) -> f32 {
+        if let Some(price) = self.known[f.index()] {
+            return price;
+        }
+        // Asked for inside of itself, a function that calls itself costs nothing more.
+        self.known[f.index()] = Some(0.0);
+        let callee = &self.functions[f.index()].body;
+        let price = block_cost(callee, callee.root, self).min(DEAREST);
+        self.known[f.index()] = Some(price);
+        price
+    }
+}
+
+fn block_cost(body: &Body, block: BlockId, functions: &mut Prices) -> f32 {
     body.block(block)
         .iter()
         .map(|v| {
@@ -44,9 +64,7 @@ fn block_cost(body: &Body, block: BlockId, functions: &[Function], depth: u32) -
                 Op::AtomicCas(..) => 6.0,
                 Op::Random => 8.0 * leaves,
                 Op::Print(_) => 500.0,
-                Op::If(_, a, b) => {
-                    0.5 + block_cost(body, *a, functions, depth).max(block_cost(body, *b, functions, depth)) * 0.7
-                }
+                Op::If(_, a, b) => 0.5 + block_cost(body, *a, functions).max(block_cost(body, *b, functions)) * 0.7,
                 Op::For(l) => {
                     let trips: f32 = l
                         .dims
@@ -56,13 +74,10 @@ fn block_cost(body: &Body, block: BlockId, functions: &[Function], depth: u32) -
                             _ => UNKNOWN_TRIPS,
                         })
                         .product();
-                    trips * (0.3 + block_cost(body, l.body, functions, depth))
+                    trips * (0.3 + block_cost(body, l.body, functions))
                 }
-                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions, depth)),
-                Op::Call(f, _) if depth < DEEPEST_CALL => {
-                    let callee = &functions[f.index()].body;
-                    1.0 + block_cost(callee, callee.root, functions, depth + 1)
-                }
+                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions)),
+                Op::Call(f, _) => 1.0 + functions.of(*f),
                 _ => 0.15 * leaves,
             }
         })

@@ -366,3 +366,36 @@ fn a_buffer_that_is_also_read_is_not_copied() {
     let loaded = build(&p);
     assert!(!loaded.artifact.tasks[0].parallel.as_ref().unwrap().chunk_per_thread);
 }
+
+/// Each of 24 functions calls the one before it six times: what is asked of a function is asked once, not once for each way to
+/// it, of which there are more than anyone could wait for.
+#[test]
+fn a_deep_tree_of_calls_is_compiled_function_by_function() {
+    let functions = (0..24u32).map(|level| {
+        let mut f = Builder::new();
+        let mut v = f.push(Op::Param(0), Type::I32);
+        for _ in 0..6 {
+            let three = f.int(3, Scalar::I32);
+            v = f.binary(BinaryOp::Mul, v, three);
+            if level > 0 {
+                v = f.push(Op::Call(FuncId(level - 1), vec![v]), Type::I32);
+            }
+        }
+        f.push(Op::Return(Some(v)), Type::Unit);
+        Function { name: format!("level{level}"), params: vec![Type::I32], ret: Type::I32, body: f.body }
+    });
+    let functions: Vec<Function> = functions.collect();
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let v = b.push(Op::Call(FuncId(23), vec![i]), Type::I32);
+        let a = at(b, 0, Scalar::I32, &[i]);
+        b.store(a, v);
+    });
+    let mut p = program(vec![array("out", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
+    p.functions = functions;
+    let cost = build(&p).artifact.tasks[0].parallel.as_ref().unwrap().cost_per_iteration;
+    assert!(cost.is_finite() && cost > 1e6, "{cost}");
+}
