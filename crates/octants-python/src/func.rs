@@ -9,12 +9,50 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::errors;
 use crate::signature::{is_method, parameter_names};
 
-/// A function in the kernel language.
-#[pyclass(module = "octants._octants", frozen, weakref, dict)]
-pub struct Func {
+/// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
+pub struct Wrapped {
     /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which leaves zeroes
     /// (`None`), and its initialisation, because they make the `__dict__` in between.
     function: Option<Py<PyAny>>,
+}
+
+impl Wrapped {
+    /// Around a function.
+    pub fn new(function: Bound<'_, PyAny>) -> Wrapped {
+        Wrapped { function: Some(function.unbind()) }
+    }
+
+    /// The Python function.
+    pub fn get<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
+        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
+    }
+
+    /// The function may refer to the class that holds it: the collector must see that.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.function)
+    }
+
+    /// `functools.update_wrapper`.
+    pub fn name(&self, wrapper: &Bound<'_, PyAny>) -> PyResult<()> {
+        let function = self.get(wrapper.py());
+        for name in ["__module__", "__name__", "__qualname__", "__doc__"] {
+            if let Some(value) = function.getattr_opt(name)? {
+                wrapper.setattr(name, value)?;
+            }
+        }
+        wrapper.setattr("__wrapped__", function)
+    }
+
+    /// Copied as itself and pickled by name, as plain functions are.
+    pub fn reduce(wrapper: &Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
+        Ok(wrapper.getattr(pyo3::intern!(wrapper.py(), "__qualname__"))?.unbind())
+    }
+}
+
+/// A function in the kernel language.
+#[pyclass(module = "octants._octants", frozen, weakref, dict)]
+pub struct Func {
+    wrapped: Wrapped,
     requires_top_level: bool,
     real: bool,
 }
@@ -22,7 +60,7 @@ pub struct Func {
 impl Func {
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
+        self.wrapped.get(py)
     }
 
     /// Inlined or compiled on its own.
@@ -42,17 +80,16 @@ impl Func {
     #[pyo3(signature = (fn_, *, requires_top_level = false, real = false))]
     fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
         check_declaration(&fn_, real)?;
-        Ok(Func { function: Some(fn_.unbind()), requires_top_level, real })
+        Ok(Func { wrapped: Wrapped::new(fn_), requires_top_level, real })
     }
 
-    /// The function may refer to the class that holds it: the collector must see that.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.function)
+        self.wrapped.traverse(&visit)
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
     fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
-        copy_names(slf.as_any(), slf.get().function(slf.py()))
+        slf.get().wrapped.name(slf)
     }
 
     /// The Python function.
@@ -83,9 +120,8 @@ impl Func {
         bind_method(slf.into_any(), &instance)
     }
 
-    /// Copied as itself and pickled by name, as plain functions are.
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        Ok(slf.getattr(pyo3::intern!(slf.py(), "__qualname__"))?.unbind())
+        Wrapped::reduce(slf)
     }
 
     fn __repr__(&self, py: Python<'_>) -> String {
@@ -133,14 +169,4 @@ pub fn bind_method(callable: Bound<'_, PyAny>, instance: &Bound<'_, PyAny>) -> P
         let method = PyMethod_New(callable.as_ptr(), instance.as_ptr());
         Ok(Bound::from_owned_ptr_or_err(callable.py(), method)?.unbind())
     }
-}
-
-/// `functools.update_wrapper`.
-pub fn copy_names(wrapper: &Bound<'_, PyAny>, function: &Bound<'_, PyAny>) -> PyResult<()> {
-    for name in ["__module__", "__name__", "__qualname__", "__doc__"] {
-        if let Some(value) = function.getattr_opt(name)? {
-            wrapper.setattr(name, value)?;
-        }
-    }
-    wrapper.setattr("__wrapped__", function)
 }

@@ -17,7 +17,7 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, templated_float};
 use crate::classify::Handles;
 use crate::errors;
-use crate::func::{bind_method, copy_names, function_name};
+use crate::func::{Wrapped, bind_method, function_name};
 use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
@@ -34,9 +34,7 @@ const MANY_CHANGES: usize = 16;
 /// A function that is compiled and launched.
 #[pyclass(module = "octants._octants", frozen, weakref, dict)]
 pub struct Kernel {
-    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which leaves zeroes
-    /// (`None`), and its initialisation, because they make the `__dict__` in between.
-    function: Option<Py<PyAny>>,
+    wrapped: Wrapped,
     name: String,
     /// All its tasks are to be launched as one.
     graph: bool,
@@ -89,7 +87,7 @@ impl Drop for Interpreter {
 impl Kernel {
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
-        self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)
+        self.wrapped.get(py)
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -445,7 +443,7 @@ impl Kernel {
             Err(e) => return Err(e),
         }
         let name = function_name(&fn_);
-        Ok(Kernel { function: Some(fn_.unbind()), name, graph, state: Mutex::default() })
+        Ok(Kernel { wrapped: Wrapped::new(fn_), name, graph, state: Mutex::default() })
     }
 
     /// The kernel's gradient, which is not there yet.
@@ -455,14 +453,13 @@ impl Kernel {
         Err(errors::runtime_error(py, format!("kernel `{}` has no `.grad`: {text}", self.name)))
     }
 
-    /// The function may refer to the class that holds it: the collector must see that.
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        visit.call(&self.function)
+        self.wrapped.traverse(&visit)
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
     fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
-        copy_names(slf.as_any(), slf.get().function(slf.py()))
+        slf.get().wrapped.name(slf)
     }
 
     /// The Python function.
@@ -501,9 +498,8 @@ impl Kernel {
         bind_method(slf.into_any(), &instance)
     }
 
-    /// Copied as itself and pickled by name, as plain functions are.
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
-        Ok(slf.getattr(pyo3::intern!(slf.py(), "__qualname__"))?.unbind())
+        Wrapped::reduce(slf)
     }
 
     fn __repr__(&self) -> String {
