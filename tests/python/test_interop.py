@@ -5,6 +5,8 @@ A device with memory of its own is played by the CPU; its array protocol is call
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import pytest
 
@@ -247,6 +249,104 @@ def test_arrays_with_dlpack_alone_are_arguments(request, kind, older):
     assert array[2].tolist() == [9, 10, 11, 12]
     with pytest.raises(ValueError, match=r"element type \(code 5, 64 bits, 1 lanes\)"):
         add(OnlyDlpack(np.zeros(3, np.complex64)), 1.0)
+
+
+class DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device", ctypes.c_int32 * 2),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
+
+
+class Table(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("others", ctypes.c_void_p * 4),
+        ("describe", Describe),
+        ("stream", ctypes.c_void_p),
+    )
+
+
+def tensor_type(kind=1, fails=False, major=1):
+    """A type with DLPack's table of functions, as torch's tensors have."""
+
+    class Tensor:
+        described = 0
+
+        def __init__(self, array):
+            self.array = array
+            self.lists = [(ctypes.c_int64 * array.ndim)(*values) for values in (array.shape, array.strides)]
+            for axis in range(array.ndim):
+                self.lists[1][axis] //= array.itemsize
+
+        def __dlpack_device__(self):
+            return (1, 0)
+
+        def __dlpack__(self, **keywords):
+            return self.array.__dlpack__(**keywords)
+
+    def describe(tensor, out):
+        Tensor.described += 1
+        if fails:
+            return -1
+        code = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}[tensor.array.dtype.kind]
+        shape, strides = (ctypes.cast(values, ctypes.POINTER(ctypes.c_int64)) for values in tensor.lists)
+        device = (ctypes.c_int32 * 2)(kind, 0)
+        size = tensor.array.itemsize
+        ndim = tensor.array.ndim
+        out[0] = DLTensor(tensor.array.ctypes.data - 4, device, ndim, code, 8 * size, 1, shape, strides, 4)
+        return 0
+
+    Tensor.table = Table(major, 3, (ctypes.c_void_p * 4)(), Describe(describe), None)
+    Tensor.name = b"dlpack_exchange_api"
+    make = ctypes.pythonapi.PyCapsule_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+    Tensor.__dlpack_c_exchange_api__ = make(ctypes.addressof(Tensor.table), Tensor.name, None)
+    return Tensor
+
+
+@pytest.mark.parametrize("dtype", SCALARS, ids=str)
+def test_types_with_dlpacks_table_are_described_by_it(host, dtype):
+    tensor = tensor_type()
+    x = (np.arange(24) % 2).astype(dtype.numpy).reshape(4, 6)
+    y = qd.ndarray(dtype, shape=(6, 4))
+    copy(y, tensor(x.T))
+    assert (y.to_numpy() == x.T).all()
+    z = np.zeros((6, 8), dtype.numpy)
+    copy(tensor(z[:, ::2]), y)
+    assert (z[:, ::2] == x.T).all()
+    assert not z[:, 1::2].any()
+    assert tensor.described >= 2
+    scalar = np.array(1, dtype.numpy)
+    copy(tensor(scalar), qd.ndarray(dtype, shape=()))
+    assert not scalar
+
+
+@pytest.mark.parametrize(("fails", "major", "asked"), [(True, 1, True), (False, 2, False)])
+def test_what_the_table_cannot_describe_goes_another_way(host, fails, major, asked):
+    tensor = tensor_type(fails=fails, major=major)
+    x = np.zeros((2, 3), np.float32)
+    add(tensor(x), 1.0)
+    assert x.sum() == 6
+    assert (tensor.described > 0) == asked
+    with pytest.raises(ValueError, match="element type"):
+        add(tensor(np.zeros(3, np.complex64)), 1.0)
+
+
+def test_tables_name_the_device(host):
+    with pytest.raises(ValueError, match="an array on device 98 cannot be used by a kernel on the CPU: move it"):
+        add(tensor_type(kind=98)(np.zeros(3, np.float32)), 1.0)
 
 
 class TensorElsewhere:

@@ -20,7 +20,7 @@ const READ_ONLY: u64 = 1;
 /// The kind of device that is the host's memory, and the one of host memory that a device reaches too.
 const HOST_KINDS: [i32; 2] = [1, 3];
 /// Versions of the form with a version that are understood and made.
-const MAJOR: u32 = 1;
+pub const MAJOR: u32 = 1;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -30,15 +30,47 @@ struct Element {
     lanes: u16,
 }
 
+/// A version of DLPack.
 #[repr(C)]
-struct Tensor {
+pub struct Version {
+    /// Another one is another form.
+    pub major: u32,
+    minor: u32,
+}
+
+/// A kind of device, and the number of one.
+#[repr(C)]
+pub struct Device {
+    /// The kind.
+    pub kind: i32,
+    /// The number.
+    pub number: i32,
+}
+
+/// A tensor.
+#[repr(C)]
+pub struct Tensor {
     data: *mut c_void,
-    device: (i32, i32),
+    /// Where it lies.
+    pub device: Device,
     ndim: i32,
     element: Element,
     shape: *mut i64,
     strides: *mut i64,
     byte_offset: u64,
+}
+
+impl Tensor {
+    /// To be filled in.
+    pub const EMPTY: Tensor = Tensor {
+        data: std::ptr::null_mut(),
+        device: Device { kind: 0, number: 0 },
+        ndim: 0,
+        element: Element { code: 0, bits: 0, lanes: 0 },
+        shape: std::ptr::null_mut(),
+        strides: std::ptr::null_mut(),
+        byte_offset: 0,
+    };
 }
 
 #[repr(C)]
@@ -50,7 +82,7 @@ struct Managed {
 
 #[repr(C)]
 struct Versioned {
-    version: (u32, u32),
+    version: Version,
     context: *mut c_void,
     deleter: Option<unsafe extern "C" fn(*mut Versioned)>,
     flags: u64,
@@ -87,7 +119,7 @@ impl Exported {
         let mut kept = Box::new(Kept { _memory: self.memory, shape, strides });
         let tensor = Tensor {
             data: self.address as *mut c_void,
-            device: self.device,
+            device: Device { kind: self.device.0, number: self.device.1 },
             ndim: kept.shape.len() as i32,
             element: element(self.scalar),
             shape: kept.shape.as_mut_ptr(),
@@ -98,7 +130,7 @@ impl Exported {
         // SAFETY: the capsule takes the box over; its destructor, or the consumer's call of the deleter, gives it back.
         unsafe {
             let capsule = if versioned {
-                let version = (MAJOR, 0);
+                let version = Version { major: MAJOR, minor: 0 };
                 let made = Versioned { version, context, deleter: Some(delete_versioned), flags: 0, tensor };
                 ffi::PyCapsule_New(Box::into_raw(Box::new(made)).cast(), NAME_VERSIONED.as_ptr(), Some(destroy))
             } else {
@@ -217,8 +249,8 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         let valid = |name: &CStr| ffi::PyCapsule_IsValid(pointer, name.as_ptr()) == 1;
         let (tensor, readonly) = if valid(NAME_VERSIONED) {
             let made = ffi::PyCapsule_GetPointer(pointer, NAME_VERSIONED.as_ptr()).cast::<Versioned>();
-            if (*made).version.0 != MAJOR {
-                let message = format!("DLPack of version {} is not known", (*made).version.0);
+            if (*made).version.major != MAJOR {
+                let message = format!("DLPack of version {} is not known", (*made).version.major);
                 return Err(PyBufferError::new_err(message));
             }
             (&(*made).tensor, (*made).flags & READ_ONLY != 0)
@@ -227,19 +259,21 @@ pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
         } else {
             return Err(PyBufferError::new_err("__dlpack__() gave no DLPack capsule"));
         };
-        let Some(scalar) = scalar_of(tensor.element) else {
+        view_of(tensor, readonly, Some(capsule.unbind()))?.ok_or_else(|| {
             let Element { code, bits, lanes } = tensor.element;
-            return Err(PyValueError::new_err(format!(
+            PyValueError::new_err(format!(
                 "arrays of DLPack's element type (code {code}, {bits} bits, {lanes} lanes) cannot be used in a kernel"
-            )));
-        };
-        view_of(tensor, scalar, readonly, capsule.unbind())
+            ))
+        })
     }
 }
 
+/// The view of a tensor as if it lay in the host's memory. `None` where its elements are of no type that kernels know.
+///
 /// # Safety
-/// The tensor is alive while `owner` is.
-unsafe fn view_of(tensor: &Tensor, scalar: Scalar, readonly: bool, owner: Py<PyAny>) -> PyResult<ArrayView> {
+/// The tensor is one that a library has described. Its memory is alive while `owner` is.
+pub unsafe fn view_of(tensor: &Tensor, readonly: bool, owner: Option<Py<PyAny>>) -> PyResult<Option<ArrayView>> {
+    let Some(scalar) = scalar_of(tensor.element) else { return Ok(None) };
     let n = usize::try_from(tensor.ndim).map_err(|_| PyBufferError::new_err("a DLPack tensor of negative rank"))?;
     let list = |at: *const i64| match n {
         0 => &[],
@@ -256,10 +290,10 @@ unsafe fn view_of(tensor: &Tensor, scalar: Scalar, readonly: bool, owner: Py<PyA
         strides: strides.iter().map(|s| s * size).collect(),
         readonly,
         host: true,
-        owner: Some(owner),
+        owner,
         ready_on: None,
         needs_grad: false,
     };
     view.forget_dense_strides();
-    Ok(view)
+    Ok(Some(view))
 }

@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 
 use crate::array::{ArrayView, scalar_of_kind};
 use crate::element_view::ElementView;
-use crate::{dlpack, program};
+use crate::{dlpack, exchange_table, program};
 
 thread_local! {
     /// Torch's names of kinds of devices, and DLPack's.
@@ -29,6 +29,9 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let py = value.py();
     if let Ok(elements) = value.cast_exact::<ElementView>() {
         return elements.get().view(py).map(Some);
+    }
+    if let Some(view) = exchange_table::view(value)? {
+        return Ok(Some(view));
     }
     // Torch is never imported here: a tensor can only exist when the user did.
     if value.hasattr(pyo3::intern!(py, "data_ptr"))? && value.hasattr(pyo3::intern!(py, "element_size"))? {
@@ -56,7 +59,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
 }
 
 /// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's device has it.
-fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
+pub fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
     if dlpack::is_host(device) {
         return Ok(true);
     }

@@ -1,7 +1,8 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`], [`element_view`], [`dlpack`], [`scalar`] (what a call
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`],
+//! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`profiler`], [`errors`], [`names`].
 
@@ -13,6 +14,7 @@ mod classify;
 mod dlpack;
 mod element_view;
 mod errors;
+mod exchange_table;
 mod foreign_array;
 mod func;
 mod guard;

@@ -1,0 +1,79 @@
+//! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor without
+//! a Python call. The quick way for arguments; what it cannot do is left to the other ways.
+
+use std::cell::RefCell;
+use std::ffi::{CStr, c_int, c_void};
+
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::PyType;
+
+use crate::array::ArrayView;
+use crate::dlpack::{MAJOR, Tensor, Version, view_of};
+use crate::foreign_array::is_host;
+
+const NAME: &CStr = c"dlpack_exchange_api";
+
+/// The table, as DLPack lays it out.
+#[repr(C)]
+struct Table {
+    version: Version,
+    _earlier: *const Table,
+    _allocate: *const c_void,
+    _managed_from_object: *const c_void,
+    _managed_to_object: *const c_void,
+    /// Fills in a description of an object of the type, which is good until the next call.
+    describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut Tensor) -> c_int>,
+    _current_stream: *const c_void,
+}
+
+thread_local! {
+    /// Tables by the addresses of the types, which are kept.
+    static TABLES: RefCell<Vec<(usize, Py<PyType>, *const Table)>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The table of an object's type.
+fn table_of(value: &Bound<'_, PyAny>) -> PyResult<Option<*const Table>> {
+    let ty = value.get_type();
+    let address = ty.as_ptr() as usize;
+    let known = TABLES.with_borrow(|tables| tables.iter().find(|(at, _, _)| *at == address).map(|(_, _, t)| *t));
+    if known.is_some() {
+        return Ok(known);
+    }
+    let Some(capsule) = ty.getattr_opt(pyo3::intern!(value.py(), "__dlpack_c_exchange_api__"))? else {
+        return Ok(None);
+    };
+    // SAFETY: a capsule of this name holds such a table, which lives as long as the type.
+    unsafe {
+        if ffi::PyCapsule_IsValid(capsule.as_ptr(), NAME.as_ptr()) == 0 {
+            return Ok(None);
+        }
+        let table = ffi::PyCapsule_GetPointer(capsule.as_ptr(), NAME.as_ptr()) as *const Table;
+        if (*table).version.major != MAJOR || (*table).describe.is_none() {
+            return Ok(None);
+        }
+        TABLES.with_borrow_mut(|tables| tables.push((address, ty.unbind(), table)));
+        Ok(Some(table))
+    }
+}
+
+/// The view of an object whose type has a table; `None` where there is none, or where it does not describe this object.
+pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
+    let Some(table) = table_of(value)? else { return Ok(None) };
+    let mut tensor = Tensor::EMPTY;
+    // SAFETY: the table is its type's, which is alive; a description is used before anything else is asked of the library.
+    unsafe {
+        let Some(describe) = (*table).describe else { return Ok(None) };
+        if describe(value.as_ptr(), &mut tensor) != 0 {
+            // The next way says what is wrong.
+            drop(PyErr::take(value.py()));
+            return Ok(None);
+        }
+        let Some(mut view) = view_of(&tensor, false, None)? else { return Ok(None) };
+        view.host = is_host((tensor.device.kind, tensor.device.number), || {
+            let device = value.getattr("device").and_then(|d| d.str());
+            device.map_or_else(|_| format!("device {}", tensor.device.kind), |name| format!("device `{name}`"))
+        })?;
+        Ok(Some(view))
+    }
+}
