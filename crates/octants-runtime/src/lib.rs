@@ -11,7 +11,7 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
-//! [`error`]; what is private, `scratch`, `staging`, `stage_arguments`, `transfer`, `channel`, `listen`, `adopted`, `foreign`, `host_work`, behind [`stream`].
+//! [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
 pub mod buffer;
