@@ -233,6 +233,13 @@ def test_it_can_be_switched_off(run, tmp_path):
     assert entries(tmp_path / "kept") == []
 
 
+def test_the_folder_can_be_a_path(run, tmp_path):
+    folder = tmp_path / "given" / "folder"
+    given = f"init(arch=qd.cpu, offline_cache_file_path=__import__('pathlib').Path({str(folder)!r}))"
+    assert run(PROGRAM.replace("init(arch=qd.cpu)", given))[1]["folder"] == str(folder)
+    assert len(entries(folder)) == 2
+
+
 def test_the_bound_is_kept(run, tmp_path):
     program = """
 qd.init(arch=qd.cpu, offline_cache_max_size_of_files=1, offline_cache_cleaning_policy=POLICY)

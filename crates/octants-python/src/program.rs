@@ -123,6 +123,10 @@ fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
     if value.is(&builtins.getattr("float")?) || value.is(&builtins.getattr("int")?) {
         return Ok(OptionValue::None);
     }
+    // Ahead of names, which paths have too.
+    if let Ok(path) = value.call_method0(pyo3::intern!(py, "__fspath__")) {
+        return Ok(OptionValue::Str(path.extract()?));
+    }
     // `qd.f32`, `qd.cpu` and the like carry a name.
     match text_attribute(value, pyo3::intern!(py, "name")) {
         Some(text) => Ok(OptionValue::Str(text)),
