@@ -12,10 +12,14 @@ use crate::offload::push_zero;
 use crate::trace_address::{Place, trace_address};
 
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
-const SMALL: usize = 40;
+const SMALL: usize = 20;
 
-/// What copies of one function may add to the code.
-const GROWTH: usize = 1000;
+/// What copies of one function without loops may add to the code: where it is called, iterations may then be put side by side in
+/// vectors, which is worth some time of compilation.
+const GROWTH: usize = 1600;
+
+/// The same for a function with loops, whose calls cost little beside them.
+const GROWTH_OF_LOOPS: usize = 400;
 
 /// Inlines calls in the kernel and in its functions, callees first.
 pub fn inline_calls(kernel: &mut Kernel) {
@@ -40,7 +44,8 @@ pub fn inline_calls(kernel: &mut Kernel) {
         let mut body = std::mem::take(&mut kernel.functions[i].body);
         inline_in(&mut body, &kernel.functions, &chosen);
         let size = size(&body);
-        let cheap = size <= SMALL || (calls[i] - 1).saturating_mul(size) <= GROWTH;
+        let growth = if has_loops(&body) { GROWTH_OF_LOOPS } else { GROWTH };
+        let cheap = size <= SMALL || (calls[i] - 1).saturating_mul(size) <= growth;
         chosen[i] = cheap && !recursive[i] && returns_at_end(&body);
         kernel.functions[i].body = body;
     }
@@ -86,10 +91,25 @@ fn for_each_call(body: &Body, f: &mut impl FnMut(FuncId)) {
     });
 }
 
+/// Operations that become code. Variables and constants are left out: most of them are gone after the next passes.
 fn size(body: &Body) -> usize {
+    let is_local = |addr: ValueId| matches!(body.inst(addr).op, Op::LocalAddr(_));
     let mut size = 0;
-    body.visit(body.root, &mut |_, inst| size += 1 + inst.ty.leaf_count() / 4);
+    body.visit(body.root, &mut |_, inst| {
+        let free = match &inst.op {
+            Op::Const(_) | Op::Param(_) | Op::LocalAddr(_) => true,
+            Op::Load(a) | Op::Store(a, _) => is_local(*a),
+            _ => false,
+        };
+        size += if free { 0 } else { 1 + inst.ty.leaf_count() / 4 };
+    });
     size
+}
+
+fn has_loops(body: &Body) -> bool {
+    let mut found = false;
+    body.visit(body.root, &mut |_, inst| found |= matches!(inst.op, Op::For(_) | Op::Loop(_)));
+    found
 }
 
 /// Nothing but the end of the body leaves it.
