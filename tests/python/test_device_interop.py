@@ -105,6 +105,21 @@ def test_launches_on_torchs_streams(torch):
     assert x.min().item() == x.max().item() == 40
 
 
+def test_launches_follow_torchs_current_stream(torch):
+    qd.init(arch=qd.cuda, follow_torch_stream=True)
+    x = torch.zeros(1 << 20, device="cuda")
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        assert qd.current_stream() == qd.Stream.from_handle(side.cuda_stream)
+        for _ in range(20):
+            x += 1
+            add(x, 1.0)
+    side.synchronize()
+    assert x.min().item() == x.max().item() == 40
+    assert qd.current_stream() == qd.default_stream()
+
+
 def test_a_launch_with_tensors_does_not_wait(torch):
     x = torch.zeros(64, device="cuda")
     with qd.create_stream() as stream, qd.create_event() as done:

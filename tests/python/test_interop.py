@@ -6,6 +6,8 @@ A device with memory of its own is played by the CPU; its array protocol is call
 from __future__ import annotations
 
 import ctypes
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -347,6 +349,65 @@ def test_what_the_table_cannot_describe_goes_another_way(host, fails, major, ask
 def test_tables_name_the_device(host):
     with pytest.raises(ValueError, match="an array on device 98 cannot be used by a kernel on the CPU: move it"):
         add(tensor_type(kind=98)(np.zeros(3, np.float32)), 1.0)
+
+
+@pytest.fixture
+def torch_like(monkeypatch):
+    """A module that passes for torch, with a stream that tests set."""
+    tensor = tensor_type()
+    module = types.ModuleType("torch")
+    module.Tensor, module.stream, module.asked = tensor, None, []
+
+    def current_stream(kind, number, out):
+        module.asked.append((kind, number))
+        out[0] = module.stream
+        return 0
+
+    ask = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.c_int32, ctypes.POINTER(ctypes.c_void_p))
+    tensor.ask = ask(current_stream)
+    tensor.table.stream = ctypes.cast(tensor.ask, ctypes.c_void_p).value
+    monkeypatch.setitem(sys.modules, "torch", module)
+    return module
+
+
+def test_launches_follow_torchs_current_stream(torch_like):
+    qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
+    x = qd.ndarray(qd.f32, shape=(64,))
+    with qd.create_stream() as theirs, qd.create_stream() as other, qd.create_event() as done:
+        slow_ones(x, 10)
+        assert torch_like.asked
+        assert set(torch_like.asked) == {(1, 0)}
+        assert qd.current_stream() == qd.default_stream()
+        torch_like.stream = theirs.handle
+        assert qd.current_stream() == theirs
+        slow_ones(x, 100_000_000)
+        done.record()
+        assert not theirs.query()
+        assert other.query()
+        # What is named comes first.
+        slow_ones(x, 10, qd_stream=other)
+        other.synchronize()
+        with qd.stream_scope(other):
+            assert qd.current_stream() == other
+        assert not done.query()
+        theirs.synchronize()
+        assert done.query()
+    torch_like.stream = None
+    qd.init(arch=qd.cpu, cpu_separate_memory=True)
+    torch_like.asked.clear()
+    slow_ones(qd.ndarray(qd.f32, shape=(64,)), 10)
+    assert not torch_like.asked
+
+
+def test_following_needs_a_torch_that_tells(torch_like, monkeypatch):
+    qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
+    x = qd.ndarray(qd.f32, shape=(64,))
+    torch_like.Tensor = object
+    with pytest.raises(RuntimeError, match="follow_torch_stream=True needs a torch that tells its stream"):
+        slow_ones(x, 10)
+    monkeypatch.delitem(sys.modules, "torch")
+    slow_ones(x, 10)
+    assert x[0] == 1.0
 
 
 class TensorElsewhere:

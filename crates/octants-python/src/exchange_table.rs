@@ -1,5 +1,6 @@
 //! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor without
-//! a Python call. The quick way for arguments; what it cannot do is left to the other ways.
+//! a Python call. The quick way for arguments; what it cannot do is left to the other ways. The table also tells the library's
+//! current stream.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -10,6 +11,7 @@ use pyo3::types::PyType;
 
 use crate::array::ArrayView;
 use crate::dlpack::{MAJOR, Tensor, Version, view_of};
+use crate::errors;
 use crate::foreign_array::is_host;
 
 const NAME: &CStr = c"dlpack_exchange_api";
@@ -24,7 +26,8 @@ struct Table {
     _managed_to_object: *const c_void,
     /// Fills in a description of an object of the type, which is good until the next call.
     describe: Option<unsafe extern "C" fn(*mut ffi::PyObject, *mut Tensor) -> c_int>,
-    _current_stream: *const c_void,
+    /// The library's current stream of a device, by the driver's handle; null for the default one.
+    current_stream: Option<unsafe extern "C" fn(c_int, i32, *mut *mut c_void) -> c_int>,
 }
 
 thread_local! {
@@ -32,15 +35,14 @@ thread_local! {
     static TABLES: RefCell<Vec<(usize, Py<PyType>, *const Table)>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The table of an object's type.
-fn table_of(value: &Bound<'_, PyAny>) -> PyResult<Option<*const Table>> {
-    let ty = value.get_type();
+/// The table of a type.
+fn table_of(ty: Bound<'_, PyType>) -> PyResult<Option<*const Table>> {
     let address = ty.as_ptr() as usize;
     let known = TABLES.with_borrow(|tables| tables.iter().find(|(at, _, _)| *at == address).map(|(_, _, t)| *t));
     if known.is_some() {
         return Ok(known);
     }
-    let Some(capsule) = ty.getattr_opt(pyo3::intern!(value.py(), "__dlpack_c_exchange_api__"))? else {
+    let Some(capsule) = ty.getattr_opt(pyo3::intern!(ty.py(), "__dlpack_c_exchange_api__"))? else {
         return Ok(None);
     };
     // SAFETY: a capsule of this name holds such a table, which lives as long as the type.
@@ -59,7 +61,7 @@ fn table_of(value: &Bound<'_, PyAny>) -> PyResult<Option<*const Table>> {
 
 /// The view of an object whose type has a table; `None` where there is none, or where it does not describe this object.
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
-    let Some(table) = table_of(value)? else { return Ok(None) };
+    let Some(table) = table_of(value.get_type())? else { return Ok(None) };
     let mut tensor = Tensor::EMPTY;
     // SAFETY: the table is its type's, which is alive; a description is used before anything else is asked of the library.
     unsafe {
@@ -75,5 +77,33 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
             device.map_or_else(|_| format!("device {}", tensor.device.kind), |name| format!("device `{name}`"))
         })?;
         Ok(Some(view))
+    }
+}
+
+/// The handle of torch's current stream on a device; zero for its default stream. `None` while torch is not imported.
+pub fn torch_stream(py: Python<'_>, device: (i32, i32)) -> PyResult<Option<u64>> {
+    // SAFETY: the interpreter's table of modules, borrowed.
+    let modules = unsafe { Bound::from_borrowed_ptr(py, ffi::PyImport_GetModuleDict()) };
+    let Ok(torch) = modules.get_item(pyo3::intern!(py, "torch")) else { return Ok(None) };
+    let tensor = torch.getattr(pyo3::intern!(py, "Tensor"))?.cast_into::<PyType>()?;
+    // SAFETY: the table is its type's, which is alive.
+    let ask = match table_of(tensor)? {
+        Some(table) => unsafe { (*table).current_stream },
+        None => None,
+    };
+    let Some(ask) = ask else {
+        return Err(errors::runtime_error(
+            py,
+            "follow_torch_stream=True needs a torch that tells its stream by DLPack's table of functions (2.10 or newer); pass \
+             qd_stream=torch's stream instead",
+        ));
+    };
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: as above.
+    match unsafe { ask(device.0, device.1, &mut stream) } {
+        0 => Ok(Some(stream as u64)),
+        _ => {
+            Err(PyErr::take(py).unwrap_or_else(|| errors::runtime_error(py, "torch does not tell its current stream")))
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_engine::environment::apply_environment;
+use octants_engine::runtime::Stream;
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
@@ -21,6 +22,8 @@ pub struct Program {
     pub generation: u64,
     /// Specialisations of kernels compiled so far.
     pub compiled: AtomicU64,
+    /// Torch's streams that launches have followed.
+    pub followed: Mutex<Vec<Stream>>,
 }
 
 static CURRENT: Mutex<Option<Arc<Program>>> = Mutex::new(None);
@@ -29,6 +32,14 @@ static GENERATION: AtomicU64 = AtomicU64::new(0);
 /// Counts calls of `init` and `reset`; objects keep the number they were made under.
 pub fn current_generation() -> u64 {
     GENERATION.load(Ordering::Acquire)
+}
+
+static FOLLOWS_TORCH: AtomicBool = AtomicBool::new(false);
+
+/// Whether work that names no stream goes to torch's current one.
+#[inline]
+pub fn follows_torch() -> bool {
+    FOLLOWS_TORCH.load(Ordering::Acquire)
 }
 
 /// The current program, if `init` was called.
@@ -45,9 +56,12 @@ fn replace(program: Option<Session>) {
     let old = {
         let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
+        FOLLOWS_TORCH.store(program.as_ref().is_some_and(|s| s.config().follow_torch_stream), Ordering::Release);
         std::mem::replace(
             &mut *slot,
-            program.map(|session| Arc::new(Program { session, generation, compiled: AtomicU64::new(0) })),
+            program.map(|session| {
+                Arc::new(Program { session, generation, compiled: AtomicU64::new(0), followed: Mutex::default() })
+            }),
         )
     };
     // Outside the lock: closing waits for the program's work. What failed in it has no one left to be told.

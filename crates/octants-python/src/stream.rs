@@ -12,7 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::program::{self, Program};
-use crate::{buffer, errors};
+use crate::{buffer, errors, exchange_table};
 
 thread_local! {
     /// The streams of the scopes that this thread is in, innermost last.
@@ -135,10 +135,34 @@ pub fn keyword_stream(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<run
     }
 }
 
-/// The stream of the scope that this thread is in; `None` for the default stream.
+/// Torch's current stream; `None` for the default stream.
+#[cold]
+fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
+    let program = program::require(py)?;
+    let device = program.session.device();
+    let handle = match exchange_table::torch_stream(py, device.dlpack_device())? {
+        None | Some(0) => return Ok(None),
+        Some(handle) => handle,
+    };
+    let known = lock(&program.followed).iter().find(|s| s.handle() == handle).cloned();
+    if known.is_some() {
+        return Ok(known);
+    }
+    let stream = device.stream_from_handle(handle).map_err(|e| raised(py, e))?;
+    lock(&program.followed).push(stream.clone());
+    Ok(Some(stream))
+}
+
+/// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default stream.
 #[inline]
 pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
-    if DEPTH.with(Cell::get) == 0 { Ok(None) } else { innermost(py).map(|s| s.get().open(py)).transpose() }
+    if DEPTH.with(Cell::get) > 0 {
+        innermost(py).map(|s| s.get().open(py)).transpose()
+    } else if program::follows_torch() {
+        followed_stream(py)
+    } else {
+        Ok(None)
+    }
 }
 
 #[cold]
@@ -412,7 +436,10 @@ pub fn default_stream(py: Python<'_>) -> PyResult<Stream> {
 pub fn current_stream(py: Python<'_>) -> PyResult<Py<Stream>> {
     match innermost(py) {
         Some(stream) => Ok(stream),
-        None => Py::new(py, default_stream(py)?),
+        None => match scope_stream(py)? {
+            Some(stream) => Py::new(py, Stream::new(stream, Kind::Wrapped)),
+            None => Py::new(py, default_stream(py)?),
+        },
     }
 }
 
