@@ -1,0 +1,155 @@
+//! Parallel loops of tasks whose calls run a range of the flattened index space.
+//!
+//! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
+//! like an odometer, so that no element costs a division.
+
+use octants_ir::{ForLoop, LoopConfig, ValueId};
+
+use crate::emit::{IntCmp, V};
+use crate::lower_body::{Index, LoopTargets, Lowering};
+use crate::lower_task::Axis;
+
+impl<'p> Lowering<'_, 'p> {
+    /// A parallel loop over the iterations from `begin` to before `end`.
+    pub fn parallel_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, begin: V, end: V) {
+        let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
+        self.begin_reductions(l);
+        let done = self.new_block(c"done");
+        match axes.as_slice() {
+            [] => {
+                // A loop over a field without axes: one iteration.
+                let once = self.new_block(c"once");
+                self.e.cond_br(self.e.icmp(IntCmp::LLVMIntSLT, begin, end), once, done);
+                self.e.position(once);
+                self.iteration(v, l, Vec::new(), begin, LoopTargets { on_break: done, on_continue: done });
+                if !self.e.is_terminated() {
+                    self.e.br(done);
+                }
+            }
+            [only] => {
+                let (first, last) = (self.e.add_nsw(begin, only.begin), self.e.add_nsw(end, only.begin));
+                let base = only.begin;
+                let linear = |e: &crate::emit::Emitter, i: V| e.sub_nsw(i, base);
+                self.row(v, l, &[], *only, first, last, &linear, config, done);
+            }
+            many => self.rows(v, l, many, config, begin, end, done),
+        }
+        self.e.position(done);
+        self.end_reductions(l);
+    }
+
+    /// Rows of an N-dimensional loop.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    fn rows(
+        &mut self,
+        v: ValueId,
+        l: &'p ForLoop,
+        axes: &[Axis],
+        config: &LoopConfig,
+        begin: V,
+        end: V,
+        done: crate::emit::Bb,
+    ) {
+        let e = self.e;
+        let n = axes.len();
+        let decode = self.new_block(c"decode");
+        let head = self.new_block(c"row");
+        let next = self.new_block(c"row.next");
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, begin, end), decode, done);
+
+        e.position(decode);
+        let mut rest = begin;
+        let mut first = vec![begin; n];
+        for k in (1..n).rev() {
+            first[k] = e.urem(rest, axes[k].trips);
+            rest = e.udiv(rest, axes[k].trips);
+        }
+        first[0] = rest;
+        e.br(head);
+
+        e.position(head);
+        let position = e.phi(e.i64);
+        e.add_incoming(position, begin, decode);
+        let counters: Vec<V> = (0..n).map(|_| e.phi(e.i64)).collect();
+        for (phi, value) in counters.iter().zip(&first) {
+            e.add_incoming(*phi, *value, decode);
+        }
+        let last = axes[n - 1];
+        let from = counters[n - 1];
+        let left_in_row = e.sub_nsw(last.trips, from);
+        let left = e.sub_nsw(end, position);
+        let length = e.intrinsic("llvm.smin", e.i64, &[left_in_row, left]);
+        let outer: Vec<Index> = axes[..n - 1]
+            .iter()
+            .zip(&counters)
+            .map(|(axis, counter)| {
+                let wide = e.add_nsw(*counter, axis.begin);
+                Index { narrow: self.narrow_index(wide, axis.scalar), wide }
+            })
+            .collect();
+        let start = e.add_nsw(from, last.begin);
+        let stop = e.add_nsw(start, length);
+        let linear = |e: &crate::emit::Emitter, i: V| e.add_nsw(position, e.sub_nsw(i, start));
+        self.row(v, l, &outer, last, start, stop, &linear, config, next);
+
+        e.position(next);
+        let advanced = e.add_nsw(position, length);
+        e.add_incoming(position, advanced, next);
+        e.add_incoming(counters[n - 1], e.i64c(0), next);
+        let mut carry = e.i64c(1);
+        for k in (0..n - 1).rev() {
+            let raised = e.add_nsw(counters[k], carry);
+            if k == 0 {
+                e.add_incoming(counters[0], raised, next);
+                break;
+            }
+            let wraps = e.icmp(IntCmp::LLVMIntEQ, raised, axes[k].trips);
+            e.add_incoming(counters[k], e.select(wraps, e.i64c(0), raised), next);
+            carry = e.zext(wraps, e.i64);
+        }
+        let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
+        if !config.serialize {
+            self.u.metadata.mark_parallel_loop(back);
+        }
+    }
+
+    /// Iterations in unit stride over the last axis.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    fn row(
+        &mut self,
+        v: ValueId,
+        l: &'p ForLoop,
+        outer: &[Index],
+        axis: Axis,
+        first: V,
+        last: V,
+        linear: &dyn Fn(&crate::emit::Emitter, V) -> V,
+        config: &LoopConfig,
+        done: crate::emit::Bb,
+    ) {
+        let e = self.e;
+        let head = self.new_block(c"parallel");
+        let inside = self.new_block(c"iteration");
+        let next = self.new_block(c"iteration.next");
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let wide = e.phi(e.i64);
+        e.add_incoming(wide, first, from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, last), inside, done);
+        e.position(next);
+        e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
+        let back = e.br(head);
+        if !config.serialize {
+            self.u.metadata.mark_parallel_loop(back);
+        }
+        e.position(inside);
+        let mut indices = outer.to_vec();
+        indices.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });
+        let linear = linear(e, wide);
+        self.iteration(v, l, indices, linear, LoopTargets { on_break: done, on_continue: next });
+        if !e.is_terminated() {
+            e.br(next);
+        }
+    }
+}
