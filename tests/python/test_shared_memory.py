@@ -39,8 +39,22 @@ def test_a_captured_ndarray_and_an_argument():
         seen.fill(0)
         run(seen)
         assert chain(seen)
+
+
+@pytest.mark.in_place
+def test_a_captured_ndarray_and_a_view_of_it():
+    seen = qd.ndarray(qd.i32, shape=n)
+
+    @qd.kernel
+    def run(x: Ints):
+        qd.loop_config(serialize=True)
+        for i in range(n - 1):
+            x[i + 1] = seen[i] + 1
+
+    for _ in range(2):
+        run(qd.ndarray(qd.i32, shape=n))
         seen.fill(0)
-        run(np.frombuffer(seen.buffer, np.int32)[:n])
+        run(seen.to_numpy(copy=False))
         assert chain(seen)
 
 
