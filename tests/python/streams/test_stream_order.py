@@ -16,14 +16,17 @@ def test_s8_streams_run_side_by_side(real):
 
     with qd.create_stream() as s1, qd.create_stream() as s2:
         marks = {s: [qd.create_event(timing=True) for _ in range(2)] for s in (s1, s2)}
-        start = time.perf_counter()
-        for s, z in ((s1, x), (s2, y)):
-            marks[s][0].record(s)
-            slow(z, 2, 5 * LONG, qd_stream=s)
-            marks[s][1].record(s)
-        queued = time.perf_counter() - start
-        qd.sync()
-        assert queued < (time.perf_counter() - start) / 5, "launches return before the work is done"
+        shares = []
+        for _ in range(3):
+            start = time.perf_counter()
+            for s, z in ((s1, x), (s2, y)):
+                marks[s][0].record(s)
+                slow(z, 2, 5 * LONG, qd_stream=s)
+                marks[s][1].record(s)
+            queued = time.perf_counter() - start
+            qd.sync()
+            shares.append(queued / (time.perf_counter() - start))
+        assert min(shares) < 0.2, "launches return before the work is done"
         # Each begins before the other ends, however busy the machine is.
         assert marks[s1][0].elapsed_ms(marks[s2][1]) > 0
         assert marks[s2][0].elapsed_ms(marks[s1][1]) > 0
@@ -67,7 +70,8 @@ def test_s11_fork_and_join_need_no_event_and_no_host(real):
                 c[i] = a[i] + 2
 
     with qd.create_stream() as s:
-        for value in (1, 2):
+        shares = []
+        for value in range(6):
             start = time.perf_counter()
             slow(a, value, LONG, qd_stream=s)
             parallel(a, b, c, qd_stream=s)
@@ -75,8 +79,10 @@ def test_s11_fork_and_join_need_no_event_and_no_host(real):
             queued = time.perf_counter() - start
             s.synchronize()
             whole = time.perf_counter() - start
+            shares.append(queued / whole)
             assert (a[0], b[0], c[0]) == (value + 11, value + 1, value + 2)
-        assert queued < whole / 5
+        # On a busy machine this thread may be held up in most rounds.
+        assert min(shares) < 0.2
 
 
 def test_s16_host_arrays_hold_the_result_when_the_call_returns(mode):
