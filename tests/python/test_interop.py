@@ -436,3 +436,31 @@ def test_arrays_of_other_devices_are_refused_with_the_way_out(host):
     for array, name in ((TensorElsewhere(), "device `"), (elsewhere, r"device \(98, 0\)")):
         with pytest.raises(ValueError, match=f"an array on {name}.* a kernel on the CPU: move it to the host"):
             add(array, 1.0)
+
+
+def test_arrays_of_numpy_and_of_its_subclasses_are_the_same_to_a_kernel():
+    from octants import _octants
+
+    class Special(np.ndarray):
+        pass
+
+    @qd.kernel
+    def double(x: qd.types.ndarray(), y: qd.types.ndarray(dtype=qd.f32, ndim=2)):
+        for i, j in y:
+            y[i, j] += 2.0 * x[i, j]
+
+    qd.init(arch=qd.cpu)
+    # Plain arrays are taken on a shorter way, which must come to the same code.
+    made = [np.ones((3, 5), np.float32), np.ones((3, 5), np.float32).view(Special)]
+    for x in made:
+        for y in made:
+            before = np.array(y)
+            double(x, y)
+            if x is not y:
+                assert (y == before + 2.0 * np.asarray(x)).all()
+    shared = _octants.compiled_count()
+    assert shared == 2, "one for two arrays, one for the same array twice"
+    own = qd.ndarray(qd.f32, shape=(3, 5))
+    double(own, made[0])
+    double(made[0], own)
+    assert _octants.compiled_count() == shared

@@ -20,7 +20,6 @@ use crate::ndarray::{Ndarray, element_type};
 use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// What a call's arguments come to.
-#[derive(Default)]
 pub struct Gathered<'py> {
     /// Equal keys mean the same code.
     pub key: SmallVec<[u64; 16]>,
@@ -102,6 +101,20 @@ const TAG_OVERLAP: u64 = 8;
 const TAG_NUMPY: u64 = 9;
 
 impl<'py> Gathered<'py> {
+    /// No arguments yet. Made in place: it is too large to be moved on the hot path.
+    #[inline(always)]
+    pub fn new(no_template_floats: bool) -> Gathered<'py> {
+        Gathered {
+            key: SmallVec::new(),
+            words: SmallVec::new(),
+            starts: SmallVec::new(),
+            spans: SmallVec::new(),
+            held: SmallVec::new(),
+            ready_on: SmallVec::new(),
+            no_template_floats,
+        }
+    }
+
     /// Takes one argument.
     #[inline]
     pub fn take(&mut self, kind: &ParamKind, value: &Bound<'py, PyAny>, place: &Place<'_>) -> PyResult<()> {
@@ -113,7 +126,9 @@ impl<'py> Gathered<'py> {
                 Ok(())
             }
             ParamKind::Array(wanted) => {
-                self.push_array(array_argument(wanted, value, place)?, value.py());
+                if !self.take_plain(wanted, value)? {
+                    self.push_array(array_argument(wanted, value, place)?, value.py());
+                }
                 Ok(())
             }
             ParamKind::Template => self.template(value, place),
@@ -211,20 +226,17 @@ impl<'py> Gathered<'py> {
 
     fn push_array(&mut self, view: ArrayView, py: Python<'py>) {
         let (low, high) = view.span();
-        let leaf = self.starts.len() as u32;
-        self.start();
-        self.words.push(view.address);
-        self.words.extend_from_slice(&view.extents);
-        self.words.extend(view.strides.iter().map(|&s| s as u64));
-        let words = (self.starts[leaf as usize], self.words.len() as u32);
-        self.spans.push(Span {
-            leaf,
+        self.push_memory(&Memory {
+            address: view.address,
+            extents: &view.extents,
+            strides: &view.strides,
+            type_word: type_word(&view.elem),
+            needs_grad: view.needs_grad,
             low,
             high,
             readonly: view.readonly,
             host: view.host,
             gaps: view.has_gaps(),
-            words,
         });
         self.held.extend(view.owner.map(|owner| owner.into_bound(py)));
         if let Some(handle) = view.ready_on
@@ -232,11 +244,49 @@ impl<'py> Gathered<'py> {
         {
             self.ready_on.push(handle);
         }
-        let contiguous = u64::from(view.strides.is_empty());
-        let wide = u64::from(NdarrayDesc::is_wide(&view.extents));
-        let flags = contiguous | wide << 1 | u64::from(view.needs_grad) << 2;
-        self.key.push(TAG_ARRAY | type_word(&view.elem) | (view.extents.len() as u64) << 40 | flags << 48);
     }
+
+    /// Takes an array's memory: its words, its span, its part of the key.
+    #[inline(always)]
+    pub fn push_memory(&mut self, m: &Memory<'_>) {
+        let leaf = self.starts.len() as u32;
+        let start = self.words.len() as u32;
+        self.start();
+        self.words.push(m.address);
+        m.extents.iter().for_each(|&n| self.words.push(n));
+        m.strides.iter().for_each(|&n| self.words.push(n as u64));
+        let words = (start, self.words.len() as u32);
+        let Memory { low, high, readonly, host, gaps, .. } = *m;
+        self.spans.push(Span { leaf, low, high, readonly, host, gaps, words });
+        let contiguous = u64::from(m.strides.is_empty());
+        let wide = u64::from(NdarrayDesc::is_wide(m.extents));
+        let flags = contiguous | wide << 1 | u64::from(m.needs_grad) << 2;
+        self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
+    }
+}
+
+/// What a call must know of an array's memory.
+pub struct Memory<'a> {
+    /// Address of the first element.
+    pub address: u64,
+    /// Extents.
+    pub extents: &'a [u64],
+    /// Byte strides; empty where row-major without gaps.
+    pub strides: &'a [i64],
+    /// [`type_word`] of an element.
+    pub type_word: u64,
+    /// Has a gradient.
+    pub needs_grad: bool,
+    /// First byte.
+    pub low: u64,
+    /// One past the last.
+    pub high: u64,
+    /// Must not be written.
+    pub readonly: bool,
+    /// In the host's memory.
+    pub host: bool,
+    /// There are bytes between the elements that are not the array's.
+    pub gaps: bool,
 }
 
 /// The error of a float where the options allow none.
@@ -247,7 +297,7 @@ pub fn templated_float(name: &str, kernel: &str) -> PyErr {
 }
 
 /// A scalar or tensor type in 32 bits.
-fn type_word(ty: &Type) -> u64 {
+pub fn type_word(ty: &Type) -> u64 {
     let scalar = array::scalar_of(ty) as u64;
     let shape = ty.shape();
     let extent = |i: usize| u64::from(shape.get(i).copied().unwrap_or(0)) & 0xfff;

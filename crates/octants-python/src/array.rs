@@ -181,7 +181,7 @@ fn from_numpy(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
 }
 
 /// The scalar of a numpy array's dtype, where there is one in this machine's byte order.
-fn numpy_scalar(array: &Bound<'_, PyUntypedArray>) -> Option<Scalar> {
+pub fn numpy_scalar(array: &Bound<'_, PyUntypedArray>) -> Option<Scalar> {
     let dtype = array.dtype();
     if !dtype.is_native_byteorder().unwrap_or(true) {
         return None;

@@ -134,7 +134,8 @@ impl Kernel {
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
         let config = prepared.program.session.config();
-        let mut gathered = Gathered { no_template_floats: config.raise_on_templated_floats, ..Gathered::default() };
+        let mut gathered = Gathered::new(config.raise_on_templated_floats);
+        let mut slots = Slots::new();
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &this.name };
             gathered.take(&param.kind, arg, &place)?;
@@ -143,11 +144,11 @@ impl Kernel {
         if let Some(spec) = last
             && *spec.key == *gathered.key
             && spec.is_alive(py)
-            && let Some(slots) = spec.fill(&mut gathered, args, false)?
+            && spec.fill(&mut gathered, args, &mut slots, false)?
         {
             return this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref());
         }
-        let (spec, slots) = this.find_or_compile(slf, &prepared, &mut gathered, args)?;
+        let spec = this.find_or_compile(slf, &prepared, &mut gathered, args, &mut slots)?;
         this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
     }
 
@@ -190,23 +191,21 @@ impl Kernel {
         prepared: &Prepared,
         gathered: &mut Gathered<'py>,
         args: &[Bound<'py, PyAny>],
-    ) -> PyResult<(Arc<Specialization>, Slots)> {
+        slots: &mut Slots,
+    ) -> PyResult<Arc<Specialization>> {
         let py = slf.py();
         let known: Vec<_> = self.lock().specializations.clone();
         for spec in known {
-            if *spec.key == *gathered.key
-                && spec.is_alive(py)
-                && let Some(slots) = spec.fill(gathered, args, false)?
-            {
+            if *spec.key == *gathered.key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
                 self.move_to_front(&spec);
-                return Ok((spec, slots));
+                return Ok(spec);
             }
         }
         self.warn_of_changes(py, prepared, gathered, args)?;
         let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
-        let Some(slots) = spec.fill(gathered, args, true)? else {
+        if !spec.fill(gathered, args, slots, true)? {
             return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
-        };
+        }
         let dead: Vec<_> = {
             let mut state = self.lock();
             let (alive, dead) = state.specializations.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
@@ -219,7 +218,7 @@ impl Kernel {
         };
         // Outside the lock: dropping Python objects may run Python code.
         drop(dead);
-        Ok((spec, slots))
+        Ok(spec)
     }
 
     /// Says once that a kernel is compiled again and again because something changes that it was compiled for.

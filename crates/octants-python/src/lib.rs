@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`foreign_array`],
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`profiler`], [`errors`], [`names`].
@@ -22,6 +22,7 @@ mod kept_kernels;
 mod kernel;
 mod names;
 mod ndarray;
+mod plain_array;
 mod profiler;
 mod program;
 mod result;

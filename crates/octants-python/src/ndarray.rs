@@ -10,6 +10,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
+use crate::argument::type_word;
 use crate::buffer::Buffer;
 use crate::errors;
 
@@ -18,6 +19,7 @@ use crate::errors;
 pub struct Ndarray {
     buffer: Py<Buffer>,
     elem: Type,
+    type_word: u64,
     shape: SmallVec<[u64; 4]>,
     needs_grad: bool,
     strides: OnceLock<SmallVec<[i64; 4]>>,
@@ -44,6 +46,11 @@ impl Ndarray {
     /// Scalar, vector or matrix.
     pub fn elem(&self) -> &Type {
         &self.elem
+    }
+
+    /// [`type_word`] of an element.
+    pub fn type_word(&self) -> u64 {
+        self.type_word
     }
 
     /// Extents of the axes, elements not counted.
@@ -108,7 +115,8 @@ impl Ndarray {
                 .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
         }
         let buffer = Py::new(py, Buffer::allocate(py, bytes)?)?;
-        Ok(Ndarray { buffer, elem, shape: extents, needs_grad, strides: OnceLock::new() })
+        let type_word = type_word(&elem);
+        Ok(Ndarray { buffer, elem, type_word, shape: extents, needs_grad, strides: OnceLock::new() })
     }
 
     /// Its memory.

@@ -308,31 +308,33 @@ impl Specialization {
         })
     }
 
-    /// The slots of a launch with these arguments, or `None` when what was read of them while compiling has changed. Code
+    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed. Code
     /// that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
     #[inline]
     pub fn fill<'py>(
         &self,
         gathered: &mut Gathered<'py>,
         args: &[Bound<'py, PyAny>],
+        slots: &mut Slots,
         fresh: bool,
-    ) -> PyResult<Option<Slots>> {
-        let mut slots = Slots::from_slice(&self.slots);
+    ) -> PyResult<bool> {
+        slots.clear();
+        slots.extend_from_slice(&self.slots);
         for copy in &*self.copies {
             let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
             slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
         }
         for guard in &*self.guards {
-            if !guard.holds(args, &mut slots, &mut gathered.held)? && !fresh {
-                return Ok(None);
+            if !guard.holds(args, slots, &mut gathered.held)? && !fresh {
+                return Ok(false);
             }
         }
         for number in &*self.numbers {
-            number.read(args, &mut slots)?;
+            number.read(args, slots)?;
         }
         let shared =
-            !self.may_alias && !fresh && !self.captured.is_empty() && self.shares_memory(&slots, &gathered.spans);
-        Ok((!shared).then_some(slots))
+            !self.may_alias && !fresh && !self.captured.is_empty() && self.shares_memory(slots, &gathered.spans);
+        Ok(!shared)
     }
 
     /// An array that the code reaches in two ways is the same in this call, which the key does not tell.

@@ -1,0 +1,99 @@
+//! The arrays that most calls pass: our ndarrays, and numpy arrays without gaps, of the very type that the annotation asks for.
+//!
+//! They go straight to the words of the call. Whatever else there is goes by an [`crate::array::ArrayView`], which also knows the errors.
+
+use numpy::npyffi::flags::{NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
+use numpy::{PyUntypedArray, PyUntypedArrayMethods};
+use octants_engine::ir::Type;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::annotation::ArrayKind;
+use crate::argument::{Gathered, Memory, type_word};
+use crate::array::numpy_scalar;
+use crate::names::Known;
+use crate::ndarray::Ndarray;
+
+/// More axes take the other way.
+const MOST_AXES: usize = 4;
+
+impl ArrayKind {
+    #[inline]
+    fn is_just(&self, elem: &Type, ndim: usize) -> bool {
+        self.rank.is_none()
+            && self.elem.as_ref().is_none_or(|e| e == elem)
+            && self.ndim.is_none_or(|n| n as usize == ndim)
+    }
+}
+
+impl<'py> Gathered<'py> {
+    /// Takes the argument if it is such an array; otherwise nothing is taken, and the answer is no.
+    #[inline]
+    pub fn take_plain(&mut self, wanted: &ArrayKind, value: &Bound<'py, PyAny>) -> PyResult<bool> {
+        if let Ok(array) = value.cast::<Ndarray>() {
+            return self.take_own(wanted, array);
+        }
+        // SAFETY: the value is a live object.
+        let class = unsafe { ffi::Py_TYPE(value.as_ptr()) };
+        if class.cast() == Known::get(value.py())?.np_ndarray.as_ptr() {
+            // SAFETY: numpy's own class.
+            let array = unsafe { value.cast_unchecked::<PyUntypedArray>() };
+            return Ok(self.take_numpy(wanted, array));
+        }
+        Ok(false)
+    }
+
+    #[inline]
+    fn take_own(&mut self, wanted: &ArrayKind, array: &Bound<'py, Ndarray>) -> PyResult<bool> {
+        let this = array.get();
+        if !wanted.is_just(this.elem(), this.extents().len()) {
+            return Ok(false);
+        }
+        let address = this.memory().address(array.py())?;
+        self.push_memory(&Memory {
+            address,
+            extents: this.extents(),
+            strides: this.strides(),
+            type_word: this.type_word(),
+            needs_grad: this.has_grad(),
+            low: address,
+            // Whatever the order of the axes, it has all of its memory.
+            high: address + this.memory().len(),
+            readonly: false,
+            host: false,
+            gaps: false,
+        });
+        Ok(true)
+    }
+
+    #[inline]
+    fn take_numpy(&mut self, wanted: &ArrayKind, array: &Bound<'py, PyUntypedArray>) -> bool {
+        let raw = array.as_array_ptr();
+        // SAFETY: the pointer is to a live array object, whose layout numpy's ABI fixes.
+        let (address, flags) = unsafe { ((*raw).data as u64, (*raw).flags) };
+        let (shape, scalar) = (array.shape(), numpy_scalar(array));
+        let Some(scalar) = scalar.filter(|_| shape.len() <= MOST_AXES && flags & NPY_ARRAY_C_CONTIGUOUS != 0) else {
+            return false;
+        };
+        let elem = Type::Scalar(scalar);
+        if !wanted.is_just(&elem, shape.len()) {
+            return false;
+        }
+        let mut extents = [0; MOST_AXES];
+        extents.iter_mut().zip(shape).for_each(|(to, &n)| *to = n as u64);
+        let extents = &extents[..shape.len()];
+        self.push_memory(&Memory {
+            address,
+            extents,
+            strides: &[],
+            type_word: type_word(&elem),
+            needs_grad: false,
+            low: address,
+            high: address + u64::from(scalar.bytes()) * extents.iter().product::<u64>(),
+            readonly: flags & NPY_ARRAY_WRITEABLE == 0,
+            host: true,
+            gaps: false,
+        });
+        true
+    }
+}
