@@ -259,3 +259,21 @@ def test_gradients_are_arrays_of_their_own_in_kernels():
     np.testing.assert_array_equal(x.grad.to_numpy(), np.arange(4) * 2.5)
     with pytest.raises(qd.OctantsTypeError, match="`x` has no gradient"):
         write(qd.ndarray(qd.f32, 4), 1.0)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_tensors_keep_element_type_and_gradient_in_kernels(backend):
+    kind = qd.template() if backend == qd.Backend.FIELD else qd.types.ndarray()
+
+    @qd.kernel
+    def fill(v: kind, x: kind):
+        for i in range(4):
+            x.grad[i] = i * 100.0
+            for j in qd.static(range(3)):
+                v[i][j] = i * 10.0 + j
+
+    v = qd.Vector.tensor(3, qd.f32, shape=4, backend=backend)
+    x = qd.tensor(qd.f32, 4, backend=backend, needs_grad=True)
+    fill(v, x)
+    assert v.to_numpy()[2].tolist() == [20.0, 21.0, 22.0]
+    assert x.grad.to_numpy().tolist() == [0.0, 100.0, 200.0, 300.0]

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::foreign_array;
-use crate::names::Known;
+use crate::names::{Known, marker};
 use crate::ndarray::Ndarray;
 
 /// Where an array lies.
@@ -132,6 +132,10 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let py = value.py();
     if value.is_instance(Known::get(py)?.np_ndarray.bind(py))? {
         return from_numpy(value).map(Some);
+    }
+    // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is the array.
+    if marker(value).as_deref() == Some("tensor_wrapper") {
+        return Ok(None);
     }
     foreign_array::view(value)
 }
