@@ -201,6 +201,10 @@ class Buffer:
         all that use it."""
 
     @property
+    def immediate(self) -> bool:
+        """Whether all work is done within the call that asks for it."""
+
+    @property
     def host_addressable(self) -> bool:
         """Whether the host may use the memory by its address; otherwise it goes through `read` and `write`."""
 

@@ -250,7 +250,7 @@ class Field:
 
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
-        if not self._memory().take_tensor(arr):
+        if not self._memory().take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
 
     def to_dlpack(self, versioned: bool = False) -> Any:
@@ -266,12 +266,12 @@ class Field:
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
         element = self._element(val)
-        self._memory()  # raises when the program has ended
-        if not done_by_device(
-            qd_stream, [self._root.buffer], lambda stream: queue_fill(stream, self._elements(), element)
-        ):
+        memory = self._memory()
+        if memory.at_once and qd_stream is None:
+            memory.fill(element)
+        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
-            self._memory().fill(element)
+            memory.fill(element)
 
     def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
@@ -279,10 +279,8 @@ class Field:
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
-        self._memory()  # raises when the program has ended
-        buffers = [self._root.buffer, other._root.buffer]
         if not done_by_device(
-            qd_stream, buffers, lambda stream: queue_copy(stream, self._elements(), other._elements())
+            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
         ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read().reshape(self.shape + self._element_shape))

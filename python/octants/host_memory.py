@@ -26,7 +26,9 @@ def host_access(
     if not buffer.host_addressable:
         return CopiedMemory(buffer, dtype, element_shape, placements)
     memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
-    return HostMemory(buffer.wait, memory, dtype, element_shape, placements)
+    access = HostMemory(buffer.wait, memory, dtype, element_shape, placements)
+    access.at_once = buffer.immediate
+    return access
 
 
 class HostMemory:
@@ -35,6 +37,9 @@ class HostMemory:
     NO_VIEW = (
         "copy=False needs one numpy array that describes the memory, without a conversion; use copy=None or copy=True"
     )
+
+    at_once = False
+    """Streams make no difference to this memory: all work is done within the call that asks for it."""
 
     def __init__(
         self,
@@ -133,7 +138,7 @@ class HostMemory:
         """A torch tensor on `device` (the CPU by default) with the elements of `whole`, whose memory this is."""
         return interchange.to_torch(whole.to_numpy(copy=copy), device, copy)
 
-    def take_tensor(self, tensor: Any) -> bool:
+    def take_tensor(self, whole: Any, tensor: Any) -> bool:
         """False: the host sets the elements from the tensor's values."""
         return False
 
@@ -153,6 +158,8 @@ class CopiedMemory:
     """Reads and writes elements in memory that the host cannot address. The same interface as `HostMemory`."""
 
     NO_VIEW = "copy=False: the host cannot address the memory of this device; use copy=None or copy=True"
+
+    at_once = False
 
     def __init__(
         self,
@@ -253,8 +260,9 @@ class CopiedMemory:
             return interchange.to_torch(self.read(), device, None)
         return interchange.device_to_torch(whole, device, copy)
 
-    def take_tensor(self, tensor: Any) -> bool:
-        """Lets the device set the elements from a torch tensor. False where that does not lie on this device."""
+    def take_tensor(self, whole: Any, tensor: Any) -> bool:
+        """Lets the device set the elements of `whole`, whose memory this is, from a torch tensor. False where that lies
+        elsewhere."""
         place = self._layout()
         if place is None or not hasattr(tensor, "detach") or tensor.device.type == "cpu":
             return False
@@ -274,7 +282,7 @@ class CopiedMemory:
             copy_array(stream, self._buffer, self.dtype, place, tensor)
             return True
 
-        return done_by_device(None, [self._buffer], queue)
+        return done_by_device(None, [whole], queue)
 
     def array_protocol(self) -> dict[str, Any]:
         """What the attribute shows by which libraries on this device take arrays."""

@@ -198,7 +198,7 @@ class Ndarray(_octants.Ndarray):
 
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
-        if not self._memory().take_tensor(arr):
+        if not self._memory().take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
 
     def to_dlpack(self, versioned: bool = False) -> Any:
@@ -222,10 +222,12 @@ class Ndarray(_octants.Ndarray):
     def fill(self, val: Any, qd_stream: Any = None) -> None:
         """Sets all elements to a scalar, or to one vector or matrix."""
         element = self._element(val)
-        self._memory()  # raises when the program has ended
-        if not done_by_device(qd_stream, [self.buffer], lambda stream: queue_fill(stream, self._elements(), element)):
+        memory = self._memory()
+        if memory.at_once and qd_stream is None:
+            memory.fill(element)
+        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
-            self._memory().fill(element)
+            memory.fill(element)
 
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
@@ -233,10 +235,8 @@ class Ndarray(_octants.Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
-        self._memory()  # raises when the program has ended
-        buffers = [self.buffer, other.buffer]
         if not done_by_device(
-            qd_stream, buffers, lambda stream: queue_copy(stream, self._elements(), other._elements())
+            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
         ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read())

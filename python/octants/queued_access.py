@@ -31,17 +31,15 @@ class _Range(NamedTuple):
     components: slice
 
 
-def done_by_device(
-    qd_stream: Any, buffers: Sequence[_octants.Buffer], queue: Callable[[_octants.Stream], bool]
-) -> bool:
-    """Queues work on the stream that is given or current. Without one, a device whose memory the host cannot address works in
-    place of the host, to the same effect. False where the host is to do the work."""
+def done_by_device(qd_stream: Any, wholes: Sequence[Any], queue: Callable[[_octants.Stream], bool]) -> bool:
+    """Queues work with fields or ndarrays on the stream that is given or current. Without one, a device whose memory the host
+    cannot address works in place of the host, to the same effect. False where the host is to do the work."""
     stream = _octants.queueing_stream(qd_stream)
     if stream is not None:
         return queue(stream)
-    if buffers[0].host_addressable:
+    if isinstance(wholes[0]._memory(), HostMemory):
         return False
-    if not queue(_octants.default_stream_behind(buffers)):
+    if not queue(_octants.default_stream_behind([whole._elements().buffer for whole in wholes])):
         return False
     _octants.end_host_work()
     return True

@@ -99,6 +99,12 @@ impl Buffer {
         if program::is_immediate() { program::sync(py) } else { stream::wait_for_buffer(py, self, write) }
     }
 
+    /// Whether all work is done within the call that asks for it.
+    #[getter]
+    fn immediate(&self) -> bool {
+        self.memory.is_immediate()
+    }
+
     /// Whether the host may use the memory by its address; otherwise it goes through `read` and `write`.
     #[getter]
     fn host_addressable(&self) -> bool {

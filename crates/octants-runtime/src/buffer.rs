@@ -231,6 +231,11 @@ impl Buffer {
         self.0.device.driver.array_protocol()
     }
 
+    /// True when all work is done within the call that asks for it.
+    pub fn is_immediate(&self) -> bool {
+        self.0.device.immediate
+    }
+
     /// True when the host may use the memory by its address.
     pub fn is_host_addressable(&self) -> bool {
         self.0.device.host_addressable
