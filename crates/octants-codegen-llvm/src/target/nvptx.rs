@@ -326,7 +326,9 @@ impl Target for Nvptx {
         e.set_volatile(failed);
         let is_set = e.icmp(IntCmp::LLVMIntNE, failed, e.i32c(0));
         let is_other = e.icmp(IntCmp::LLVMIntNE, failed, self.task_in_launch(e, context));
-        Some(e.and(is_set, is_other))
+        // The threads of a block decide together: later on they wait for one another, and combine what they have.
+        let any = e.declare("llvm.nvvm.barrier.cta.red.or.aligned.all", e.i1, &mut [e.i32, e.i1]);
+        Some(e.call(any, &[e.i32c(0), e.and(is_set, is_other)]))
     }
 
     fn thread(&self, e: &Emitter) -> (V, V) {
