@@ -148,7 +148,8 @@ mod tests {
             let pages: Vec<usize> = pages.split_whitespace().map(|n| n.parse().unwrap()).collect();
             (pages[0] * 4096, pages[1] * 4096)
         };
-        const COUNT: usize = 4000;
+        // So many that the arenas of other tests' threads, which are mapped too, are little beside them.
+        const COUNT: usize = 16_000;
         let before = taken();
         for _ in 0..COUNT {
             let block = allocate(5 << 20).unwrap();

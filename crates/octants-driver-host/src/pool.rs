@@ -479,12 +479,16 @@ mod tests {
     #[test]
     fn work_is_shared_when_one_participant_is_slow() {
         let pool = Pool::new(2);
-        let threads = Mutex::new(std::collections::HashSet::new());
-        let body = |_, _| {
-            threads.lock().unwrap().insert(thread::current().id());
-            thread::sleep(Duration::from_millis(2));
+        let shared = || {
+            let threads = Mutex::new(std::collections::HashSet::new());
+            let body = |_, _| {
+                threads.lock().unwrap().insert(thread::current().id());
+                thread::sleep(Duration::from_millis(2));
+            };
+            pool.run(40, 1, 2, &body).unwrap();
+            threads.into_inner().unwrap().len() == 2
         };
-        pool.run(40, 1, 2, &body).unwrap();
-        assert_eq!(threads.into_inner().unwrap().len(), 2);
+        // A busy machine may keep the other thread from waking in time, but not again and again.
+        assert!((0..20).any(|_| shared()));
     }
 }
