@@ -40,14 +40,18 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if value.is_instance_of::<pyo3::types::PyBytes>() || value.is_instance_of::<pyo3::types::PyByteArray>() {
         return Ok(None);
     }
-    // SAFETY: `value` is a live object.
-    if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
-        return from_buffer(value);
-    }
     if let Some(name) = program::array_protocol()
         && let Some(shown) = value.getattr_opt(name)?
     {
         return from_protocol(&shown, name).map(Some);
+    }
+    // SAFETY: `value` is a live object.
+    if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
+        match from_buffer(value) {
+            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in another way.
+            Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
+            other => return other,
+        }
     }
     match dlpack::device_of(value)? {
         Some(device) => {

@@ -175,6 +175,11 @@ impl Buffer {
             let waited = stream.wait_for_host(caller);
             end = end.and(waited);
         }
+        if self.0.shared.load(Ordering::Acquire) {
+            // Another library may have work queued that writes to the memory, and nothing here knows where.
+            caller.will_block();
+            end = end.and(self.0.device.driver.synchronize_device());
+        }
         end
     }
 
