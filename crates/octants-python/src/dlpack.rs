@@ -188,25 +188,11 @@ fn element(scalar: Scalar) -> Element {
 }
 
 fn scalar_of(element: Element) -> Option<Scalar> {
-    const ALL: [Scalar; 12] = [
-        Scalar::U1,
-        Scalar::I8,
-        Scalar::I16,
-        Scalar::I32,
-        Scalar::I64,
-        Scalar::U8,
-        Scalar::U16,
-        Scalar::U32,
-        Scalar::U64,
-        Scalar::F16,
-        Scalar::F32,
-        Scalar::F64,
-    ];
     let same = |s: &Scalar| {
         let e = self::element(*s);
         (e.code, e.bits, e.lanes) == (element.code, element.bits, element.lanes)
     };
-    ALL.into_iter().find(same)
+    Scalar::ALL.into_iter().find(same)
 }
 
 /// The kind and number of the device that an object with `__dlpack_device__` lies on.
