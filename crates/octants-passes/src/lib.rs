@@ -5,12 +5,13 @@
 //! builds the IR is verified after each.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
-//! [`copy_code`] serve several of them.
+//! [`copy_code`] serve several of them. [`derivative_rules`] is the table that both modes of differentiation use.
 
 pub mod check_bounds;
 pub mod check_overflow;
 pub mod compute_access;
 pub mod copy_code;
+pub mod derivative_rules;
 pub mod eliminate_dead_code;
 mod evaluate;
 pub mod find_overlaps;
