@@ -1,0 +1,158 @@
+//! How arguments, arrays and fields reach a kernel: as its parameters and buffers, each once.
+
+use std::rc::Rc;
+
+use octants_diag::Result;
+use octants_ir::{Buffer, BufferId, Layout, Op, Param, Type, ValueId};
+
+use super::{Frame, Lowerer};
+use crate::value::{DataclassArg, Value};
+use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj};
+
+impl Lowerer<'_> {
+    pub(super) fn argument(&mut self, index: u32, path: Vec<String>, spec: &ArgSpec) -> Result<Value> {
+        Ok(match spec {
+            ArgSpec::Value(ty, obj) => {
+                if let (Type::Struct(s), Some(obj)) = (ty, obj) {
+                    self.struct_types.insert(*obj, s.clone());
+                    self.struct_objects.insert(s.clone(), *obj);
+                }
+                if !self.in_kernel_body {
+                    return Ok(Value::Rt(self.borrowed_param(index, path, spec, ty)));
+                }
+                let i = match self.param_paths.iter().position(|p| p.0 == index && p.1 == path) {
+                    Some(i) => i,
+                    None => {
+                        self.params.push(Param { name: self.argument_name(index, &path), ty: ty.clone() });
+                        self.param_paths.push((index, path));
+                        self.params.len() - 1
+                    }
+                };
+                Value::Rt(self.b.push(Op::Param(i as u32), ty.clone()))
+            }
+            ArgSpec::Array(desc) => {
+                let key = (index, path);
+                let id = match self.buffer_of_path.get(&key) {
+                    Some(id) => *id,
+                    None => {
+                        let name = self.argument_name(index, &key.1);
+                        let capture = Capture::Arg { index, path: key.1.clone() };
+                        let id = self.add_array(name, desc, capture, None);
+                        self.buffer_of_path.insert(key, id);
+                        id
+                    }
+                };
+                Value::Array(id)
+            }
+            ArgSpec::Template(obj) => {
+                self.reached.entry(*obj).or_insert((index, path));
+                self.lift(*obj)
+            }
+            ArgSpec::Dataclass(obj, members) => {
+                Value::Dataclass(Rc::new(DataclassArg { index, path, obj: *obj, members: members.clone() }))
+            }
+        })
+    }
+
+    /// A parameter of the kernel as a function of the IR sees it.
+    pub(super) fn borrowed_param(&mut self, index: u32, path: Vec<String>, spec: &ArgSpec, ty: &Type) -> ValueId {
+        let is_function = |f: &&mut Frame| f.borrowed.is_some() || !f.bound_params.is_empty();
+        let frame = self.frames.iter_mut().rev().find(is_function);
+        let frame = frame.expect("compiler bug: a dataclass member was not passed to the function");
+        let Some(borrowed) = &mut frame.borrowed else {
+            let bound = frame.bound_params.get(&(index, path));
+            return *bound.expect("compiler bug: a dataclass member was not passed to the function");
+        };
+        let known = borrowed.params.iter().position(|p| p.0 == index && p.1 == path);
+        let i = known.unwrap_or_else(|| {
+            borrowed.params.push((index, path, spec.clone()));
+            borrowed.params.len() - 1
+        });
+        let number = borrowed.first + i as u32;
+        self.b.push(Op::Param(number), ty.clone())
+    }
+
+    /// Code here may read the kernel's parameters: no `@qd.real_func` is around it.
+    pub(super) fn sees_parameters(&self) -> bool {
+        self.in_kernel_body || !self.in_real_function
+    }
+
+    pub(super) fn argument_name(&self, index: u32, path: &[String]) -> String {
+        let base = self
+            .parsed
+            .get(&self.kernel_obj)
+            .and_then(|p| p.source.params.get(index as usize))
+            .map_or_else(|| format!("argument {index}"), |p| p.name.clone());
+        std::iter::once(base).chain(path.iter().cloned()).collect::<Vec<_>>().join(".")
+    }
+
+    pub(super) fn add_array(
+        &mut self,
+        name: String,
+        desc: &NdarrayDesc,
+        capture: Capture,
+        obj: Option<Obj>,
+    ) -> BufferId {
+        self.buffers.push(Buffer {
+            name,
+            elem: desc.elem.clone(),
+            ndim: desc.ndim,
+            layout: if desc.contiguous { Layout::Contiguous } else { Layout::Strided },
+        });
+        self.buffer_captures.push(Some(capture));
+        self.buffer_objects.push(obj);
+        let id = BufferId((self.buffers.len() - 1) as u32);
+        if desc.wide {
+            self.wide_arrays.insert(id);
+        }
+        if desc.clamped {
+            self.clamped_arrays.insert(id);
+        }
+        id
+    }
+
+    /// The gradient of an array argument, as an array of its own.
+    pub(super) fn gradient(&mut self, array: BufferId) -> Option<BufferId> {
+        if let Some(known) = self.gradients.get(&array) {
+            return *known;
+        }
+        let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
+        let mut spec = &self.args[index as usize];
+        for name in &path {
+            let ArgSpec::Dataclass(_, members) = spec else { return None };
+            spec = members.iter().find(|(n, _)| n == name).map(|(_, s)| s)?;
+        }
+        let ArgSpec::Array(desc) = spec else { return None };
+        let (has_one, desc) = (desc.needs_grad, NdarrayDesc { needs_grad: false, ..desc.clone() });
+        let found = has_one.then(|| {
+            let name = format!("{}.grad", self.buffers[array.index()].name);
+            let capture = Capture::Grad { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
+            self.add_array(name, &desc, capture, None)
+        });
+        self.gradients.insert(array, found);
+        found
+    }
+
+    pub(super) fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {
+        let mut components = desc.components;
+        for c in &mut components {
+            let i = match self.roots.iter().position(|r| *r == c.root) {
+                Some(i) => i,
+                None => {
+                    self.roots.push(c.root);
+                    self.roots.len() - 1
+                }
+            };
+            c.root = i as u32;
+        }
+        self.buffers.push(Buffer {
+            name: desc.name,
+            elem: desc.elem,
+            ndim: desc.shape.len() as u32,
+            layout: Layout::Dense { shape: desc.shape, offset: desc.offset, components },
+        });
+        self.buffer_captures.push(None);
+        self.buffer_objects.push(Some(obj));
+        BufferId((self.buffers.len() - 1) as u32)
+    }
+}

@@ -1,0 +1,238 @@
+//! Between host objects, values of the language and values of the IR: what a captured object means in a kernel, and how a value
+//! becomes one that exists at run time.
+
+use std::rc::Rc;
+
+use octants_diag::{Code, Result};
+use octants_ir::{BufferId, Const, LocalId, Op, Scalar, Type, ValueId};
+
+use super::Lowerer;
+use crate::arith::type_name;
+use crate::value::{Members, Value};
+use crate::world::{ArgSpec, Capture, Entity, HostValue, Obj};
+
+impl Lowerer<'_> {
+    /// The value of a host object: numbers, strings, tuples and lists are taken apart, arrays become buffers when used.
+    pub(super) fn lift(&mut self, obj: Obj) -> Value {
+        if let Some(v) = self.lifted.get(&obj) {
+            return v.clone();
+        }
+        let v = match self.world.entity(obj) {
+            Entity::None => Value::None,
+            Entity::Bool(b) => Value::Bool(b),
+            Entity::Int(i) => Value::Int(i),
+            Entity::Float(f) => Value::Float(f),
+            Entity::Str(s) => Value::str(&s),
+            Entity::Tuple(items) => Value::tuple(items.into_iter().map(|o| self.lift(o)).collect()),
+            Entity::List(items) => Value::list(items.into_iter().map(|o| self.lift(o)).collect()),
+            Entity::Live(scalar) => self.live_number(obj, scalar),
+            _ => Value::Obj(obj),
+        };
+        if let Value::Tuple(items) = &v
+            && let Ok(Some(_)) = self.world.attribute(obj, "_fields")
+        {
+            self.named_tuples.push((items.clone(), obj));
+        }
+        if matches!(v, Value::Tuple(_) | Value::List(_)) && v.is_compile_time() {
+            self.lifted.insert(obj, v.clone());
+        }
+        v
+    }
+
+    /// A number of a template argument that is read at launch: a parameter of its own. A `@qd.real_func` sees no parameters and
+    /// takes the number that it is now.
+    pub(super) fn live_number(&mut self, obj: Obj, scalar: Scalar) -> Value {
+        let spec = ArgSpec::Value(scalar.into(), None);
+        let found = match self.reached.get(&obj).cloned() {
+            Some((index, path)) if self.sees_parameters() => self.argument(index, path, &spec).ok(),
+            _ => None,
+        };
+        match found {
+            Some(value) => value,
+            None => {
+                let now = self.world.freeze(obj);
+                self.lift(now)
+            }
+        }
+    }
+
+    /// The array that a value stands for, creating the buffer of a field or captured ndarray at its first use.
+    pub(super) fn as_array(&mut self, value: &Value) -> Option<BufferId> {
+        match value {
+            Value::Array(b) => Some(*b),
+            Value::Obj(obj) => {
+                if let Some(b) = self.buffer_of_object.get(obj) {
+                    return Some(*b);
+                }
+                let id = match self.world.entity(*obj) {
+                    Entity::Field(desc) => self.add_field(desc, *obj),
+                    Entity::Ndarray(desc) => {
+                        let from = self.reached.get(obj).cloned();
+                        self.add_array("ndarray".into(), &desc, Capture::Object { obj: *obj, from }, Some(*obj))
+                    }
+                    _ => return None,
+                };
+                self.buffer_of_object.insert(*obj, id);
+                Some(id)
+            }
+            _ => None,
+        }
+    }
+
+    /// A struct field as its members.
+    pub(super) fn as_members(&mut self, value: &Value) -> Option<Rc<Members>> {
+        match value {
+            Value::Members(m) => Some(m.clone()),
+            Value::Obj(obj) => match self.world.entity(*obj) {
+                Entity::StructField(items) => {
+                    let ty = self.world.attribute(*obj, "struct_type").ok().flatten();
+                    let ty = ty.filter(|t| matches!(self.world.entity(*t), Entity::StructType { .. }));
+                    let items = items.into_iter().map(|(n, o)| (n, self.lift(o))).collect();
+                    Some(Rc::new(Members { ty, is_array: true, items }))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// The object of a compile-time value, for calls into the outside.
+    pub(super) fn to_host(&self, value: &Value) -> Option<Obj> {
+        let all = |items: &[Value]| items.iter().map(|v| self.to_host(v)).collect::<Option<Vec<_>>>();
+        Some(self.world.make(match value {
+            Value::Obj(o) => return Some(*o),
+            Value::None => HostValue::None,
+            Value::Bool(b) => HostValue::Bool(*b),
+            Value::Int(i) => HostValue::Int(*i),
+            Value::Float(f) => HostValue::Float(*f),
+            Value::Str(s) => HostValue::Str(s.to_string()),
+            Value::Tuple(v) => HostValue::Tuple(all(v)?),
+            Value::List(v) | Value::Static(v) => HostValue::List(all(v)?),
+            Value::Dict(d) => HostValue::Dict(
+                d.iter().map(|(k, v)| Some((self.to_host(k)?, self.to_host(v)?))).collect::<Option<Vec<_>>>()?,
+            ),
+            Value::Slice(s) => {
+                let part = |v: &Value| match v {
+                    Value::None => None,
+                    v => self.to_host(v),
+                };
+                HostValue::Slice(part(&s[0]), part(&s[1]), part(&s[2]))
+            }
+            Value::Array(b) => return self.buffer_objects[b.index()],
+            _ => return None,
+        }))
+    }
+
+    /// The value as one run-time value: constants become instructions, places are read.
+    pub(super) fn rt(&mut self, value: &Value) -> Result<ValueId> {
+        match self.try_rt(value)? {
+            Some(v) => Ok(v),
+            None => {
+                let what = self.describe(value);
+                self.err(Code::Type, format!("{what} cannot be used as a value in a kernel"))
+            }
+        }
+    }
+
+    pub(super) fn try_rt(&mut self, value: &Value) -> Result<Option<ValueId>> {
+        Ok(Some(match value {
+            Value::Rt(v) => *v,
+            Value::Var(local) => {
+                let addr = self.b.local_addr(*local);
+                self.b.load(addr)
+            }
+            Value::Place(p) => self.b.load(p.addr),
+            Value::Bool(x) => self.b.int(i64::from(*x), Scalar::U1),
+            Value::Int(i) => self.int_literal(*i)?,
+            Value::Float(f) => {
+                let s = self.options.default_fp;
+                self.b.float(*f, s)
+            }
+            Value::List(items) if !items.is_empty() => self.make_tensor(items, None)?,
+            Value::Tuple(items) if !items.is_empty() => self.make_tensor(items, None)?,
+            Value::Members(m) if !m.is_array => self.struct_value(m)?,
+            Value::Obj(obj) => match self.world.entity(*obj) {
+                Entity::TensorConst { ty, values } => self.tensor_constant(&ty, &values),
+                Entity::StructConst { ty, members } => {
+                    let items = members.into_iter().map(|(n, o)| (n, self.lift(o))).collect();
+                    let members = Members { ty, is_array: false, items };
+                    self.struct_value(&members)?
+                }
+                Entity::Int(i) => self.int_literal(i)?,
+                Entity::Float(f) => self.b.float(f, self.options.default_fp),
+                Entity::Bool(x) => self.b.int(i64::from(x), Scalar::U1),
+                _ => return Ok(None),
+            },
+            _ => return Ok(None),
+        }))
+    }
+
+    pub(super) fn int_literal(&mut self, i: i128) -> Result<ValueId> {
+        let s = self.options.default_ip;
+        let bits = s.bits();
+        let unsigned = u32::from(s.is_unsigned());
+        if i < -(1i128 << (bits - 1)) || i >= 1i128 << (bits - 1 + unsigned) {
+            return self.err(
+                Code::Type,
+                format!(
+                    "Integer literal {i} exceeded the range of default_ip: {s}, please specify the dtype via e.g. \
+                     `qd.u64({i})` or set a different `default_ip` in `qd.init()`"
+                ),
+            );
+        }
+        Ok(self.b.push(Op::Const(Const::Int(i as i64)), Type::Scalar(s)))
+    }
+
+    /// The type a value has at run time, without reading it.
+    pub(super) fn runtime_type(&mut self, value: &Value) -> Option<Type> {
+        Some(match value {
+            Value::Rt(v) => self.b.ty(*v).clone(),
+            Value::Var(l) => self.b.body.locals[l.index()].ty.clone(),
+            Value::Place(p) => self.b.pointee(p.addr).clone(),
+            Value::Bool(_) => Type::U1,
+            Value::Int(_) => Type::Scalar(self.options.default_ip),
+            Value::Float(_) => Type::Scalar(self.options.default_fp),
+            Value::Obj(o) => match self.world.entity(*o) {
+                Entity::TensorConst { ty, .. } => ty,
+                _ => return None,
+            },
+            _ => return None,
+        })
+    }
+
+    pub(super) fn is_runtime(&self, value: &Value) -> bool {
+        matches!(value, Value::Rt(_) | Value::Var(_) | Value::Place(_))
+    }
+
+    /// A new local that holds `v`.
+    pub(super) fn new_local(&mut self, name: &str, v: ValueId) -> LocalId {
+        let ty = self.b.ty(v).clone();
+        let local = self.b.body.add_local(name, ty);
+        let addr = self.b.local_addr(local);
+        self.b.store(addr, v);
+        local
+    }
+
+    /// A short name of a value's type, for messages.
+    pub(super) fn describe(&mut self, value: &Value) -> String {
+        match value {
+            Value::None => "None".into(),
+            Value::Bool(_) => "a bool".into(),
+            Value::Int(_) => "an int".into(),
+            Value::Float(_) => "a float".into(),
+            Value::Str(_) | Value::Text(_) => "a string".into(),
+            Value::Tuple(_) => "a tuple".into(),
+            Value::List(_) | Value::Static(_) => "a list".into(),
+            Value::Dict(_) => "a dict".into(),
+            Value::Slice(_) => "a slice".into(),
+            Value::Obj(o) => format!("an object of type {}", self.world.type_name(*o)),
+            Value::Array(b) => format!("the array `{}`", self.buffers[b.index()].name),
+            Value::Members(m) if m.is_array => "a struct field".into(),
+            Value::Members(_) => "a struct".into(),
+            Value::Dataclass(_) => "a dataclass".into(),
+            Value::Range(_) | Value::Ndrange(_) | Value::Grouped(_) => "a loop range".into(),
+            Value::Method(m) => format!("the method `{}`", m.1),
+            v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| type_name(&t)),
+        }
+    }
+}
