@@ -117,6 +117,36 @@ MUTATIONS = [
         "    pub group: Option<u32>,",
         "    #[serde(skip)]\n    pub group: Option<u32>,",
     ),
+    (
+        "S8: groups are forked where there are no streams",
+        f"{RUNTIME}/stream.rs",
+        "if !(device.immediate || nested) {",
+        "if !nested {",
+    ),
+    (
+        "S9: blocks run one after the other",
+        f"{RUNTIME}/kernel.rs",
+        "a.0.is_some() && b.0.is_some()",
+        "a.0.is_some() && b.0.is_some() && false",
+    ),
+    (
+        "S13: what overlaps is let through",
+        "crates/octants-engine/src/session.rs",
+        "if errors.is_empty() { Ok(()) }",
+        "if true { Ok(()) }",
+    ),
+    (
+        "S14: the key knows a kernel's name alone",
+        "crates/octants-engine/src/artifact_cache.rs",
+        '.add("program", from.program)',
+        '.add("program", &from.program.name)',
+    ),
+    (
+        "S18, S23: a free waits for one user alone",
+        f"{RUNTIME}/device.rs",
+        "for user in users {\n                user.order_before",
+        "for user in users.iter().take(1) {\n                user.order_before",
+    ),
     ("S24: queueing allocates", QUEUES, "s.spare.pop().unwrap_or_default()", "<Box<QueuedTask>>::default()"),
 ]
 
@@ -247,8 +277,8 @@ def build(command: list[str]) -> None:
 
 
 def fails_in_rust() -> bool:
-    """Whether the tests of the runtime and the CPU's driver fail."""
-    crates = ["octants-artifact", "octants-runtime", "octants-driver-host"]
+    """Whether the tests of the runtime, the CPU's driver and the engine fail."""
+    crates = ["octants-artifact", "octants-runtime", "octants-driver-host", "octants-engine"]
     command = ["cargo", "test", "--quiet", "--lib", "--tests", *(part for name in crates for part in ("-p", name))]
     build([*command, "--no-run"])
     return subprocess.run(command, cwd=ROOT, capture_output=True, timeout=300, check=False).returncode != 0

@@ -502,3 +502,14 @@ impl Calls {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn s23_what_an_old_driver_lacks_is_named_with_what_has_it() {
+        let text = missing(names::pool_allocate).to_string();
+        assert_eq!(text, "the NVIDIA driver has no cuMemAllocFromPoolAsync: a driver for CUDA 11.2 or newer is needed");
+    }
+}

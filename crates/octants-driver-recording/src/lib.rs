@@ -10,5 +10,5 @@ pub mod clock;
 pub mod log;
 pub mod recording_driver;
 
-pub use log::{Log, Said};
+pub use log::{Launched, Log, Said};
 pub use recording_driver::RecordingDriver;

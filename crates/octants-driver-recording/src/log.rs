@@ -12,6 +12,7 @@ pub struct Log(Mutex<State>);
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) calls: Vec<String>,
+    pub(crate) launched: Vec<Launched>,
     pub(crate) mistakes: Vec<String>,
     /// Calls that may fail so far, and the one that does.
     pub(crate) fallible: u64,
@@ -43,6 +44,28 @@ pub struct Said {
     pub fails: bool,
     /// The record is complete; otherwise its words are reserved, and no more.
     pub written: bool,
+}
+
+/// A task that was queued.
+#[derive(Debug, Clone)]
+pub struct Launched {
+    /// Its name.
+    pub task: String,
+    /// Number of the launch.
+    pub number: u64,
+    /// The stream.
+    pub stream: u64,
+    /// The address in each argument slot, or what else is there.
+    pub args: Vec<u64>,
+    pub(crate) at: Moment,
+    pub(crate) known: Clock,
+}
+
+impl Launched {
+    /// The other one is done before this one starts.
+    pub fn is_behind(&self, other: &Launched) -> bool {
+        self.known.knows(other.at)
+    }
 }
 
 /// A queued copy from the host's memory.
@@ -115,6 +138,11 @@ impl Log {
     /// The calls so far, kept.
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
+    }
+
+    /// The tasks since the last time.
+    pub fn take_launched(&self) -> Vec<Launched> {
+        std::mem::take(&mut self.state().launched)
     }
 
     /// What memory of the device's held, from the address in this argument slot of the last launch on: some

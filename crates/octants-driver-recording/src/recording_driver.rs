@@ -8,7 +8,7 @@ use octants_runtime::{
 };
 
 use crate::clock::{Clock, Moment};
-use crate::log::{Block, HostRead, Line, Log, Said, State};
+use crate::log::{Block, HostRead, Launched, Line, Log, Said, State};
 
 /// Larger blocks are refused.
 const MOST: u64 = 1 << 30;
@@ -20,13 +20,22 @@ pub struct RecordingDriver {
     max_argument_bytes: u64,
     host_addressable: bool,
     code_speaks: bool,
+    immediate: bool,
+    ordered_memory: bool,
 }
 
 impl RecordingDriver {
     /// A driver that writes to this log.
     pub fn new(log: Arc<Log>) -> RecordingDriver {
         log.state().streams.insert(0, Clock::default());
-        RecordingDriver { log, max_argument_bytes: u64::MAX, host_addressable: false, code_speaks: false }
+        RecordingDriver {
+            log,
+            max_argument_bytes: u64::MAX,
+            host_addressable: false,
+            code_speaks: false,
+            immediate: false,
+            ordered_memory: true,
+        }
     }
 
     /// With a limit to what travels by value.
@@ -44,6 +53,17 @@ impl RecordingDriver {
         RecordingDriver { code_speaks: true, ..self }
     }
 
+    /// With calls that return when their work is done: a device without streams of its own.
+    pub fn immediate(self) -> RecordingDriver {
+        RecordingDriver { immediate: true, ..self }
+    }
+
+    /// With memory that is allocated and freed by plain calls, which know nothing of streams: a free waits, on the calling thread,
+    /// for the one stream that it is asked for.
+    pub fn without_ordered_memory(self) -> RecordingDriver {
+        RecordingDriver { ordered_memory: false, ..self }
+    }
+
     /// Writes down a call that may fail, and lets it fail if it is its turn.
     fn call(&self, name: &'static str, text: String) -> Result<()> {
         let mut s = self.log.state();
@@ -56,6 +76,13 @@ impl RecordingDriver {
         s.failed = Some(name);
         s.calls.push(format!("{text} FAILED"));
         Err(ErrorKind::Call { call: name, code: 7, name: "INJECTED".into(), doing: text }.into())
+    }
+
+    /// A call that queued work on a stream returns: where all calls are immediate, with the work done.
+    fn end_call(&self, s: &mut State, stream: StreamHandle) {
+        if self.immediate {
+            s.wait_for(stream);
+        }
     }
 
     fn note(&self, text: String) {
@@ -120,6 +147,13 @@ impl State {
         }
         self.blocks.get_mut(&start).expect("found above").uses.push((launch, now));
         before
+    }
+
+    /// The host waits for all work of a stream.
+    fn wait_for(&mut self, stream: StreamHandle) {
+        let clock = self.stream(stream).clone();
+        self.host.join(&clock);
+        self.settle();
     }
 
     /// Makes a copy between memory that is there, and notes that it is used.
@@ -190,7 +224,7 @@ impl Driver for RecordingDriver {
     }
 
     fn is_immediate(&self) -> bool {
-        false
+        self.immediate
     }
 
     fn is_host_addressable(&self) -> bool {
@@ -223,7 +257,8 @@ impl Driver for RecordingDriver {
             );
         }
         let mut s = self.log.state();
-        let born = stream.map(|stream| s.queue(stream).0);
+        let born = stream.filter(|_| self.ordered_memory).map(|stream| s.queue(stream).0);
+        self.end_call(&mut s, stream.unwrap_or(StreamHandle(0)));
         Ok(s.add_block(bytes, born))
     }
 
@@ -327,6 +362,11 @@ impl Driver for RecordingDriver {
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64) {
         self.note(format!("free {bytes} on {}", stream.0));
         let mut s = self.log.state();
+        if !self.ordered_memory {
+            s.wait_for(stream);
+            let host = s.host.clone();
+            return s.remove_block(memory, &host, "free");
+        }
         let mut known = s.stream(stream).clone();
         known.join(&s.host);
         s.remove_block(memory, &known, "free");
@@ -351,18 +391,23 @@ impl Driver for RecordingDriver {
         // SAFETY: the trait's contract.
         let bytes = unsafe { std::slice::from_raw_parts(from, bytes as usize) }.to_vec();
         s.reads.push(HostRead { from: from as u64, bytes, at });
+        self.end_call(&mut s, stream);
         Ok(())
     }
 
     unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()> {
         self.call("copy_to_host", format!("copy_to_host {bytes} on {}", stream.0))?;
-        self.log.state().copy(stream, to as u64, from.0, bytes);
+        let mut s = self.log.state();
+        s.copy(stream, to as u64, from.0, bytes);
+        self.end_call(&mut s, stream);
         Ok(())
     }
 
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()> {
         self.call("copy_on_device", format!("copy_on_device {bytes} on {}", stream.0))?;
-        self.log.state().copy(stream, to.0, from.0, bytes);
+        let mut s = self.log.state();
+        s.copy(stream, to.0, from.0, bytes);
+        self.end_call(&mut s, stream);
         Ok(())
     }
 
@@ -382,6 +427,14 @@ impl Driver for RecordingDriver {
         let mut s = self.log.state();
         let (now, known) = s.queue(stream);
         let number = launch.number;
+        s.launched.push(Launched {
+            task: launch.kernel.tasks[task.0 as usize].name.clone(),
+            number,
+            stream: stream.0,
+            args: launch.args.to_vec(),
+            at: now,
+            known: known.clone(),
+        });
         // Frame and results belong to one launch at a time; the arrays are the user's affair.
         for own in [launch.frame.0, launch.result.0] {
             let uses = s.note_use(own, Some(number), now, &known);
@@ -413,6 +466,7 @@ impl Driver for RecordingDriver {
         if let (false, Some(block)) = (launch.kernel.result.is_empty(), s.blocks.get_mut(&launch.result.0)) {
             block.memory[0].0[0] = number + 100;
         }
+        self.end_call(&mut s, stream);
         Ok(())
     }
 
@@ -422,10 +476,7 @@ impl Driver for RecordingDriver {
 
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {
         self.call("synchronize", format!("synchronize {}", stream.0))?;
-        let mut s = self.log.state();
-        let clock = s.stream(stream).clone();
-        s.host.join(&clock);
-        s.settle();
+        self.log.state().wait_for(stream);
         Ok(())
     }
 

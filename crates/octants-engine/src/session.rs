@@ -111,13 +111,11 @@ impl Session {
                 match CudaDriver::open(CudaConfig { device: config.device, ..CudaConfig::default() }) {
                     Ok(driver) => {
                         config.arch = Arch::Cuda;
-                        let target = driver.code_target();
-                        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
                         let path = match config.device_library.as_str() {
                             "" => find_device_library(&folders(HOME_VARIABLES), packages),
                             given => Some(PathBuf::from(given)),
                         };
-                        return Session::over(config, notices, device, target, DeviceLibrary { path });
+                        return Session::over(driver, config, notices, sink, DeviceLibrary { path });
                     }
                     Err(reason) => fall_back(&mut config, &mut notices, &reason.to_string())?,
                 }
@@ -130,17 +128,23 @@ impl Session {
         let (streams, schedule) = (config.cpu_streams, config.schedule_seed());
         let separate_memory = config.cpu_separate_memory;
         let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
-        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
-        Session::over(config, notices, device, CodeTarget::Host, DeviceLibrary::default())
+        Session::over(driver, config, notices, sink, DeviceLibrary::default())
+    }
+
+    /// A session on a driver that the caller has opened, whatever device `config` asks for.
+    pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
+        Session::over(driver, config, Vec::new(), sink, DeviceLibrary::default())
     }
 
     fn over(
+        driver: impl Driver,
         config: Config,
         mut notices: Vec<String>,
-        device: Device,
-        target: CodeTarget,
+        sink: TextSink,
         library: DeviceLibrary,
     ) -> Result<Session, Error> {
+        let target = driver.code_target();
+        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
             device.profiler().start()?;
         }

@@ -12,9 +12,13 @@ use octants_runtime::{
 };
 
 fn device() -> (Device, Arc<Log>) {
+    device_that(|driver| driver)
+}
+
+fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, Arc<Log>) {
     let log = Arc::new(Log::default());
     let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(RecordingDriver::new(log.clone()), config), log)
+    (Device::new(is(RecordingDriver::new(log.clone())), config), log)
 }
 
 /// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
@@ -316,6 +320,64 @@ fn s1_s4_handles_queries_and_waits() {
     timed.record(&one).unwrap();
     assert_eq!(asked(&timed, &timed), Ok(1.0));
     drop((kernel, one, two, event, timed));
+    finish(device, &log);
+}
+
+#[test]
+fn s8_without_streams_every_call_works_and_all_is_done_in_order() {
+    let (device, log) = device_that(RecordingDriver::immediate);
+    let kernel = load(&device, &FOUR);
+    let (one, two) = (device.create_stream(5).unwrap(), device.create_stream(0).unwrap());
+    let (from, to) = (device.create_event(true).unwrap(), device.create_event(true).unwrap());
+    assert_eq!([one.handle(), two.handle(), from.handle(), to.handle()], [0; 4]);
+    let a = device.allocate(64).unwrap();
+    log.take();
+    from.record(&one).unwrap();
+    launch(&one, &kernel, None, Some(&a)).unwrap();
+    assert!(one.query().unwrap(), "a launch returns with its work done");
+    to.record(&one).unwrap();
+    to.wait(&two).unwrap();
+    two.wait_for(&one).unwrap();
+    launch(&two, &kernel, Some(&a), None).unwrap();
+    assert!(to.query().unwrap() && from.elapsed_ms(&to, &Patient).is_ok());
+    to.synchronize(&Patient).unwrap();
+    two.synchronize(&Patient).unwrap();
+    a.wait(HostAccess::Write, &Patient).unwrap();
+    let calls = log.take();
+    let launches: Vec<_> = calls.iter().filter(|c| c.starts_with("launch")).collect();
+    let tasks: Vec<_> = launches.iter().map(|c| c.split(' ').nth(1).unwrap()).collect();
+    assert_eq!(tasks, ["0", "1", "2", "3", "4", "5"].repeat(2), "groups too, one after the other");
+    assert!(launches.iter().all(|c| c.ends_with(" on 0")), "{launches:?}");
+    assert!(!calls.iter().any(|c| c.starts_with("create_stream")), "the driver hears of no other stream: {calls:?}");
+    let stats = device.stream_pool_stats();
+    assert_eq!((stats.created, stats.in_use, stats.reused), (0, 0, 0));
+    drop((kernel, one, two, from, to, a));
+    finish(device, &log);
+}
+
+#[test]
+fn s23_without_ordered_memory_frees_still_come_behind_every_use() {
+    let (device, log) = device_that(RecordingDriver::without_ordered_memory);
+    let (plain, forked) = (load(&device, &[None]), load(&device, &FOUR));
+    let streams: Vec<_> = (0..3).map(|_| device.create_stream(0).unwrap()).collect();
+    let event = device.create_event(false).unwrap();
+    for used in [0, 1, 3] {
+        let a = device.allocate(4096).unwrap();
+        for stream in &streams[..used] {
+            launch(stream, &forked, Some(&a), None).unwrap();
+        }
+        // A free knows one stream alone: those of the other uses have to be ordered before it.
+        drop(a);
+        let b = device.allocate(4096).unwrap();
+        launch(&streams[0], &plain, None, Some(&b)).unwrap();
+        event.record(&streams[0]).unwrap();
+        event.wait(&streams[1]).unwrap();
+        launch(&streams[1], &plain, Some(&b), None).unwrap();
+    }
+    // Frames grow, which exchanges memory that queued work uses.
+    let large = device.load(&Artifact { frame_bytes: 1 << 16, ..artifact(&FOUR, 0) }).unwrap();
+    streams.iter().for_each(|s| _ = launch(s, &large, None, None).unwrap());
+    drop((plain, forked, large, streams, event));
     finish(device, &log);
 }
 
