@@ -64,7 +64,7 @@ MUTATIONS = [
     ),
     (
         "S16: memory that no one describes is not waited for",
-        f"{RUNTIME}/stream.rs",
+        f"{RUNTIME}/stream/launch.rs",
         "if foreign || !kernel",
         "if !kernel",
     ),
@@ -78,7 +78,7 @@ MUTATIONS = [
     ("a queue waits for nothing", QUEUES, "while s.done < until {", "while false {"),
     (
         "S17: results are not waited for",
-        f"{RUNTIME}/stream.rs",
+        f"{RUNTIME}/stream/launch.rs",
         "if foreign || !kernel.meta.result.is_empty() {",
         "if foreign {",
     ),
@@ -96,8 +96,13 @@ MUTATIONS = [
         "if false && !unsafe { core",
     ),
     ("S16: staging has no bound", f"{RUNTIME}/staging.rs", "self.busy_bytes + bytes > MOST_BUSY", "false"),
-    ("S16: uploads note no use", f"{RUNTIME}/stream.rs", "        to.note_use(core, true);", ""),
-    ("S17: arguments stay in the host's memory", f"{RUNTIME}/stream.rs", "&slots, staged.args_at,", "&slots, None,"),
+    ("S16: uploads note no use", f"{RUNTIME}/stream/copies.rs", "        to.note_use(core, true);", ""),
+    (
+        "S17: arguments stay in the host's memory",
+        f"{RUNTIME}/stream/launch.rs",
+        "&slots, staged.args_at,",
+        "&slots, None,",
+    ),
     ("S21: events report nothing", f"{RUNTIME}/event.rs", "|s| s.report_pending()", "|_| Ok(())"),
     (
         "S5: a program that ends leaves work undone",
@@ -119,7 +124,7 @@ MUTATIONS = [
     ),
     (
         "S8: groups are forked where there are no streams",
-        f"{RUNTIME}/stream.rs",
+        f"{RUNTIME}/stream/launch.rs",
         "if !(device.immediate || nested) {",
         "if !nested {",
     ),
@@ -167,7 +172,7 @@ FROM_PYTHON = [
     ),
     (
         "S12, S17: temporaries are shared by streams",
-        f"{RUNTIME}/stream.rs",
+        f"{RUNTIME}/stream/launch.rs",
         "frame: scratch.frame,",
         "frame: { static F: std::sync::OnceLock<DevicePtr> = std::sync::OnceLock::new();"
         " *F.get_or_init(|| DevicePtr(Box::leak(vec![0u64; 1 << 16].into_boxed_slice()).as_ptr() as u64)) },",
@@ -199,7 +204,7 @@ FROM_PYTHON = [
     ),
     (
         "S17: results are not waited for",
-        f"{RUNTIME}/stream.rs",
+        f"{RUNTIME}/stream/launch.rs",
         "if foreign || !kernel.meta.result.is_empty() {",
         "if foreign {",
     ),

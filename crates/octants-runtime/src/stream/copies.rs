@@ -1,0 +1,148 @@
+//! Copies and fills of buffers, in the order of a stream.
+
+use super::{Stream, StreamCore};
+use crate::buffer::{Buffer, PinnedBuffer};
+use crate::driver::{Caller, DevicePtr};
+use crate::error::{ErrorKind, Result};
+use crate::nesting;
+use crate::staging::{Block, MOST_BUSY};
+
+/// Bytes of a fill that the host makes.
+const FILLED_BY_HOST: u64 = 64 << 10;
+
+impl Stream {
+    /// Copies host memory into a buffer, after the work queued so far, and waits until that is done.
+    pub fn write(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = from.len() as u64;
+        let (_pinned, to) = core.range(to, offset, bytes)?;
+        core.in_order(caller, || {
+            // SAFETY: the range is checked and pinned, and `from` outlives the wait.
+            unsafe { core.device.driver.copy_to_device(core.handle, to, from.as_ptr(), bytes)? };
+            // SAFETY: the stream is alive.
+            unsafe { core.wait(caller) }
+        })
+    }
+
+    /// Copies from a buffer to host memory, after the work queued so far, and waits until that is done.
+    pub fn read(&self, from: &Buffer, offset: u64, to: &mut [u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = to.len() as u64;
+        let (_pinned, from) = core.range(from, offset, bytes)?;
+        core.in_order(caller, || {
+            // SAFETY: the range is checked and pinned, and `to` outlives the wait.
+            unsafe { core.device.driver.copy_to_host(core.handle, to.as_mut_ptr(), from, bytes)? };
+            // SAFETY: the stream is alive.
+            unsafe { core.wait(caller) }
+        })
+    }
+
+    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large copy waits.
+    pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        let bytes = from.len() as u64;
+        if core.device.immediate || nesting::inside() || bytes == 0 || bytes > MOST_BUSY {
+            return self.write(to, offset, from, caller);
+        }
+        self.device_open()?;
+        let (_pinned, to_address) = core.range(to, offset, bytes)?;
+        self.with_block(to, bytes, caller, |block| {
+            // SAFETY: the block has room and is ours; it stays as it is until its event.
+            unsafe {
+                block.write(0, from.as_ptr(), bytes);
+                core.device.driver.copy_to_device(core.handle, to_address, block.memory.0 as *const u8, bytes)
+            }
+        })
+    }
+
+    /// Sets a range of a buffer to copies of an element, after the work queued so far. Returns when that is queued.
+    pub fn fill(&self, to: &Buffer, offset: u64, element: &[u8], count: u64, caller: &dyn Caller) -> Result<()> {
+        let core = &*self.0;
+        self.device_open()?;
+        let size = element.len() as u64;
+        let bytes = size.saturating_mul(count);
+        let (_pinned, start) = core.range(to, offset, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // The host makes the first copies, and the device the rest by doubling them.
+        let first = size * (FILLED_BY_HOST / size).clamp(1, count);
+        let double = || {
+            let mut done = first;
+            while done < bytes {
+                let next = done.min(bytes - done);
+                // SAFETY: both lie in the checked range, one behind the other.
+                unsafe { core.device.driver.copy_on_device(core.handle, DevicePtr(start.0 + done), start, next)? };
+                done += next;
+            }
+            Ok(())
+        };
+        if core.device.immediate || nesting::inside() {
+            self.write(to, offset, &element.repeat((first / size) as usize), caller)?;
+            return core.in_order(caller, double);
+        }
+        self.with_block(to, first, caller, |block| {
+            // SAFETY: the block has room and is ours; it stays as it is until its event.
+            unsafe {
+                (0..first / size).for_each(|n| block.write(n * size, element.as_ptr(), size));
+                core.device.driver.copy_to_device(core.handle, start, block.memory.0 as *const u8, first)?;
+            }
+            double()
+        })
+    }
+
+    fn device_open(&self) -> Result<()> {
+        self.0.device.check_open("stream")
+    }
+
+    /// Queues work that reads a pinned block and writes to `to`.
+    fn with_block(
+        &self,
+        to: &Buffer,
+        bytes: u64,
+        caller: &dyn Caller,
+        work: impl FnOnce(&Block) -> Result<()>,
+    ) -> Result<()> {
+        let core = &self.0;
+        core.check_not_capturing("take a copy of the host's memory")?;
+        let mut scratch = core.wait_turn(caller);
+        let block = scratch.staging.take(&core.device, bytes, caller)?;
+        to.note_use(core, true);
+        let end = work(&block);
+        let end = end.and(scratch.staging.give_back(&core.device, core.handle, block));
+        core.mark_work().and(end)
+    }
+
+    /// Queues a copy from one buffer to another.
+    pub fn copy(
+        &self,
+        to: &Buffer,
+        to_offset: u64,
+        from: &Buffer,
+        from_offset: u64,
+        bytes: u64,
+        caller: &dyn Caller,
+    ) -> Result<()> {
+        let core = &*self.0;
+        let (_to_pinned, to_address) = core.range(to, to_offset, bytes)?;
+        let (_from_pinned, from_address) = core.range(from, from_offset, bytes)?;
+        if !core.device.immediate {
+            to.note_use(&self.0, true);
+            from.note_use(&self.0, false);
+        }
+        core.in_order(caller, || {
+            // SAFETY: the ranges are checked; frees are queued behind this copy.
+            let end = unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) };
+            core.mark_work().and(end)
+        })
+    }
+}
+
+impl StreamCore {
+    fn range(&self, buffer: &Buffer, offset: u64, bytes: u64) -> Result<(PinnedBuffer, DevicePtr)> {
+        if !buffer.is_of(&self.device) && buffer.alive() {
+            return Err(ErrorKind::ForeignDevice { what: "array" }.into());
+        }
+        Ok((buffer.pin()?, buffer.at(offset, bytes)?))
+    }
+}

@@ -1,0 +1,306 @@
+//! The launcher: how a kernel's tasks get on a stream.
+//!
+//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of tasks on worker
+//! streams between a fork and a join, and the call returns unless there is a result or host memory to wait for.
+
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::results::{Results, results};
+use super::{Stream, StreamCore};
+use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
+use crate::error::{DeviceError, ErrorKind, Result};
+use crate::fork::Fork;
+use crate::kernel::{LoadedKernel, Section};
+use crate::measure::Measured;
+use crate::nesting::{self, Inside};
+use crate::scratch::Scratch;
+use crate::stage_arguments::{HostArray, stage};
+
+impl Stream {
+    /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
+    ///
+    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch itself
+    /// where the driver is immediate, else of the next call that waits for this stream.
+    ///
+    /// # Safety
+    /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive for
+    /// the call), extents that do not exceed it, values of the parameters.
+    #[inline]
+    pub unsafe fn launch(&self, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<Option<Results>> {
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_with(kernel, args, &[], caller) }
+    }
+
+    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays` the call
+    /// returns before the work is done all the same, as if the work had been done at once: later changes of the arrays do not reach it. With
+    /// one, it waits for this stream.
+    ///
+    /// # Safety
+    /// As [`Stream::launch`]; `arrays` are alive for the call, and their slots hold addresses within them.
+    #[inline]
+    pub unsafe fn launch_with(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>> {
+        let core = &self.0;
+        if nesting::inside() {
+            // SAFETY: the caller's contract.
+            return unsafe { core.launch_nested(kernel, args) };
+        }
+        let mut scratch = core.wait_turn(caller);
+        let inside = Inside::enter();
+        // SAFETY: the caller's contract.
+        let end = unsafe { core.run(kernel, (args, arrays), &mut scratch, caller, false) };
+        // Also where a launch has failed half way.
+        let end = core.mark_work().and(end);
+        drop(inside);
+        drop(scratch);
+        if core.device.immediate {
+            core.device.printer.flush();
+        }
+        end
+    }
+}
+
+impl StreamCore {
+    /// # Safety
+    /// As [`Stream::launch_with`]; `scratch` is used by no other work.
+    #[inline]
+    unsafe fn run(
+        self: &Arc<Self>,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+        scratch: &mut Scratch,
+        caller: &dyn Caller,
+        nested: bool,
+    ) -> Result<Option<Results>> {
+        let device = &*self.device;
+        let mode = device.mode();
+        if mode.is_closed() || !Arc::ptr_eq(&self.device, &kernel.core) || args.len() != kernel.meta.arg_slots as usize
+        {
+            return Err(self.refuse(kernel, args));
+        }
+        if !scratch.fits(kernel) {
+            let graphs = self.was_captured.load(Ordering::Relaxed) || self.is_captured()?;
+            scratch.grow(device, self.handle, kernel, graphs)?;
+        }
+        if !(device.immediate || nested) {
+            scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
+            // SAFETY: the contract above.
+            return unsafe { self.queue(kernel, (args, arrays), scratch, caller) };
+        }
+        let launch = self.describe(kernel, args, None, scratch, caller, nested);
+        if !device.host_addressable {
+            device.check_addresses(kernel, args)?;
+        }
+        if mode.is_measured() && !nested {
+            self.run_measured(kernel, &launch)?;
+            // SAFETY: as below.
+            return Ok(unsafe { results(kernel, launch.result) });
+        }
+        for &task in &kernel.tasks {
+            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
+            unsafe { device.driver.launch(self.handle, task, &launch)? };
+            if self.failures.any() {
+                self.report()?;
+            }
+        }
+        // SAFETY: there is room for the result, and the work that writes it is done.
+        Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    #[inline]
+    fn describe<'a>(
+        &'a self,
+        kernel: &'a LoadedKernel,
+        args: &'a [u64],
+        args_at: Option<DevicePtr>,
+        scratch: &Scratch,
+        caller: &'a dyn Caller,
+        nested: bool,
+    ) -> Launch<'a> {
+        let device = &*self.device;
+        Launch {
+            kernel: &kernel.meta,
+            args,
+            args_at,
+            frame: scratch.frame,
+            result: scratch.result,
+            channel: scratch.voice.0,
+            speaker: scratch.voice.1,
+            seed: device.seed.load(Ordering::Relaxed),
+            number: device.launches.fetch_add(1, Ordering::Relaxed),
+            nested,
+            failures: &self.failures,
+            printer: &device.printer,
+            caller,
+        }
+    }
+
+    /// Queues a kernel's tasks. Waits for them where there is a result, or where they write to the host's memory.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`].
+    #[inline(never)]
+    unsafe fn queue(
+        self: &Arc<Self>,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+        scratch: &mut Scratch,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>> {
+        let device = &*self.device;
+        let foreign = device.note_uses(self, &kernel.pointers, args, arrays);
+        if arrays.is_empty() && kernel.spilled_at.is_none() {
+            let launch = self.describe(kernel, args, None, scratch, caller, false);
+            self.queue_tasks(kernel, &launch)?;
+            // SAFETY: as in `run`.
+            return unsafe { self.finish(kernel, &launch, foreign, scratch) };
+        }
+        // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
+        unsafe {
+            self.check_not_capturing("take copies of host arrays, or of more arguments than travel by value")?;
+            let staged = stage(device, self.handle, kernel, (args, arrays), scratch, caller);
+            // As below: copies may have been queued.
+            let mut staged = staged.inspect_err(|_| drop(self.wait(caller)))?;
+            let slots = std::mem::take(&mut scratch.slots);
+            let launch = self.describe(kernel, &slots, staged.args_at, scratch, caller, false);
+            let queued = self.queue_tasks(kernel, &launch);
+            let finished = staged.finish(device, self.handle, arrays, scratch);
+            let end = queued.and(finished);
+            // The work may use the host's arrays, so that even an error waits for what was queued.
+            let end = if staged.waits {
+                let waited = self.wait(caller);
+                self.hear(scratch);
+                staged.bring_back(device, self.handle, waited.is_ok(), arrays, scratch);
+                end.and(waited).and_then(|()| self.report_pending())
+            } else {
+                end
+            };
+            let end = end.and_then(|()| self.finish(kernel, &launch, foreign, scratch));
+            scratch.slots = slots;
+            end
+        }
+    }
+
+    fn queue_tasks(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let device = &*self.device;
+        if !device.host_addressable {
+            device.check_addresses(kernel, launch.args)?;
+        }
+        if device.is_measured() && !self.is_captured()? {
+            return self.queue_measured(kernel, launch);
+        }
+        self.queue_sections(kernel, |stream, task| {
+            // SAFETY: as in `run`.
+            unsafe { device.driver.launch(stream, kernel.tasks[task], launch) }
+        })
+    }
+
+    /// Queues a kernel's tasks by `queue`, each on its stream.
+    #[inline]
+    fn queue_sections(
+        &self,
+        kernel: &LoadedKernel,
+        mut queue: impl FnMut(StreamHandle, usize) -> Result<()>,
+    ) -> Result<()> {
+        let mut queue_all = |stream, tasks: Range<usize>| tasks.into_iter().try_for_each(|task| queue(stream, task));
+        if kernel.sections.is_empty() {
+            return queue_all(self.handle, 0..kernel.tasks.len());
+        }
+        for section in &kernel.sections {
+            match section {
+                Section::InOrder(tasks) => queue_all(self.handle, tasks.clone())?,
+                Section::Groups(groups) => {
+                    let fork = Fork::new(&self.device, self.handle, groups.len() - 1)?;
+                    for (i, tasks) in groups.iter().enumerate() {
+                        queue_all(fork.stream(i), tasks.clone())?;
+                    }
+                    fork.join()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    #[cold]
+    fn queue_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let device = &*self.device;
+        let mut measured = Measured::new(device, &kernel.meta, launch.number);
+        let queued = self.queue_sections(kernel, |stream, task| {
+            let number = (stream == self.handle).then_some(self.number);
+            // SAFETY: as in `run`; the worker streams are held by their fork.
+            unsafe { measured.queue(stream, number, task, || device.driver.launch(stream, kernel.tasks[task], launch)) }
+        });
+        drop(measured);
+        // SAFETY: the stream is alive.
+        queued.and_then(|()| unsafe { device.bound_pending(self.handle, launch.caller) })
+    }
+
+    #[cold]
+    fn run_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+        let mut measured = Measured::new(&self.device, &kernel.meta, launch.number);
+        for (i, &task) in kernel.tasks.iter().enumerate() {
+            // SAFETY: as in `run`.
+            measured.run(i, || unsafe { self.device.driver.launch(self.handle, task, launch) })?;
+            if self.failures.any() {
+                self.report()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The result of a launch whose tasks are queued.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`].
+    unsafe fn finish(
+        &self,
+        kernel: &LoadedKernel,
+        launch: &Launch<'_>,
+        foreign: bool,
+        scratch: &mut Scratch,
+    ) -> Result<Option<Results>> {
+        if foreign || !kernel.meta.result.is_empty() {
+            // SAFETY: the stream is alive.
+            unsafe { self.wait_in_turn(scratch, launch.caller)? };
+        }
+        // SAFETY: as in `run`.
+        Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    /// # Safety
+    /// As [`Stream::launch`].
+    #[cold]
+    unsafe fn launch_nested(self: &Arc<Self>, kernel: &LoadedKernel, args: &[u64]) -> Result<Option<Results>> {
+        let mut scratch = Scratch::default();
+        // SAFETY: the caller's contract; the scratch is new.
+        let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, true) };
+        scratch.free(&self.device, self.handle);
+        end
+    }
+
+    #[cold]
+    fn refuse(&self, kernel: &LoadedKernel, args: &[u64]) -> DeviceError {
+        if !Arc::ptr_eq(&self.device, &kernel.core) {
+            return if !kernel.alive() {
+                ErrorKind::ProgramGone { what: "kernel" }
+            } else if self.device.is_closed() {
+                ErrorKind::ProgramGone { what: "stream" }
+            } else {
+                ErrorKind::ForeignDevice { what: "kernel" }
+            }
+            .into();
+        }
+        if self.device.is_closed() {
+            return ErrorKind::ProgramGone { what: "stream" }.into();
+        }
+        let (name, want, got) = (&kernel.meta.name, kernel.meta.arg_slots, args.len());
+        ErrorKind::CompilerBug(format!("kernel `{name}` takes {want} argument slots and was given {got}")).into()
+    }
+}
