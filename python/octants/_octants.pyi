@@ -18,6 +18,9 @@ def reset() -> None:
 def sync() -> None:
     """Waits until everything launched before is done."""
 
+def device_processor() -> str | None:
+    """The processor of the current program's device that code is made for; `None` where that is the host's."""
+
 def compiled_count() -> int:
     """How many specialisations of kernels the current program has compiled."""
 

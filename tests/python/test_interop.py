@@ -324,6 +324,7 @@ def test_what_the_table_cannot_describe_goes_another_way(host, fails, major, ask
         add(tensor(np.zeros(3, np.complex64)), 1.0)
 
 
+@pytest.mark.on_cpu
 def test_tables_name_the_device(host):
     with pytest.raises(ValueError, match="an array on device 98 cannot be used by a kernel on .+: move it"):
         add(tensor_type(kind=98)(np.zeros(3, np.float32)), 1.0)

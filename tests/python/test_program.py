@@ -53,6 +53,14 @@ def test_unknown_options_and_bad_values_are_refused():
         qd.init(arch=3)
 
 
+def test_compute_capability_is_that_of_nvidia_gpus():
+    from octants.lang import impl
+
+    assert impl.get_cuda_compute_capability() == 0, "no program"
+    qd.init(arch=qd.cpu)
+    assert (impl.get_cuda_compute_capability() >= 70) == (qd.cfg.arch == qd.cuda)
+
+
 def test_gpu_falls_back_to_the_cpu_with_one_line(caplog):
     with caplog.at_level(logging.INFO, logger="octants"):
         qd.init(arch=qd.gpu)

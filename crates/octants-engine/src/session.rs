@@ -181,6 +181,14 @@ impl Session {
         &self.device
     }
 
+    /// The processor that code is made for, as LLVM calls it; `None` for the host's own.
+    pub fn processor(&self) -> Option<&str> {
+        match &self.target {
+            CodeTarget::Host => None,
+            CodeTarget::Device { cpu, .. } => Some(cpu),
+        }
+    }
+
     /// What the user should be told and was not yet: after opening, and after a kernel was built.
     pub fn take_notices(&self) -> Vec<String> {
         std::mem::take(&mut *self.lock_notices())
@@ -353,7 +361,8 @@ impl Session {
 
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
     /// addresses in the host's memory, of which a device that does all work at once need not be told. `caller` is told before
-    /// this thread works or waits for long.
+    /// this thread works or waits for long. In debug mode a launch on the default stream waits for its work, so that what fails in it is
+    /// the error of the call; launches on other streams return as they do without.
     ///
     /// # Safety
     /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
@@ -368,7 +377,12 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
         // SAFETY: the caller's contract.
-        Ok(unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?)
+        let results = unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?;
+        let is_default = stream.number() == 0;
+        if self.config.debug && is_default && !self.device.is_immediate() {
+            stream.synchronize(caller)?;
+        }
+        Ok(results)
     }
 }
 

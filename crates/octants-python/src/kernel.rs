@@ -244,6 +244,12 @@ impl Kernel {
         PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 1)
     }
 
+    #[cold]
+    fn refuse_stream(&self, py: Python<'_>) -> PyErr {
+        let text = "qd_stream is not compatible with graph=True kernels: leave out one of the two";
+        errors::runtime_error(py, format!("kernel `{}`: {text}", self.name))
+    }
+
     fn move_to_front(&self, spec: &Arc<Specialization>) {
         let mut state = self.lock();
         if let Some(i) = state.specializations.iter().position(|s| Arc::ptr_eq(s, spec)) {
@@ -478,6 +484,7 @@ impl Kernel {
         let positional = args.as_slice();
         let stream = match keyword_stream(kwargs)? {
             None => scope_stream(slf.py())?,
+            Some(_) if this.graph => return Err(this.refuse_stream(slf.py())),
             given => given,
         };
         let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());

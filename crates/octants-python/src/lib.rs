@@ -63,6 +63,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program::generation, m)?)?;
     m.add_function(wrap_pyfunction!(program::compiled_count, m)?)?;
+    m.add_function(wrap_pyfunction!(program::device_processor, m)?)?;
     m.add_function(wrap_pyfunction!(program::config, m)?)?;
     m.add_function(wrap_pyfunction!(program::options, m)?)?;
     m.add_function(wrap_pyfunction!(kept_kernels::cache_counts, m)?)?;

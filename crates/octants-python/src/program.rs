@@ -212,6 +212,12 @@ pub fn compiled_count(py: Python<'_>) -> PyResult<u64> {
     Ok(require(py)?.compiled.load(Ordering::Relaxed))
 }
 
+/// The processor of the current program's device that code is made for; `None` where that is the host's.
+#[pyfunction]
+pub fn device_processor() -> Option<String> {
+    current().and_then(|p| p.session.processor().map(str::to_string))
+}
+
 /// Whether `init` was called (and `reset` was not).
 #[pyfunction]
 pub fn is_initialized() -> bool {

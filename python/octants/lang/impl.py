@@ -1,5 +1,6 @@
 """What makes fields and reads the options, under its path in Quadrants."""
 
+from octants import _octants
 from octants.fields import field
 from octants.loop_ranges import ndrange
 from octants.ndarrays import ndarray
@@ -12,6 +13,7 @@ __all__ = [
     "PyQuadrants",
     "current_cfg",
     "field",
+    "get_cuda_compute_capability",
     "get_max_shared_memory_bytes",
     "get_runtime",
     "grouped",
@@ -26,6 +28,12 @@ __all__ = [
 def get_runtime() -> PyQuadrants:
     """The running program."""
     return view
+
+
+def get_cuda_compute_capability() -> int:
+    """Compute capability of the running program's NVIDIA GPU, times ten: 90 for 9.0; 0 for any other device."""
+    family, _, number = (_octants.device_processor() or "").partition("sm_")
+    return int(number.rstrip("af")) if number and not family else 0
 
 
 def get_max_shared_memory_bytes(is_lowerbound_ok: bool = False) -> int:

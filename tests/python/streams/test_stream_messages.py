@@ -69,6 +69,20 @@ def test_s3_s4_wrong_order(mode):
     assert said(lambda: timed.elapsed_ms(timed)) == unrecorded
 
 
+def test_s2_kernels_that_are_graphs_take_no_stream(mode):
+    graph = qd.kernel(graph=True)(fill.fn)
+    x = ints()
+    with qd.create_stream() as s:
+        text = "kernel `fill`: qd_stream is not compatible with graph=True kernels: leave out one of the two"
+        assert said(lambda: graph(x, 1, qd_stream=s)) == text
+        assert x[0] == 0
+        graph(x, 2)
+        assert x[0] == 2
+        with qd.stream_scope(s):
+            graph(x, 3)
+        assert x[0] == 3
+
+
 @pytest.mark.on_cpu
 def test_s6_s7_what_is_gone(mode):
     x, s, e, other = ints(), qd.create_stream(), qd.create_event(), qd.create_stream()

@@ -274,3 +274,20 @@ def test_s21_an_error_comes_once(mode):
         s.synchronize()
         qd.sync()
         check(10, qd_stream=s)
+
+
+def test_s21_debug_mode_waits_for_launches_on_the_default_stream(mode):
+    qd.init(arch=qd.cpu, debug=True, **MODES[mode])
+    default = qd.default_stream()
+    for launch in [lambda: check(5), lambda: check(5, qd_stream=default)]:
+        with pytest.raises(AssertionError, match=r"in kernel `check` at .*stream_kernels.py:\d+") as caught:
+            launch()
+        assert "on stream" not in str(caught.value)
+        qd.sync()
+    check(10)
+    with qd.create_stream() as s, qd.stream_scope(s):
+        if mode == "in order":
+            return
+        check(5)  # returns at once
+        with pytest.raises(AssertionError, match="on stream"):
+            s.synchronize()
