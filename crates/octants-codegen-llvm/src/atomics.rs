@@ -34,7 +34,7 @@ impl Lowering<'_, '_> {
         let ptr = self.leaf_pointer(place, leaf);
         let s = leaf.scalar;
         // Memory without a tag is one thread's own.
-        if self.exclusive || leaf.tag.is_none() && self.is_stack(ptr) {
+        if self.exclusive || leaf.tag.is_none() && self.e.is_alloca(ptr) {
             // Not independent: the next iteration may update the same address.
             let old = self.load_scalar(ptr, leaf, false);
             self.store_scalar(ptr, leaf, self.updated(op, s, old, operand), false);
@@ -68,10 +68,6 @@ impl Lowering<'_, '_> {
     pub fn atomic_sum(&self, ptr: V, leaf: &LeafAt, operand: V) {
         let add = if leaf.scalar.is_float() { Rmw::LLVMAtomicRMWBinOpFAdd } else { Rmw::LLVMAtomicRMWBinOpAdd };
         self.mark(self.e.atomic_rmw(add, ptr, operand), leaf);
-    }
-
-    fn is_stack(&self, ptr: V) -> bool {
-        crate::emit::llvm!(!llvm_sys::core::LLVMIsAAllocaInst(ptr).is_null())
     }
 
     fn mark(&self, access: V, leaf: &LeafAt) {

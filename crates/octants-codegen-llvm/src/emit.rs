@@ -15,6 +15,8 @@ use llvm_sys::prelude::*;
 use llvm_sys::{LLVMAtomicOrdering, LLVMAtomicRMWBinOp};
 use octants_ir::Scalar;
 
+use crate::target::AtomicStyle;
+
 /// A value.
 pub(crate) type V = LLVMValueRef;
 /// A type.
@@ -55,6 +57,10 @@ pub(crate) struct Emitter {
     fast_math_flags: u32,
     /// Which threads atomic operations are ordered for: LLVM's number of a synchronisation scope.
     scope: u32,
+    /// The same where the host takes part.
+    scope_with_host: u32,
+    /// Kinds of metadata that atomic operations carry.
+    atomic_promises: Vec<u32>,
     intrinsics: RefCell<HashMap<(&'static str, usize), V>>,
 }
 
@@ -94,10 +100,13 @@ macro_rules! conversions {
 }
 
 impl Emitter {
-    /// An emitter into `module` of `context`. Atomic operations are atomic for the threads of `scope`; all for an empty one.
-    pub fn new(context: &Context, module: &Module<'_>, fast_math: bool, scope: &str) -> Emitter {
+    /// An emitter into `module` of `context`.
+    pub fn new(context: &Context, module: &Module<'_>, fast_math: bool, atomics: &AtomicStyle) -> Emitter {
         let ctx = context.raw();
-        let scope = llvm!(LLVMGetSyncScopeID(ctx, scope.as_ptr().cast(), scope.len()));
+        let scope = |name: &str| llvm!(LLVMGetSyncScopeID(ctx, name.as_ptr().cast(), name.len()));
+        let (scope, scope_with_host) = (scope(atomics.scope), scope(atomics.scope_with_host));
+        let kind = |name: &&str| llvm!(LLVMGetMDKindIDInContext(ctx, name.as_ptr().cast(), name.len() as u32));
+        let atomic_promises = atomics.promises.iter().map(kind).collect();
         let flags = if fast_math {
             llvm_sys::LLVMFastMathAllowReassoc
                 | llvm_sys::LLVMFastMathNoSignedZeros
@@ -123,6 +132,8 @@ impl Emitter {
             void: LLVMVoidTypeInContext(ctx),
             fast_math_flags: flags,
             scope,
+            scope_with_host,
+            atomic_promises,
             intrinsics: RefCell::default(),
         })
     }
@@ -359,9 +370,9 @@ impl Emitter {
         llvm!(LLVMSetFunctionCallConv(f, number));
     }
 
-    /// Says that a parameter of pointer type is passed as a copy of what it points to.
-    pub fn pass_by_value(&self, f: V, i: usize, ty: T) {
-        let kind = Self::attribute_kind("byval");
+    /// Adds an attribute that names a type to a parameter of pointer type.
+    pub fn param_type_attribute(&self, f: V, i: usize, name: &str, ty: T) {
+        let kind = Self::attribute_kind(name);
         llvm!(LLVMAddAttributeAtIndex(f, i as u32 + 1, LLVMCreateTypeAttribute(self.ctx, kind, ty)));
     }
 
@@ -485,10 +496,19 @@ impl Emitter {
         });
     }
 
+    /// Memory of the function, as a common pointer.
     pub fn alloca(&self, ty: T, align: u32) -> V {
         let v = llvm!(LLVMBuildAlloca(self.builder, ty, NO_NAME));
         llvm!(LLVMSetAlignment(v, align));
-        v
+        if self.type_of(v) == self.ptr { v } else { self.address_space_cast(v, self.ptr) }
+    }
+
+    /// The value is memory that [`Emitter::alloca`] made.
+    pub fn is_alloca(&self, v: V) -> bool {
+        llvm!({
+            let cast = !LLVMIsAAddrSpaceCastInst(v).is_null();
+            !LLVMIsAAllocaInst(if cast { LLVMGetOperand(v, 0) } else { v }).is_null()
+        })
     }
 
     /// `base + offset * size_of(ty)`, inside one object.
@@ -519,19 +539,60 @@ impl Emitter {
     }
 
     pub fn atomic_rmw(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
+        let v = self.atomic_rmw_in(self.scope, op, ptr, value);
+        self.atomic_promises.iter().for_each(|kind| self.note(v, *kind));
+        v
+    }
+
+    /// The same on memory that the host shares.
+    pub fn atomic_rmw_with_host(&self, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
+        self.atomic_rmw_in(self.scope_with_host, op, ptr, value)
+    }
+
+    fn atomic_rmw_in(&self, scope: u32, op: LLVMAtomicRMWBinOp, ptr: V, value: V) -> V {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
-        llvm!(LLVMBuildAtomicRMWSyncScope(self.builder, op, ptr, value, order, self.scope))
+        llvm!(LLVMBuildAtomicRMWSyncScope(self.builder, op, ptr, value, order, scope))
+    }
+
+    /// LLVM's number of a kind of metadata.
+    pub fn metadata_kind(&self, name: &str) -> u32 {
+        llvm!(LLVMGetMDKindIDInContext(self.ctx, name.as_ptr().cast(), name.len() as u32))
+    }
+
+    /// Adds metadata without content.
+    pub fn note(&self, v: V, kind: u32) {
+        llvm!({
+            let empty = LLVMMDNodeInContext2(self.ctx, std::ptr::null_mut(), 0);
+            LLVMSetMetadata(v, kind, LLVMMetadataAsValue(self.ctx, empty));
+        });
     }
 
     /// Yields `{ old, i1 success }`.
     pub fn cmpxchg(&self, ptr: V, expected: V, desired: V) -> V {
+        self.cmpxchg_in(self.scope, ptr, expected, desired)
+    }
+
+    /// The same on memory that the host shares.
+    pub fn cmpxchg_with_host(&self, ptr: V, expected: V, desired: V) -> V {
+        self.cmpxchg_in(self.scope_with_host, ptr, expected, desired)
+    }
+
+    fn cmpxchg_in(&self, scope: u32, ptr: V, expected: V, desired: V) -> V {
         let order = LLVMAtomicOrdering::LLVMAtomicOrderingMonotonic;
-        llvm!(LLVMBuildAtomicCmpXchgSyncScope(self.builder, ptr, expected, desired, order, order, self.scope))
+        llvm!(LLVMBuildAtomicCmpXchgSyncScope(self.builder, ptr, expected, desired, order, order, scope))
     }
 
     /// What this thread wrote before is seen by a thread that passes a fence after it.
     pub fn fence(&self) {
-        llvm!(LLVMBuildFence(self.builder, LLVMAtomicOrdering::LLVMAtomicOrderingAcquireRelease, 0, NO_NAME));
+        self.fence_in("", LLVMAtomicOrdering::LLVMAtomicOrderingAcquireRelease);
+    }
+
+    /// The same for the threads of a scope.
+    pub fn fence_in(&self, scope: &str, order: LLVMAtomicOrdering) {
+        llvm!({
+            let scope = LLVMGetSyncScopeID(self.ctx, scope.as_ptr().cast(), scope.len());
+            LLVMBuildFenceSyncScope(self.builder, order, scope, NO_NAME);
+        });
     }
 
     /// A word of memory of the module's own, zero at first.

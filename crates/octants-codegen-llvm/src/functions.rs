@@ -36,7 +36,7 @@ impl Unit<'_> {
         let e = &self.e;
         let function = &self.program.functions[f.index()];
         let effects = self.effects[f.index()];
-        let mut params = vec![e.ptr];
+        let mut params = vec![self.target.context_type(e)];
         if effects.draws {
             params.push(e.ptr);
         }

@@ -16,7 +16,7 @@ use crate::lower_task::lower_tasks;
 use crate::metadata::Metadata;
 use crate::optimise::{emit_code, optimise};
 use crate::place::MemoryLayout;
-use crate::target::{self, Target};
+use crate::target::{self, CodeForm, Target};
 use crate::{CodegenError, CodegenOptions, Listing};
 
 /// What the lowering of every task and function shares.
@@ -152,7 +152,7 @@ fn with_module<R>(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     machine: &CodeTarget,
-    then: impl FnOnce(&inkwell::module::Module<'_>, &TargetMachine, Artifact) -> Result<R, CodegenError>,
+    then: impl FnOnce(&inkwell::module::Module<'_>, &TargetMachine, &dyn Target, Artifact) -> Result<R, CodegenError>,
 ) -> Result<R, CodegenError> {
     let (target, machine, name) = target::open(machine, options)?;
     let context = Context::create();
@@ -160,7 +160,7 @@ fn with_module<R>(
     module.set_triple(&machine.get_triple());
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     let artifact = {
-        let e = Emitter::new(&context, &module, options.fast_math, target.memory_scope());
+        let e = Emitter::new(&context, &module, options.fast_math, &target.atomic_style());
         let unit = Unit::new(program, location, options, &*target, e);
         target.set_slots(unit.args.slots);
         target.describe_module(&unit.e);
@@ -183,7 +183,7 @@ fn with_module<R>(
         panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
     }
     target.link(&module)?;
-    then(&module, &machine, artifact)
+    then(&module, &machine, &*target, artifact)
 }
 
 /// See [`crate::compile`].
@@ -193,12 +193,14 @@ pub(crate) fn compile(
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Artifact, CodegenError> {
-    // A device's driver takes text, and assembles it for the very chip it finds.
     let on_host = *target == CodeTarget::Host;
-    let kind = if on_host { FileType::Object } else { FileType::Assembly };
-    with_module(program, location, options, target, |module, machine, mut artifact| {
+    with_module(program, location, options, target, |module, machine, target, mut artifact| {
         optimise(module, machine, options.opt_level, on_host)?;
-        artifact.code = emit_code(module, machine, kind)?;
+        let kind = match target.code_form() {
+            CodeForm::Object => FileType::Object,
+            CodeForm::Text => FileType::Assembly,
+        };
+        artifact.code = target.package(emit_code(module, machine, kind)?)?;
         Ok(artifact)
     })
 }
@@ -210,7 +212,7 @@ pub(crate) fn list(
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    with_module(program, &|_| String::new(), options, target, |module, machine, _| {
+    with_module(program, &|_| String::new(), options, target, |module, machine, _, _| {
         if listing != Listing::Lowered {
             optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
         }

@@ -229,7 +229,10 @@ fn what_fails_and_prints_goes_to_the_channel() {
     });
     let p = program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![], Type::Unit, true, b.body);
     let text = ptx(&p, &h200());
-    assert_has(&text, &["octants_print", "octants_fail", "cas.b32", "atom.add.u32", "ld.volatile", "red.or"]);
+    assert_has(
+        &text,
+        &["octants_print", "octants_fail", "global.cas.b32", "atom.global.add.u32", "ld.volatile", "red.or"],
+    );
 }
 
 #[test]

@@ -2,10 +2,16 @@
 //!
 //! The lowering asks a [`Target`] and never looks at which one it is.
 
+mod amdgpu;
 pub(crate) mod cpu;
 mod device_library;
-pub(crate) mod nvptx;
+mod gpu;
+mod gpu_channel;
+mod inline_math;
+mod link_code_object;
+mod nvptx;
 mod nvptx_math;
+mod rocm_library;
 
 use std::path::PathBuf;
 
@@ -14,7 +20,7 @@ use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
 use octants_ir::{AtomicOp, Scalar};
 
-use crate::emit::{Bb, Emitter, V};
+use crate::emit::{Bb, Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// The pointers that every function of a module starts from.
@@ -54,14 +60,42 @@ pub(crate) struct VectorForm {
     pub symbol: String,
 }
 
+/// How atomic operations are marked for LLVM.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct AtomicStyle {
+    /// LLVM's name of the scope in which memory is shared by the threads that run a program; empty for all there are.
+    pub scope: &'static str,
+    /// The scope of what the host shares with them.
+    pub scope_with_host: &'static str,
+    /// Kinds of metadata that promise what is true of the memory of a program.
+    pub promises: &'static [&'static str],
+}
+
+/// The form of machine code that a driver takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum CodeForm {
+    /// An object file.
+    Object,
+    /// Assembly text.
+    Text,
+}
+
 /// Combines two values of a reduction.
 pub(crate) type Combine<'a> = dyn Fn(V, V) -> V + 'a;
 
 /// One kind of machine.
 pub(crate) trait Target {
-    /// LLVM's name of the scope in which memory is shared by the threads that run a program; empty for all there are.
-    fn memory_scope(&self) -> &'static str {
-        ""
+    /// How atomic operations are marked.
+    fn atomic_style(&self) -> AtomicStyle {
+        AtomicStyle::default()
+    }
+    /// What the machine's driver takes.
+    fn code_form(&self) -> CodeForm {
+        CodeForm::Object
+    }
+    /// Makes what the driver takes of what LLVM gave.
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        Ok(code)
     }
     /// Symbol of a task.
     fn task_symbol(&self, number: usize, name: &str) -> String;
@@ -69,6 +103,10 @@ pub(crate) trait Target {
     fn set_slots(&self, _slots: u32) {}
     /// Says what concerns the module as a whole, once it is made.
     fn describe_module(&self, _e: &Emitter) {}
+    /// Type of the context parameter of functions.
+    fn context_type(&self, e: &Emitter) -> T {
+        e.ptr
+    }
     /// Declares a task; `pointers` more parameters follow those that the host passes. `threads` is what the user asked for in a
     /// block.
     fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry;
@@ -197,6 +235,7 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
             let architecture = triple.split('-').next().unwrap_or_default();
             let (target, machine) = match architecture {
                 "nvptx64" => nvptx::open(triple, cpu, features, options)?,
+                "amdgcn" => amdgpu::open(triple, cpu, features, options)?,
                 _ => return Err(CodegenError::new(format!("there is no code generator for {triple}"))),
             };
             Ok((target, machine, name))

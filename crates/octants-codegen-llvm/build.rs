@@ -1,0 +1,36 @@
+//! Compiles the function that calls LLVM's linker, and links lld's libraries, which are beside LLVM's.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+fn main() {
+    println!("cargo:rerun-if-changed=src/target/run_lld.cpp");
+    println!("cargo:rerun-if-changed=build.rs");
+    // llvm-sys has found LLVM, and says where.
+    let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
+    let ask = |what: &str| {
+        let output = Command::new(&config).arg(what).output().expect("llvm-config runs");
+        String::from_utf8(output.stdout).expect("llvm-config writes text").trim().to_owned()
+    };
+    let (include, lib) = (ask("--includedir"), ask("--libdir"));
+    // Tests look at code with LLVM's tools.
+    println!("cargo:rustc-env=OCTANTS_LLVM_TOOLS={}", ask("--bindir"));
+    if !PathBuf::from(&include).join("lld/Common/Driver.h").exists() {
+        eprintln!("error: lld's headers are not in {include}: install liblld-22-dev");
+        std::process::exit(1);
+    }
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .flag("-fno-exceptions")
+        .flag_if_supported("-Wno-unused-parameter")
+        .include(include)
+        .file("src/target/run_lld.cpp")
+        .compile("octants_lld");
+    println!("cargo:rustc-link-search=native={lib}");
+    println!("cargo:rustc-link-lib=static:-bundle=lldELF");
+    println!("cargo:rustc-link-lib=static:-bundle=lldCommon");
+    // lld can compress sections, and calls these by itself.
+    println!("cargo:rustc-link-lib=z");
+    println!("cargo:rustc-link-lib=zstd");
+}

@@ -1,0 +1,252 @@
+//! AMD GPUs, as code objects: ELF shared objects that hold machine code and a description of each entry point.
+//!
+//! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in constant memory.
+//! Besides it the runtime fills in the sizes of the grid, where the code asks for them: the fifth version of code objects has them
+//! behind the parameter, and every runtime since ROCm 5.4 loads it.
+//!
+//! Atomic updates promise that memory is the device's own (coarse-grained, as `hipMalloc` gives it), without which LLVM adds floats by
+//! compare and swap. What the host shares, the channel alone, is updated without that promise.
+
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::sync::Once;
+
+use inkwell::module::Module;
+use inkwell::targets::TargetMachine;
+use llvm_sys::LLVMAtomicOrdering as Ordering;
+use octants_ir::Scalar;
+
+use super::gpu::{BLOCK, Gpu, Maker, Register, open_machine};
+use super::inline_math::trigonometric;
+use super::link_code_object::link_code_object;
+use super::rocm_library::{Controls, link_rocm_library};
+use super::{AtomicStyle, CodeForm, Target};
+use crate::emit::{Emitter, IntCmp, T, V};
+use crate::{CodegenError, CodegenOptions};
+
+/// The chips that code is made for, and the binary logarithm of the threads in their waves.
+const CHIPS: &[(&str, u32)] = &[
+    ("gfx906", 6),
+    ("gfx908", 6),
+    ("gfx90a", 6),
+    ("gfx942", 6),
+    ("gfx1030", 5),
+    ("gfx1100", 5),
+    ("gfx1101", 5),
+    ("gfx1102", 5),
+    ("gfx1103", 5),
+    ("gfx1151", 5),
+    ("gfx1200", 5),
+    ("gfx1201", 5),
+];
+
+/// LLVM's number of the calling convention of entry points.
+const KERNEL_CONVENTION: u32 = 91;
+/// Address space of memory that does not change while a kernel runs, read by way of the scalar cache.
+const CONSTANT: u32 = 4;
+/// Version of code objects, times a hundred.
+const CODE_OBJECT_VERSION: i64 = 500;
+/// What the runtime puts behind the parameter: offsets of the number of blocks and of the threads in a block.
+const BLOCK_COUNT: i64 = 0;
+const GROUP_SIZE: i64 = 12;
+/// Threads that exchange values without further ado.
+const WORKGROUP: &str = "workgroup";
+
+/// What AMD's GPUs want.
+struct Amdgpu {
+    cpu: String,
+    warp_bits: u32,
+    /// Functions of the vendor's library that the module calls.
+    library: RefCell<BTreeSet<String>>,
+    options: CodegenOptions,
+}
+
+/// The target and LLVM's machine for it.
+pub(super) fn open(
+    triple: &str,
+    cpu: &str,
+    features: &str,
+    options: &CodegenOptions,
+) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
+    let Some((_, warp_bits)) = CHIPS.iter().find(|(name, _)| *name == cpu) else {
+        let known: Vec<&str> = CHIPS.iter().map(|(name, _)| *name).collect();
+        return Err(CodegenError::new(format!("no code is made for the AMD GPU {cpu}, only for {}", known.join(", "))));
+    };
+    static ONCE: Once = Once::new();
+    // SAFETY: these register LLVM's own tables; once in a process.
+    ONCE.call_once(|| unsafe {
+        llvm_sys::target::LLVMInitializeAMDGPUTargetInfo();
+        llvm_sys::target::LLVMInitializeAMDGPUTarget();
+        llvm_sys::target::LLVMInitializeAMDGPUTargetMC();
+        llvm_sys::target::LLVMInitializeAMDGPUAsmPrinter();
+    });
+    let machine = open_machine(triple, cpu, features, options)?;
+    let amdgpu =
+        Amdgpu { cpu: cpu.into(), warp_bits: *warp_bits, library: RefCell::default(), options: options.clone() };
+    Ok((Box::new(Gpu::new(Box::new(amdgpu), options.fast_math)), machine))
+}
+
+/// The processor's number as the vendor's library has it: major, minor (two digits) and step (two digits).
+fn isa_version(cpu: &str) -> Option<i64> {
+    let digits = cpu.strip_prefix("gfx")?;
+    let (major, rest) = digits.split_at_checked(digits.len().checked_sub(2)?)?;
+    let (minor, step) = rest.split_at_checked(1)?;
+    let number = |text: &str| i64::from_str_radix(text, 16).ok();
+    Some(major.parse::<i64>().ok()? * 1000 + number(minor)? * 100 + number(step)?)
+}
+
+impl Amdgpu {
+    /// What the runtime says of the grid, of a type and at an offset.
+    fn of_grid(&self, e: &Emitter, ty: T, offset: i64) -> V {
+        let f = e.declare("llvm.amdgcn.implicitarg.ptr", e.pointer_in(CONSTANT), &mut []);
+        let v = e.load(ty, e.byte_offset(e.call(f, &[]), offset), 2);
+        e.note(v, e.metadata_kind("invariant.load"));
+        v
+    }
+
+    /// An intrinsic of LLVM's as the back end computes it, exact to a unit or two in the last place. Flagged as approximate it would be
+    /// the hardware's own, which is far off for large results.
+    fn exactly(&self, e: &Emitter, intrinsic: &'static str, args: &[V]) -> V {
+        let f = e.declare(&format!("{intrinsic}.f32"), e.f32, &mut vec![e.f32; args.len()]);
+        e.call(f, args)
+    }
+}
+
+impl Maker for Amdgpu {
+    fn atomic_style(&self) -> AtomicStyle {
+        AtomicStyle {
+            scope: "agent",
+            scope_with_host: "",
+            promises: if self.options.fast_math {
+                &["amdgpu.no.fine.grained.memory", "amdgpu.no.remote.memory", "amdgpu.ignore.denormal.mode"]
+            } else {
+                &["amdgpu.no.fine.grained.memory", "amdgpu.no.remote.memory"]
+            },
+        }
+    }
+
+    fn code_form(&self) -> CodeForm {
+        CodeForm::Object
+    }
+
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        link_code_object(&code)
+    }
+
+    fn warp_bits(&self) -> u32 {
+        self.warp_bits
+    }
+
+    fn describe_module(&self, e: &Emitter) {
+        e.set_module_flag("amdhsa_code_object_version", CODE_OBJECT_VERSION);
+    }
+
+    fn context_type(&self, e: &Emitter) -> T {
+        e.pointer_in(CONSTANT)
+    }
+
+    fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32) {
+        e.set_calling_convention(function, KERNEL_CONVENTION);
+        e.param_type_attribute(function, 0, "byref", e.array_type(e.i64, words));
+        e.function_text_attribute(function, "amdgpu-flat-work-group-size", &format!("1,{threads}"));
+        e.function_text_attribute(function, "uniform-work-group-size", "true");
+    }
+
+    fn register(&self, e: &Emitter, register: Register) -> V {
+        let read = |name| e.call(e.declare(name, e.i32, &mut []), &[]);
+        match register {
+            Register::Thread => read("llvm.amdgcn.workitem.id.x"),
+            Register::Block => read("llvm.amdgcn.workgroup.id.x"),
+            Register::BlockSize => e.zext(self.of_grid(e, e.i16, GROUP_SIZE), e.i32),
+            Register::Blocks => self.of_grid(e, e.i32, BLOCK_COUNT),
+        }
+    }
+
+    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V {
+        // The number of a byte in a register of the wave, which wraps around.
+        let source = e.shl(e.add(self.register(e, Register::Thread), e.i32c(distance)), e.i32c(2));
+        let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
+        e.call(f, &[source, word])
+    }
+
+    fn block_barrier(&self, e: &Emitter) {
+        e.fence_in(WORKGROUP, Ordering::LLVMAtomicOrderingRelease);
+        e.call(e.declare("llvm.amdgcn.s.barrier", e.void, &mut []), &[]);
+        e.fence_in(WORKGROUP, Ordering::LLVMAtomicOrderingAcquire);
+    }
+
+    fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
+        // The first thread asks, for what it asks is far away; the others read its answer.
+        let answer = e.add_memory("octants_answer", e.i32, BLOCK, 4);
+        let block = |name| e.add_block(e.function(), name);
+        let (first, all) = (block(c"ask"), block(c"asked"));
+        let is_first = e.icmp(IntCmp::LLVMIntEQ, self.register(e, Register::Thread), e.i32c(0));
+        e.cond_br(is_first, first, all);
+        e.position(first);
+        e.store(answer, e.zext(ask(), e.i32), 4);
+        e.br(all);
+        e.position(all);
+        self.block_barrier(e);
+        e.icmp(IntCmp::LLVMIntNE, e.load(e.i32, answer, 4), e.i32c(0))
+    }
+
+    fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> V {
+        if s == Scalar::F32 {
+            let inline = if self.options.fast_math { trigonometric(e, name, args[0]) } else { None };
+            let intrinsic = match name {
+                "exp" => Some("llvm.exp"),
+                "exp2" => Some("llvm.exp2"),
+                "log" => Some("llvm.log"),
+                "log2" => Some("llvm.log2"),
+                _ => None,
+            };
+            if let Some(value) = inline.or_else(|| Some(self.exactly(e, intrinsic?, args))) {
+                return value;
+            }
+        }
+        let symbol = format!("__ocml_{name}_{}", s.name());
+        let ty = e.scalar(s);
+        let f = e.declare(&symbol, ty, &mut vec![ty; args.len()]);
+        self.library.borrow_mut().insert(symbol);
+        e.flagged(e.call(f, args))
+    }
+
+    fn finish_function(&self, _e: &Emitter, _function: V) {}
+
+    fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
+        let library = self.library.borrow();
+        if library.is_empty() {
+            return Ok(());
+        }
+        let Some(path) = &self.options.device_library.path else {
+            let bare = |symbol: &String| {
+                let name = symbol.trim_start_matches("__ocml_");
+                let (name, kind) = name.rsplit_once('_').unwrap_or((name, ""));
+                format!("{name} on {kind}")
+            };
+            let names: Vec<String> = library.iter().map(bare).collect();
+            return Err(CodegenError::new(format!(
+                "{} need{} AMD's library of math functions, ocml.bc, which was not found: install rocm-device-libs (ROCm's package, and \
+                 Debian's and Ubuntu's), or let ROCM_PATH name a ROCm installation, or the option `device_library` the file",
+                names.join(", "),
+                if names.len() == 1 { "s" } else { "" }
+            )));
+        };
+        let isa = isa_version(&self.cpu).expect("compiler bug: a chip of the table");
+        let controls = Controls { isa, wave64: self.warp_bits == 6, fast_math: self.options.fast_math };
+        link_rocm_library(module, path, &controls)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_vendors_numbers_of_chips() {
+        let numbers: Vec<_> = CHIPS.iter().map(|(name, _)| isa_version(name)).collect();
+        let expected = [9006, 9008, 9010, 9402, 10300, 11000, 11001, 11002, 11003, 11501, 12000, 12001];
+        assert_eq!(numbers, expected.map(Some));
+        assert_eq!(isa_version("gfx"), None);
+    }
+}

@@ -1,0 +1,378 @@
+//! GPUs: what code for them has in common. What differs between their makers is a [`Maker`].
+//!
+//! Entry points take one parameter by value, `octants_artifact::DeviceContext` and the argument slots behind it. A parallel task is
+//! entered by a grid of one-dimensional blocks whose sizes are multiples of a warp (the threads that run in step); a serial one by a
+//! single thread. Pointers to memory of the device are read as such, so that loads and stores name their space and what a task does
+//! not write goes through the read-only path. What the code says to the host is in `gpu_channel`.
+
+use std::cell::Cell;
+
+use inkwell::OptimizationLevel;
+use inkwell::module::Module;
+use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
+use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+use octants_artifact::DeviceContext;
+use octants_ir::{AtomicOp, Scalar};
+
+use super::gpu_channel::{FAIL, FAILED, PRINT};
+use super::{AtomicStyle, CodeForm, Combine, Share, Surroundings, Target, TaskEntry};
+use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use crate::{CodegenError, CodegenOptions};
+
+const FRAME: i64 = 0;
+const RESULT: i64 = 8;
+pub(super) const CHANNEL: i64 = 16;
+const SEED: i64 = 24;
+pub(super) const LAUNCH: i64 = 32;
+pub(super) const KERNEL: i64 = 40;
+pub(super) const TASK: i64 = 48;
+const ARGS: i64 = DeviceContext::BYTES as i64;
+
+/// Address space of the device's memory, of all makers.
+pub(super) const GLOBAL: u32 = 1;
+/// Address space of the memory of a block.
+pub(super) const BLOCK: u32 = 3;
+/// Threads in a block, where the user asks for none.
+const THREADS: u32 = 256;
+
+/// A number that a thread reads of its place in the grid.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Register {
+    /// The thread's number in its block.
+    Thread,
+    /// Threads in a block.
+    BlockSize,
+    /// The block's number.
+    Block,
+    /// Blocks in the grid.
+    Blocks,
+}
+
+/// What one maker's GPUs want.
+pub(super) trait Maker {
+    /// How atomic operations are marked.
+    fn atomic_style(&self) -> AtomicStyle;
+    /// What the driver of this maker's GPUs takes.
+    fn code_form(&self) -> CodeForm;
+    /// Binary logarithm of the threads in a warp.
+    fn warp_bits(&self) -> u32;
+    /// Says what concerns the module as a whole.
+    fn describe_module(&self, e: &Emitter);
+    /// Type of the parameter of entry points, and of what functions pass on of it.
+    fn context_type(&self, e: &Emitter) -> T;
+    /// Makes an entry point of a function with one parameter, of so many words, for blocks of up to so many threads.
+    fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
+    /// Reads a register, an i32.
+    fn register(&self, e: &Emitter, register: Register) -> V;
+    /// The i32 of the thread that is `distance` further in the warp; anything where there is none.
+    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V;
+    /// See [`Target::block_barrier`].
+    fn block_barrier(&self, e: &Emitter);
+    /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
+    fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V;
+    /// The function with C's name `name`, on f32 or f64.
+    fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> V;
+    /// See [`Target::finish_function`].
+    fn finish_function(&self, e: &Emitter, function: V);
+    /// See [`Target::link`].
+    fn link(&self, module: &Module<'_>) -> Result<(), CodegenError>;
+    /// See [`Target::package`].
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        Ok(code)
+    }
+}
+
+/// A GPU as a target.
+pub(super) struct Gpu {
+    maker: Box<dyn Maker>,
+    fast_math: bool,
+    by_value_slots: Cell<u64>,
+    memories: Cell<u32>,
+}
+
+/// LLVM's machine for a GPU. The maker's part of LLVM is set up.
+pub(super) fn open_machine(
+    triple: &str,
+    cpu: &str,
+    features: &str,
+    options: &CodegenOptions,
+) -> Result<TargetMachine, CodegenError> {
+    let triple = TargetTriple::create(triple);
+    let target = inkwell::targets::Target::from_triple(&triple)
+        .map_err(|e| CodegenError::new(format!("LLVM does not know the target {triple}: {e}")))?;
+    let level = match options.opt_level {
+        0 => OptimizationLevel::None,
+        1 => OptimizationLevel::Less,
+        2 => OptimizationLevel::Default,
+        _ => OptimizationLevel::Aggressive,
+    };
+    target
+        .create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Default)
+        .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {triple} {cpu}")))
+}
+
+impl Gpu {
+    pub fn new(maker: Box<dyn Maker>, fast_math: bool) -> Gpu {
+        Gpu { maker, fast_math, by_value_slots: Cell::new(0), memories: Cell::new(0) }
+    }
+
+    pub(super) fn field(&self, e: &Emitter, ty: T, context: V, offset: i64) -> V {
+        e.load(ty, e.byte_offset(context, offset), 8)
+    }
+
+    /// Reads a pointer to memory that all threads of the device see.
+    fn global_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
+        let v = e.load(e.pointer_in(GLOBAL), slot, 8);
+        describe(v);
+        e.address_space_cast(v, e.ptr)
+    }
+
+    fn add_block_memory(&self, e: &Emitter, ty: T) -> V {
+        let number = self.memories.replace(self.memories.get() + 1);
+        e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
+    }
+
+    /// A value of the thread that is `distance` further in the warp.
+    fn shuffle_down(&self, e: &Emitter, s: Scalar, value: V, distance: i64) -> V {
+        let move_word = |word: V| self.maker.shuffle_down(e, word, distance);
+        let bits = if s == Scalar::U1 { e.i1 } else { e.bits(s) };
+        let word = if s.is_float() { e.bitcast(value, bits) } else { value };
+        let moved = match s.bits() {
+            64 => {
+                let (low, high) = (e.trunc(word, e.i32), e.trunc(e.lshr(word, e.i64c(32)), e.i32));
+                let (low, high) = (move_word(low), move_word(high));
+                e.or(e.zext(low, e.i64), e.shl(e.zext(high, e.i64), e.i64c(32)))
+            }
+            32 => move_word(word),
+            _ => e.trunc(move_word(e.zext(word, e.i32)), bits),
+        };
+        if s.is_float() { e.bitcast(moved, e.scalar(s)) } else { moved }
+    }
+
+    /// The values of a warp combined; the first thread has the result.
+    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
+        let distances = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
+        distances.fold(value, |v, distance| combine(v, self.shuffle_down(e, s, v, distance)))
+    }
+}
+
+impl Target for Gpu {
+    fn atomic_style(&self) -> AtomicStyle {
+        self.maker.atomic_style()
+    }
+
+    fn code_form(&self) -> CodeForm {
+        self.maker.code_form()
+    }
+
+    fn task_symbol(&self, number: usize, _name: &str) -> String {
+        // A user's names may hold letters that an assembly language does not know.
+        format!("octants_task_{number}")
+    }
+
+    fn describe_module(&self, e: &Emitter) {
+        self.maker.describe_module(e);
+    }
+
+    fn set_slots(&self, slots: u32) {
+        let bytes = u64::from(slots) * 8;
+        let by_value = if bytes <= DeviceContext::MOST_ARGUMENT_BYTES { u64::from(slots) } else { 0 };
+        self.by_value_slots.set(by_value);
+    }
+
+    fn context_type(&self, e: &Emitter) -> T {
+        self.maker.context_type(e)
+    }
+
+    fn declare_task(&self, e: &Emitter, symbol: &str, pointers: usize, threads: Option<u32>) -> TaskEntry {
+        assert_eq!(pointers, 0, "compiler bug: a device's task takes one parameter");
+        let function = e.add_function(symbol, e.function_type(e.void, &mut [self.context_type(e)]));
+        // Arguments that do not fit are elsewhere, at an address that takes their place.
+        let words = DeviceContext::BYTES / 8 + self.by_value_slots.get().max(1);
+        self.describe_context(e, function, 0);
+        let threads = threads.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits());
+        self.maker.describe_entry(e, function, words, threads);
+        TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
+    }
+
+    fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
+        // The launcher counts, or lets the code find out: nothing calls this, and it does not stay.
+        let function = e.add_function(&format!("{symbol}_count"), e.function_type(e.i64, &mut [self.context_type(e)]));
+        e.set_internal(function);
+        (function, e.param(function, 0))
+    }
+
+    fn return_from_task(&self, e: &Emitter, _status: V) {
+        e.ret_void();
+    }
+
+    fn describe_context(&self, e: &Emitter, function: V, index: usize) {
+        e.param_attribute(function, index, "noalias", 0);
+        e.param_attribute(function, index, "readonly", 0);
+        e.param_attribute(function, index, "noundef", 0);
+        e.param_attribute(function, index, "nonnull", 0);
+        e.param_attribute(function, index, "align", 8);
+        e.param_attribute(function, index, "dereferenceable", DeviceContext::BYTES);
+    }
+
+    fn surroundings(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> Surroundings {
+        let at = e.byte_offset(context, ARGS);
+        let args = if self.by_value_slots.get() > 0 { at } else { self.global_pointer(e, at, invariant) };
+        Surroundings { args, frame: self.global_pointer(e, e.byte_offset(context, FRAME), invariant) }
+    }
+
+    fn load_pointer(&self, e: &Emitter, slot: V, describe: &dyn Fn(V)) -> V {
+        self.global_pointer(e, slot, describe)
+    }
+
+    fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V {
+        let results = self.global_pointer(e, e.byte_offset(context, RESULT), &|_| ());
+        e.byte_offset(results, 8 * i as i64)
+    }
+
+    fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V) {
+        let seed = self.field(e, e.i64, context, SEED);
+        let launch = self.field(e, e.i64, context, LAUNCH);
+        invariant(seed);
+        invariant(launch);
+        (seed, launch)
+    }
+
+    fn print(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {
+        self.record(e, PRINT, context, site, values, count);
+    }
+
+    fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {
+        self.record(e, FAIL, context, site, values, count);
+    }
+
+    fn shares_by_stride(&self) -> bool {
+        true
+    }
+
+    fn stays_out(&self, e: &Emitter, context: V) -> Option<V> {
+        // The threads of a block decide together: later on they wait for one another, and combine what they have.
+        Some(self.maker.agree(e, &|| {
+            let channel = self.global_pointer(e, e.byte_offset(context, CHANNEL), &|_| ());
+            let failed = e.load(e.i32, e.byte_offset(channel, FAILED), 4);
+            e.set_volatile(failed);
+            let is_set = e.icmp(IntCmp::LLVMIntNE, failed, e.i32c(0));
+            let is_other = e.icmp(IntCmp::LLVMIntNE, failed, self.task_in_launch(e, context));
+            e.and(is_set, is_other)
+        }))
+    }
+
+    fn thread(&self, e: &Emitter) -> (V, V) {
+        let wide = |register| e.zext(self.maker.register(e, register), e.i64);
+        let (block, size) = (wide(Register::Block), wide(Register::BlockSize));
+        let (own, blocks) = (wide(Register::Thread), wide(Register::Blocks));
+        (e.add_nsw(e.mul_nsw(block, size), own), e.mul_nsw(blocks, size))
+    }
+
+    fn combine_threads(
+        &self,
+        e: &Emitter,
+        s: Scalar,
+        value: V,
+        identity: V,
+        combine: &Combine<'_>,
+        after: Bb,
+    ) -> Option<V> {
+        let memory_type = e.memory(s);
+        let slot = |v: V| if s == Scalar::U1 { e.zext(v, e.i8) } else { v };
+        let unslot = |v: V| if s == Scalar::U1 { e.trunc(v, e.i1) } else { v };
+        let bits = self.maker.warp_bits();
+        let partials = self.add_block_memory(e, e.array_type(memory_type, 1 << bits));
+        let own = self.maker.register(e, Register::Thread);
+        let (lane, warp) = (e.and(own, e.i32c((1 << bits) - 1)), e.lshr(own, e.i32c(bits.into())));
+        let warps = e.lshr(self.maker.register(e, Register::BlockSize), e.i32c(bits.into()));
+        let of_warp = self.combine_warp(e, s, value, combine);
+        let is_first = e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0));
+        let function = e.function();
+        let block = |name| e.add_block(function, name);
+        let (give, given, first_warp, last) =
+            (block(c"give"), block(c"given"), block(c"first.warp"), block(c"combined"));
+        e.cond_br(is_first, give, given);
+        e.position(give);
+        e.store(e.gep(memory_type, partials, warp), slot(of_warp), s.bytes());
+        e.br(given);
+        e.position(given);
+        self.block_barrier(e);
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
+        e.position(first_warp);
+        let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
+        let partial = e.select(e.icmp(IntCmp::LLVMIntULT, lane, warps), partial, identity);
+        let all = self.combine_warp(e, s, partial, combine);
+        e.cond_br(is_first, last, after);
+        e.position(last);
+        Some(all)
+    }
+
+    fn block_memory(&self, e: &Emitter, words: u64) -> V {
+        let memory = self.add_block_memory(e, e.array_type(e.i32, words));
+        e.address_space_cast(memory, e.ptr)
+    }
+
+    fn block_barrier(&self, e: &Emitter) {
+        self.maker.block_barrier(e);
+    }
+
+    fn thread_of_block(&self, e: &Emitter) -> (V, V) {
+        let wide = |register| e.zext(self.maker.register(e, register), e.i64);
+        (wide(Register::Thread), wide(Register::BlockSize))
+    }
+
+    fn atomic_float_extremum(&self, e: &Emitter, op: AtomicOp, s: Scalar, ptr: V, operand: V) -> Option<V> {
+        // The bits of floats that are not negative are in the order of signed integers; those of negative ones in the opposite
+        // order of unsigned ones. One of two integer operations is therefore the float's, chosen by the operand's sign.
+        if !self.fast_math || !matches!(s, Scalar::F32 | Scalar::F64) {
+            return None;
+        }
+        let bits = e.bits(s);
+        let (signed, unsigned) = match op {
+            AtomicOp::Min => (Rmw::LLVMAtomicRMWBinOpMin, Rmw::LLVMAtomicRMWBinOpUMax),
+            _ => (Rmw::LLVMAtomicRMWBinOpMax, Rmw::LLVMAtomicRMWBinOpUMin),
+        };
+        let word = e.bitcast(operand, bits);
+        let function = e.function();
+        let block = |name| e.add_block(function, name);
+        let (plus, minus, done) = (block(c"not.negative"), block(c"negative"), block(c"extremum"));
+        e.cond_br(e.icmp(IntCmp::LLVMIntSGE, word, e.zero(bits)), plus, minus);
+        e.position(plus);
+        let a = e.atomic_rmw(signed, ptr, word);
+        e.br(done);
+        e.position(minus);
+        let b = e.atomic_rmw(unsigned, ptr, word);
+        e.br(done);
+        e.position(done);
+        let old = e.phi(bits);
+        e.add_incoming(old, a, plus);
+        e.add_incoming(old, b, minus);
+        Some(e.bitcast(old, e.scalar(s)))
+    }
+
+    fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> Option<V> {
+        Some(self.maker.math(e, name, s, args))
+    }
+
+    fn has_constant_loads(&self) -> bool {
+        true
+    }
+
+    fn finish_function(&self, e: &Emitter, function: V) {
+        e.function_attribute(function, "nounwind", 0);
+        e.function_text_attribute(function, "no-trapping-math", "true");
+        if self.fast_math {
+            e.function_text_attribute(function, "denormal-fp-math-f32", "preserve-sign,preserve-sign");
+        }
+        self.maker.finish_function(e, function);
+    }
+
+    fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
+        self.maker.link(module)
+    }
+
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        self.maker.package(code)
+    }
+}

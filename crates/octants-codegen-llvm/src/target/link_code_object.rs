@@ -1,0 +1,79 @@
+//! [`link_code_object`]: an object file for an AMD GPU becomes the shared object that the runtime loads, by LLVM's linker (lld) inside
+//! this process.
+//!
+//! lld reads and writes files, and keeps its state in global variables: one linkage runs at a time.
+
+use std::ffi::{CString, c_char, c_int};
+use std::path::Path;
+use std::sync::{Mutex, PoisonError};
+
+use crate::CodegenError;
+
+unsafe extern "C" {
+    /// Runs lld on arguments; what it says of errors is written to `message`. Zero: all is well. Two: it must not run again.
+    fn octants_lld(count: usize, arguments: *const *const c_char, message: *mut c_char, capacity: usize) -> c_int;
+}
+
+/// The state of lld in this process.
+struct Lld {
+    runs: u64,
+    broken: bool,
+}
+
+static LLD: Mutex<Lld> = Mutex::new(Lld { runs: 0, broken: false });
+
+/// Links one object file.
+pub(super) fn link_code_object(object: &[u8]) -> Result<Vec<u8>, CodegenError> {
+    let mut lld = LLD.lock().unwrap_or_else(PoisonError::into_inner);
+    if lld.broken {
+        return Err(CodegenError::new("the linker has failed before and cannot run again in this process"));
+    }
+    lld.runs += 1;
+    let folder = std::env::temp_dir().join(format!("octants-link-{}-{}", std::process::id(), lld.runs));
+    let failed = |what: &str, e: &dyn std::fmt::Display| {
+        CodegenError::new(format!("cannot link code: {what} {}: {e}", folder.display()))
+    };
+    std::fs::create_dir_all(&folder).map_err(|e| failed("cannot create", &e))?;
+    let result = (|| {
+        let (input, output) = (folder.join("code.o"), folder.join("code.hsaco"));
+        std::fs::write(&input, object).map_err(|e| failed("cannot write in", &e))?;
+        run(&mut lld, &input, &output)?;
+        std::fs::read(&output).map_err(|e| failed("cannot read from", &e))
+    })();
+    // What cannot be removed stays: the system empties the folder of temporary files.
+    let _ = std::fs::remove_dir_all(&folder);
+    result
+}
+
+fn run(lld: &mut Lld, input: &Path, output: &Path) -> Result<(), CodegenError> {
+    let path = |p: &Path| CString::new(p.as_os_str().as_encoded_bytes()).map_err(|e| CodegenError::new(e.to_string()));
+    let (input, output) = (path(input)?, path(output)?);
+    // A file mapped into memory would have lld set handlers of signals, which are the program's.
+    let arguments =
+        [c"ld.lld", c"-shared", c"--no-undefined", c"--threads=1", c"--no-mmap-output-file", c"-o", &output, &input]
+            .map(|a| a.as_ptr());
+    let mut message = vec![0u8; 4096];
+    // SAFETY: the arguments are C strings that live until the call returns, the message's capacity is its length. The lock held by
+    // the caller keeps a second linkage out.
+    let status =
+        unsafe { octants_lld(arguments.len(), arguments.as_ptr(), message.as_mut_ptr().cast(), message.len()) };
+    lld.broken = status == 2;
+    if status == 0 {
+        return Ok(());
+    }
+    let text = message.split(|b| *b == 0).next().unwrap_or_default();
+    Err(CodegenError::new(format!("cannot link code: {}", String::from_utf8_lossy(text).trim())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_object_file_is_refused_with_the_linkers_words_and_the_next_one_is_linked() {
+        for _ in 0..2 {
+            let error = link_code_object(b"nothing of the kind").expect_err("refused").to_string();
+            assert!(error.contains("code.o"), "{error}");
+        }
+    }
+}

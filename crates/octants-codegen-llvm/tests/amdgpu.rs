@@ -1,0 +1,226 @@
+//! Code for AMD GPUs: what the code objects of typical loops hold, as LLVM's own tools see it.
+
+#![allow(clippy::unwrap_used)] // A panic is how a test fails.
+
+mod jit;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use jit::*;
+use octants_artifact::CodeTarget;
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
+use octants_ir::*;
+
+/// The chips, threads in a wave, and whether floats are added in memory by one instruction.
+const CHIPS: [(&str, u32, bool); 12] = [
+    ("gfx906", 64, false),
+    ("gfx908", 64, true),
+    ("gfx90a", 64, true),
+    ("gfx942", 64, true),
+    ("gfx1030", 32, false),
+    ("gfx1100", 32, true),
+    ("gfx1101", 32, true),
+    ("gfx1102", 32, true),
+    ("gfx1103", 32, true),
+    ("gfx1151", 32, true),
+    ("gfx1200", 32, true),
+    ("gfx1201", 32, true),
+];
+
+/// One of each family of those chips.
+fn families() -> impl Iterator<Item = (&'static str, u32, bool)> {
+    CHIPS.into_iter().filter(|(cpu, ..)| !["gfx1101", "gfx1102", "gfx1103", "gfx1151", "gfx1201"].contains(cpu))
+}
+
+fn target(cpu: &str) -> CodeTarget {
+    CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features: String::new() }
+}
+
+/// Debian's library, where it is installed.
+fn library() -> Option<PathBuf> {
+    let path = Path::new("/usr/lib/x86_64-linux-gnu/amdgcn/bitcode/ocml.bc");
+    path.exists().then(|| path.into())
+}
+
+fn options() -> CodegenOptions {
+    let device_library = DeviceLibrary { path: library() };
+    CodegenOptions { device_library, single_thread_variants: false, ..CodegenOptions::default() }
+}
+
+/// A linked code object, in words.
+struct CodeObject {
+    /// Its header, symbols and notes, by llvm-readelf.
+    description: String,
+    /// The instructions, by llvm-objdump.
+    code: String,
+}
+
+impl CodeObject {
+    fn of(program: &Program, cpu: &str) -> CodeObject {
+        CodeObject::with(program, cpu, &options())
+    }
+
+    fn with(program: &Program, cpu: &str, options: &CodegenOptions) -> CodeObject {
+        if std::env::var_os("SHOW_CODE").is_some() {
+            println!("{}", list(program, options, &target(cpu), Listing::Optimised).unwrap());
+            println!("{}", list(program, options, &target(cpu), Listing::Assembly).unwrap());
+        }
+        let artifact = compile(program, &|_| String::new(), options, &target(cpu)).unwrap();
+        let name = format!("octants-{}-{cpu}-{:p}.hsaco", std::process::id(), artifact.code.as_ptr());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, &artifact.code).unwrap();
+        let ask = |tool: &str, arguments: &[&str]| {
+            let tool = Path::new(env!("OCTANTS_LLVM_TOOLS")).join(tool);
+            let output = Command::new(tool).args(arguments).arg(&path).output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+            String::from_utf8(output.stdout).unwrap()
+        };
+        let description = ask("llvm-readelf", &["--file-header", "--dyn-syms", "--notes"]);
+        let code = ask("llvm-objdump", &["--disassemble", "--no-show-raw-insn", "--no-leading-addr"]);
+        std::fs::remove_file(&path).unwrap();
+        CodeObject { description, code }
+    }
+
+    /// What the notes say of an entry point.
+    fn number(&self, kernel: &str, key: &str) -> u64 {
+        // Keys are sorted: what concerns a kernel stands on both sides of its name.
+        let all = self.description.split("  - .agpr_count").skip(1).chain(self.description.split("  - .args").skip(1));
+        let mut of_kernel = all.filter(|text| text.contains(&format!(".symbol:         {kernel}.kd")));
+        let text = of_kernel.next().unwrap_or_else(|| panic!("no {kernel} in\n{}", self.description));
+        let line =
+            text.lines().find(|l| l.trim_start().trim_start_matches("- ").starts_with(&format!("{key}:"))).unwrap();
+        line.rsplit(' ').next().unwrap().parse().unwrap()
+    }
+
+    #[track_caller]
+    fn assert_has(&self, wanted: &[&str]) {
+        for w in wanted {
+            assert!(self.code.contains(w), "`{w}` is not in\n{}", self.code);
+        }
+    }
+
+    #[track_caller]
+    fn assert_lacks(&self, unwanted: &[&str]) {
+        for w in unwanted {
+            assert!(!self.code.contains(w), "`{w}` is in\n{}", self.code);
+        }
+    }
+}
+
+fn map(op: UnaryOp, s: Scalar) -> Program {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, s, &[i]);
+        let v = b.load(a);
+        let v = b.unary(op, v);
+        let a = at(b, 1, s, &[i]);
+        b.store(a, v);
+    });
+    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
+}
+
+fn sum(op: AtomicOp, s: Scalar) -> Program {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    let target = at(&mut b, 1, s, &[zero]);
+    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op, target }], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, s, &[i]);
+        let v = b.load(a);
+        b.push(Op::Reduce(0, v), Type::Unit);
+    });
+    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
+}
+
+/// Adds elements of one array to those of another that a third one names.
+fn scatter(s: Scalar) -> Program {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::I32, &[i]);
+        let bin = b.load(a);
+        let a = at(b, 2, s, &[i]);
+        let v = b.load(a);
+        let a = at(b, 1, s, &[bin]);
+        b.push(Op::Atomic(AtomicOp::Add, a, v), s.into());
+    });
+    program(vec![array("x", Scalar::I32, 1), array("h", s, 1), array("w", s, 1)], vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
+    for (cpu, wave, _) in CHIPS {
+        let c = CodeObject::of(&map(UnaryOp::Sqrt, Scalar::F32), cpu);
+        assert!(c.description.contains("OS/ABI:                            AMDGPU - HSA"), "{}", c.description);
+        let flags = c.description.lines().find(|l| l.contains("Flags:")).unwrap();
+        assert!(flags.contains(cpu), "{flags}");
+        for kernel in ["octants_task_0", "octants_task_0_wide"] {
+            assert!(c.description.contains(&format!("PROTECTED   7 {kernel}\n")), "{}", c.description);
+            assert!(c.description.contains(&format!(" {kernel}.kd\n")), "{}", c.description);
+            assert_eq!(c.number(kernel, ".wavefront_size"), u64::from(wave), "{cpu}");
+            assert_eq!(c.number(kernel, ".private_segment_fixed_size"), 0, "{cpu}");
+            assert_eq!(c.number(kernel, ".group_segment_fixed_size"), 0, "{cpu}");
+            assert_eq!(c.number(kernel, ".max_flat_workgroup_size"), 256, "{cpu}");
+            // The context, two addresses, two extents.
+            assert_eq!((c.number(kernel, ".offset"), c.number(kernel, ".size")), (0, 56 + 32), "{cpu}");
+        }
+        for asked in ["hidden_hostcall_buffer", "hidden_heap_v1", "hidden_queue_ptr", "hidden_default_queue"] {
+            assert!(!c.description.contains(asked), "{cpu} {asked}");
+        }
+        c.assert_has(&["global_load_", "global_store_", "s_load_"]);
+        c.assert_lacks(&["flat_load", "flat_store", "scratch_", "buffer_store_dword"]);
+    }
+}
+
+#[test]
+fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
+    for (cpu, wave, adds_floats) in families() {
+        let c = CodeObject::of(&sum(AtomicOp::Add, Scalar::F32), cpu);
+        // Shuffles by halves of the wave, twice: in waves, then the waves' sums.
+        let shuffles = 2 * wave.ilog2() as usize;
+        let kernel = c.code.split("<octants_task_0_wide>:").next().unwrap();
+        assert_eq!(kernel.matches("ds_bpermute_b32").count(), shuffles, "{cpu}\n{kernel}");
+        c.assert_has(&["s_barrier", if adds_floats { "global_atomic_add_f32" } else { "global_atomic_cmpswap" }]);
+        c.assert_lacks(&["flat_atomic", "scratch_"]);
+        if adds_floats {
+            c.assert_lacks(&["cmpswap"]);
+        }
+        assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), u64::from(wave) * 4, "{cpu}");
+        assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
+    }
+}
+
+#[test]
+fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
+    for (cpu, ..) in families() {
+        let c = CodeObject::of(&scatter(Scalar::F64), cpu);
+        let one = ["gfx90a", "gfx942"].contains(&cpu);
+        c.assert_has(&[if one { "global_atomic_add_f64" } else { "global_atomic_cmpswap_" }]);
+    }
+}
+
+#[test]
+fn the_largest_of_floats_goes_by_an_integer_operation() {
+    for (cpu, ..) in families() {
+        let c = CodeObject::of(&sum(AtomicOp::Max, Scalar::F32), cpu);
+        c.assert_has(&["global_atomic_"]);
+        c.assert_lacks(&["cmpswap"]);
+    }
+}
+
+#[test]
+fn histograms_are_counted_in_blocks() {
+    for (cpu, ..) in families() {
+        let c = CodeObject::of(&scatter(Scalar::I32), cpu);
+        c.assert_has(&["ds_add_u32", "global_atomic_add", "s_barrier"]);
+        c.assert_lacks(&["flat_", "scratch_"]);
+        assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), 32 << 10, "{cpu}");
+    }
+}
