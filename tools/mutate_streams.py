@@ -30,6 +30,7 @@ MUTATIONS = [
         "match Ok(())",
     ),
     ("worker lost when a fork fails", f"{RUNTIME}/fork.rs", "        let _ = self.finish();", ""),
+    ("captures share workers", f"{RUNTIME}/fork.rs", "return capture == Some(with);", "return true;"),
     ("all groups on workers' pool forever", f"{RUNTIME}/fork.rs", "s.idle.push(worker);", "std::mem::forget(worker);"),
     (
         "memory freed on the default stream",

@@ -1,6 +1,6 @@
 //! [`Log`]: what a recording driver was asked to do, and what was wrong with it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Clock, Moment};
@@ -27,7 +27,8 @@ pub(crate) struct State {
     /// What the host has waited for.
     pub(crate) host: Clock,
     pub(crate) reads: Vec<HostRead>,
-    pub(crate) captured: Option<u64>,
+    pub(crate) captured: BTreeSet<u64>,
+    pub(crate) captured_events: BTreeSet<u64>,
     pub(crate) args_at: Option<u64>,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) to_say: Vec<Said>,
@@ -196,9 +197,16 @@ impl Log {
         s.settle();
     }
 
-    /// Lets this stream be captured from now on, or none.
+    /// Lets this stream be captured from now on, too, and what waits for it; or ends all captures.
     pub fn capture(&self, stream: Option<u64>) {
-        self.state().captured = stream;
+        let mut s = self.state();
+        match stream {
+            Some(stream) => _ = s.captured.insert(stream),
+            None => {
+                s.captured.clear();
+                s.captured_events.clear();
+            }
+        }
     }
 
     /// The bytes of the block that an address lies in, from there on.

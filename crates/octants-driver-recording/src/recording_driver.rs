@@ -316,6 +316,11 @@ impl Driver for RecordingDriver {
         s.event(event);
         let clock = s.stream(stream).clone();
         s.events.insert(event.0, Some(clock));
+        if s.captured.contains(&stream.0) {
+            s.captured_events.insert(event.0);
+        } else {
+            s.captured_events.remove(&event.0);
+        }
         Ok(())
     }
 
@@ -326,6 +331,9 @@ impl Driver for RecordingDriver {
         for &event in events {
             if let Some(clock) = s.event(event) {
                 s.stream(stream).join(&clock);
+            }
+            if s.captured_events.contains(&event.0) {
+                s.captured.insert(stream.0);
             }
         }
         Ok(())
@@ -471,7 +479,7 @@ impl Driver for RecordingDriver {
     }
 
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {
-        Ok(self.log.state().captured == Some(stream.0))
+        Ok(self.log.state().captured.contains(&stream.0))
     }
 
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()> {

@@ -2,7 +2,8 @@
 //!
 //! A fork costs one recorded event and one wait for each worker, a join one recorded event for each worker and one wait
 //! for all; the last group needs no worker, since it runs on the launching stream itself. A worker goes back to the pool
-//! only once its join event is recorded: whoever takes it next queues behind that.
+//! only once its join event is recorded: whoever takes it next queues behind that. A worker that has become part of a graph, because
+//! the launching stream was being captured, goes back as well, but until that capture ends only launches on the same stream get it.
 
 use std::sync::Mutex;
 
@@ -30,6 +31,8 @@ pub(crate) struct Worker {
     /// Recorded on the launching stream, by the first worker of a fork only.
     fork: EventHandle,
     join: EventHandle,
+    /// The stream whose capture it was part of last.
+    captured_with: Option<StreamHandle>,
 }
 
 impl Worker {
@@ -39,10 +42,21 @@ impl Worker {
             let fork = driver.create_event(false)?;
             // SAFETY: made here and not used.
             let join = driver.create_event(false).inspect_err(|_| unsafe { driver.destroy_event(fork) })?;
-            Ok(Worker { stream, fork, join })
+            Ok(Worker { stream, fork, join, captured_with: None })
         };
         // SAFETY: as above.
         events().inspect_err(|_| unsafe { driver.destroy_stream(stream) })
+    }
+
+    /// False while it is part of a graph that another stream's capture makes. `capture` is the stream that wants it, if that is captured.
+    fn is_free(&mut self, driver: &dyn Driver, capture: Option<StreamHandle>) -> bool {
+        let Some(with) = self.captured_with else { return true };
+        // SAFETY: the stream is the worker's own.
+        if unsafe { driver.is_capturing(self.stream) }.unwrap_or(true) {
+            return capture == Some(with);
+        }
+        self.captured_with = None;
+        true
     }
 
     /// Waits for the worker's stream and gives everything back.
@@ -76,19 +90,19 @@ impl WorkerPool {
         PoolStats { created: s.created, in_use: s.in_use, idle: s.idle.len() as u64, reused: s.reused }
     }
 
-    /// Destroys the idle streams.
+    /// Destroys the idle streams, but those that a capture holds.
     pub(crate) fn trim(&self, driver: &dyn Driver) {
-        let idle = std::mem::take(&mut lock(&self.0).idle);
+        let idle: Vec<_> = lock(&self.0).idle.extract_if(.., |w| w.is_free(driver, None)).collect();
         idle.into_iter().for_each(|w| w.destroy(driver));
     }
 
-    fn take(&self, driver: &dyn Driver) -> Result<Worker> {
+    fn take(&self, driver: &dyn Driver, capture: Option<StreamHandle>) -> Result<Worker> {
         {
             let mut s = lock(&self.0);
-            if let Some(worker) = s.idle.pop() {
+            if let Some(at) = s.idle.iter_mut().rposition(|w| w.is_free(driver, capture)) {
                 s.in_use += 1;
                 s.reused += 1;
-                return Ok(worker);
+                return Ok(s.idle.remove(at));
             }
         }
         let worker = Worker::new(driver)?;
@@ -118,11 +132,13 @@ pub(crate) struct Fork<'a> {
 }
 
 impl<'a> Fork<'a> {
-    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`.
-    pub(crate) fn new(device: &'a DeviceCore, stream: StreamHandle, count: usize) -> Result<Fork<'a>> {
+    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`, which may be `captured`.
+    pub(crate) fn new(device: &'a DeviceCore, stream: StreamHandle, captured: bool, count: usize) -> Result<Fork<'a>> {
         let mut fork = Fork { device, stream, workers: Vec::with_capacity(count) };
+        let capture = captured.then_some(stream);
         for _ in 0..count {
-            fork.workers.push(device.workers.take(&*device.driver)?);
+            let worker = device.workers.take(&*device.driver, capture)?;
+            fork.workers.push(Worker { captured_with: capture, ..worker });
         }
         let event = fork.workers[0].fork;
         // SAFETY: the stream is the launching one, the rest is the pool's.

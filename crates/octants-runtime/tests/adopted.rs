@@ -20,12 +20,17 @@ fn device() -> (Device, Arc<Log>) {
 
 /// A kernel that writes to the buffer of slot 0.
 fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {
-    let task = TaskMeta {
+    kernel_of(device, frame_bytes, &[None])
+}
+
+/// The same of tasks in these groups.
+fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> LoadedKernel {
+    let task = |&group: &Option<u32>| TaskMeta {
         name: "t".into(),
         symbol: String::new(),
         single_thread_symbol: None,
         parallel: None,
-        group: None,
+        group,
         reads: vec![],
         writes: vec![0],
     };
@@ -36,7 +41,7 @@ fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {
         arg_slots: 1,
         frame_bytes,
         result: vec![],
-        tasks: vec![task],
+        tasks: groups.iter().map(task).collect(),
         sites: vec![],
     };
     device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
@@ -139,6 +144,45 @@ fn s7_memory_that_a_graph_uses_stays() {
     assert!(!calls.iter().any(|c| c.starts_with("free")), "{calls:?}");
     drop((small, large, buffer));
     finish(device, &log);
+}
+
+#[test]
+fn s7_s15_a_worker_that_is_captured_serves_that_capture_alone() {
+    const OTHERS: u64 = 4712;
+    let (device, log) = device();
+    let (groups, buffer) = (kernel_of(&device, 64, &[Some(0), Some(1)]), device.allocate(64).unwrap());
+    let worker_for = |handle| {
+        let stream = device.stream_from_handle(handle).unwrap();
+        log.take();
+        // SAFETY: the driver runs nothing.
+        unsafe { stream.launch(&groups, &[buffer.ptr().unwrap()], &Patient) }.unwrap();
+        let launched = |c: &String| c.starts_with("launch ").then(|| c.split(' ').next_back().map(str::to_string));
+        log.take().iter().find_map(launched).flatten().unwrap()
+    };
+    let first = worker_for(0);
+    log.capture(Some(THEIRS));
+    log.capture(Some(OTHERS));
+    assert_eq!(worker_for(THEIRS), first, "an idle one");
+    let plain = worker_for(0);
+    let others = worker_for(OTHERS);
+    assert_ne!(plain, first);
+    assert!(others == plain, "the one that is idle and in no capture");
+    assert_eq!((worker_for(THEIRS), worker_for(OTHERS)), (first.clone(), others.clone()));
+    let third = worker_for(0);
+    assert!(third != first && third != others);
+    device.trim_stream_pool();
+    assert_eq!(device.stream_pool_stats().idle, 2, "what captures hold stays");
+    log.capture(None);
+    assert!([first, others].contains(&worker_for(0)), "captures have ended");
+    assert_eq!(device.stream_pool_stats().created, 3);
+    // To the driver what was captured has run: its end is known once something behind it is.
+    worker_for(THEIRS);
+    worker_for(OTHERS);
+    drop((groups, buffer));
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+    assert_eq!(log.leaks(), [format!("stream {THEIRS}"), format!("stream {OTHERS}")]);
 }
 
 #[test]

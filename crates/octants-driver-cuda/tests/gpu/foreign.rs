@@ -88,6 +88,8 @@ fn s7_launches_on_a_captured_stream_are_captured() {
         let z = gpu.numbers(1 << 16);
         launch(gpu.device.default_stream(), &kernel, &z, (1, 9)).unwrap();
         assert!(values(&z).iter().all(|&v| v == 9));
+        launch(gpu.device.default_stream(), &groups, &z, (0, 8)).unwrap();
+        assert!(values(&z).iter().all(|&v| v == 8), "with other workers than the capture's");
         drop(z);
         let error = named().synchronize(&Patient).unwrap_err().to_string();
         assert!(error.contains("captured into a graph"), "{error}");

@@ -217,7 +217,7 @@ impl StreamCore {
             match section {
                 Section::InOrder(tasks) => queue_all(self.handle, tasks.clone())?,
                 Section::Groups(groups) => {
-                    let fork = Fork::new(&self.device, self.handle, groups.len() - 1)?;
+                    let fork = Fork::new(&self.device, self.handle, self.is_captured()?, groups.len() - 1)?;
                     for (i, tasks) in groups.iter().enumerate() {
                         queue_all(fork.stream(i), tasks.clone())?;
                     }
