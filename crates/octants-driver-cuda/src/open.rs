@@ -1,34 +1,11 @@
 //! Finds the driver library and a device, or says why that cannot be.
 
-use std::fmt;
+use octants_driver_gpu::open::{load, open_context};
+use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavailable};
 
-use libloading::Library;
-
-use crate::calls::Calls;
-use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER};
-use crate::context::Context;
-use crate::symbols::{Symbols, code};
-
-/// Settings of an NVIDIA GPU as a device.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct CudaConfig {
-    /// Which GPU, counted as CUDA counts those that the process may see (`CUDA_VISIBLE_DEVICES`); the first for `None`.
-    pub device: Option<u32>,
-    /// Bytes of freed memory kept for later; an eighth of the device's for `None`.
-    pub keep_bytes: Option<u64>,
-}
-
-/// Why there is no device: a sentence for the user, without a full stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Unavailable(pub String);
-
-impl fmt::Display for Unavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for Unavailable {}
+use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
+use crate::cuda::Cuda;
+use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
@@ -41,20 +18,14 @@ fn version(cuda: i32) -> String {
     format!("{}.{}", cuda / 1000, cuda % 1000 / 10)
 }
 
-/// Opens a device.
-pub fn open_context(config: CudaConfig) -> Result<Context, Unavailable> {
+/// Opens an NVIDIA GPU, or says why it cannot be used.
+pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
-    let Some(library) = LIBRARIES.iter().find_map(|name| {
-        // SAFETY: loading NVIDIA's driver has no effect on anything else.
-        unsafe { Library::new(*name) }.ok()
-    }) else {
-        return no(format!("no NVIDIA driver is installed ({} was not found)", LIBRARIES[0]));
-    };
-    // SAFETY: the library is CUDA's by its name, and stays loaded: it cannot be unloaded safely once it has threads.
-    let found = unsafe { Symbols::find(&library) };
-    std::mem::forget(library);
-    let calls = match found {
-        Ok(symbols) => Calls::new(symbols),
+    let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
+    // SAFETY: the library is CUDA's by its name, and stays loaded.
+    let found = unsafe { Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda(own)))) };
+    let library = match found {
+        Ok((symbols, cuda)) => Library::new(symbols, &NAMES, Box::new(cuda)),
         Err(name) => {
             let needed = version(OLDEST_DRIVER);
             return no(format!(
@@ -62,10 +33,10 @@ pub fn open_context(config: CudaConfig) -> Result<Context, Unavailable> {
             ));
         }
     };
-    if let Some(reason) = why_not_started(calls.init(), |c| calls.describe(c)) {
+    if let Some(reason) = why_not_started(library.init(), |c| library.describe(c)) {
         return no(reason);
     }
-    let driver = calls.driver_version().map_err(|e| Unavailable(e.to_string()))?;
+    let driver = library.driver_version().map_err(|e| Unavailable(e.to_string()))?;
     if driver < OLDEST_DRIVER {
         return no(format!(
             "the NVIDIA driver is too old: it supports CUDA {}, and {} or newer is needed",
@@ -73,18 +44,8 @@ pub fn open_context(config: CudaConfig) -> Result<Context, Unavailable> {
             version(OLDEST_DRIVER)
         ));
     }
-    let count = match calls.device_count() {
-        Ok(count) => count.max(0) as u32,
-        Err(code::NO_DEVICE) => 0,
-        Err(c) => return no(format!("the GPUs cannot be counted: {}", calls.describe(c))),
-    };
-    let ordinal = config.device.unwrap_or(0);
-    if let Some(reason) = why_no_such_device(ordinal, count) {
-        return no(reason);
-    }
-    let context =
-        Context::new(calls, ordinal, driver).map_err(|e| Unavailable(format!("GPU {ordinal} cannot be used: {e}")))?;
-    let (major, minor) = context.capability;
+    let context = open_context(library, config)?;
+    let (major, minor) = capability(&context).map_err(|e| Unavailable(e.to_string()))?;
     if major * 10 + minor < OLDEST_CHIP {
         return no(format!(
             "{} has compute capability {major}.{minor}, and {}.{} or newer is needed",
@@ -93,7 +54,14 @@ pub fn open_context(config: CudaConfig) -> Result<Context, Unavailable> {
             OLDEST_CHIP % 10
         ));
     }
-    Ok(context)
+    let target = choose_target((major, minor), driver)
+        .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;
+    GpuDriver::new(context, target, config)
+}
+
+fn capability(context: &Context) -> octants_runtime::Result<(u32, u32)> {
+    let attribute = |a| context.library().device_attribute(context.device, a);
+    Ok((attribute(number::DEVICE_CAPABILITY_MAJOR)? as u32, attribute(number::DEVICE_CAPABILITY_MINOR)? as u32))
 }
 
 /// The reason for a code of `cuInit`.
@@ -110,14 +78,6 @@ fn why_not_started(c: i32, describe: impl Fn(i32) -> String) -> Option<String> {
         }
         c => format!("the NVIDIA driver cannot be started: cuInit failed with code {c} ({})", describe(c)),
     })
-}
-
-fn why_no_such_device(ordinal: u32, count: u32) -> Option<String> {
-    match count {
-        0 => Some("no NVIDIA GPU was found (CUDA_VISIBLE_DEVICES may hide those that there are)".into()),
-        n if ordinal >= n => Some(format!("there is no GPU {ordinal}: this process sees {n}, counted from 0")),
-        _ => None,
-    }
 }
 
 #[cfg(test)]
@@ -138,8 +98,5 @@ mod tests {
         assert!(why(code::NO_DEVICE).is_some_and(|t| t.contains("no NVIDIA GPU")));
         assert!(why(code::STUB_LIBRARY).is_some_and(|t| t.contains("stand-in")));
         assert!(why(999).is_some_and(|t| t.contains("code 999 (CUDA_ERROR_UNKNOWN)")));
-        assert!(why_no_such_device(0, 0).is_some_and(|t| t.contains("CUDA_VISIBLE_DEVICES")));
-        assert!(why_no_such_device(2, 2).is_some_and(|t| t.contains("no GPU 2") && t.contains("sees 2")));
-        assert_eq!(why_no_such_device(1, 2), None);
     }
 }

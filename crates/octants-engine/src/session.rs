@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::{Code, Diagnostic, Span};
-use octants_driver_cuda::{CudaConfig, CudaDriver, HOME_VARIABLES, find_device_library};
+use octants_driver_cuda::{HOME_VARIABLES, find_device_library};
+use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, Layout, Op, Type};
@@ -108,7 +109,7 @@ impl Session {
         match config.arch {
             Arch::Cpu => {}
             Arch::Gpu | Arch::Cuda => {
-                match CudaDriver::open(CudaConfig { device: config.device, ..CudaConfig::default() }) {
+                match octants_driver_cuda::open(&GpuConfig { device: config.device, ..GpuConfig::default() }) {
                     Ok(driver) => {
                         config.arch = Arch::Cuda;
                         let path = match config.device_library.as_str() {

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
 use libloading::Library;
+use octants_driver_gpu::GpuConfig;
 use octants_runtime::Patient;
 
 use crate::kernels::{launch, launch_slow, mad, mad_in_groups};
@@ -12,7 +13,7 @@ use crate::{Gpu, values};
 #[test]
 fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
     let Some(gpu) = Gpu::open_alone() else { return };
-    let theirs = Gpu::open_as(octants_driver_cuda::CudaDriver::open).unwrap();
+    let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
     let stream = theirs.device.create_stream(0).unwrap();
     let (kernel, x, dropped) = (mad(&gpu), gpu.numbers(100), gpu.numbers(100));
     let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
@@ -70,7 +71,7 @@ impl Graphs {
 #[test]
 fn s7_launches_on_a_captured_stream_are_captured() {
     let Some(gpu) = Gpu::open_alone() else { return };
-    let theirs = Gpu::open_as(octants_driver_cuda::CudaDriver::open).unwrap();
+    let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
     let stream = theirs.device.create_stream(0).unwrap();
     // SAFETY: the driver is loaded already.
     let graphs = Graphs { library: unsafe { Library::new("libcuda.so.1") }.unwrap() };

@@ -14,7 +14,7 @@ mod stress;
 
 use std::sync::{Arc, Mutex, Once, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use octants_driver_cuda::{CudaConfig, CudaDriver};
+use octants_driver_gpu::GpuConfig;
 use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
 
 /// Tests that count the GPU's free memory, or the time that something takes, hold it alone.
@@ -40,7 +40,7 @@ impl Gpu {
     /// The first GPU; `None` with a line that says why where there is none.
     fn open() -> Option<Gpu> {
         let turn = ALONE.read().unwrap_or_else(|p| p.into_inner());
-        let mut gpu = Gpu::open_as(CudaDriver::open)?;
+        let mut gpu = Gpu::open_as(&GpuConfig::default())?;
         gpu.turn = Turn::Shared(turn);
         Some(gpu)
     }
@@ -48,18 +48,18 @@ impl Gpu {
     /// The same while no other test runs.
     fn open_alone() -> Option<Gpu> {
         let turn = ALONE.write().unwrap_or_else(|p| p.into_inner());
-        let mut gpu = Gpu::open_as(CudaDriver::open)?;
+        let mut gpu = Gpu::open_as(&GpuConfig::default())?;
         gpu.turn = Turn::Alone(turn);
         Some(gpu)
     }
 
-    fn open_as(open: impl FnOnce(CudaConfig) -> Result<CudaDriver, octants_driver_cuda::Unavailable>) -> Option<Gpu> {
+    fn open_as(config: &GpuConfig) -> Option<Gpu> {
         // As many queues of the GPU as there can be: streams that share one can wait for each other, which tests would see.
         QUEUES.call_once(|| {
             // SAFETY: the driver's library, which asks for it, is not loaded yet; tests look at no other variable.
             unsafe { std::env::set_var("CUDA_DEVICE_MAX_CONNECTIONS", "32") }
         });
-        match open(CudaConfig::default()) {
+        match octants_driver_cuda::open(config) {
             Ok(driver) => {
                 let printed = Arc::new(Mutex::new(String::new()));
                 let to = printed.clone();

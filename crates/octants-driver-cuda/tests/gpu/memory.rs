@@ -1,6 +1,7 @@
 //! Memory is zeroed, ordered with work, given back, and its end is an error.
 
-use octants_driver_cuda::{CudaConfig, CudaDriver};
+use octants_driver_cuda::open;
+use octants_driver_gpu::GpuConfig;
 use octants_runtime::{Driver, ErrorKind, HostArray, Patient};
 
 use crate::kernels::{launch, launch_slow, mad};
@@ -11,9 +12,9 @@ const MS: u64 = 1_000_000;
 /// With the device's pools, and without as on devices that have none.
 fn both(test: impl Fn(&Gpu)) {
     let _shared = ALONE.read().unwrap_or_else(|p| p.into_inner());
-    let Some(gpu) = Gpu::open_as(CudaDriver::open) else { return };
+    let Some(gpu) = Gpu::open_as(&GpuConfig::default()) else { return };
     test(&gpu);
-    test(&Gpu::open_as(CudaDriver::open_without_pool).unwrap());
+    test(&Gpu::open_as(&GpuConfig { plain_memory: true, ..GpuConfig::default() }).unwrap());
 }
 
 #[test]
@@ -102,7 +103,7 @@ fn out_of_memory_says_how_much_there_is_and_leaves_the_program_usable() {
 #[test]
 fn pinned_memory_has_one_address_and_comes_back_zeroed() {
     let _shared = ALONE.read().unwrap_or_else(|p| p.into_inner());
-    let Ok(driver) = CudaDriver::open(CudaConfig::default()) else { return eprintln!("skipped: no GPU") };
+    let Ok(driver) = open(&GpuConfig::default()) else { return eprintln!("skipped: no GPU") };
     // SAFETY: the memory is used within its size, and by copies that are waited for.
     unsafe {
         let stream = octants_runtime::StreamHandle(0);
@@ -131,7 +132,7 @@ fn pinned_memory_has_one_address_and_comes_back_zeroed() {
 fn programs_that_come_and_go_leave_nothing_behind() {
     let _alone = ALONE.write().unwrap_or_else(|p| p.into_inner());
     let cycle = || -> Option<u64> {
-        let gpu = Gpu::open_as(CudaDriver::open)?;
+        let gpu = Gpu::open_as(&GpuConfig::default())?;
         let kernel = mad(&gpu);
         let streams: Vec<_> = (0..4).map(|_| gpu.device.create_stream(0).unwrap()).collect();
         let events: Vec<_> = (0..4).map(|_| gpu.device.create_event(true).unwrap()).collect();
@@ -142,7 +143,7 @@ fn programs_that_come_and_go_leave_nothing_behind() {
         }
         gpu.device.close(&Patient).unwrap();
         drop((gpu, kernel, streams, events, x));
-        let driver = CudaDriver::open(CudaConfig::default()).ok()?;
+        let driver = open(&GpuConfig::default()).ok()?;
         Some(driver.memory_info().unwrap().0)
     };
     let Some(_) = cycle() else { return };

@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use crate::symbols::CuStream;
+use crate::symbols::RawStream;
 
 const PLACES: usize = 64;
 
@@ -28,7 +28,7 @@ impl Default for LastLaunches {
     }
 }
 
-fn place_of(stream: CuStream) -> usize {
+fn place_of(stream: RawStream) -> usize {
     // Handles are addresses: their low bits are alike, which the product's high bits are not.
     ((stream as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 58) as usize
 }
@@ -52,12 +52,12 @@ impl LastLaunches {
 
     /// Notes a launch.
     #[inline]
-    pub fn note(&self, stream: CuStream, kernel: u32) {
+    pub fn note(&self, stream: RawStream, kernel: u32) {
         self.places[place_of(stream)].0.store(kernel + 1, Ordering::Relaxed);
     }
 
     /// The names of the kernels that were launched last: on a stream, or on any.
-    pub fn suspects(&self, stream: Option<CuStream>) -> Vec<String> {
+    pub fn suspects(&self, stream: Option<RawStream>) -> Vec<String> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let places = match stream {
             Some(stream) => std::slice::from_ref(&self.places[place_of(stream)]),
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_stream_is_blamed_for_its_own_kernel() {
         let last = LastLaunches::default();
-        let (a, b) = (0x5500_1230 as CuStream, 0x5500_1900 as CuStream);
+        let (a, b) = (0x5500_1230 as RawStream, 0x5500_1900 as RawStream);
         assert_ne!(place_of(a), place_of(b));
         let (f, g) = (last.number_of("f"), last.number_of("g"));
         assert_eq!(last.number_of("f"), f);
@@ -85,6 +85,6 @@ mod tests {
         last.note(b, g);
         assert_eq!(last.suspects(Some(a)), ["f"]);
         assert_eq!(last.suspects(None), ["f", "g"]);
-        assert!(last.suspects(Some(0x10 as CuStream)).is_empty());
+        assert!(last.suspects(Some(0x10 as RawStream)).is_empty());
     }
 }

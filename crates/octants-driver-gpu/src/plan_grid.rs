@@ -13,8 +13,6 @@ use octants_runtime::Launch;
 pub const PREFERRED_BLOCK: u32 = 256;
 /// Fewest threads of a block that is made smaller so that every multiprocessor gets one.
 pub const LEAST_BLOCK: u32 = 64;
-/// Threads that run in step.
-pub const WARP: u32 = 32;
 /// Blocks of a grid at most, in multiples of what the device holds at once. More would find their place later and pay for their start;
 /// fewer would leave multiprocessors idle at the end when iterations differ in length.
 pub const WAVES: u64 = 8;
@@ -35,6 +33,8 @@ pub struct GridPlan {
     pub resident: u32,
     /// Multiprocessors.
     pub multiprocessors: u32,
+    /// Threads that run in step.
+    pub warp: u32,
     /// Blocks at most, in multiples of what the device holds at once.
     pub waves: u64,
     /// Iterations that a thread runs at a time.
@@ -55,10 +55,10 @@ impl GridPlan {
         if !self.fixed {
             // Few iterations are spread over all multiprocessors; fewer than a block need no more threads than that.
             while block > LEAST_BLOCK && n.div_ceil(u64::from(block)) < u64::from(self.multiprocessors) {
-                block = (block / 2).next_multiple_of(WARP);
+                block = (block / 2).next_multiple_of(self.warp);
             }
             if n < u64::from(block) {
-                block = (n as u32).next_multiple_of(WARP);
+                block = (n as u32).next_multiple_of(self.warp);
             }
         }
         let blocks = n.div_ceil(u64::from(block)).min(fill * self.waves);
@@ -113,7 +113,7 @@ mod tests {
     use super::*;
 
     const PLAN: GridPlan =
-        GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132, waves: WAVES, lanes: 1 };
+        GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132, warp: 32, waves: WAVES, lanes: 1 };
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(PLAN.plan(Some(1)), Some((1, 32)));
         for n in 1..5000 {
             let (grid, block) = PLAN.plan(Some(n)).expect("work");
-            assert!(block % WARP == 0 && u64::from(grid) * u64::from(block) >= n, "{n}: {grid} x {block}");
+            assert!(block % PLAN.warp == 0 && u64::from(grid) * u64::from(block) >= n, "{n}: {grid} x {block}");
         }
     }
 

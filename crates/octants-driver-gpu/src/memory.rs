@@ -8,9 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Result};
 
-use crate::calls::Calls;
-use crate::context::Context;
-use crate::symbols::{CuEvent, CuPool, CuStream, code, number};
+use crate::context::{Context, Entered};
+use crate::symbols::{RawEvent, RawPool, RawStream, code, number};
 
 /// Which part of the device's memory is kept for later, at most.
 const KEPT_PART: u64 = 8;
@@ -18,9 +17,9 @@ const KEPT_PART: u64 = 8;
 /// A device's memory.
 #[derive(Debug)]
 pub struct Memory {
-    pool: Option<CuPool>,
+    pool: Option<RawPool>,
     /// On which memory for all streams is allocated and zeroed. Nothing else happens there, so that waiting for it is short.
-    setup: CuStream,
+    setup: RawStream,
     kept_frees: Mutex<Vec<KeptFree>>,
 }
 
@@ -32,7 +31,7 @@ unsafe impl Sync for Memory {}
 /// A free to be made once the event is done.
 #[derive(Debug)]
 struct KeptFree {
-    event: CuEvent,
+    event: RawEvent,
     at: u64,
 }
 
@@ -44,11 +43,11 @@ impl Memory {
     /// The memory of a context's device. `keep` bytes of what is freed stay for later.
     pub fn new(context: &Context, keep: Option<u64>) -> Result<Memory> {
         let calls = context.enter_aside()?;
-        let supported = context.calls().device_attribute(context.device, number::DEVICE_MEMORY_POOLS_SUPPORTED);
+        let supported = context.library().device_attribute(context.device, context.facts().pools);
         let keep = keep.unwrap_or(context.memory / KEPT_PART);
         // SAFETY: the context is entered.
         unsafe {
-            let pools = calls.has_pools() && supported.is_ok_and(|yes| yes != 0);
+            let pools = context.library().has_pools() && supported.is_ok_and(|yes| yes != 0);
             let pool = if pools { Some(calls.create_pool(context.device, keep)?) } else { None };
             let setup = calls.create_stream(number::STREAM_NON_BLOCKING, 0)?;
             Ok(Memory { pool, setup, kept_frees: Mutex::default() })
@@ -69,7 +68,7 @@ impl Memory {
     pub unsafe fn allocate(
         &self,
         context: &Context,
-        stream: Option<CuStream>,
+        stream: Option<RawStream>,
         bytes: u64,
         contents: Contents,
     ) -> Result<DevicePtr> {
@@ -103,14 +102,14 @@ impl Memory {
     ///
     /// # Safety
     /// The memory came from [`Memory::allocate`], and the stream is alive.
-    pub unsafe fn free(&self, context: &Context, stream: CuStream, memory: DevicePtr) {
+    pub unsafe fn free(&self, context: &Context, stream: RawStream, memory: DevicePtr) {
         if let Some(calls) = context.enter_to_free() {
             // SAFETY: the contract above.
             unsafe { self.free_entered(&calls, stream, memory.0) }
         }
     }
 
-    unsafe fn try_allocate(&self, calls: &Calls, stream: CuStream, bytes: u64) -> Result<u64> {
+    unsafe fn try_allocate(&self, calls: &Entered<'_>, stream: RawStream, bytes: u64) -> Result<u64> {
         // SAFETY: the callers' contract.
         unsafe {
             match self.pool {
@@ -123,7 +122,7 @@ impl Memory {
         }
     }
 
-    unsafe fn free_entered(&self, calls: &Calls, stream: CuStream, at: u64) {
+    unsafe fn free_entered(&self, calls: &Entered<'_>, stream: RawStream, at: u64) {
         // SAFETY: the callers' contract. Errors leave the memory to the end of the process: nothing more can be done about it.
         unsafe {
             if self.pool.is_some() {
@@ -145,7 +144,7 @@ impl Memory {
     }
 
     /// Makes the frees whose event is done, or all, waiting for them.
-    unsafe fn make_frees(&self, calls: &Calls, wait: bool) {
+    unsafe fn make_frees(&self, calls: &Entered<'_>, wait: bool) {
         let mut kept = lock(&self.kept_frees);
         // SAFETY: the events and the memory are the entries' own.
         kept.retain(|free| unsafe {
@@ -163,7 +162,7 @@ impl Memory {
     }
 
     /// Waits for all frees that are queued, so that their memory can be had.
-    unsafe fn make_room(&self, calls: &Calls) {
+    unsafe fn make_room(&self, calls: &Entered<'_>) {
         // SAFETY: the context is entered. What cannot be had shows when it is asked for.
         unsafe {
             match self.pool {
@@ -205,7 +204,7 @@ fn is_out_of_memory(error: &DeviceError) -> bool {
 }
 
 /// An out-of-memory error with what there is.
-pub fn explain(calls: &Calls, context: &Context, requested: u64, error: DeviceError) -> DeviceError {
+pub fn explain(calls: &Entered<'_>, context: &Context, requested: u64, error: DeviceError) -> DeviceError {
     if !is_out_of_memory(&error) {
         return error;
     }

@@ -4,13 +4,13 @@ use octants_artifact::{Artifact, ParallelMeta};
 use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
-use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WARP, WAVES};
-use crate::symbols::{CuFunction, CuModule, CuStream, number};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WAVES};
+use crate::symbols::{RawFunction, RawModule, RawStream, number};
 
 /// Loaded code.
 #[derive(Debug)]
 pub struct Module {
-    handle: CuModule,
+    handle: RawModule,
     /// In the artifact's order.
     pub tasks: Box<[LoadedTask]>,
 }
@@ -34,7 +34,7 @@ pub struct LoadedTask {
 #[derive(Debug)]
 enum Kind {
     /// One thread.
-    Serial(CuFunction),
+    Serial(RawFunction),
     Parallel(Box<Forms>),
 }
 
@@ -51,12 +51,11 @@ struct Forms {
 /// A function that many threads enter, and the grids for it.
 #[derive(Debug, Clone, Copy)]
 struct Form {
-    function: CuFunction,
+    function: RawFunction,
     plan: GridPlan,
 }
 
-/// What a binary for one chip starts with; text starts otherwise. Text is what we make: the driver assembles it and keeps the result on
-/// disk by itself. Binaries that its linker makes of the same text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
+/// What a binary for one chip starts with; text, which the driver assembles, starts otherwise.
 const BINARY: &[u8] = b"\x7fELF";
 
 impl Module {
@@ -74,7 +73,7 @@ impl Module {
         };
         // SAFETY: the image is whole, or text that ends with a zero.
         let handle = unsafe { calls.load_module(image) }.map_err(refused)?;
-        let kernel = calls.last.number_of(&artifact.kernel);
+        let kernel = calls.library().last.number_of(&artifact.kernel);
         let tasks = artifact.tasks.iter().zip(0..).map(|(task, number)| {
             // SAFETY: the module was loaded above.
             unsafe { load_task(context, &calls, handle, task, number, kernel) }
@@ -104,7 +103,7 @@ impl Module {
 unsafe fn load_task(
     context: &Context,
     calls: &Entered<'_>,
-    module: CuModule,
+    module: RawModule,
     task: &octants_artifact::TaskMeta,
     number: u32,
     kernel: u32,
@@ -133,7 +132,7 @@ unsafe fn load_task(
 unsafe fn form(
     context: &Context,
     calls: &Entered<'_>,
-    function: CuFunction,
+    function: RawFunction,
     meta: &ParallelMeta,
     lanes: u32,
 ) -> Result<Form> {
@@ -142,13 +141,13 @@ unsafe fn form(
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
         // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
         let block = match meta.block_dim {
-            Some(asked) => asked.max(1).next_multiple_of(WARP).min(most),
+            Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
             None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
         };
         let resident = calls.blocks_per_multiprocessor(function, block)?;
         let waves = if meta.chunk_per_thread { 1 } else { WAVES };
-        let (fixed, multiprocessors) = (meta.block_dim.is_some(), context.multiprocessors);
-        Ok(Form { function, plan: GridPlan { block, fixed, resident, multiprocessors, waves, lanes } })
+        let (fixed, multiprocessors, warp) = (meta.block_dim.is_some(), context.multiprocessors, context.warp);
+        Ok(Form { function, plan: GridPlan { block, fixed, resident, multiprocessors, warp, waves, lanes } })
     }
 }
 
@@ -158,7 +157,7 @@ impl LoadedTask {
     /// # Safety
     /// The module is loaded, the stream alive, and `launch` holds what the code expects.
     #[inline]
-    pub unsafe fn launch(&self, calls: &Entered<'_>, stream: CuStream, launch: &Launch<'_>) -> Result<()> {
+    pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let (function, shape) = match &self.kind {
             Kind::Serial(function) => (*function, (1, 1)),
             Kind::Parallel(forms) => {

@@ -1,6 +1,6 @@
 //! [`Streams`]: streams and events.
 //!
-//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches CUDA's null stream, which orders every other
+//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches the vendor's null stream, which orders every other
 //! stream behind it; but it is one of those that the null stream does order. Libraries that put their work on the null stream (PyTorch,
 //! unless told otherwise) are thus in step with the default stream, in both directions, as they are with programs that use the
 //! null stream itself, and handing them handle 0 as our stream is true to that. Streams that a program creates are independent of
@@ -9,17 +9,19 @@
 use octants_runtime::{ErrorKind, EventHandle, Result, StreamHandle};
 
 use crate::context::Context;
-use crate::symbols::{CuEvent, CuStream, number};
+use crate::symbols::{RawEvent, RawStream, number};
 
-/// CUDA's handle of the null stream, for those who ask for it by name.
+/// The name of the null stream for those who ask for it.
 pub const LEGACY: u64 = 1;
-/// CUDA's handle of "the stream of whichever thread asks".
+/// The handle of "the stream of whichever thread asks".
 const PER_THREAD: u64 = 2;
 
 /// The streams of a context.
 #[derive(Debug)]
 pub struct Streams {
-    default: CuStream,
+    default: RawStream,
+    /// The null stream.
+    null: RawStream,
     /// The lowest and the highest priority; higher ones are smaller numbers.
     priorities: (i32, i32),
 }
@@ -29,7 +31,7 @@ unsafe impl Send for Streams {}
 // SAFETY: as above.
 unsafe impl Sync for Streams {}
 
-/// CUDA's priority for one of ours, where higher numbers come first.
+/// The vendor's priority for one of ours, where higher numbers come first.
 fn clamp_priority(priority: i32, (least, greatest): (i32, i32)) -> i32 {
     priority.saturating_neg().clamp(greatest.min(least), least)
 }
@@ -41,14 +43,19 @@ impl Streams {
         // SAFETY: the context is entered.
         unsafe {
             let priorities = calls.priorities()?;
-            Ok(Streams { default: calls.create_stream(number::STREAM_DEFAULT, 0)?, priorities })
+            let null = context.facts().null_stream as RawStream;
+            Ok(Streams { default: calls.create_stream(number::STREAM_DEFAULT, 0)?, null, priorities })
         }
     }
 
-    /// CUDA's handle.
+    /// The vendor's handle.
     #[inline]
-    pub fn resolve(&self, stream: StreamHandle) -> CuStream {
-        if stream.0 == 0 { self.default } else { stream.0 as CuStream }
+    pub fn resolve(&self, stream: StreamHandle) -> RawStream {
+        match stream.0 {
+            0 => self.default,
+            LEGACY => self.null,
+            handle => handle as RawStream,
+        }
     }
 
     /// A new stream.
@@ -65,11 +72,11 @@ impl Streams {
         let calls = context.enter_aside()?;
         // A handle is an address that the driver follows: no call can tell a wrong one for sure. Small numbers are never one.
         if handle > PER_THREAD && handle < 4096 {
-            let message = format!("{handle} is not the handle of a CUDA stream");
+            let message = format!("{handle} is not the handle of a {} stream", context.facts().api);
             return Err(ErrorKind::Misuse { message }.into());
         }
         // SAFETY: the caller says that the handle is a stream's.
-        unsafe { calls.is_capturing(handle as CuStream)? };
+        unsafe { calls.is_capturing(self.resolve(StreamHandle(handle)))? };
         Ok(StreamHandle(handle))
     }
 
@@ -78,7 +85,7 @@ impl Streams {
     pub unsafe fn destroy(&self, context: &Context, stream: StreamHandle) {
         if let Some(calls) = context.enter_to_free() {
             // SAFETY: the contract above. At the end of the process the stream is gone already.
-            let _ = unsafe { calls.destroy_stream(stream.0 as CuStream) };
+            let _ = unsafe { calls.destroy_stream(stream.0 as RawStream) };
         }
     }
 
@@ -93,7 +100,6 @@ impl Streams {
             match stream.0 {
                 // The thread that waits is perhaps not the one that launched, whose stream it was: all are waited for.
                 PER_THREAD => calls.synchronize_all(),
-                LEGACY => calls.synchronize_stream(LEGACY as CuStream),
                 _ => calls.synchronize_stream(self.resolve(stream)),
             }
         }
@@ -106,11 +112,11 @@ impl Streams {
     }
 
     /// # Safety
-    /// Made by [`Streams::create_event`]. CUDA keeps it as long as work waits for it.
+    /// Made by [`Streams::create_event`]. The library keeps it as long as work waits for it.
     pub unsafe fn destroy_event(&self, context: &Context, event: EventHandle) {
         if let Some(calls) = context.enter_to_free() {
             // SAFETY: the contract above.
-            let _ = unsafe { calls.destroy_event(event.0 as CuEvent) };
+            let _ = unsafe { calls.destroy_event(event.0 as RawEvent) };
         }
     }
 

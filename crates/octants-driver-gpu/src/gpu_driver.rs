@@ -1,4 +1,4 @@
-//! [`CudaDriver`]: an NVIDIA GPU behind the runtime's `Driver` trait.
+//! [`GpuDriver`]: a GPU behind the runtime's `Driver` trait.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -7,23 +7,20 @@ use octants_runtime::{
     Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
 };
 
-use crate::choose_target::choose_target;
 use crate::context::{Context, Entered};
 use crate::memory::Memory;
 use crate::module::{LoadedTask, Module};
-use crate::open::{CudaConfig, Unavailable, open_context};
+use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
 use crate::streams::{LEGACY, Streams};
-use crate::symbols::CuEvent;
+use crate::symbols::RawEvent;
 
-/// DLPack's number for memory of NVIDIA GPUs.
-const DLPACK_CUDA: i32 = 2;
 /// Code that was given back is unloaded together, this many at once.
 const MOST_RETIRED: usize = 256;
 
-/// An NVIDIA GPU.
+/// A GPU.
 #[derive(Debug)]
-pub struct CudaDriver {
+pub struct GpuDriver {
     context: Context,
     target: CodeTarget,
     streams: Streams,
@@ -40,30 +37,20 @@ struct Retired {
     closed: bool,
 }
 
-impl CudaDriver {
-    /// Opens a GPU, or says why it cannot be used.
-    pub fn open(config: CudaConfig) -> std::result::Result<CudaDriver, Unavailable> {
-        let context = open_context(config)?;
-        let memory = |context: &Context| Memory::new(context, config.keep_bytes);
-        CudaDriver::over(context, memory)
-    }
-
-    /// As [`CudaDriver::open`], with memory as on devices that have no pools.
-    pub fn open_without_pool(config: CudaConfig) -> std::result::Result<CudaDriver, Unavailable> {
-        CudaDriver::over(open_context(config)?, Memory::without_pool)
-    }
-
-    fn over(
+impl GpuDriver {
+    /// The driver of a device that was opened, for code made for `target`.
+    pub fn new(
         context: Context,
-        memory: impl FnOnce(&Context) -> Result<Memory>,
-    ) -> std::result::Result<CudaDriver, Unavailable> {
-        let target = choose_target(context.capability, context.driver)
-            .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;
+        target: CodeTarget,
+        config: &GpuConfig,
+    ) -> std::result::Result<GpuDriver, Unavailable> {
         let failed = |e: octants_runtime::DeviceError| Unavailable(format!("{} cannot be used: {e}", context.name));
-        let memory = memory(&context).map_err(failed)?;
+        let memory =
+            if config.plain_memory { Memory::without_pool(&context) } else { Memory::new(&context, config.keep_bytes) };
+        let memory = memory.map_err(failed)?;
         let streams = Streams::new(&context).inspect_err(|_| memory.end(&context)).map_err(failed)?;
         let (pinned, retired) = (Pinned::default(), Mutex::default());
-        Ok(CudaDriver { context, target, streams, memory, pinned, retired })
+        Ok(GpuDriver { context, target, streams, memory, pinned, retired })
     }
 
     /// Free and total bytes of the device's memory, as the driver counts them: all processes' together.
@@ -86,7 +73,7 @@ impl CudaDriver {
     }
 }
 
-impl Driver for CudaDriver {
+impl Driver for GpuDriver {
     fn name(&self) -> &str {
         &self.context.name
     }
@@ -104,7 +91,7 @@ impl Driver for CudaDriver {
     }
 
     fn array_protocol(&self) -> Option<&'static str> {
-        Some("__cuda_array_interface__")
+        self.context.facts().array_protocol
     }
 
     fn unnamed_stream(&self) -> Option<StreamHandle> {
@@ -125,7 +112,7 @@ impl Driver for CudaDriver {
     }
 
     fn dlpack_device(&self) -> (i32, i32) {
-        (DLPACK_CUDA, self.context.ordinal as i32)
+        (self.context.facts().dlpack, self.context.ordinal as i32)
     }
 
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr> {
@@ -158,18 +145,18 @@ impl Driver for CudaDriver {
 
     unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()> {
         // SAFETY: the trait's contract.
-        unsafe { self.context.enter()?.record_event(event.0 as CuEvent, self.streams.resolve(stream)) }
+        unsafe { self.context.enter()?.record_event(event.0 as RawEvent, self.streams.resolve(stream)) }
     }
 
     unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()> {
         let (calls, stream) = (self.context.enter()?, self.streams.resolve(stream));
         // SAFETY: the trait's contract.
-        events.iter().try_for_each(|e| unsafe { calls.wait_event(stream, e.0 as CuEvent) })
+        events.iter().try_for_each(|e| unsafe { calls.wait_event(stream, e.0 as RawEvent) })
     }
 
     unsafe fn synchronize_event(&self, event: EventHandle) -> Result<()> {
         // SAFETY: the trait's contract.
-        unsafe { self.context.enter_aside()?.synchronize_event(event.0 as CuEvent) }
+        unsafe { self.context.enter_aside()?.synchronize_event(event.0 as RawEvent) }
     }
 
     unsafe fn query_stream(&self, stream: StreamHandle) -> Result<bool> {
@@ -179,11 +166,11 @@ impl Driver for CudaDriver {
 
     unsafe fn query_event(&self, event: EventHandle) -> Result<bool> {
         // SAFETY: the trait's contract.
-        unsafe { self.context.enter_aside()?.query_event(event.0 as CuEvent) }
+        unsafe { self.context.enter_aside()?.query_event(event.0 as RawEvent) }
     }
 
     unsafe fn elapsed_ms(&self, earlier: EventHandle, later: EventHandle) -> Result<f64> {
-        let (from, to) = (earlier.0 as CuEvent, later.0 as CuEvent);
+        let (from, to) = (earlier.0 as RawEvent, later.0 as RawEvent);
         let calls = self.context.enter_aside()?;
         // SAFETY: the trait's contract.
         unsafe {
@@ -240,7 +227,7 @@ impl Driver for CudaDriver {
     unsafe fn unload(&self, module: ModuleHandle) {
         // SAFETY: the handle is `load`'s box, given back once.
         let module = unsafe { *Box::from_raw(module.0 as *mut Module) };
-        // CUDA does not say that unloading waits for launches, so that it is put off until they are known to be done.
+        // Vendors do not say that unloading waits for launches, so that it is put off until they are known to be done.
         let (modules, ended) = {
             let mut retired = self.retired();
             retired.modules.push(module);
@@ -292,7 +279,7 @@ impl Driver for CudaDriver {
     }
 }
 
-impl Drop for CudaDriver {
+impl Drop for GpuDriver {
     fn drop(&mut self) {
         self.close();
         self.pinned.end(&self.context);

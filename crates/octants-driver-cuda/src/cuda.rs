@@ -1,0 +1,127 @@
+//! [`Cuda`]: CUDA's numbers and words, and its functions that are not as other vendors'.
+
+use std::ffi::{CStr, c_char, c_int};
+use std::ptr::null_mut;
+
+use octants_driver_gpu::symbols::{RawDevice, RawFunction};
+use octants_driver_gpu::{Called, Facts, Place, Vendor};
+
+use crate::symbols::{CuContext, Own, code, number};
+
+/// CUDA, as far as it is a kind of its own.
+#[derive(Debug)]
+pub struct Cuda(pub Own);
+
+static FACTS: Facts = Facts {
+    api: "CUDA",
+    visible: "CUDA_VISIBLE_DEVICES",
+    gpu: "NVIDIA GPU",
+    dlpack: 2,
+    array_protocol: Some("__cuda_array_interface__"),
+    // `CU_STREAM_LEGACY`: zero may be a thread's own.
+    null_stream: 1,
+    final_codes: &[
+        code::ECC_UNCORRECTABLE,
+        code::NVLINK_UNCORRECTABLE,
+        code::ILLEGAL_ADDRESS,
+        code::LAUNCH_TIMEOUT,
+        code::CONTEXT_IS_DESTROYED,
+        code::ASSERT,
+        code::HARDWARE_STACK_ERROR,
+        code::ILLEGAL_INSTRUCTION,
+        code::MISALIGNED_ADDRESS,
+        code::INVALID_ADDRESS_SPACE,
+        code::INVALID_PC,
+        code::LAUNCH_FAILED,
+    ],
+    multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
+    warp: number::DEVICE_WARP_SIZE,
+    pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
+    assembles: true,
+};
+
+fn called<T>(name: &'static str, code: c_int, value: T) -> Called<T> {
+    if code == code::SUCCESS { Ok(value) } else { Err((name, code)) }
+}
+
+fn explain_missing(symbol: &str) -> String {
+    format!("the NVIDIA driver has no {symbol}: a driver for CUDA 11.2 or newer is needed")
+}
+
+impl Vendor for Cuda {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn describe(&self, c: c_int) -> String {
+        let text = |f: unsafe extern "C" fn(c_int, *mut *const c_char) -> c_int| {
+            let mut at: *const c_char = null_mut();
+            // SAFETY: the function sets the pointer to a text that lives as long as the library, or leaves it.
+            unsafe {
+                let _ = f(c, &mut at);
+                (!at.is_null()).then(|| CStr::from_ptr(at).to_string_lossy().into_owned())
+            }
+        };
+        match (text(self.0.error_name), text(self.0.error_string)) {
+            (Some(name), Some(sentence)) => format!("{name}: {sentence}"),
+            (Some(name), None) => name,
+            _ => "an error that this driver does not name".into(),
+        }
+    }
+
+    fn explain_missing(&self, symbol: &str) -> String {
+        explain_missing(symbol)
+    }
+
+    fn open(&self, device: RawDevice) -> Called<Place> {
+        let mut context = null_mut();
+        // SAFETY: the pointer is to a variable.
+        let c = unsafe { (self.0.primary_retain)(&mut context, device) };
+        called("cuDevicePrimaryCtxRetain", c, Place(context as u64))
+    }
+
+    #[inline]
+    fn current(&self) -> Called<Place> {
+        let mut context = null_mut();
+        // SAFETY: as above.
+        let c = unsafe { (self.0.context_get)(&mut context) };
+        called("cuCtxGetCurrent", c, Place(context as u64))
+    }
+
+    unsafe fn switch(&self, from: Place, to: Place) -> Called<bool> {
+        let to = to.0 as CuContext;
+        // SAFETY: the context is retained.
+        unsafe {
+            if from.0 == 0 {
+                return called("cuCtxSetCurrent", (self.0.context_set)(to), false);
+            }
+            // Another device's: its library would find itself on this one if it stayed so.
+            called("cuCtxPushCurrent_v2", (self.0.context_push)(to), true)
+        }
+    }
+
+    unsafe fn switch_back(&self, _from: Place) {
+        let mut context = null_mut();
+        // SAFETY: pushed by `switch`. There is no one to tell of an error.
+        let _ = unsafe { (self.0.context_pop)(&mut context) };
+    }
+
+    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int> {
+        let (mut grid, mut block) = (0, 0);
+        // SAFETY: the trait's contract; the pointers are to variables.
+        let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, None, 0, most) };
+        called("cuOccupancyMaxPotentialBlockSize", c, block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::NAMES;
+
+    #[test]
+    fn s23_what_an_old_driver_lacks_is_named_with_what_has_it() {
+        let text = explain_missing(NAMES.pool_allocate);
+        assert_eq!(text, "the NVIDIA driver has no cuMemAllocFromPoolAsync: a driver for CUDA 11.2 or newer is needed");
+    }
+}

@@ -1,0 +1,324 @@
+//! What a driver's library does on the thread's current device, each call checked: methods of [`Entered`], which is there only while that
+//! device is the right one.
+//!
+//! Functions take handles as they are: who calls sees to it that they are alive.
+//!
+//! ```compile_fail
+//! // A call that forgets to make the device the thread's own does not compile.
+//! fn forgets(library: &octants_driver_gpu::Library) {
+//!     let _ = unsafe { library.allocate(64) };
+//! }
+//! ```
+//!
+//! ```
+//! fn remembers(context: &octants_driver_gpu::Context) -> octants_runtime::Result<u64> {
+//!     unsafe { context.enter()?.allocate(64) }
+//! }
+//! ```
+
+use std::ffi::{CStr, CString, c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use octants_runtime::{DeviceError, Result};
+
+use crate::context::Entered;
+use crate::library::call;
+use crate::symbols::{
+    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawModule, RawPool, RawStream, code, number,
+};
+
+/// Room for what the compiler of the driver says.
+const LOG_BYTES: usize = 16 << 10;
+
+/// Room for what it says, errors and notes.
+struct Logs([Vec<u8>; 2]);
+
+impl Logs {
+    fn new() -> Logs {
+        Logs([vec![0; LOG_BYTES], vec![0; LOG_BYTES]])
+    }
+
+    /// Options that have it written here, and their values.
+    fn options(&mut self) -> ([i32; 4], [*mut c_void; 4]) {
+        let options = [
+            number::JIT_ERROR_LOG_BUFFER,
+            number::JIT_ERROR_LOG_BUFFER_SIZE,
+            number::JIT_INFO_LOG_BUFFER,
+            number::JIT_INFO_LOG_BUFFER_SIZE,
+        ];
+        // Sizes are passed in the place of a pointer.
+        let size = (LOG_BYTES - 1) as *mut c_void;
+        let [errors, notes] = &mut self.0;
+        (options, [errors.as_mut_ptr().cast(), size, notes.as_mut_ptr().cast(), size])
+    }
+
+    /// An error with what was said about it.
+    fn explain(&self, error: &DeviceError) -> String {
+        let mut message = error.to_string();
+        for log in &self.0 {
+            let text = CStr::from_bytes_until_nul(log).map(|t| t.to_string_lossy().trim().to_string());
+            if let Some(text) = text.ok().filter(|t| !t.is_empty()) {
+                message = format!("{message}\n{text}");
+            }
+        }
+        message
+    }
+}
+
+#[allow(clippy::missing_safety_doc)] // One contract for all, at the top.
+impl Entered<'_> {
+    /// Waits for all work of the context, that of other libraries included.
+    pub unsafe fn synchronize_all(&self) -> Result<()> {
+        call!(self.library(), synchronize_all(), "waiting for all work")
+    }
+
+    /// The lowest and the highest priority; higher ones are smaller numbers.
+    pub unsafe fn priorities(&self) -> Result<(i32, i32)> {
+        let (mut least, mut greatest) = (0, 0);
+        let doing = "asking for the range of priorities";
+        call!(self.library(), priority_range(&mut least, &mut greatest), doing).map(|()| (least, greatest))
+    }
+
+    /// Free and total bytes.
+    pub unsafe fn memory_info(&self) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0, 0);
+        let doing = "asking how much memory is free";
+        call!(self.library(), memory_info(&mut free, &mut total), doing).map(|()| (free as u64, total as u64))
+    }
+
+    /// Memory at once.
+    pub unsafe fn allocate(&self, bytes: u64) -> Result<Address> {
+        let mut at = 0;
+        call!(self.library(), allocate(&mut at, bytes as usize), format!("allocating {bytes} bytes")).map(|()| at)
+    }
+
+    /// Gives it back.
+    pub unsafe fn free(&self, at: u64) -> Result<()> {
+        call!(self.library(), free(at), "giving memory back")
+    }
+
+    /// Pinned memory, at the same address for host and devices.
+    pub unsafe fn allocate_pinned(&self, bytes: u64) -> Result<*mut c_void> {
+        let mut at = null_mut();
+        let flags = number::HOST_PORTABLE | number::HOST_DEVICE_MAPPED;
+        let doing = || format!("allocating {bytes} bytes of pinned memory");
+        call!(self.library(), host_allocate(&mut at, bytes as usize, flags), doing()).map(|()| at)
+    }
+
+    /// Gives it back.
+    pub unsafe fn free_pinned(&self, at: *mut c_void) -> Result<()> {
+        call!(self.library(), host_free(at), "giving pinned memory back")
+    }
+
+    /// A new pool of a device's memory. It keeps up to `keep` bytes for later.
+    pub unsafe fn create_pool(&self, device: RawDevice, keep: u64) -> Result<RawPool> {
+        let properties =
+            PoolProperties { allocation: 1, handles: 0, location: 1, device, security: null_mut(), rest: [0; 8] };
+        let mut pool = null_mut();
+        call!(self.library(), pool_create?(&mut pool, &properties), "making a pool of memory")?;
+        let mut keep = keep;
+        let at = (&raw mut keep).cast();
+        call!(self.library(), pool_set?(pool, number::POOL_RELEASE_THRESHOLD, at), "setting what a pool keeps")?;
+        let mut no: c_int = 0;
+        let at = (&raw mut no).cast();
+        let doing = "setting what a pool may reuse";
+        call!(self.library(), pool_set?(pool, number::POOL_REUSE_ALLOW_INTERNAL_DEPENDENCIES, at), doing)?;
+        Ok(pool)
+    }
+
+    /// Gives a pool back, with its memory when that is.
+    pub unsafe fn destroy_pool(&self, pool: RawPool) -> Result<()> {
+        call!(self.library(), pool_destroy?(pool), "giving a pool of memory back")
+    }
+
+    /// Gives back what a pool keeps for later.
+    pub unsafe fn trim_pool(&self, pool: RawPool) -> Result<()> {
+        call!(self.library(), pool_trim?(pool, 0), "giving back what a pool keeps")
+    }
+
+    /// Memory for work behind this on the stream.
+    pub unsafe fn allocate_on(&self, pool: RawPool, bytes: u64, stream: RawStream) -> Result<u64> {
+        let mut at = 0;
+        let doing = || format!("allocating {bytes} bytes");
+        call!(self.library(), pool_allocate?(&mut at, bytes as usize, pool, stream), doing()).map(|()| at)
+    }
+
+    /// Gives it back behind the stream's work.
+    pub unsafe fn free_on(&self, at: u64, stream: RawStream) -> Result<()> {
+        call!(self.library(), pool_free?(at, stream), "giving memory back")
+    }
+
+    /// Zeroes memory.
+    pub unsafe fn zero(&self, at: u64, bytes: u64, stream: RawStream) -> Result<()> {
+        let doing = || format!("zeroing {bytes} bytes");
+        call!(self.library(), memset(at, 0, bytes as usize, stream), on Some(stream), doing())
+    }
+
+    /// Copies.
+    pub unsafe fn copy_to_device(&self, to: u64, from: *const u8, bytes: u64, stream: RawStream) -> Result<()> {
+        let doing = || format!("copying {bytes} bytes to the GPU");
+        call!(self.library(), copy_to_device(to, from.cast(), bytes as usize, stream), on Some(stream), doing())
+    }
+
+    /// Copies.
+    pub unsafe fn copy_to_host(&self, to: *mut u8, from: u64, bytes: u64, stream: RawStream) -> Result<()> {
+        let doing = || format!("copying {bytes} bytes from the GPU");
+        call!(self.library(), copy_to_host(to.cast(), from, bytes as usize, stream), on Some(stream), doing())
+    }
+
+    /// Copies.
+    pub unsafe fn copy_on_device(&self, to: u64, from: u64, bytes: u64, stream: RawStream) -> Result<()> {
+        let doing = || format!("copying {bytes} bytes on the GPU");
+        call!(self.library(), copy_on_device(to, from, bytes as usize, stream), on Some(stream), doing())
+    }
+
+    /// A new stream.
+    pub unsafe fn create_stream(&self, flags: u32, priority: i32) -> Result<RawStream> {
+        let mut stream = null_mut();
+        call!(self.library(), stream_create(&mut stream, flags, priority), "making a stream").map(|()| stream)
+    }
+
+    /// Gives it back once its work is done.
+    pub unsafe fn destroy_stream(&self, stream: RawStream) -> Result<()> {
+        call!(self.library(), stream_destroy(stream), "giving a stream back")
+    }
+
+    /// Waits for a stream.
+    pub unsafe fn synchronize_stream(&self, stream: RawStream) -> Result<()> {
+        call!(self.library(), stream_synchronize(stream), on Some(stream), "waiting for a stream")
+    }
+
+    /// Whether its work is done.
+    pub unsafe fn query_stream(&self, stream: RawStream) -> Result<bool> {
+        // SAFETY: the contract at the top.
+        match unsafe { (self.library().symbols.stream_query)(stream) } {
+            code::NOT_READY => Ok(false),
+            c => {
+                self.library().check(self.library().names.stream_query, c, Some(stream), || {
+                    "asking whether a stream is done".into()
+                })?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Makes a stream wait for an event.
+    pub unsafe fn wait_event(&self, stream: RawStream, event: RawEvent) -> Result<()> {
+        call!(self.library(), stream_wait(stream, event, 0), on Some(stream), "making a stream wait for an event")
+    }
+
+    /// Whether a stream is captured into a graph.
+    pub unsafe fn is_capturing(&self, stream: RawStream) -> Result<bool> {
+        let mut status = 0;
+        call!(self.library(), stream_capturing(stream, &mut status), "asking whether a stream is captured")
+            .map(|()| status != 0)
+    }
+
+    /// A new event.
+    pub unsafe fn create_event(&self, timing: bool) -> Result<RawEvent> {
+        let flags = if timing { number::EVENT_DEFAULT } else { number::EVENT_DISABLE_TIMING };
+        let mut event = null_mut();
+        call!(self.library(), event_create(&mut event, flags), "making an event").map(|()| event)
+    }
+
+    /// Gives it back.
+    pub unsafe fn destroy_event(&self, event: RawEvent) -> Result<()> {
+        call!(self.library(), event_destroy(event), "giving an event back")
+    }
+
+    /// Lets it stand for a stream's work.
+    pub unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> Result<()> {
+        call!(self.library(), event_record(event, stream), on Some(stream), "recording an event")
+    }
+
+    /// Waits for it.
+    pub unsafe fn synchronize_event(&self, event: RawEvent) -> Result<()> {
+        call!(self.library(), event_synchronize(event), "waiting for an event")
+    }
+
+    /// Whether it is done.
+    pub unsafe fn query_event(&self, event: RawEvent) -> Result<bool> {
+        // SAFETY: the contract at the top.
+        match unsafe { (self.library().symbols.event_query)(event) } {
+            code::NOT_READY => Ok(false),
+            c => {
+                self.library()
+                    .check(self.library().names.event_query, c, None, || "asking whether an event is done".into())?;
+                Ok(true)
+            }
+        }
+    }
+
+    /// Milliseconds between two.
+    pub unsafe fn elapsed(&self, from: RawEvent, to: RawEvent) -> Result<f32> {
+        let mut ms = 0.0;
+        call!(self.library(), event_elapsed(&mut ms, from, to), "asking for the time between two events").map(|()| ms)
+    }
+
+    /// Loads text, which ends with a zero, or a binary. The error has what the driver's compiler said.
+    pub unsafe fn load_module(&self, image: &[u8]) -> std::result::Result<RawModule, String> {
+        let mut logs = Logs::new();
+        let (mut options, mut values) = logs.options();
+        let mut module = null_mut();
+        let n = if self.library().facts().assembles { options.len() as c_uint } else { 0 };
+        let (o, v) = (options.as_mut_ptr(), values.as_mut_ptr());
+        let loaded = call!(self.library(), module_load(&mut module, image.as_ptr().cast(), n, o, v), "loading code");
+        loaded.map(|()| module).map_err(|e| logs.explain(&e))
+    }
+
+    /// Unloads it.
+    pub unsafe fn unload_module(&self, module: RawModule) -> Result<()> {
+        call!(self.library(), module_unload(module), "unloading code")
+    }
+
+    /// A function of a module.
+    pub unsafe fn function(&self, module: RawModule, name: &str) -> Result<RawFunction> {
+        let mut function = null_mut();
+        let text = CString::new(name).unwrap_or_default();
+        let doing = || format!("looking for `{name}` in loaded code");
+        call!(self.library(), module_function(&mut function, module, text.as_ptr()), doing()).map(|()| function)
+    }
+
+    /// A property of a function.
+    pub unsafe fn function_attribute(&self, function: RawFunction, attribute: i32) -> Result<i32> {
+        let mut value = 0;
+        call!(self.library(), function_attribute(&mut value, attribute, function), "asking what a function needs")
+            .map(|()| value)
+    }
+
+    /// Blocks of this many threads that one multiprocessor holds at once.
+    pub unsafe fn blocks_per_multiprocessor(&self, function: RawFunction, threads: u32) -> Result<u32> {
+        let mut blocks = 0;
+        let doing = "asking how many blocks fit the GPU";
+        call!(self.library(), occupancy(&mut blocks, function, threads as c_int, 0), doing)?;
+        Ok(blocks.max(1) as u32)
+    }
+
+    /// Threads of a block that fill the GPU best, at most `most`.
+    pub unsafe fn best_block(&self, function: RawFunction, most: u32) -> Result<u32> {
+        // SAFETY: the contract at the top.
+        let block = unsafe { self.library().vendor.best_block(function, most as c_int) };
+        Ok(self.library().check_own(block, "asking for the best size of a block")?.max(1) as u32)
+    }
+
+    /// Launches a grid of blocks in one dimension. `parameter` is the function's only one.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        function: RawFunction,
+        (grid, block): (u32, u32),
+        stream: RawStream,
+        parameter: *mut c_void,
+        kernel: u32,
+    ) -> Result<()> {
+        self.library().last.note(stream, kernel);
+        let mut parameters = [parameter];
+        let (at, none) = (parameters.as_mut_ptr(), null_mut());
+        call!(
+            self.library(),
+            launch(function, grid, 1, 1, block, 1, 1, 0, stream, at, none),
+            on Some(stream),
+            format!("launching kernel `{}`", self.library().last.name(kernel))
+        )
+    }
+}

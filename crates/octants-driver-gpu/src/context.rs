@@ -1,0 +1,127 @@
+//! [`Context`]: a device with its primary context, and the thread's way into it.
+//!
+//! The primary context is the one that libraries of the vendor's runtime use, so that memory, streams and events of all are good for all. It
+//! is retained for good: making it anew may take a fifth of a second, which a program that is started again would pay each time, and
+//! other libraries may have put their state into it.
+
+use std::marker::PhantomData;
+
+use octants_runtime::Result;
+
+use crate::library::Library;
+use crate::symbols::{RawDevice, number};
+use crate::vendor::{Facts, Place};
+
+/// A device's context with its library.
+#[derive(Debug)]
+pub struct Context {
+    library: Library,
+    place: Place,
+    /// The device, counted as the vendor counts them.
+    pub ordinal: u32,
+    /// Its handle.
+    pub device: RawDevice,
+    /// Name for messages: the maker's name of the device.
+    pub name: String,
+    /// Bytes of memory.
+    pub memory: u64,
+    /// Multiprocessors.
+    pub multiprocessors: u32,
+    /// Threads that run in step.
+    pub warp: u32,
+}
+
+// SAFETY: a context may be used from any thread; handles are values.
+unsafe impl Send for Context {}
+// SAFETY: as above. The library locks what needs a lock.
+unsafe impl Sync for Context {}
+
+impl Context {
+    /// The primary context of a device.
+    pub fn new(library: Library, ordinal: u32) -> Result<Context> {
+        let device = library.device(ordinal)?;
+        let facts = library.facts();
+        let multiprocessors = library.device_attribute(device, facts.multiprocessors)?.max(1) as u32;
+        let warp = library.device_attribute(device, facts.warp)?.max(1) as u32;
+        let (name, memory) = (library.device_name(device)?, library.device_memory(device)?);
+        let place = library.open(device)?;
+        Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp })
+    }
+
+    /// The library, as far as it works on no device.
+    pub fn library(&self) -> &Library {
+        &self.library
+    }
+
+    /// Numbers and words of the vendor.
+    pub fn facts(&self) -> &'static Facts {
+        self.library.facts()
+    }
+
+    /// The calls, with the device made the thread's own for as long as the value lives.
+    #[inline]
+    pub fn enter(&self) -> Result<Entered<'_>> {
+        // The library keeps the current device in a thread-local variable: asking costs some nanoseconds, and is right whatever other
+        // libraries do to the thread in between.
+        let current = self.library.current()?;
+        let restore = if current == self.place { None } else { self.switch(current)? };
+        Ok(Entered { context: self, restore, mode: None, here: PhantomData })
+    }
+
+    /// As [`Context::enter`], for calls that have nothing to do with a capture of a stream that another library may be making: many calls
+    /// are forbidden to the whole process while one is made, and end the capture if they come, unless the thread says
+    /// that it knows what it does.
+    #[inline]
+    pub fn enter_aside(&self) -> Result<Entered<'_>> {
+        let mut entered = self.enter()?;
+        entered.mode = Some(self.library.exchange_capture_mode(number::CAPTURE_MODE_RELAXED)?);
+        Ok(entered)
+    }
+
+    /// As [`Context::enter_aside`] for what gives things back: `None` where the library has ended already (at the end of the process), which
+    /// has given back everything.
+    pub fn enter_to_free(&self) -> Option<Entered<'_>> {
+        self.enter_aside().ok()
+    }
+
+    /// Makes the device current; what has to be put back, if anything.
+    #[cold]
+    fn switch(&self, from: Place) -> Result<Option<Place>> {
+        // SAFETY: the place is the opened device's.
+        let undone = unsafe { self.library.switch(from, self.place)? };
+        Ok(undone.then_some(from))
+    }
+}
+
+/// The calls of a device that is the thread's own: see [`crate::calls`].
+#[derive(Debug)]
+pub struct Entered<'a> {
+    context: &'a Context,
+    restore: Option<Place>,
+    /// What captures forbid to the thread otherwise.
+    mode: Option<i32>,
+    /// Keeps the value on its thread.
+    here: PhantomData<*mut ()>,
+}
+
+impl Entered<'_> {
+    /// The library.
+    #[inline]
+    pub fn library(&self) -> &Library {
+        &self.context.library
+    }
+}
+
+impl Drop for Entered<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(mode) = self.mode {
+            // There is no one to tell of an error.
+            let _ = self.context.library.exchange_capture_mode(mode);
+        }
+        if let Some(from) = self.restore {
+            // SAFETY: this value made the switch, and does not leave its thread.
+            unsafe { self.context.library.vendor.switch_back(from) }
+        }
+    }
+}

@@ -1,0 +1,183 @@
+//! [`Library`]: a driver's library, with those of its functions that work without a current device, each checked. An error says which
+//! call failed, with what code, and what was being done.
+
+use std::ffi::{CStr, c_int};
+use std::sync::OnceLock;
+
+use octants_runtime::{DeviceError, ErrorKind, Result};
+
+use crate::last_launches::LastLaunches;
+use crate::symbols::{CaptureMode, DeviceAttribute, Names, RawDevice, RawStream, Symbols, code};
+use crate::vendor::{Called, Facts, Place, Vendor};
+
+/// A driver's functions, as used for one device.
+#[derive(Debug)]
+pub struct Library {
+    /// What needs a device is called by [`crate::calls`] alone.
+    pub(crate) symbols: Symbols,
+    pub(crate) names: &'static Names,
+    pub(crate) vendor: Box<dyn Vendor>,
+    /// What happened when the device was lost.
+    lost: OnceLock<String>,
+    /// Which kernels to name when it is.
+    pub last: LastLaunches,
+}
+
+/// Calls `$library.symbols.$name` and checks the result.
+macro_rules! call {
+    ($library:expr, $name:ident($($arg:expr),*), $doing:expr) => {
+        // SAFETY: the contract of the function around this.
+        $library.check($library.names.$name, unsafe { ($library.symbols.$name)($($arg),*) }, None, || $doing.into())
+    };
+    ($library:expr, $name:ident($($arg:expr),*), on $stream:expr, $doing:expr) => {
+        // SAFETY: as above.
+        $library.check($library.names.$name, unsafe { ($library.symbols.$name)($($arg),*) }, $stream, || $doing.into())
+    };
+    ($library:expr, $name:ident?($($arg:expr),*), $doing:expr) => {
+        match $library.symbols.$name {
+            // SAFETY: as above.
+            Some(f) => $library.check($library.names.$name, unsafe { f($($arg),*) }, None, || $doing.into()),
+            None => Err($library.missing($library.names.$name)),
+        }
+    };
+}
+pub(crate) use call;
+
+impl Library {
+    /// Takes the functions over.
+    pub fn new(symbols: Symbols, names: &'static Names, vendor: Box<dyn Vendor>) -> Library {
+        Library { symbols, names, vendor, lost: OnceLock::new(), last: LastLaunches::default() }
+    }
+
+    /// Numbers and words of the vendor.
+    pub fn facts(&self) -> &'static Facts {
+        self.vendor.facts()
+    }
+
+    /// True after an error from which the device does not recover.
+    pub fn is_lost(&self) -> bool {
+        self.lost.get().is_some()
+    }
+
+    /// A code as the vendor calls it, and its sentence.
+    pub fn describe(&self, c: i32) -> String {
+        self.vendor.describe(c)
+    }
+
+    pub(crate) fn missing(&self, name: &str) -> DeviceError {
+        ErrorKind::Misuse { message: self.vendor.explain_missing(name) }.into()
+    }
+
+    #[inline]
+    pub(crate) fn check(
+        &self,
+        call: &'static str,
+        c: c_int,
+        stream: Option<RawStream>,
+        doing: impl FnOnce() -> String,
+    ) -> Result<()> {
+        if c == code::SUCCESS { Ok(()) } else { Err(self.error(call, c, stream, doing())) }
+    }
+
+    /// Checks what a function of the vendor's own returned.
+    #[inline]
+    pub(crate) fn check_own<T>(&self, called: Called<T>, doing: &str) -> Result<T> {
+        called.map_err(|(call, c)| self.error(call, c, None, doing.into()))
+    }
+
+    #[cold]
+    fn error(&self, call: &'static str, c: c_int, stream: Option<RawStream>, doing: String) -> DeviceError {
+        let name = self.describe(c);
+        if !self.facts().final_codes.contains(&c) {
+            return ErrorKind::Call { call, code: c.into(), name, doing }.into();
+        }
+        if let Some(cause) = self.lost.get() {
+            return ErrorKind::Lost { cause: cause.clone() }.into();
+        }
+        let suspects = self.last.suspects(stream).iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        let suspects = if suspects.is_empty() { String::new() } else { format!("; launched last: {suspects}") };
+        let cause = format!("{call} failed with code {c} ({name}) while {doing}{suspects}");
+        let _ = self.lost.set(cause);
+        let doing = format!("{doing}{suspects}. The GPU is lost to this process: restart it to use the GPU again");
+        ErrorKind::Call { call, code: c.into(), name, doing }.into()
+    }
+
+    /// Starts the library. The code alone, since the reason is put into other words.
+    pub fn init(&self) -> i32 {
+        // SAFETY: the flags must be zero.
+        unsafe { (self.symbols.init)(0) }
+    }
+
+    /// The version that the driver supports, as the vendor writes it.
+    pub fn driver_version(&self) -> Result<i32> {
+        let mut version = 0;
+        call!(self, driver_version(&mut version), "asking for the driver's version").map(|()| version)
+    }
+
+    /// How many devices there are, or the code.
+    pub fn device_count(&self) -> std::result::Result<i32, i32> {
+        let mut count = 0;
+        // SAFETY: the pointer is to a variable.
+        match unsafe { (self.symbols.device_count)(&mut count) } {
+            code::SUCCESS => Ok(count),
+            c => Err(c),
+        }
+    }
+
+    /// A device.
+    pub fn device(&self, ordinal: u32) -> Result<RawDevice> {
+        let mut device = 0;
+        let doing = || format!("looking for GPU {ordinal}");
+        call!(self, device_get(&mut device, ordinal as c_int), doing()).map(|()| device)
+    }
+
+    /// Its name.
+    pub fn device_name(&self, device: RawDevice) -> Result<String> {
+        let mut name = [0u8; 128];
+        call!(self, device_name(name.as_mut_ptr().cast(), 127, device), "asking for the GPU's name")?;
+        let text = CStr::from_bytes_until_nul(&name).map(|t| t.to_string_lossy().into_owned());
+        Ok(text.unwrap_or_default())
+    }
+
+    /// What it is able to do.
+    pub fn device_attribute(&self, device: RawDevice, attribute: DeviceAttribute) -> Result<i32> {
+        let mut value = 0;
+        call!(self, device_attribute(&mut value, attribute, device), "asking what the GPU can do").map(|()| value)
+    }
+
+    /// Its memory.
+    pub fn device_memory(&self, device: RawDevice) -> Result<u64> {
+        let mut bytes = 0;
+        call!(self, device_memory(&mut bytes, device), "asking for the GPU's memory").map(|()| bytes as u64)
+    }
+
+    /// Makes a device usable.
+    pub(crate) fn open(&self, device: RawDevice) -> Result<Place> {
+        self.check_own(self.vendor.open(device), "making the GPU's context")
+    }
+
+    /// What this thread works on.
+    #[inline]
+    pub(crate) fn current(&self) -> Result<Place> {
+        self.check_own(self.vendor.current(), "asking for the thread's device")
+    }
+
+    /// Makes `to` what this thread works on. True when that has to be undone.
+    pub(crate) unsafe fn switch(&self, from: Place, to: Place) -> Result<bool> {
+        // SAFETY: the contract is the vendor's.
+        self.check_own(unsafe { self.vendor.switch(from, to) }, "giving the thread its device")
+    }
+
+    /// Sets what captures of other threads keep this thread from, and returns what it was.
+    #[inline]
+    pub(crate) fn exchange_capture_mode(&self, mode: CaptureMode) -> Result<CaptureMode> {
+        let mut mode = mode;
+        call!(self, capture_mode(&mut mode), "setting what captures forbid").map(|()| mode)
+    }
+
+    /// True when the driver has memory in the order of streams.
+    pub fn has_pools(&self) -> bool {
+        let s = &self.symbols;
+        s.pool_create.is_some() && s.pool_allocate.is_some() && s.pool_free.is_some() && s.pool_set.is_some()
+    }
+}

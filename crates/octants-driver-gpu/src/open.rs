@@ -1,0 +1,97 @@
+//! What vendors' crates have in common in finding their library and a device, or saying why that cannot be.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use libloading::Library as Loaded;
+
+use crate::context::Context;
+use crate::library::Library;
+use crate::symbols::code;
+
+/// Settings of a GPU as a device.
+#[derive(Debug, Clone, Default)]
+pub struct GpuConfig {
+    /// Which GPU, counted as the vendor counts those that the process may see; the first for `None`.
+    pub device: Option<u32>,
+    /// Bytes of freed memory kept for later; an eighth of the device's for `None`.
+    pub keep_bytes: Option<u64>,
+    /// The driver's library, where it is not to be looked for by its name.
+    pub library: Option<PathBuf>,
+    /// Memory is managed as on devices that have no pools of it.
+    pub plain_memory: bool,
+}
+
+/// Why there is no device: a sentence for the user, without a full stop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unavailable(pub String);
+
+impl fmt::Display for Unavailable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Unavailable {}
+
+/// Loads a driver's library: the one that was asked for, or the first of `names` that there is. It stays loaded: it cannot be unloaded
+/// safely once it has threads.
+pub fn load(config: &GpuConfig, names: &[&str], nothing: &str) -> Result<&'static Loaded, Unavailable> {
+    // SAFETY: loading a driver has no effect on anything else.
+    let open = |name: &std::ffi::OsStr| unsafe { Loaded::new(name) };
+    let library = match &config.library {
+        Some(path) => open(path.as_os_str()).map_err(|e| {
+            let why = std::error::Error::source(&e).map_or_else(|| e.to_string(), ToString::to_string);
+            Unavailable(format!("the driver library {} cannot be opened: {why}", path.display()))
+        })?,
+        None => names
+            .iter()
+            .find_map(|name| open(name.as_ref()).ok())
+            .ok_or_else(|| Unavailable(format!("{nothing} ({} was not found)", names[0])))?,
+    };
+    Ok(Box::leak(Box::new(library)))
+}
+
+/// The context of the device that was asked for, once the library was started.
+pub fn open_context(library: Library, config: &GpuConfig) -> Result<Context, Unavailable> {
+    let facts = library.facts();
+    let count = match library.device_count() {
+        Ok(count) => count.max(0) as u32,
+        Err(code::NO_DEVICE) => 0,
+        Err(c) => return Err(Unavailable(format!("the GPUs cannot be counted: {}", library.describe(c)))),
+    };
+    let ordinal = config.device.unwrap_or(0);
+    if let Some(reason) = why_no_such_device(ordinal, count, (facts.gpu, facts.visible)) {
+        return Err(Unavailable(reason));
+    }
+    Context::new(library, ordinal).map_err(|e| Unavailable(format!("GPU {ordinal} cannot be used: {e}")))
+}
+
+fn why_no_such_device(ordinal: u32, count: u32, (gpu, visible): (&str, &str)) -> Option<String> {
+    match count {
+        0 => Some(format!("no {gpu} was found ({visible} may hide those that there are)")),
+        n if ordinal >= n => Some(format!("there is no GPU {ordinal}: this process sees {n}, counted from 0")),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_say_what_is_missing() {
+        let why = |ordinal, count| why_no_such_device(ordinal, count, ("Acme GPU", "ACME_VISIBLE"));
+        assert!(why(0, 0).is_some_and(|t| t.contains("no Acme GPU") && t.contains("ACME_VISIBLE")));
+        assert!(why(2, 2).is_some_and(|t| t.contains("no GPU 2") && t.contains("sees 2")));
+        assert_eq!(why(1, 2), None);
+    }
+
+    #[test]
+    fn a_library_that_is_not_there_is_named() {
+        let none = load(&GpuConfig::default(), &["libacme-gpu.so.1"], "no Acme driver is installed").unwrap_err();
+        assert_eq!(none.0, "no Acme driver is installed (libacme-gpu.so.1 was not found)");
+        let asked = GpuConfig { library: Some("/nowhere/libacme.so".into()), ..GpuConfig::default() };
+        assert!(load(&asked, &[], "").unwrap_err().0.contains("/nowhere/libacme.so"));
+    }
+}

@@ -1,0 +1,76 @@
+//! [`Vendor`]: what differs between vendors beside the names of their functions: numbers, words, and a few functions.
+
+use std::ffi::c_int;
+use std::fmt;
+
+use crate::symbols::{DeviceAttribute, RawDevice, RawFunction};
+
+/// What a vendor's own function returned: its value, or its name and the code.
+pub type Called<T> = Result<T, (&'static str, c_int)>;
+
+/// Whose device a thread is on, in the vendor's own terms; zero for nobody's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place(pub u64);
+
+/// Numbers and words of a vendor.
+#[derive(Debug)]
+pub struct Facts {
+    /// What the interface is called.
+    pub api: &'static str,
+    /// Environment variable that hides devices from a process.
+    pub visible: &'static str,
+    /// What a GPU of the vendor is called, after "no".
+    pub gpu: &'static str,
+    /// DLPack's number for the device's memory.
+    pub dlpack: i32,
+    /// The attribute by which Python objects show arrays in the device's memory.
+    pub array_protocol: Option<&'static str>,
+    /// The handle of the stream that other libraries use where they name none.
+    pub null_stream: u64,
+    /// Codes after which the device works no more.
+    pub final_codes: &'static [i32],
+    /// Attribute: how many multiprocessors there are.
+    pub multiprocessors: DeviceAttribute,
+    /// Attribute: how many threads run in step.
+    pub warp: DeviceAttribute,
+    /// Attribute: whether there are pools of memory.
+    pub pools: DeviceAttribute,
+    /// Loading code takes options that have the assembler's messages written down.
+    pub assembles: bool,
+}
+
+/// A vendor's own functions.
+pub trait Vendor: fmt::Debug + Send + Sync + 'static {
+    /// Numbers and words.
+    fn facts(&self) -> &'static Facts;
+
+    /// A code as the vendor calls it, and its sentence.
+    fn describe(&self, code: c_int) -> String;
+
+    /// What to say of a function that the library lacks.
+    fn explain_missing(&self, symbol: &str) -> String;
+
+    /// Makes a device usable, and tells what [`Vendor::current`] answers on it.
+    fn open(&self, device: RawDevice) -> Called<Place>;
+
+    /// What this thread works on.
+    fn current(&self) -> Called<Place>;
+
+    /// Makes `to` what this thread works on, in the place of `from`. True when that has to be undone.
+    ///
+    /// # Safety
+    /// `to` was opened.
+    unsafe fn switch(&self, from: Place, to: Place) -> Called<bool>;
+
+    /// Undoes a switch.
+    ///
+    /// # Safety
+    /// This thread's last switch that is not undone was from `from`.
+    unsafe fn switch_back(&self, from: Place);
+
+    /// Threads of a block that fill the device best, at most `most`.
+    ///
+    /// # Safety
+    /// The function's module is loaded, and its device this thread's.
+    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
+}
