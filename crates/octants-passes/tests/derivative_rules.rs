@@ -170,12 +170,15 @@ const SHAPES: [Type; 3] = [F64, VEC, MAT];
 /// Where an operation is smooth unless its case says otherwise.
 const POSITIVE: (f64, f64) = (0.1, 0.9);
 
+/// The operation, on the values of the parameters.
+type BuildOp = Box<dyn Fn(&mut Builder, &[ValueId]) -> Op>;
+
 /// An operation on parameters of these types, whose values lie in these domains.
 struct Case {
     name: String,
     params: Vec<(Type, (f64, f64))>,
     ty: Type,
-    op: Box<dyn Fn(&mut Builder, &[ValueId]) -> Op>,
+    op: BuildOp,
 }
 
 fn case(
