@@ -12,8 +12,8 @@ use octants_driver_cuda::{HOME_VARIABLES, find_device_library};
 use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::{ArgLayout, Layout, Op, Type};
-use octants_passes::{Alias, PassOptions, find_overlaps, offload, run_pipeline};
+use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Type};
+use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline};
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
     Results, Stream, TextSink,
@@ -220,7 +220,13 @@ impl Session {
     }
 
     /// Source to IR. The only stop that asks the outside world anything.
-    pub fn lower(&self, world: &dyn World, kernel: Obj, args: &[ArgSpec]) -> Result<Lowering, CompileError> {
+    pub fn lower(
+        &self,
+        world: &dyn World,
+        kernel: Obj,
+        args: &[ArgSpec],
+        mode: AutodiffMode,
+    ) -> Result<Lowering, CompileError> {
         let start = Instant::now();
         let options = Options {
             default_fp: self.config.default_fp,
@@ -228,10 +234,14 @@ impl Session {
             debug: self.config.debug,
             short_circuit: self.config.short_circuit_operators,
             unrolling_limit: self.config.unrolling_limit,
+            mode,
         };
         match octants_frontend::lower(world, kernel, args, &options) {
-            Ok(lowered) => {
+            Ok(mut lowered) => {
                 self.check_groups(world, &lowered, &[])?;
+                if let Err(errors) = differentiate(&mut lowered.kernel, mode) {
+                    return Err(CompileError::User(errors, lowered.sources));
+                }
                 Ok(Lowering { lowered, elapsed: start.elapsed() })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use octants_driver_recording::{Launched, Log, RecordingDriver};
 use octants_engine::frontend::Lowered;
-use octants_engine::ir::BufferId;
+use octants_engine::ir::{AutodiffMode, BufferId};
 use octants_engine::runtime::{Buffer, Patient, Stream};
 use octants_engine::{Alias, CompileError, Config, Executable, OptionValue, Session};
 use world_table::module::Module;
@@ -53,7 +53,7 @@ impl Bench {
     /// passes the same memory for, the second ones get the first ones' address.
     fn load(&self, aliases: &[Alias]) -> Result<Loaded, CompileError> {
         let kernel = self.module.kernels[0].1;
-        let lowering = self.session.lower(&self.module.table, kernel, &self.module.args(kernel))?;
+        let lowering = self.session.lower(&self.module.table, kernel, &self.module.args(kernel), AutodiffMode::None)?;
         if !aliases.is_empty() {
             self.session.check_groups(&self.module.table, &lowering.lowered, aliases)?;
         }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use octants_diag::{Diagnostic, SourceFile};
-use octants_ir::{ComponentLayout, Scalar, Type};
+use octants_ir::{AutodiffMode, ComponentLayout, Scalar, Type};
 
 /// A host object, alive at least as long as the compilation. Two handles of one object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -280,6 +280,8 @@ pub struct Options {
     pub short_circuit: bool,
     /// Warn when `qd.static` unrolls more than this; 0 never warns.
     pub unrolling_limit: u32,
+    /// What is made of the kernel: whether companions are looked for, and which.
+    pub mode: AutodiffMode,
 }
 
 /// Where a launch finds an array that the user did not pass as an argument of its own.

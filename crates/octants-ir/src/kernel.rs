@@ -1,7 +1,7 @@
 //! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
 //! not split into tasks cannot reach a back end.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
@@ -84,6 +84,31 @@ pub struct Function {
     pub body: Body,
 }
 
+/// What is made of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub enum AutodiffMode {
+    /// Its values.
+    #[default]
+    None,
+    /// Its values, and their tangents: duals of what it writes from those of what it reads.
+    Forward,
+    /// Its gradient: gradients of what it read from those of what it wrote.
+    Reverse,
+    /// Its values, with a check that memory stays what its gradient will take it to be.
+    Validation,
+}
+
+impl AutodiffMode {
+    /// The attribute of an array or field in which its companion is.
+    pub fn companion(self) -> Option<&'static str> {
+        match self {
+            AutodiffMode::None => None,
+            AutodiffMode::Forward => Some("dual"),
+            AutodiffMode::Reverse | AutodiffMode::Validation => Some("grad"),
+        }
+    }
+}
+
 /// A kernel as the front end leaves it.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Kernel {
@@ -93,6 +118,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Array arguments and fields.
     pub buffers: Vec<Buffer>,
+    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it: of the same type and shape.
+    pub companions: BTreeMap<BufferId, BufferId>,
     /// Number of distinct field roots that `Layout::Dense` components name.
     pub roots: u32,
     /// Functions called from the body.

@@ -53,7 +53,8 @@ mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
 pub use kernel::{
-    AccessSet, ArgLayout, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, Param, Program, Task, TaskKind,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, Param, Program, Task,
+    TaskKind,
 };
 pub use op::{
     AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,

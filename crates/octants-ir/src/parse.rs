@@ -49,6 +49,10 @@ impl FromStr for Kernel {
         p.sign("{")?;
         let header = p.header()?;
         (k.roots, k.params, k.buffers, k.functions) = header;
+        while p.eat_word("companion") {
+            let buffer = BufferId(p.id('@')?);
+            k.companions.insert(buffer, BufferId(p.id('@')?));
+        }
         p.word("body")?;
         p.sign("{")?;
         k.body = p.body()?;

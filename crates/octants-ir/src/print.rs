@@ -25,6 +25,9 @@ impl fmt::Display for Kernel {
         p.collect_body(&self.body);
         p.open(&format!("kernel {} -> {}", name(&self.name), p.ty(&self.ret)));
         p.header(self.roots, &self.params, &self.buffers, &self.functions);
+        for (buffer, companion) in &self.companions {
+            p.line(&format!("companion {buffer} {companion}"));
+        }
         p.open("body");
         p.body(&self.body);
         p.close();

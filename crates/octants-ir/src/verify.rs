@@ -1,7 +1,7 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 12) are here, rules
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 13) are here, rules
 //! about the types of one instruction (20 to 31) in `verify_types`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::kernel::{Buffer, Function, Kernel, Param, Program, Task, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
-use crate::types::Type;
+use crate::types::{Scalar, Type};
 use crate::verify_types::check_types;
 
 macro_rules! rules {
@@ -51,6 +51,7 @@ rules! {
     FunctionReturns = 11: "every way through a function that has a result ends in `return`",
     TaskForm = 12: "a serial task holds no parallel loop; the root of a parallel task is instructions without effects and no local, \
                     then one parallel loop; a frame is used in programs only; names of tasks differ",
+    CompanionFits = 13: "a companion is another buffer with floats of the same type and as many axes",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; its type follows from it",
@@ -95,10 +96,27 @@ pub(crate) struct Scope<'a> {
 /// The violations of a kernel.
 pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     let mut out = Vec::new();
+    verify_companions(k, &mut out);
     verify_functions(&k.buffers, &k.functions, &mut out);
     let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
     Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run();
     out
+}
+
+fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
+    for (buffer, companion) in &k.companions {
+        let fits = match (k.buffers.get(buffer.index()), k.buffers.get(companion.index())) {
+            (Some(b), Some(c)) => {
+                let float = b.elem.scalar().is_some_and(Scalar::is_float);
+                float && buffer != companion && b.elem == c.elem && b.ndim == c.ndim
+            }
+            _ => false,
+        };
+        if !fits {
+            let detail = format!("companion {buffer} {companion}");
+            out.push(Violation { rule: Rule::CompanionFits, place: "buffers".into(), detail });
+        }
+    }
 }
 
 /// The violations of a program.

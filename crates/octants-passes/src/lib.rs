@@ -5,13 +5,15 @@
 //! builds the IR is verified after each.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
-//! [`copy_code`] serve several of them. [`derivative_rules`] is the table that both modes of differentiation use.
+//! [`copy_code`] serve several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for; both its modes use the table in [`derivative_rules`].
 
 pub mod check_bounds;
 pub mod check_overflow;
 pub mod compute_access;
 pub mod copy_code;
 pub mod derivative_rules;
+pub mod differentiate;
+pub mod differentiate_forward;
 pub mod eliminate_dead_code;
 mod evaluate;
 pub mod find_overlaps;
@@ -27,6 +29,7 @@ pub mod trace_address;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
+pub use differentiate::differentiate;
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline};

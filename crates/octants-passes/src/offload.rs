@@ -45,7 +45,7 @@ pub fn offload(kernel: Kernel) -> Program {
         tasks.push(Task { name, kind, group: segment.group, body, access: AccessSet::default() });
     }
     let frame = cut.frame;
-    let Kernel { name, params, buffers, roots, functions, ret, body: _ } = kernel;
+    let Kernel { name, params, buffers, companions: _, roots, functions, ret, body: _ } = kernel;
     let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks };
     compute_access(&mut program);
     join_dependent_groups(&mut program);

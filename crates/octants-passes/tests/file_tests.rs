@@ -1,7 +1,7 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias`, and holds the input and, after a line
-//! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `offload` (the
+//! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`, `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
 //! `OCTANTS_BLESS=1` the expected part is written instead of compared.
 
@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program};
+use octants_passes::differentiate_forward::differentiate_forward;
 use octants_passes::pipeline::PIPELINE;
 use octants_passes::{PassOptions, offload, renumber, run_pass, run_pipeline};
 
@@ -103,6 +104,11 @@ fn run(case: &Case) -> String {
             match pass {
                 "pipeline" => run_pipeline(&mut kernel, &options),
                 "renumber" => renumber(&mut kernel.body),
+                "differentiate_forward" => {
+                    if let Err(errors) = differentiate_forward(&mut kernel) {
+                        return errors.iter().map(|e| format!("error: {}\n", e.message)).collect();
+                    }
+                }
                 _ => assert!(run_pass(pass, &mut kernel, &options), "{}: no pass `{pass}`", case.path.display()),
             }
             assert_kernel(&kernel, pass);
@@ -133,7 +139,9 @@ fn files() {
 #[test]
 fn every_pass_and_every_rule_has_a_case() {
     let cases = cases();
-    for pass in PIPELINE.iter().map(|p| p.name).chain(["offload", "renumber", "print", "pipeline"]) {
+    for pass in
+        PIPELINE.iter().map(|p| p.name).chain(["differentiate_forward", "offload", "renumber", "print", "pipeline"])
+    {
         assert!(cases.iter().any(|c| c.pass == pass), "no file test runs `{pass}`");
     }
     let broken: BTreeSet<&str> = cases

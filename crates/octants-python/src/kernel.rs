@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use octants_engine::CompileError;
+use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -286,8 +287,8 @@ impl Kernel {
             }
             errors::from_compile(py, e, &world.take_causes())
         };
-        let lowering =
-            guarded(py, &self.name, || session.lower(&world, handle, &described.specs))?.map_err(&refused)?;
+        let lowering = guarded(py, &self.name, || session.lower(&world, handle, &described.specs, AutodiffMode::None))?
+            .map_err(&refused)?;
         let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, &world)?;
         if !aliases.is_empty() {
             session.check_groups(&world, &lowering.lowered, &aliases).map_err(&refused)?;

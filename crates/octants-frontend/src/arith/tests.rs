@@ -2,13 +2,20 @@
 
 use std::sync::Arc;
 
-use octants_ir::{Builder, Op, Scalar, StructType, Type, ValueId};
+use octants_ir::{AutodiffMode, Builder, Op, Scalar, StructType, Type, ValueId};
 
 use super::*;
 use crate::world::Options;
 
 fn options(default_fp: Scalar, debug: bool) -> Options {
-    Options { default_fp, default_ip: Scalar::I32, debug, short_circuit: true, unrolling_limit: 32 }
+    Options {
+        default_fp,
+        default_ip: Scalar::I32,
+        debug,
+        short_circuit: true,
+        unrolling_limit: 32,
+        mode: AutodiffMode::None,
+    }
 }
 
 fn f32_options() -> Options {

@@ -5,6 +5,7 @@ mod assignment;
 mod builtins;
 mod call;
 mod choose_form;
+mod companions;
 mod compile_time;
 mod control;
 mod expr;
@@ -20,7 +21,7 @@ mod tensor;
 mod text;
 mod values;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -44,7 +45,10 @@ pub fn lower(
 ) -> std::result::Result<Lowered, (Vec<Diagnostic>, Sources)> {
     let mut lowerer = Lowerer::new(world, options.clone(), kernel);
     match lowerer.lower_kernel(kernel, args) {
-        Ok(returns) => Ok(lowerer.finish(returns)),
+        Ok(returns) => {
+            lowerer.find_companions();
+            Ok(lowerer.finish(returns))
+        }
         Err(mut d) => {
             d.root = lowerer.parsed.get(&kernel).map_or_else(String::new, |p| p.source.name.clone());
             Err((vec![*d], lowerer.sources))
@@ -161,6 +165,7 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
+    companions: BTreeMap<BufferId, BufferId>,
     roots: Vec<u32>,
     functions: Vec<Function>,
     /// `None`: a function of the IR cannot return what this one does.
@@ -211,6 +216,7 @@ impl<'w> Lowerer<'w> {
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
+            companions: BTreeMap::new(),
             roots: Vec::new(),
             functions: Vec::new(),
             function_keys: HashMap::new(),
@@ -275,6 +281,7 @@ impl<'w> Lowerer<'w> {
                 name,
                 params: self.params,
                 buffers: self.buffers,
+                companions: self.companions,
                 roots: self.roots.len() as u32,
                 functions: self.functions,
                 body: self.b.body,

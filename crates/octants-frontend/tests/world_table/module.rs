@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use octants_diag::SourceFile;
 use octants_frontend::{ArgSpec, Entity, FuncKind, FuncParam, FuncSource, HostValue, Obj, Options, World, WorldResult};
-use octants_ir::Scalar;
+use octants_ir::{AutodiffMode, Scalar};
 use ruff_python_ast as r;
 use ruff_text_size::Ranged;
 
@@ -26,7 +26,14 @@ pub struct Module {
 
 /// The options a module starts from.
 pub fn default_options() -> Options {
-    Options { default_fp: Scalar::F32, default_ip: Scalar::I32, debug: false, short_circuit: true, unrolling_limit: 0 }
+    Options {
+        default_fp: Scalar::F32,
+        default_ip: Scalar::I32,
+        debug: false,
+        short_circuit: true,
+        unrolling_limit: 0,
+        mode: AutodiffMode::None,
+    }
 }
 
 impl Module {

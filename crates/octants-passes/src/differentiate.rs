@@ -1,0 +1,41 @@
+//! From a kernel to the one that computes its derivatives, before the pipeline runs: what both modes need first, then the mode.
+
+use octants_diag::{Code, Diagnostic, Span};
+use octants_ir::{AutodiffMode, Kernel, verify::assert_kernel};
+
+use crate::differentiate_forward::differentiate_forward;
+use crate::eliminate_dead_code::eliminate_dead_code;
+use crate::fold_constants::fold_constants;
+use crate::inline_calls::inline_calls;
+use crate::make_updates_atomic::make_updates_atomic;
+use crate::simplify_locals::simplify_locals;
+
+/// Makes of a kernel what a mode asks for.
+///
+/// Updates of variables that iterations share become atomic before: the modes tell them from other updates by that. Locals and
+/// constants are simplified so that there is less to differentiate.
+///
+/// # Errors
+/// What the mode cannot differentiate, with its place.
+pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<(), Vec<Diagnostic>> {
+    if mode == AutodiffMode::None {
+        return Ok(());
+    }
+    inline_calls(kernel);
+    make_updates_atomic(kernel);
+    simplify_locals(kernel);
+    fold_constants(kernel, false);
+    eliminate_dead_code(kernel);
+    match mode {
+        AutodiffMode::None => {}
+        AutodiffMode::Forward => differentiate_forward(kernel)?,
+        AutodiffMode::Reverse | AutodiffMode::Validation => {
+            let message = format!("kernel `{}` has no gradient: reverse mode is not supported yet", kernel.name);
+            return Err(vec![*Diagnostic::new(Code::Compilation, Span::default(), message)]);
+        }
+    }
+    if cfg!(debug_assertions) {
+        assert_kernel(kernel, "differentiate");
+    }
+    Ok(())
+}
