@@ -3,6 +3,7 @@
 use std::ffi::{CStr, c_char, c_int};
 use std::ptr::null_mut;
 
+use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
 use octants_driver_gpu::symbols::{RawDevice, RawFunction};
 use octants_driver_gpu::{Called, Facts, Place, Vendor};
 
@@ -37,6 +38,7 @@ static FACTS: Facts = Facts {
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
     warp: number::DEVICE_WARP_SIZE,
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
+    host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED,
     assembles: true,
 };
 

@@ -100,7 +100,7 @@ impl Entered<'_> {
     /// Pinned memory, at the same address for host and devices.
     pub unsafe fn allocate_pinned(&self, bytes: u64) -> Result<*mut c_void> {
         let mut at = null_mut();
-        let flags = number::HOST_PORTABLE | number::HOST_DEVICE_MAPPED;
+        let flags = self.library().facts().host_flags;
         let doing = || format!("allocating {bytes} bytes of pinned memory");
         call!(self.library(), host_allocate(&mut at, bytes as usize, flags), doing()).map(|()| at)
     }

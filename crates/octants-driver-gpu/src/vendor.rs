@@ -1,6 +1,6 @@
 //! [`Vendor`]: what differs between vendors beside the names of their functions: numbers, words, and a few functions.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_uint};
 use std::fmt;
 
 use crate::symbols::{DeviceAttribute, RawDevice, RawFunction};
@@ -35,6 +35,8 @@ pub struct Facts {
     pub warp: DeviceAttribute,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
+    /// Flags of pinned memory that all devices reach, and whose contents host and device see while work runs.
+    pub host_flags: c_uint,
     /// Loading code takes options that have the assembler's messages written down.
     pub assembles: bool,
 }

@@ -1,0 +1,44 @@
+//! [`choose_target`]: the processor that code is made for, from the name by which HIP calls an architecture.
+//!
+//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may change its code. Ours runs with them in any state.
+
+use octants_artifact::CodeTarget;
+
+/// What code is made for; `None` for a name that is no architecture's.
+pub fn choose_target(architecture: &str) -> Option<CodeTarget> {
+    let cpu = architecture.split(':').next()?;
+    // A library that plays HIP's for tests, whose code is for this machine's processor.
+    #[cfg(feature = "twin")]
+    if let Some(kind) = cpu.strip_prefix("twin-") {
+        return Some(CodeTarget::Device { triple: "twin".into(), cpu: kind.into(), features: String::new() });
+    }
+    let number = cpu.strip_prefix("gfx")?;
+    let known = number.len() >= 3 && number.chars().all(|c| c.is_ascii_hexdigit());
+    known.then(|| CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features: String::new() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn target(architecture: &str) -> String {
+        match choose_target(architecture) {
+            Some(CodeTarget::Device { triple, cpu, features }) => format!("{triple} {cpu} [{features}]"),
+            _ => "none".into(),
+        }
+    }
+
+    #[test]
+    fn names_of_architectures() {
+        assert_eq!(target("gfx1100"), "amdgcn-amd-amdhsa gfx1100 []");
+        assert_eq!(target("gfx90a:sramecc+:xnack-"), "amdgcn-amd-amdhsa gfx90a []");
+        assert_eq!(target("gfx942:sramecc+:xnack+"), "amdgcn-amd-amdhsa gfx942 []");
+    }
+
+    #[test]
+    fn what_is_no_architecture_is_refused() {
+        for name in ["", "gfx", "AMD Radeon", "sm_90", "gfx9:", "gfxten"] {
+            assert_eq!(target(name), "none", "{name}");
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! [`Hip`]: HIP's numbers and words, and its functions that are not as other vendors'.
+//!
+//! A thread works on the device that it has set, device 0 at first. There are no contexts but the devices' primary ones.
+
+use std::ffi::{CStr, c_char, c_int};
+
+use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
+use octants_driver_gpu::symbols::{RawDevice, RawFunction};
+use octants_driver_gpu::{Called, Facts, Place, Vendor};
+
+use crate::symbols::{Own, code, number, since};
+
+/// HIP, as far as it is a kind of its own.
+#[derive(Debug)]
+pub struct Hip(pub Own);
+
+static FACTS: Facts = Facts {
+    api: "HIP",
+    visible: "HIP_VISIBLE_DEVICES",
+    gpu: "AMD GPU",
+    dlpack: 10,
+    // PyTorch and CuPy for ROCm show their arrays under CUDA's name.
+    array_protocol: Some("__cuda_array_interface__"),
+    null_stream: 0,
+    final_codes: &[
+        code::ECC_NOT_CORRECTABLE,
+        code::ILLEGAL_ADDRESS,
+        code::LAUNCH_TIME_OUT,
+        code::CONTEXT_IS_DESTROYED,
+        code::ASSERT,
+        code::LAUNCH_FAILURE,
+    ],
+    multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
+    warp: number::DEVICE_WARP_SIZE,
+    pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
+    host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED | number::HOST_COHERENT,
+    assembles: false,
+};
+
+fn called<T>(name: &'static str, code: c_int, value: T) -> Called<T> {
+    if code == code::SUCCESS { Ok(value) } else { Err((name, code)) }
+}
+
+/// What is said of a function that the library lacks.
+pub fn explain_missing(symbol: &str) -> String {
+    format!("HIP's library has no {symbol}: ROCm {} or newer is needed", since(symbol))
+}
+
+impl Vendor for Hip {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn describe(&self, c: c_int) -> String {
+        let text = |f: unsafe extern "C" fn(c_int) -> *const c_char| {
+            // SAFETY: the function returns a text that lives as long as the library, or nothing.
+            unsafe {
+                let at = f(c);
+                (!at.is_null()).then(|| CStr::from_ptr(at).to_string_lossy().into_owned())
+            }
+        };
+        match (text(self.0.error_name), text(self.0.error_string)) {
+            (Some(name), Some(sentence)) if name != sentence => format!("{name}: {sentence}"),
+            (Some(name), _) => name,
+            _ => "an error that this library does not name".into(),
+        }
+    }
+
+    fn explain_missing(&self, symbol: &str) -> String {
+        explain_missing(symbol)
+    }
+
+    fn open(&self, device: RawDevice) -> Called<Place> {
+        // The library makes the primary context when the device is first used.
+        Ok(Place(device as u64))
+    }
+
+    #[inline]
+    fn current(&self) -> Called<Place> {
+        let mut device = 0;
+        // SAFETY: the pointer is to a variable.
+        let c = unsafe { (self.0.device_current)(&mut device) };
+        called("hipGetDevice", c, Place(device as u64))
+    }
+
+    unsafe fn switch(&self, _from: Place, to: Place) -> Called<bool> {
+        // SAFETY: devices are numbers.
+        called("hipSetDevice", unsafe { (self.0.device_set)(to.0 as c_int) }, true)
+    }
+
+    unsafe fn switch_back(&self, from: Place) {
+        // SAFETY: as above. There is no one to tell of an error.
+        let _ = unsafe { (self.0.device_set)(from.0 as c_int) };
+    }
+
+    unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int> {
+        let (mut grid, mut block) = (0, 0);
+        // SAFETY: the trait's contract; the pointers are to variables.
+        let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, 0, most) };
+        called("hipModuleOccupancyMaxPotentialBlockSize", c, block)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::symbols::NAMES;
+
+    #[test]
+    fn s23_what_an_old_library_lacks_is_named_with_what_has_it() {
+        let text = explain_missing(NAMES.pool_allocate);
+        assert_eq!(text, "HIP's library has no hipMallocFromPoolAsync: ROCm 5.4 or newer is needed");
+        assert!(explain_missing(NAMES.launch).contains("ROCm 4.2"));
+    }
+}

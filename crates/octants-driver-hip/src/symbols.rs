@@ -1,0 +1,132 @@
+//! The functions of HIP's library, by the exact names it exports.
+//!
+//! The declarations are compared with AMD's headers by a test (`tests/header.rs`), so that a parameter too few or one of another type does
+//! not go unnoticed. Where a header gives a function a newer version under its old name (`hipGetDeviceProperties` is a macro for
+//! `hipGetDevicePropertiesR0600` since ROCm 6.0, since the struct that it fills has changed), the table names what is meant.
+
+use std::ffi::{c_char, c_int, c_void};
+
+use octants_driver_gpu::symbols::{RawDevice, RawFunction};
+use octants_driver_gpu::{Names, own_functions};
+
+/// Codes that something here depends on.
+pub mod code {
+    #![allow(missing_docs)]
+    pub const SUCCESS: i32 = 0;
+    pub const NO_DEVICE: i32 = 100;
+    pub const INVALID_DEVICE: i32 = 101;
+    pub const ECC_NOT_CORRECTABLE: i32 = 214;
+    pub const ILLEGAL_ADDRESS: i32 = 700;
+    pub const LAUNCH_TIME_OUT: i32 = 702;
+    pub const CONTEXT_IS_DESTROYED: i32 = 709;
+    pub const ASSERT: i32 = 710;
+    pub const LAUNCH_FAILURE: i32 = 719;
+}
+
+/// Attributes of devices, by HIP's numbers since ROCm 5.0, and flags of its own.
+pub mod number {
+    #![allow(missing_docs)]
+    pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 63;
+    pub const DEVICE_WARP_SIZE: i32 = 87;
+    pub const DEVICE_MEMORY_POOLS_SUPPORTED: i32 = 88;
+    pub const HOST_COHERENT: u32 = 0x4000_0000;
+}
+
+/// Where the name of the architecture lies in the structs that describe a device, and their sizes.
+pub mod layout {
+    #![allow(missing_docs)]
+    /// Of `hipGetDeviceProperties` as the library exports it, which has kept the struct of before ROCm 6.0.
+    pub const OLD_BYTES: usize = 792;
+    pub const OLD_ARCHITECTURE: usize = 396;
+    /// Of `hipGetDevicePropertiesR0600`.
+    pub const NEW_BYTES: usize = 1472;
+    pub const NEW_ARCHITECTURE: usize = 1160;
+    pub const ARCHITECTURE_BYTES: usize = 256;
+}
+
+/// What the library calls the functions that all vendors have.
+pub const NAMES: Names = Names {
+    init: "hipInit",
+    driver_version: "hipDriverGetVersion",
+    device_count: "hipGetDeviceCount",
+    device_get: "hipDeviceGet",
+    device_name: "hipDeviceGetName",
+    device_attribute: "hipDeviceGetAttribute",
+    device_memory: "hipDeviceTotalMem",
+    synchronize_all: "hipDeviceSynchronize",
+    priority_range: "hipDeviceGetStreamPriorityRange",
+    memory_info: "hipMemGetInfo",
+    allocate: "hipMalloc",
+    free: "hipFree",
+    host_allocate: "hipHostMalloc",
+    host_free: "hipHostFree",
+    memset: "hipMemsetD8Async",
+    copy_to_device: "hipMemcpyHtoDAsync",
+    copy_to_host: "hipMemcpyDtoHAsync",
+    copy_on_device: "hipMemcpyDtoDAsync",
+    stream_create: "hipStreamCreateWithPriority",
+    stream_destroy: "hipStreamDestroy",
+    stream_synchronize: "hipStreamSynchronize",
+    stream_query: "hipStreamQuery",
+    stream_wait: "hipStreamWaitEvent",
+    stream_capturing: "hipStreamIsCapturing",
+    capture_mode: "hipThreadExchangeStreamCaptureMode",
+    // `hipEventCreate` takes no flags.
+    event_create: "hipEventCreateWithFlags",
+    event_destroy: "hipEventDestroy",
+    event_record: "hipEventRecord",
+    event_synchronize: "hipEventSynchronize",
+    event_query: "hipEventQuery",
+    event_elapsed: "hipEventElapsedTime",
+    module_load: "hipModuleLoadDataEx",
+    module_unload: "hipModuleUnload",
+    module_function: "hipModuleGetFunction",
+    function_attribute: "hipFuncGetAttribute",
+    occupancy: "hipModuleOccupancyMaxActiveBlocksPerMultiprocessor",
+    launch: "hipModuleLaunchKernel",
+    pool_create: "hipMemPoolCreate",
+    pool_destroy: "hipMemPoolDestroy",
+    pool_set: "hipMemPoolSetAttribute",
+    pool_trim: "hipMemPoolTrimTo",
+    pool_allocate: "hipMallocFromPoolAsync",
+    pool_free: "hipFreeAsync",
+};
+
+/// The versions of ROCm that brought functions which came after 4.2.
+const SINCE: &[(&str, &str)] = &[
+    ("hipStreamIsCapturing", "4.3"),
+    ("hipThreadExchangeStreamCaptureMode", "5.0"),
+    ("hipMemPoolCreate", "5.4"),
+    ("hipMemPoolDestroy", "5.4"),
+    ("hipMemPoolSetAttribute", "5.4"),
+    ("hipMemPoolTrimTo", "5.4"),
+    ("hipMallocFromPoolAsync", "5.4"),
+    ("hipFreeAsync", "5.4"),
+    ("hipGetDevicePropertiesR0600", "6.0"),
+];
+
+/// The version of ROCm that brought a function.
+pub fn since(symbol: &str) -> &'static str {
+    SINCE.iter().find(|(name, _)| *name == symbol).map_or("4.2", |(_, version)| version)
+}
+
+own_functions! {
+    /// The functions that HIP has in a form of its own.
+    Own {
+        /// Name of a code.
+        error_name = "hipGetErrorName"(c_int) -> *const c_char;
+        /// Sentence of a code.
+        error_string = "hipGetErrorString"(c_int) -> *const c_char;
+        /// The thread's device.
+        device_current = "hipGetDevice"(*mut c_int);
+        /// Sets it.
+        device_set = "hipSetDevice"(c_int);
+        /// The block size that fills the device best.
+        best_block = "hipModuleOccupancyMaxPotentialBlockSize"(*mut c_int, *mut c_int, RawFunction, usize, c_int);
+    }
+}
+
+/// Fills a struct that describes a device.
+pub type Describe = unsafe extern "C" fn(*mut c_void, RawDevice) -> c_int;
+/// The newer and the older function that do so.
+pub const DESCRIBE: [&str; 2] = ["hipGetDevicePropertiesR0600", "hipGetDeviceProperties"];
