@@ -134,17 +134,18 @@ pub fn compile_host(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
-    compile(program, location, options, &CodeTarget::Host)
+    compile(program, location, options, &CodeTarget::Host, &mut |_| ())
 }
 
-/// Compiles a program for a machine. `location` as in [`compile_host`].
+/// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
 pub fn compile(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
+    after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    unit::compile(program, location, options, target)
+    unit::compile(program, location, options, target, after)
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.

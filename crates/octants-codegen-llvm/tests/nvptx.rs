@@ -99,7 +99,7 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
 fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["octants_task_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
-    let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let n = 1 << 20;
     assert_eq!(meta.wide_form(&[0x1000, n, 0x2000, n]).map(|w| w.lanes), Some(4));
