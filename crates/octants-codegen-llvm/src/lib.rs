@@ -23,7 +23,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -41,6 +41,7 @@ mod lower_task;
 mod math;
 mod memory;
 mod metadata;
+mod odometer;
 mod optimise;
 mod place;
 mod privatise_scatter;
