@@ -46,6 +46,7 @@ from octants.architectures import (
 )
 from octants.architectures import Extension as extension
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
+from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
 from octants.fields import Field, MatrixField, ScalarField, field
 from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
@@ -250,6 +251,7 @@ __all__ = [  # and the exceptions
     "ikl",
     "il",
     "init",
+    "inspect",
     "int8",
     "int16",
     "int32",

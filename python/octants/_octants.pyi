@@ -100,12 +100,9 @@ def profiler_totals() -> list[
 def profiler_clear() -> int:
     """Forgets the sums, after waiting for all launches. Returns the number of the next span."""
 
-def compilations() -> list[tuple[str, float, bool, list[tuple[str, str, float, float]]]]:
-    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether the code
-    was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
-
-def compile_phases() -> list[str]:
-    """The phases of a compilation, in order."""
+def compilations() -> list[tuple[str, int, float, float, float, float]]:
+    """What was compiled, by name of the kernel: specialisations; seconds in the front end, in passes, in code generation and in
+    loading."""
 
 def clear_compilations() -> None:
     """Forgets what `compilations` tells."""
@@ -334,7 +331,23 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __get__(self, instance: Any, owner: Any = None) -> Any: ...
-    def _specialization_count(self) -> int:
-        """How many specialisations are kept."""
+    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection:
+        """What a call with these arguments would be compiled from, for a look at its code."""
+
+    def _timings(self) -> list[dict[str, float]]:
+        """For each specialisation compiled so far the seconds spent in each stop of its compilation."""
 
     def _update(self) -> None: ...
+
+class Inspection:
+    """A kernel as a call would compile it, whose code for any machine can be looked at."""
+
+    @property
+    def kernel(self) -> str:
+        """Name of the kernel."""
+
+    def emit(self, form: str, arch: str | None = None, target: str | None = None) -> tuple[bytes, str]:
+        """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it."""
+
+def observe_compilations(callback: Callable[[Inspection], None] | None) -> None:
+    """Has `callback` called with each kernel that is compiled from now on; with `None`, nothing."""

@@ -23,7 +23,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -41,7 +41,6 @@ mod lower_task;
 mod math;
 mod memory;
 mod metadata;
-mod odometer;
 mod optimise;
 mod place;
 mod privatise_scatter;
@@ -135,18 +134,17 @@ pub fn compile_host(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
-    compile(program, location, options, &CodeTarget::Host, &mut |_| ())
+    compile(program, location, options, &CodeTarget::Host)
 }
 
-/// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
+/// Compiles a program for a machine. `location` as in [`compile_host`].
 pub fn compile(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
-    after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    unit::compile(program, location, options, target, after)
+    unit::compile(program, location, options, target)
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.
@@ -162,6 +160,11 @@ pub fn list(
     listing: Listing,
 ) -> Result<String, CodegenError> {
     unit::list(program, options, target, listing)
+}
+
+/// Whether code can be made for a machine; the error names what is known.
+pub fn check_target(target: &CodeTarget) -> Result<(), CodegenError> {
+    target::open(target, &CodegenOptions::default()).map(drop)
 }
 
 /// The version of LLVM in this process: where it is a library of the system's it may be a newer one than at build time.

@@ -62,8 +62,7 @@ impl GridPlan {
             }
         }
         let blocks = n.div_ceil(u64::from(block)).min(fill * self.waves);
-        // The code counts threads in 31 bits.
-        Some((blocks.min(i32::MAX as u64 / u64::from(block)) as u32, block))
+        Some((blocks.min(i32::MAX as u64) as u32, block))
     }
 }
 

@@ -1,7 +1,9 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
@@ -10,15 +12,14 @@ use octants_driver_cuda::{HOME_VARIABLES, find_device_library};
 use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Type};
-use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with};
+use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
+use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline};
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
     Results, Stream, TextSink,
 };
 
 use crate::artifact_cache::{ArtifactCache, Ingredients, open_store};
-use crate::compile_times::{Compilation, CompileLog, Phase, Stopwatch};
 use crate::config::{Arch, Config};
 use crate::environment::folders;
 use crate::error::{CompileError, Error};
@@ -29,11 +30,33 @@ pub struct Session {
     notices: Mutex<Vec<String>>,
     device: Device,
     /// What its code is made for.
-    target: CodeTarget,
-    library: DeviceLibrary,
+    pub(crate) target: CodeTarget,
+    pub(crate) library: DeviceLibrary,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
-    compilations: CompileLog,
+    compilations: Mutex<BTreeMap<String, Compilations>>,
+}
+
+/// The compilations of one kernel.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Compilations {
+    /// Specialisations compiled.
+    pub count: u64,
+    /// The time they took together.
+    pub timings: Timings,
+}
+
+/// Time spent in each stop of a compilation.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Timings {
+    /// Source to IR.
+    pub frontend: Duration,
+    /// Simplification and splitting into tasks.
+    pub passes: Duration,
+    /// Machine code.
+    pub codegen: Duration,
+    /// Making the code callable.
+    pub load: Duration,
 }
 
 /// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
@@ -41,15 +64,11 @@ pub struct Session {
 pub struct Lowering {
     /// What the front end made.
     pub lowered: Lowered,
-    watch: Stopwatch,
+    /// Time it took.
+    pub elapsed: Duration,
 }
 
 impl Lowering {
-    /// Of a kernel that was lowered elsewhere.
-    pub fn new(lowered: Lowered) -> Lowering {
-        Lowering { lowered, watch: Stopwatch::default() }
-    }
-
     /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
     pub fn refuse_groups(&self) -> Result<(), CompileError> {
         let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
@@ -65,6 +84,8 @@ pub struct Executable {
     pub layout: ArgLayout,
     /// Type of the result; a struct for several.
     pub ret: Type,
+    /// How long compiling took.
+    pub timings: Timings,
     kernel: LoadedKernel,
 }
 
@@ -72,6 +93,11 @@ impl Executable {
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
+    }
+
+    /// Number of tasks.
+    pub fn task_count(&self) -> usize {
+        self.kernel.meta().tasks.len()
     }
 }
 
@@ -128,18 +154,22 @@ impl Session {
             None
         });
         let cache = store.map(ArtifactCache::new);
-        let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
+        let (notices, compilations) = (Mutex::new(notices), Mutex::default());
         Ok(Session { config, notices, device, target, library, cache, compilations })
     }
 
-    /// What was compiled so far, in the order in which it was done.
-    pub fn compilations(&self) -> Vec<Compilation> {
-        self.compilations.all()
+    /// What was compiled so far, by name of the kernel.
+    pub fn compilations(&self) -> Vec<(String, Compilations)> {
+        self.lock_compilations().iter().map(|(name, c)| (name.clone(), *c)).collect()
     }
 
     /// Begins anew to keep what is compiled.
     pub fn clear_compilations(&self) {
-        self.compilations.clear();
+        self.lock_compilations().clear();
+    }
+
+    fn lock_compilations(&self) -> MutexGuard<'_, BTreeMap<String, Compilations>> {
+        self.compilations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The options in force.
@@ -197,7 +227,7 @@ impl Session {
         args: &[ArgSpec],
         mode: AutodiffMode,
     ) -> Result<Lowering, CompileError> {
-        let mut watch = Stopwatch::default();
+        let start = Instant::now();
         let options = Options {
             default_fp: self.config.default_fp,
             default_ip: self.config.default_ip,
@@ -208,16 +238,11 @@ impl Session {
         };
         match octants_frontend::lower(world, kernel, args, &options) {
             Ok(mut lowered) => {
-                watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
-                watch.lap(Phase::Lower, "check groups");
                 if let Err(errors) = differentiate(&mut lowered.kernel, mode) {
                     return Err(CompileError::User(errors, lowered.sources));
                 }
-                if mode != AutodiffMode::None {
-                    watch.lap(Phase::Passes, "differentiate");
-                }
-                Ok(Lowering { lowered, watch })
+                Ok(Lowering { lowered, elapsed: start.elapsed() })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
@@ -268,69 +293,89 @@ impl Session {
 
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
-        let mut watch = lowering.watch.clone();
-        watch.resume();
-        let (code, kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
-        self.compilations.add(code.kernel.name(), kept, watch);
+        let code = self.make(lowering, arrays_may_alias)?;
+        let mut compilations = self.lock_compilations();
+        let c = compilations.entry(code.kernel.name().to_string()).or_default();
+        c.count += 1;
+        c.timings.frontend += code.timings.frontend;
+        c.timings.passes += code.timings.passes;
+        c.timings.codegen += code.timings.codegen;
+        c.timings.load += code.timings.load;
+        drop(compilations);
         Ok(code)
     }
 
-    /// The code, and whether it was found on disk.
-    fn make(
-        &self,
-        lowered: &Lowered,
-        arrays_may_alias: bool,
-        watch: &mut Stopwatch,
-    ) -> Result<(Executable, bool), Error> {
-        let sources = &lowered.sources;
-        let mut kernel = lowered.kernel.clone();
+    fn make(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
+        let mut timings = Timings { frontend: lowering.elapsed, ..Timings::default() };
+        let start = Instant::now();
+        let sources = &lowering.lowered.sources;
+        let kernel = &lowering.lowered.kernel;
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
-        let options = PassOptions {
-            check_bounds: self.config.debug || self.config.check_out_of_bound,
-            debug: self.config.debug,
-            fast_math: self.config.fast_math,
-            arrays_may_alias,
-            sources: Some(sources),
-        };
-        run_pipeline_with(&mut kernel, &options, |pass| watch.lap(Phase::Passes, pass));
-        if self.config.print_ir {
-            eprintln!("{kernel}");
-        }
-        let program = offload(kernel);
-        watch.lap(Phase::Passes, "offload");
-        let options = CodegenOptions {
-            fast_math: self.config.fast_math,
-            opt_level: self.config.opt_level,
-            arrays_may_alias,
-            concurrent_launches: !self.device.is_immediate(),
-            device_library: self.library.clone(),
-            ..CodegenOptions::default()
-        };
+        let program = self.split(lowering, arrays_may_alias, self.config.print_ir);
+        timings.passes = start.elapsed();
+        let start = Instant::now();
+        let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
         let key = self.cache.as_ref().and_then(|cache| {
             let target = &self.target;
             Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target })?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
-        watch.lap(Phase::Load, "look up");
-        let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
-        // What this device refuses is made anew.
-        let found = kept.and_then(|a| Some(self.device.load(&a).ok()?.with_pointers(pointers(&a))));
-        if let Some(kernel) = found {
-            watch.lap(Phase::Link, "");
-            return Ok((Executable { layout, ret, kernel }, true));
+        timings.codegen = start.elapsed();
+        if let Some(artifact) = kept {
+            let start = Instant::now();
+            // What this device refuses is made anew.
+            if let Ok(kernel) = self.device.load(&artifact) {
+                timings.load = start.elapsed();
+                let kernel = kernel.with_pointers(pointers(&layout, &program.buffers, &artifact));
+                return Ok(Executable { layout, ret, timings, kernel });
+            }
         }
-        let location = |span: Span| sources.location(span);
-        let artifact =
-            compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
-                .map_err(|e| Error::Codegen(e.to_string()))?;
+        let artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
+            .map_err(|e| Error::Codegen(e.to_string()))?;
+        timings.codegen = start.elapsed();
+        let start = Instant::now();
         if let Some((cache, key)) = key {
             self.keep(cache, &key, &artifact);
-            watch.lap(Phase::Load, "store");
         }
-        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&artifact));
-        watch.lap(Phase::Link, "");
-        Ok((Executable { layout, ret, kernel }, false))
+        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&layout, &program.buffers, &artifact));
+        timings.load = start.elapsed();
+        Ok(Executable { layout, ret, timings, kernel })
+    }
+
+    /// IR to a program of tasks; printed on the way where `shows` asks for it.
+    pub(crate) fn split(&self, lowering: &Lowering, arrays_may_alias: bool, shows: bool) -> Program {
+        let mut kernel = lowering.lowered.kernel.clone();
+        run_pipeline(
+            &mut kernel,
+            &PassOptions {
+                check_bounds: self.config.debug || self.config.check_out_of_bound,
+                debug: self.config.debug,
+                fast_math: self.config.fast_math,
+                arrays_may_alias,
+                sources: Some(&lowering.lowered.sources),
+            },
+        );
+        if shows {
+            eprintln!("{kernel}");
+        }
+        offload(kernel)
+    }
+
+    pub(crate) fn codegen_options(
+        &self,
+        arrays_may_alias: bool,
+        concurrent_launches: bool,
+        library: &DeviceLibrary,
+    ) -> CodegenOptions {
+        CodegenOptions {
+            fast_math: self.config.fast_math,
+            opt_level: self.config.opt_level,
+            arrays_may_alias,
+            concurrent_launches,
+            device_library: library.clone(),
+            ..CodegenOptions::default()
+        }
     }
 
     /// Stores an artifact.

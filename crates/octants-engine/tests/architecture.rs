@@ -76,6 +76,7 @@ const VENDOR_WORDS: &[&str] = &[
 const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-engine/src/config.rs", "the names a user may give as `arch`"),
     ("crates/octants-engine/src/session.rs", "where the chosen device's driver is opened"),
+    ("crates/octants-engine/src/inspect.rs", "the names of machines a user may ask code for"),
     ("crates/octants-python/src/stream.rs", "`__cuda_stream__`, by which libraries hand streams to one another"),
     ("crates/octants-engine/tests/architecture.rs", "this file"),
 ];
@@ -88,6 +89,12 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
         "what this machine's processor is; set once, never changed",
     ),
     ("crates/octants-codegen-llvm/src/target/nvptx.rs", "ONCE", "LLVM's own tables of the target, once in a process"),
+    ("crates/octants-codegen-llvm/src/target/amdgpu.rs", "ONCE", "LLVM's own tables of the target, once in a process"),
+    (
+        "crates/octants-codegen-llvm/src/target/link_code_object.rs",
+        "LLD",
+        "the lock of LLVM's linker, which keeps global state of its own",
+    ),
     ("crates/octants-driver-host/src/linker.rs", "ONCE", "LLVM's own initialisation, once in a process"),
     ("crates/octants-driver-host/src/pool.rs", "thread_local", "whether this thread belongs to a pool"),
     (

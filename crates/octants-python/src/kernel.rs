@@ -3,14 +3,15 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use octants_engine::CompileError;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
+use octants_engine::{CompileError, Lowering};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyList, PyTuple};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
@@ -18,6 +19,7 @@ use crate::argument::{Gathered, Place, templated_float};
 use crate::classify::Handles;
 use crate::errors;
 use crate::func::{Wrapped, bind_method, function_name};
+use crate::inspection::{self, Inspection};
 use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
@@ -133,14 +135,8 @@ impl Kernel {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
-        let config = prepared.program.session.config();
-        let mut gathered = Gathered::new(config.raise_on_templated_floats);
+        let mut gathered = this.gather(&prepared, args)?;
         let mut slots = Slots::new();
-        for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
-            let place = Place { index: i, name: &param.text, parent: None, kernel: &this.name };
-            gathered.take(&param.kind, arg, &place)?;
-        }
-        gathered.finish();
         if let Some(spec) = last
             && *spec.key == *gathered.key
             && spec.is_alive(py)
@@ -150,6 +146,18 @@ impl Kernel {
         }
         let spec = this.find_or_compile(slf, &prepared, &mut gathered, args, &mut slots)?;
         this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
+    }
+
+    /// What the arguments of a call are and hold.
+    #[inline]
+    fn gather<'py>(&self, prepared: &Prepared, args: &[Bound<'py, PyAny>]) -> PyResult<Gathered<'py>> {
+        let mut gathered = Gathered::new(prepared.program.session.config().raise_on_templated_floats);
+        for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
+            let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
+            gathered.take(&param.kind, arg, &place)?;
+        }
+        gathered.finish();
+        Ok(gathered)
     }
 
     #[inline]
@@ -257,23 +265,23 @@ impl Kernel {
         }
     }
 
-    fn compile<'py>(
+    /// What the front end makes of a call, with whether its arrays may overlap.
+    fn lower<'py>(
         &self,
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
         gathered: &Gathered<'py>,
         args: &[Bound<'py, PyAny>],
-    ) -> PyResult<Specialization> {
+        world: &PyWorld<'py>,
+    ) -> PyResult<(Described, Arc<Lowering>, bool)> {
         let py = slf.py();
         if prepared.signature.method {
             check_class(&args[0])?;
         }
-        prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let session = &prepared.program.session;
-        let world = PyWorld::new(py, session.config());
         let kinds: Vec<(&str, &ParamKind)> =
             prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
-        let described = Described::new(&kinds, args, &self.name, &world)?;
+        let described = Described::new(&kinds, args, &self.name, world)?;
         if session.config().raise_on_templated_floats {
             refuse_floats(&kinds, args, &self.name)?;
         }
@@ -286,16 +294,32 @@ impl Kernel {
             }
             errors::from_compile(py, e, &world.take_causes())
         };
-        let lowering = guarded(py, &self.name, || session.lower(&world, handle, &described.specs, AutodiffMode::None))?
+        let lowering = guarded(py, &self.name, || session.lower(world, handle, &described.specs, AutodiffMode::None))?
             .map_err(&refused)?;
-        let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, &world)?;
+        let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, world)?;
         if !aliases.is_empty() {
-            session.check_groups(&world, &lowering.lowered, &aliases).map_err(&refused)?;
+            session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
         world.show_warnings(&lowering.lowered.sources)?;
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }
+        Ok((described, Arc::new(lowering), alias))
+    }
+
+    fn compile<'py>(
+        &self,
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        gathered: &Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+    ) -> PyResult<Specialization> {
+        let py = slf.py();
+        prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        let session = &prepared.program.session;
+        let world = PyWorld::new(py, session.config());
+        let (described, lowering, alias) = self.lower(slf, prepared, gathered, args, &world)?;
+        inspection::show(py, || Inspection::new(&self.name, &prepared.program, &lowering, alias))?;
         let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
             .map_err(|e| errors::from_engine(py, e))?;
         for notice in session.take_notices() {
@@ -512,8 +536,37 @@ impl Kernel {
         format!("<octants kernel {}>", self.name)
     }
 
-    /// How many specialisations are kept.
-    fn _specialization_count(&self) -> usize {
-        self.lock().specializations.len()
+    /// What a call with these arguments would be compiled from, for a look at its code.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn _inspect<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Inspection> {
+        let this = slf.get();
+        let args = this.bind(slf.py(), args.as_slice(), kwargs)?;
+        let (prepared, _) = this.prepared(slf.py())?;
+        let gathered = this.gather(&prepared, &args)?;
+        let world = PyWorld::new(slf.py(), prepared.program.session.config());
+        let (_, lowering, alias) = this.lower(slf, &prepared, &gathered, &args, &world)?;
+        Ok(Inspection::new(&this.name, &prepared.program, &lowering, alias))
+    }
+
+    /// For each specialisation compiled so far the seconds spent in each stop of its compilation.
+    fn _timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
+        let specs: Vec<_> = self.lock().specializations.clone();
+        let out = PyList::empty(py);
+        for spec in specs {
+            let t = spec.code.timings;
+            let row = PyDict::new(py);
+            let stops: [(&str, Duration); 4] =
+                [("frontend", t.frontend), ("passes", t.passes), ("codegen", t.codegen), ("load", t.load)];
+            for (name, time) in stops {
+                row.set_item(name, time.as_secs_f64())?;
+            }
+            row.set_item("tasks", spec.code.task_count())?;
+            out.append(row)?;
+        }
+        Ok(out)
     }
 }

@@ -4,7 +4,7 @@
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
-//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`profiler`], [`errors`], [`names`].
+//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -18,6 +18,7 @@ mod exchange_table;
 mod foreign_array;
 mod func;
 mod guard;
+mod inspection;
 mod kept_kernels;
 mod kernel;
 mod names;
@@ -42,6 +43,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
+    m.add_class::<inspection::Inspection>()?;
+    m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
     m.add_class::<stream::Stream>()?;
     m.add_class::<stream::Event>()?;
     m.add_class::<stream::StreamScope>()?;
@@ -75,7 +78,6 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(profiler::profiler_totals, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_clear, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::compilations, m)?)?;
-    m.add_function(wrap_pyfunction!(profiler::compile_phases, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::clear_compilations, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::memory_info, m)?)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;

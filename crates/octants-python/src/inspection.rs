@@ -1,0 +1,74 @@
+//! [`Inspection`]: a kernel as a call would compile it, whose code for any machine can be looked at.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use octants_engine::{Form, Lowering};
+use pyo3::prelude::*;
+use pyo3::types::PyBytes;
+
+use crate::errors;
+use crate::program::Program;
+
+/// What is called with each kernel that is compiled.
+static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// A kernel with arguments of certain types, before code is made.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct Inspection {
+    program: Arc<Program>,
+    lowering: Arc<Lowering>,
+    arrays_may_alias: bool,
+    /// Name of the kernel.
+    #[pyo3(get)]
+    kernel: String,
+}
+
+impl Inspection {
+    pub fn new(kernel: &str, program: &Arc<Program>, lowering: &Arc<Lowering>, arrays_may_alias: bool) -> Inspection {
+        let (program, lowering) = (program.clone(), lowering.clone());
+        Inspection { program, lowering, arrays_may_alias, kernel: kernel.into() }
+    }
+}
+
+#[pymethods]
+impl Inspection {
+    /// The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it.
+    #[pyo3(signature = (form, arch = None, target = None))]
+    fn emit<'py>(
+        &self,
+        py: Python<'py>,
+        form: &str,
+        arch: Option<&str>,
+        target: Option<&str>,
+    ) -> PyResult<(Bound<'py, PyBytes>, &'static str)> {
+        let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
+        let session = &self.program.session;
+        let made = py.detach(|| {
+            let form = Form::named(form)?;
+            let machine = session.machine(arch, target, &packages)?;
+            let code = session.inspect(&self.lowering, self.arrays_may_alias, &machine, form)?;
+            Ok((code, machine.file_ending(form)))
+        });
+        let (code, ending) = made.map_err(|e| errors::from_engine(py, e))?;
+        Ok((PyBytes::new(py, &code), ending))
+    }
+}
+
+/// Has `callback` called with the [`Inspection`] of each kernel that is compiled from now on; with `None`, nothing.
+#[pyfunction]
+#[pyo3(signature = (callback))]
+pub fn observe_compilations(callback: Option<Py<PyAny>>) {
+    let old = std::mem::replace(&mut *OBSERVER.lock().unwrap_or_else(PoisonError::into_inner), callback);
+    // Outside the lock: dropping Python objects may run Python code.
+    drop(old);
+}
+
+/// Calls the observer, if there is one.
+pub fn show(py: Python<'_>, inspection: impl FnOnce() -> Inspection) -> PyResult<()> {
+    let observer = OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|o| o.clone_ref(py));
+    if let Some(observer) = observer {
+        observer.call1(py, (inspection(),))?;
+    }
+    Ok(())
+}

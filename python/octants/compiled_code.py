@@ -1,0 +1,75 @@
+"""A look at what a kernel is compiled to, for this machine's device or for any other: none of it need be there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import MethodType
+from typing import Any, Literal, overload
+
+from octants import _octants
+from octants.architectures import Arch
+
+__all__ = ["FORMS", "inspect"]
+
+Form = Literal["ir", "llvm", "asm", "object"]
+
+FORMS: tuple[Form, ...] = ("ir", "llvm", "asm", "object")
+"""What `inspect` can give."""
+
+
+@overload
+def inspect(
+    kernel: Any, *args: Any, arch: Any = None, target: str | None = None, emit: Literal["object"], **kwargs: Any
+) -> bytes: ...
+
+
+@overload
+def inspect(
+    kernel: Any,
+    *args: Any,
+    arch: Any = None,
+    target: str | None = None,
+    emit: Literal["ir", "llvm", "asm"] = "asm",
+    **kwargs: Any,
+) -> str: ...
+
+
+@overload
+def inspect(
+    kernel: Any, *args: Any, arch: Any = None, target: str | None = None, emit: Sequence[Form], **kwargs: Any
+) -> dict[str, str | bytes]: ...
+
+
+def inspect(
+    kernel: Any,
+    *args: Any,
+    arch: Any = None,
+    target: str | None = None,
+    emit: Form | Sequence[Form] = "asm",
+    **kwargs: Any,
+) -> str | bytes | dict[str, str | bytes]:
+    """The code of `kernel` for a call with these arguments, which is not made: nothing runs, and no device is needed.
+
+        qd.inspect(saxpy, 2.0, x, y, target="gfx90a", emit="asm")
+
+    `target` names a chip: `gfx90a` and so on for AMD GPUs, `sm_90` and so on for NVIDIA's, `cpu` for this machine's
+    processor. `arch` alone (`qd.amdgpu`, `"cuda"`, ...) takes a usual one; without both it is the machine that the
+    program runs on. The options given to `qd.init` (`fast_math`, `debug`, ...) count.
+
+    `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimisation,
+    `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
+    NVIDIA, linked code for AMD). Of several, a dictionary.
+    """
+    if isinstance(kernel, MethodType):
+        args, kernel = (kernel.__self__, *args), kernel.__func__
+    if not isinstance(kernel, _octants.Kernel):
+        raise TypeError(f"qd.inspect takes a kernel and its arguments, got {type(kernel).__name__}")
+    if isinstance(arch, Arch):
+        arch = arch.name
+    seen = kernel._inspect(*args, **kwargs)
+
+    def one(form: str) -> str | bytes:
+        code, _ = seen.emit(form, arch, target)
+        return code if form == "object" else code.decode()
+
+    return one(emit) if isinstance(emit, str) else {form: one(form) for form in emit}

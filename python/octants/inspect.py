@@ -1,0 +1,112 @@
+"""Compiles the kernels of a script for any machine, and writes their code to files: `python -m octants.inspect --help`.
+
+    python -m octants.inspect script.py --kernel saxpy --target gfx1100 --emit ir,llvm,asm,object --out code
+
+The script runs as it would by itself, on whatever device it asks for, or on the CPU where that is missing. What its calls
+compile is compiled for the targets too. From a program, `qd.inspect` does the same for one call.
+"""
+
+from __future__ import annotations
+
+import argparse
+import runpy
+import sys
+from collections import Counter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from octants import _octants
+from octants.compiled_code import FORMS
+from octants.compiled_code import inspect as _inspect
+
+_TEXT = "ir, llvm (after optimisation), asm, object (what the machine's driver gets); several with commas"
+
+
+class _Found(BaseException):
+    """All that was asked for is written."""
+
+
+class Writer:
+    """Writes the code of kernels as they are compiled."""
+
+    def __init__(self, kernels: set[str], targets: list[str | None], forms: list[str], out: Path) -> None:
+        self.kernels, self.targets, self.forms, self.out = kernels, targets, forms, out
+        self.missing = set(kernels)
+        self.seen: Counter[str] = Counter()
+
+    def __call__(self, kernel: _octants.Inspection) -> None:
+        if self.kernels and kernel.kernel not in self.kernels:
+            return
+        number = self.seen[kernel.kernel]
+        self.seen[kernel.kernel] += 1
+        for target in self.targets:
+            for form in self.forms:
+                code, ending = kernel.emit(form, None, target)
+                parts = [kernel.kernel, *([str(number)] if number else []), *([target] if target else []), ending]
+                path = self.out / ".".join(parts)
+                path.write_bytes(code)
+                print(path)
+        self.missing.discard(kernel.kernel)
+        if self.kernels and not self.missing:
+            raise _Found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m octants.inspect",
+        description="Write the code of a script's kernels for any machine to files. What follows `--` goes to the script.",
+    )
+    parser.add_argument("script", type=Path, help="a Python program that calls kernels")
+    parser.add_argument(
+        "--kernel", action="append", default=[], metavar="NAME", help="this kernel alone; the script ends there"
+    )
+    parser.add_argument(
+        "--target", default="", help="gfx90a, sm_90, cpu, ...; several with commas; the script's own device"
+    )
+    parser.add_argument("--emit", default="asm", help=_TEXT)
+    parser.add_argument(
+        "--out", type=Path, default=Path("."), metavar="DIR", help="folder for the files, made if missing"
+    )
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    """What the command line asks for; returns the exit status."""
+    parser = _parser()
+    argv = sys.argv[1:] if argv is None else argv
+    split = argv.index("--") if "--" in argv else len(argv)
+    given, arguments = parser.parse_args(argv[:split]), argv[split + 1 :]
+    forms = [form for form in given.emit.split(",") if form]
+    if wrong := [form for form in forms if form not in FORMS]:
+        parser.error(f"--emit: `{wrong[0]}` is not one of {', '.join(FORMS)}")
+    if not given.script.is_file():
+        parser.error(f"no script {given.script}")
+    kernels = {name for names in given.kernel for name in names.split(",")}
+    given.out.mkdir(parents=True, exist_ok=True)
+    writer = Writer(kernels, given.target.split(",") if given.target else [None], forms, given.out)
+    _octants.observe_compilations(writer)
+    sys.argv = [str(given.script), *arguments]
+    sys.path.insert(0, str(given.script.resolve().parent))
+    try:
+        runpy.run_path(str(given.script), run_name="__main__")
+    except _Found:
+        return 0
+    finally:
+        _octants.observe_compilations(None)
+    if writer.missing:
+        print(f"the script ended without compiling {', '.join(sorted(writer.missing))}", file=sys.stderr)
+        return 1
+    return 0
+
+
+class _Callable(ModuleType):
+    """Importing this module puts it in the place of `qd.inspect`: it can be called just so."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return _inspect(*args, **kwargs)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
+sys.modules[__name__].__class__ = _Callable

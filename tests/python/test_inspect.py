@@ -1,0 +1,155 @@
+"""Code of kernels for machines that need not be there: `qd.inspect` and `python -m octants.inspect`."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+AMD_CHIPS = "gfx906 gfx908 gfx90a gfx942 gfx1030 gfx1100 gfx1101 gfx1102 gfx1103 gfx1151 gfx1200 gfx1201".split()
+
+SCRIPT = """
+import sys
+import numpy as np
+import octants as qd
+
+qd.init(arch=qd.cpu, offline_cache=False)
+
+@qd.kernel
+def first(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in x:
+        x[i] += 1.0
+
+@qd.kernel
+def second(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+    total = 0.0
+    for i in x:
+        total += x[i]
+    return total
+
+x = np.zeros(8, dtype=np.float32)
+first(x)
+assert second(x) == 8.0
+print("reached the end", *sys.argv[1:])
+"""
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def saxpy():
+    @qd.kernel
+    def saxpy(a: qd.f32, x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+        for i in x:
+            y[i] += a * x[i]
+
+    return saxpy
+
+
+def arrays():
+    return np.ones(16, dtype=np.float32), np.zeros(16, dtype=np.float32)
+
+
+@pytest.mark.parametrize("chip", AMD_CHIPS)
+def test_every_amd_chip_has_assembly_and_a_linked_code_object(saxpy, chip):
+    x, y = arrays()
+    code = qd.inspect(saxpy, 2.0, x, y, target=chip, emit=("asm", "object"))
+    assert f'.amdgcn_target "amdgcn-amd-amdhsa--{chip}"' in code["asm"]
+    assert "global_load_" in code["asm"]
+    # An ELF shared object for the machine 224.
+    assert code["object"][:4] == b"\x7fELF"
+    assert int.from_bytes(code["object"][16:18], "little") == 3
+    assert int.from_bytes(code["object"][18:20], "little") == 224
+    assert not y.any(), "nothing ran"
+
+
+def test_the_forms_of_a_kernel_for_this_machine(saxpy):
+    code = qd.inspect(saxpy, 2.0, *arrays(), target="cpu", emit=("ir", "llvm", "asm", "object"))
+    assert "task saxpy" in code["ir"]
+    assert "define " in code["llvm"]
+    assert ".text" in code["asm"]
+    assert code["object"][:4] == b"\x7fELF"
+
+
+def test_nvidias_chips_have_ptx(saxpy):
+    text = qd.inspect(saxpy, 2.0, *arrays(), target="sm_90")
+    assert ".target sm_90" in text
+    assert ".entry octants_task_0" in text
+    assert qd.inspect(saxpy, 2.0, *arrays(), arch=qd.cuda, emit="object").startswith(b"//")
+
+
+def test_the_kind_of_machine_alone_takes_a_usual_chip(saxpy):
+    x, y = arrays()
+    assert "amdgcn-amd-amdhsa--gfx90a" in qd.inspect(saxpy, 2.0, x, y, arch="amdgpu")
+    assert qd.inspect(saxpy, 2.0, x, y, arch=qd.amdgpu) == qd.inspect(saxpy, 2.0, x, y, target="gfx90a")
+
+
+def test_keywords_fields_and_methods_are_taken_as_in_a_call():
+    field = qd.field(qd.i32, shape=4)
+
+    @qd.data_oriented
+    class Counter:
+        def __init__(self):
+            self.values = field
+
+        @qd.kernel
+        def add(self, n: qd.i32):
+            for i in self.values:
+                self.values[i] += n
+
+    counter = Counter()
+    assert "global_atomic_add" in qd.inspect(counter.add, n=3, target="gfx1100")
+    assert field.to_numpy().tolist() == [0, 0, 0, 0]
+
+
+def test_what_is_no_machine_kernel_or_form_is_refused(saxpy):
+    x, y = arrays()
+    with pytest.raises(ValueError, match="no code is made for the AMD GPU gfx9, only for gfx906"):
+        qd.inspect(saxpy, 2.0, x, y, target="gfx9")
+    with pytest.raises(ValueError, match="names no chip"):
+        qd.inspect(saxpy, 2.0, x, y, target="abacus")
+    with pytest.raises(ValueError, match="not a chip of arch `cuda`"):
+        qd.inspect(saxpy, 2.0, x, y, arch="cuda", target="gfx90a")
+    with pytest.raises(ValueError, match="sm_13"):
+        qd.inspect(saxpy, 2.0, x, y, target="sm_13")
+    with pytest.raises(ValueError, match="did you mean `object`"):
+        qd.inspect(saxpy, 2.0, x, y, emit="objects")
+    with pytest.raises(TypeError, match="takes a kernel"):
+        qd.inspect(print, target="gfx90a")
+
+
+def run(tmp_path, *options):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    command = [sys.executable, "-m", "octants.inspect", str(script), "--out", str(tmp_path / "code"), *options]
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+
+
+def test_the_kernels_of_a_script_are_written_to_files(tmp_path):
+    done = run(tmp_path, "--target", "gfx1100,sm_80", "--emit", "ir,asm,object", "--", "again")
+    assert done.returncode == 0, done.stderr
+    assert "reached the end again" in done.stdout
+    written = {p.name for p in (tmp_path / "code").iterdir()}
+    chips = {"gfx1100": ("oir", "s", "hsaco"), "sm_80": ("oir", "ptx")}
+    assert written == {f"{k}.{c}.{e}" for k in ("first", "second") for c, ends in chips.items() for e in ends}
+
+
+def test_one_kernel_of_a_script_ends_it(tmp_path):
+    done = run(tmp_path, "--kernel", "first", "--target", "gfx90a")
+    assert done.returncode == 0, done.stderr
+    assert "reached the end" not in done.stdout
+    assert [p.name for p in (tmp_path / "code").iterdir()] == ["first.gfx90a.s"]
+
+
+def test_a_kernel_that_a_script_does_not_call_is_named(tmp_path):
+    done = run(tmp_path, "--kernel", "third", "--target", "gfx90a")
+    assert done.returncode == 1
+    assert "third" in done.stderr
+    assert run(tmp_path, "--emit", "assembly").returncode == 2
