@@ -100,9 +100,12 @@ def profiler_totals() -> list[
 def profiler_clear() -> int:
     """Forgets the sums, after waiting for all launches. Returns the number of the next span."""
 
-def compilations() -> list[tuple[str, int, float, float, float, float]]:
-    """What was compiled, by name of the kernel: specialisations; seconds in the front end, in passes, in code generation and in
-    loading."""
+def compilations() -> list[tuple[str, float, bool, list[tuple[str, str, float, float]]]]:
+    """What was compiled, in the order in which it was done: kernel, begin in seconds from that of the program, whether the code
+    was found on disk, and steps: phase, name, begin in seconds from that of the compilation, seconds."""
+
+def compile_phases() -> list[str]:
+    """The phases of a compilation, in order."""
 
 def clear_compilations() -> None:
     """Forgets what `compilations` tells."""
@@ -334,8 +337,8 @@ class Kernel:
     def _inspect(self, *args: Any, **kwargs: Any) -> Inspection:
         """What a call with these arguments would be compiled from, for a look at its code."""
 
-    def _timings(self) -> list[dict[str, float]]:
-        """For each specialisation compiled so far the seconds spent in each stop of its compilation."""
+    def _specialization_count(self) -> int:
+        """How many specialisations are kept."""
 
     def _update(self) -> None: ...
 

@@ -15,10 +15,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from octants import _logging, _octants
+from octants import _logging, _octants, compile_reports
+from octants.compile_reports import Compilation, CompileReport, CompileStep
 from octants.timelines import Task, Timeline
 
 __all__ = [
+    "Compilation",
+    "CompileReport",
+    "CompileStep",
     "CuptiMetric",
     "KernelInfo",
     "Task",
@@ -26,6 +30,7 @@ __all__ = [
     "clear_kernel_profiler_info",
     "clear_scoped_profiler_info",
     "collect_kernel_profiler_metrics",
+    "compile_report",
     "get_kernel_profiler_total_time",
     "get_predefined_cupti_metrics",
     "print_kernel_profiler_info",
@@ -161,20 +166,23 @@ def clear_kernel_profiler_info() -> None:
     _cleared = _octants.generation(), _octants.profiler_clear()
 
 
+def compile_report() -> CompileReport:
+    """How long each kernel took to compile, by phase and step. It needs no option of `qd.init`.
+
+    report = qd.profiler.compile_report()
+    print(report)
+    report.save("compile.svg")
+    """
+    return compile_reports.read()
+
+
 def print_scoped_profiler_info() -> None:
-    """Prints how long compiling took: for each kernel the front end (Python source to intermediate code), the passes, the code
-    generator, and loading. It needs no option of `qd.init`."""
-    rows = [(name, count, [1e3 * s for s in seconds]) for name, count, *seconds in _octants.compilations()]
-    stops = ("front end", "passes", "codegen", "load", "total")
-    total = sum(sum(times) for _, _, times in rows)
-    print(f"Compilation: {total:.1f} ms in all; times in ms")
-    print("".join(f"{stop:>11}" for stop in stops) + f"{'count':>8}  kernel")
-    for name, count, times in sorted(rows, key=lambda row: -sum(row[2])):
-        print("".join(f"{time:>11.2f}" for time in (*times, sum(times))) + f"{count:>8}  {name}")
+    """Prints `compile_report()`."""
+    print(compile_report())
 
 
 def clear_scoped_profiler_info() -> None:
-    """Forgets what `print_scoped_profiler_info` prints."""
+    """Forgets what `compile_report` tells."""
     _octants.clear_compilations()
 
 

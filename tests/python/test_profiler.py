@@ -248,14 +248,80 @@ def test_misuse_of_a_timeline_is_told():
         qd.profiler.timeline().start()
 
 
-def test_compilations_are_timed(capsys):
+@qd.kernel
+def fresh(x: Values):
+    for i in x:
+        x[i] = 1.0
+
+
+@qd.kernel
+def other(x: Values, n: qd.i32):
+    for i in range(n):
+        x[i] = 2.0
+
+
+def compiled_twice():
+    """The report of two kernels, one of them compiled for two types."""
     qd.init(arch=qd.cpu)
+    x = qd.ndarray(qd.f32, shape=64)
+    short(x)
+    short(x.to_numpy()[::2])
+    other(x, 3)
+    return qd.profiler.compile_report()
 
-    @qd.kernel
-    def fresh(x: Values):
-        for i in x:
-            x[i] = 1.0
 
+def test_compilations_are_reported_by_kernel_and_phase():
+    report = compiled_twice()
+    assert report.phases == ("parse", "lower", "passes", "codegen", "link", "load")
+    assert sorted(report.kernels) == ["other", "short"]
+    assert [one.kernel for one in report.compilations] == ["short", "short", "other"]
+    for one in report.compilations:
+        assert not one.kept
+        assert all(one.phase_ms(phase) > 0 for phase in ("parse", "lower", "passes", "codegen", "link"))
+        assert one.ms == pytest.approx(sum(one.phase_ms(phase) for phase in report.phases))
+        steps = one.steps
+        assert all(a.begin_ms + a.ms <= b.begin_ms + 1e-6 for a, b in zip(steps, steps[1:], strict=False))
+        assert {"optimise", "emit"} <= {step.name for step in steps if step.phase == "codegen"}
+    assert report.total_ms == pytest.approx(sum(one.ms for one in report.compilations))
+    assert report.compilations[0].begin_ms < report.compilations[2].begin_ms
+
+
+def test_what_is_found_on_disk_is_said(tmp_path):
+    reports = []
+    for _ in range(2):
+        qd.init(arch=qd.cpu, offline_cache=True, offline_cache_file_path=str(tmp_path))
+        other(qd.ndarray(qd.f32, shape=4), 3)
+        reports.append(qd.profiler.compile_report())
+    stored, found = (report.compilations[0] for report in reports)
+    assert (stored.kept, found.kept) == (False, True)
+    assert stored.phase_ms("load") > 0
+    assert found.phase_ms("load") > 0
+    assert found.phase_ms("codegen") == 0
+    assert "found on disk: 1" in reports[1].text()
+
+
+def test_reports_are_saved_as_text_and_as_a_drawing(tmp_path):
+    report = compiled_twice()
+    report.save(tmp_path / "deep" / "report.txt")
+    assert (tmp_path / "deep" / "report.txt").read_text() == f"{report}\n"
+    report.save(tmp_path / "report.svg")
+    drawing = ElementTree.parse(tmp_path / "report.svg").getroot()
+    svg = "{http://www.w3.org/2000/svg}"
+    blocks = [(r.find(f"{svg}title").text.split(":")[0], r) for r in drawing.iter(f"{svg}rect")]
+    widths = {name: float(r.get("width")) for name, r in blocks}
+    names = [name for name, _ in blocks]
+    assert names[0] == "all kernels"
+    assert {"short (2 times)", "other (once)"} <= set(names)
+    assert widths["short (2 times)"] + widths["other (once)"] == pytest.approx(widths["all kernels"], abs=1)
+    # What a block is a part of lies below it.
+    level = {name: float(r.get("y")) for name, r in blocks}
+    assert level["all kernels"] > level["other (once)"] > level["codegen"] > level["optimise"]
+    with pytest.raises(ValueError, match="saved as .svg"):
+        report.save(tmp_path / "report.png")
+
+
+def test_compilations_are_printed_and_forgotten(capsys):
+    qd.init(arch=qd.cpu)
     fresh(*arrays(1))
     qd.profiler.print_scoped_profiler_info()
     (line,) = (line for line in capsys.readouterr().out.splitlines() if line.endswith(" fresh"))

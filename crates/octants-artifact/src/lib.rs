@@ -103,8 +103,8 @@ pub struct ParallelMeta {
 pub enum Bound {
     /// Known at compile time.
     Known(i64),
-    /// The value of an argument slot: an integer of this kind in its low bytes.
-    Slot(u32, ScalarKind),
+    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added.
+    Slot(u32, ScalarKind, i64),
     /// Something that the code computes.
     Computed,
 }
@@ -114,21 +114,23 @@ impl Bound {
     pub fn value(self, args: &[u64]) -> Option<i64> {
         match self {
             Bound::Known(value) => Some(value),
-            Bound::Slot(slot, kind) => {
+            Bound::Slot(slot, kind, more) => {
                 let bits = *args.get(slot as usize)?;
-                Some(match kind {
+                let value = match kind {
                     ScalarKind::I64 | ScalarKind::U64 => bits as i64,
                     ScalarKind::I32 => i64::from(bits as i32),
                     ScalarKind::U32 => i64::from(bits as u32),
                     _ => return None,
-                })
+                };
+                value.checked_add(more)
             }
             Bound::Computed => None,
         }
     }
 }
 
-/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two.
+/// Code of a task in which each thread runs `lanes` neighbouring iterations of the last axis, a power of two. Each axis has fewer than
+/// 2^30 indices.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WideForm {
     /// Symbol of its code.
@@ -143,6 +145,12 @@ pub struct WideForm {
     pub extents: Vec<u32>,
     /// Fewest iterations for which it pays.
     pub least_iterations: u64,
+    /// Fewest of them along the last axis, at least `lanes`.
+    pub least_row: u64,
+}
+
+impl WideForm {
+    const MOST_OF_AXIS: u64 = 1 << 30;
 }
 
 impl ParallelMeta {
@@ -150,14 +158,20 @@ impl ParallelMeta {
     pub fn wide_form(&self, args: &[u64]) -> Option<&WideForm> {
         let form = self.wide.as_ref()?;
         let whole = |n: u64, of: u32| n & (u64::from(of) - 1) == 0;
-        let (begin, end) = *self.axes.last()?;
-        let (begin, end) = (begin.value(args)?, end.value(args)?);
-        // One axis may leave a rest, which the code runs one by one.
-        let fits = whole(begin as u64, form.lanes)
-            && (self.axes.len() == 1 || whole(end as u64, form.lanes))
-            && form.addresses.iter().all(|s| args.get(*s as usize).is_some_and(|a| whole(*a, form.alignment)))
+        let fits = form.addresses.iter().all(|s| args.get(*s as usize).is_some_and(|a| whole(*a, form.alignment)))
             && form.extents.iter().all(|s| args.get(*s as usize).is_some_and(|n| whole(*n, form.lanes)));
-        (fits && self.iterations(args)? >= form.least_iterations).then_some(form)
+        if !fits {
+            return None;
+        }
+        let (mut iterations, mut row) = (1u64, 0);
+        for (begin, end) in &self.axes {
+            row = end.value(args)?.saturating_sub(begin.value(args)?).max(0) as u64;
+            if row >= WideForm::MOST_OF_AXIS {
+                return None;
+            }
+            iterations = iterations.saturating_mul(row);
+        }
+        (row >= form.least_row && iterations >= form.least_iterations).then_some(form)
     }
 
     /// The number of iterations of a launch with these argument slots, where it can be told without running code.
@@ -341,8 +355,8 @@ mod tests {
             count: None,
             wide: None,
             axes: vec![
-                (Bound::Known(2), Bound::Slot(0, ScalarKind::I64)),
-                (Bound::Slot(1, ScalarKind::I32), Bound::Known(3)),
+                (Bound::Known(2), Bound::Slot(0, ScalarKind::I64, 0)),
+                (Bound::Slot(1, ScalarKind::I32, -1), Bound::Known(3)),
             ],
             serialize: false,
             block_dim: None,
@@ -351,7 +365,7 @@ mod tests {
             chunk_per_thread: false,
             cost_per_iteration: 1.0,
         };
-        assert_eq!(meta.iterations(&[7, u64::from((-1i32) as u32)]), Some(5 * 4));
+        assert_eq!(meta.iterations(&[7, u64::from((-1i32) as u32)]), Some(5 * 5));
         assert_eq!(meta.iterations(&[1, 0]), Some(0));
         meta.axes[0].0 = Bound::Computed;
         assert_eq!(meta.iterations(&[7, 0]), None);

@@ -23,7 +23,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -41,6 +41,7 @@ mod lower_task;
 mod math;
 mod memory;
 mod metadata;
+mod odometer;
 mod optimise;
 mod place;
 mod privatise_scatter;
@@ -134,17 +135,18 @@ pub fn compile_host(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
-    compile(program, location, options, &CodeTarget::Host)
+    compile(program, location, options, &CodeTarget::Host, &mut |_| ())
 }
 
-/// Compiles a program for a machine. `location` as in [`compile_host`].
+/// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
 pub fn compile(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
+    after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    unit::compile(program, location, options, target)
+    unit::compile(program, location, options, target, after)
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.

@@ -3,7 +3,7 @@
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta, WideForm};
-use octants_ir::{Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
+use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
 use crate::analyse_locals::{Effects, LocalFacts};
 use crate::emit::{IntCmp, V};
@@ -13,7 +13,7 @@ use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
 use crate::share_in_blocks::fits_blocks;
 use crate::target::Share;
 use crate::unit::{Unit, kind_of};
-use crate::widen_tasks::{find_lanes, wide_form};
+use crate::widen_tasks::{Grouping, find_grouping, wide_form};
 
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
@@ -42,7 +42,7 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
             (Some(scatter), Some(plain)) => Variant::Shared(Some((scatter, plain))),
             _ => Variant::Shared(None),
         };
-        let shared = if shared_out { Variant::Strided(1, None, in_blocks.as_ref()) } else { shared };
+        let shared = if shared_out { Variant::Strided(Grouping::NONE, None, in_blocks.as_ref()) } else { shared };
         let flushes = u.target.flushes_denormals() && uses_floats(&task.body);
         let publish = |symbol: &str, lower: &dyn Fn(&str) -> V| {
             if !flushes {
@@ -141,9 +141,9 @@ fn lower_wide(
     if !u.target.shares_by_stride() || config.serialize || u.options.opt_level < 2 {
         return None;
     }
-    let lanes = find_lanes(u, task, parallel_loop(task).0, count)?;
-    let form = wide_form(u, format!("{symbol}_wide"), lanes);
-    lower_variant(u, task, &form.symbol, effects, Variant::Strided(lanes, Some(&form), in_blocks));
+    let grouping = find_grouping(u, task, parallel_loop(task).0, count)?;
+    let form = wide_form(u, format!("{symbol}_wide"), grouping);
+    lower_variant(u, task, &form.symbol, effects, Variant::Strided(grouping, Some(&form), in_blocks));
     Some(form)
 }
 
@@ -156,9 +156,9 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s Scatter),
-    /// Many threads enter it, and run so many iterations at a time, for launches that fit the form. What they scatter goes to
+    /// Many threads enter it, and run iterations in such groups, for launches that fit the form. What they scatter goes to
     /// copies of their blocks.
-    Strided(u32, Option<&'s WideForm>, Option<&'s Scatter>),
+    Strided(Grouping, Option<&'s WideForm>, Option<&'s Scatter>),
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -259,13 +259,12 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
         Some((config, (v, loop_))) => {
             l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
             l.prologue();
-            let count = known_count(&l, loop_);
             match (entry.share, variant) {
                 (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, config, begin, end),
-                (Share::Strided, Variant::Strided(lanes, _, Some(scatter))) => {
-                    l.blockwise_for(v, loop_, config, count, lanes, scatter);
+                (Share::Strided, Variant::Strided(grouping, _, Some(scatter))) => {
+                    l.blockwise_for(v, loop_, config, grouping, scatter);
                 }
-                (Share::Strided, Variant::Strided(lanes, ..)) => l.strided_for(v, loop_, config, count, lanes),
+                (Share::Strided, Variant::Strided(grouping, ..)) => l.strided_for(v, loop_, config, grouping),
                 _ => panic!("compiler bug: a form of a task that this target does not have"),
             }
         }
@@ -348,16 +347,29 @@ impl<'p> Lowering<'_, 'p> {
         let u = self.u;
         match &self.body.inst(v).op {
             Op::Const(Const::Int(value)) => Bound::Known(*value),
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
+                if matches!(self.body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) =>
+            {
+                let bounds = (self.bound_for_launcher(*a), self.bound_for_launcher(*b));
+                match (bounds, op) {
+                    ((Bound::Slot(slot, kind, n), Bound::Known(m)), BinaryOp::Add)
+                    | ((Bound::Known(m), Bound::Slot(slot, kind, n)), BinaryOp::Add) => {
+                        Bound::Slot(slot, kind, n.saturating_add(m))
+                    }
+                    ((Bound::Slot(slot, kind, n), Bound::Known(m)), _) => Bound::Slot(slot, kind, n.saturating_sub(m)),
+                    _ => Bound::Computed,
+                }
+            }
             Op::Cast(of) if matches!(self.body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) => {
                 self.bound_for_launcher(*of)
             }
             Op::Shape(b, axis) => match (&u.program.buffers[b.index()].layout, u.args.buffers[b.index()]) {
                 (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
-                (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64),
+                (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64, 0),
                 _ => Bound::Computed,
             },
             Op::Param(p) => match self.body.ty(v) {
-                Type::Scalar(s) if s.is_int() => Bound::Slot(u.args.params[*p as usize], kind_of(*s)),
+                Type::Scalar(s) if s.is_int() => Bound::Slot(u.args.params[*p as usize], kind_of(*s), 0),
                 _ => Bound::Computed,
             },
             _ => Bound::Computed,

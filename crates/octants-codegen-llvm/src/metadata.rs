@@ -201,9 +201,19 @@ impl Metadata {
 
     /// Marks the back edge of a loop whose iterations are independent.
     pub fn mark_parallel_loop(&self, back_edge: V) {
-        let name = "llvm.loop.parallel_accesses";
+        self.mark_loop(back_edge, "llvm.loop.parallel_accesses", Some(self.access_group));
+    }
+
+    /// Marks the back edge of a loop that is seldom run: it is not to be unrolled.
+    pub fn mark_rolled_loop(&self, back_edge: V) {
+        self.mark_loop(back_edge, "llvm.loop.unroll.disable", None);
+    }
+
+    fn mark_loop(&self, back_edge: V, name: &str, operand: Option<LLVMMetadataRef>) {
         let name = llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()));
-        let fact = self.node(&mut [name, self.access_group]);
+        let mut parts = vec![name];
+        parts.extend(operand);
+        let fact = self.node(&mut parts);
         // A loop's id is a node whose first operand is itself.
         llvm!({
             let placeholder = LLVMTemporaryMDNode(self.ctx, std::ptr::null_mut(), 0);

@@ -10,6 +10,7 @@ use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
 use crate::emit::{IntCmp, V};
 use crate::lower_body::Lowering;
 use crate::privatise_scatter::{Region, RegionMemory, Scatter};
+use crate::widen_tasks::Grouping;
 
 /// Memory of a block for copies: several blocks find room on a multiprocessor.
 const MOST_BYTES: u64 = 32 << 10;
@@ -46,8 +47,7 @@ impl<'p> Lowering<'_, 'p> {
         v: ValueId,
         l: &'p ForLoop,
         config: &LoopConfig,
-        count: Option<u64>,
-        lanes: u32,
+        grouping: Grouping,
         scatter: &Scatter,
     ) {
         let e = self.e;
@@ -78,7 +78,7 @@ impl<'p> Lowering<'_, 'p> {
             let start = region_start(region);
             self.moved.extend(region.buffers.iter().map(|b| (*b, (c.copy, start))));
         }
-        self.strided_for(v, l, config, count, lanes);
+        self.strided_for(v, l, config, grouping);
         self.moved.clear();
         self.u.target.block_barrier(e);
         for c in &copies {
@@ -95,7 +95,7 @@ impl<'p> Lowering<'_, 'p> {
         e.br(end);
         e.position(direct);
         if known.is_none() {
-            self.strided_for(v, l, config, count, lanes);
+            self.strided_for(v, l, config, grouping);
         }
         e.br(end);
         e.position(end);

@@ -1,139 +1,171 @@
 //! Parallel loops of tasks that many threads enter at once: each runs every so many of the iterations.
 //!
 //! Threads next to one another run iterations next to one another, so that their accesses fall into the same lines of
-//! memory. Each iteration decodes its indices from its number; where the number of iterations is known and small that is
-//! done in 32 bits. All threads come by the end of the loop, also those that ran nothing or failed, so that reductions may
-//! combine their values there.
+//! memory. All threads come by the end of the loop, also those that ran nothing or failed, so that reductions may combine
+//! their values there.
+//!
+//! In the wide form a thread runs neighbours of the last axis at a time, cut at multiples of their number, so that their
+//! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
+//! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
 use octants_ir::{AtomicOp, Const, ForLoop, LoopConfig, ValueId, fold_identity};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
+use crate::odometer::Odometer;
+use crate::widen_tasks::Grouping;
 
-/// Numbers of iterations up to this are counted in 32 bits: adding the number of threads to one cannot overflow.
-const SMALL: u64 = 1 << 30;
+/// Threads of a block that are next to one another in a row of a tile.
+pub(crate) const TILE_COLUMNS: u32 = 32;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
-    ///
-    /// Each runs `lanes` neighbours of the last axis at a time: what the launcher saw to holds where that is more than one.
-    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, count: Option<u64>, lanes: u32) {
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, grouping: Grouping) {
         let e = self.e;
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
-        let total = axes.iter().fold(e.i64c(1), |n, axis| e.mul_nsw(n, axis.trips));
         // The loop may be lowered twice.
         self.accumulators.clear();
         self.reductions.clear();
         self.begin_reductions(l);
-        let (thread, threads) = if config.serialize { (e.i64c(0), e.i64c(1)) } else { self.u.target.thread(e) };
-        let small = count.is_some_and(|n| n <= SMALL);
-        let number_type = if small { e.i32 } else { e.i64 };
-        let narrow = |v: V| if small { e.trunc(v, e.i32) } else { v };
-        let (thread, threads, total) = (narrow(thread), narrow(threads), narrow(total));
-        let number_of = |n: u32| e.int(number_type, i64::from(n));
-        let groups = if lanes > 1 { e.udiv(total, number_of(lanes)) } else { total };
-        if let (Some(last), true) = (axes.last(), lanes > 1) {
-            self.assume_multiple(last.begin, lanes);
-            if axes.len() > 1 {
-                self.assume_multiple(last.trips, lanes);
-            }
+        let groups = Groups::of(self, &axes, grouping);
+        let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, grouping)).collect();
+        match (&groups, sizes.last_mut()) {
+            (Some(groups), Some(last)) => *last = groups.count,
+            // A loop over a field without axes: one iteration.
+            (_, None) => sizes.push(e.i32c(1)),
+            _ => {}
         }
+        let tile = grouping.tiles.then(|| Tile::cut(self, &mut sizes));
+        let (number, all) = match (config.serialize, &tile) {
+            (true, _) => (e.i32c(0), e.i32c(1)),
+            (_, Some(_)) => self.u.target.block_of_grid(e),
+            (_, None) => self.u.target.thread(e),
+        };
+        let odometer = Odometer::new(e, sizes, number, all);
 
-        let head = self.new_block(c"strided");
         let inside = self.new_block(c"iterations");
         let next = self.new_block(c"iterations.next");
-        let rest = self.new_block(c"rest");
         let done = self.new_block(c"done");
         let from = e.block();
-        e.br(head);
-        e.position(head);
-        let group = e.phi(number_type);
-        e.add_incoming(group, thread, from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, group, groups), inside, rest);
+        e.cond_br(odometer.starts(e), inside, done);
+        e.position(inside);
+        let mut digits = odometer.open(e, from);
         e.position(next);
-        e.add_incoming(group, e.add_nsw(group, threads), next);
-        let back = e.br(head);
+        let (following, is_last) = odometer.step(e, &digits);
+        for (digit, following) in digits.iter().zip(following) {
+            e.add_incoming(*digit, following, next);
+        }
+        let back = e.cond_br(is_last, done, inside);
         if !config.serialize {
             self.u.metadata.mark_parallel_loop(back);
         }
         e.position(inside);
-        let first = self.decode(&axes, group, small, lanes);
-        for lane in 0..lanes {
-            let number = e.add_nsw(e.mul_nsw(group, number_of(lanes)), number_of(lane));
-            let after = if lane + 1 == lanes { next } else { self.new_block(c"iteration.next") };
-            let indices = self.moved_by(&axes, &first, lane);
-            self.strided_iteration(v, l, indices, number, small, LoopTargets { on_break: done, on_continue: after });
-            e.position(after);
+        if let Some(tile) = tile {
+            let enter = self.new_block(c"in.tile");
+            e.cond_br(tile.place(self, &mut digits), enter, next);
+            e.position(enter);
         }
-        e.position(rest);
-        if lanes > 1 && axes.len() == 1 {
-            // What is left over goes to the first threads, one each.
-            let inside = self.new_block(c"left.over");
-            let number = e.add_nsw(e.mul_nsw(groups, number_of(lanes)), thread);
-            e.cond_br(e.icmp(IntCmp::LLVMIntSLT, number, total), inside, done);
-            e.position(inside);
-            let indices = self.decode(&axes, number, small, 1);
-            self.strided_iteration(v, l, indices, number, small, LoopTargets { on_break: done, on_continue: done });
-        } else {
-            e.br(done);
+        let digits = &digits[..axes.len()];
+        match groups {
+            None => {
+                let linear = self.linear(&axes, digits);
+                let indices = axes.iter().zip(digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
+                self.iteration(v, l, indices, linear, LoopTargets { on_break: done, on_continue: next });
+                if !e.is_terminated() {
+                    e.br(next);
+                }
+            }
+            Some(groups) => self.group(v, l, &axes, digits, groups, LoopTargets { on_break: done, on_continue: next }),
         }
         e.position(done);
         self.combine_reductions(l, config);
     }
 
-    fn strided_iteration(
-        &mut self,
-        v: ValueId,
-        l: &'p ForLoop,
-        indices: Vec<Index>,
-        number: V,
-        small: bool,
-        targets: LoopTargets,
-    ) {
+    /// The number of indices of an axis as an unsigned number of as few bits as it may need.
+    fn size(&self, axis: &Axis, grouping: Grouping) -> V {
         let e = self.e;
-        let linear = if small { e.zext(number, e.i64) } else { number };
-        self.iteration(v, l, indices, linear, targets);
+        if axis.scalar.bits() <= 32 || grouping.is_wide() { e.trunc(axis.trips, e.i32) } else { axis.trips }
+    }
+
+    /// The index that a digit stands for.
+    fn index(&self, axis: &Axis, digit: V) -> Index {
+        let e = self.e;
+        let far = if e.type_of(digit) == e.i64 { digit } else { e.zext(digit, e.i64) };
+        let wide = e.add_nsw(far, axis.begin);
+        // Not as the truncated sum: the optimiser would compute with that in 64 bits.
+        let narrow = if axis.scalar.bits() == 64 { wide } else { e.add(e.trunc(axis.begin, e.i32), digit) };
+        Index { narrow, wide }
+    }
+
+    /// The number of an iteration in the order of a serial loop; only random numbers ask for it.
+    fn linear(&self, axes: &[Axis], digits: &[V]) -> V {
+        let e = self.e;
+        if self.rng.is_none() {
+            return e.i64c(0);
+        }
+        axes.iter().zip(digits).fold(e.i64c(0), |n, (axis, digit)| {
+            let digit = if e.type_of(*digit) == e.i64 { *digit } else { e.zext(*digit, e.i64) };
+            e.add_nsw(e.mul_nsw(n, axis.trips), digit)
+        })
+    }
+
+    /// The neighbours of a group: together where the loop has all of them, one by one elsewhere.
+    fn group(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], digits: &[V], groups: Groups, targets: LoopTargets) {
+        let e = self.e;
+        let (last, outer) = axes.split_last().expect("compiler bug: neighbours are along an axis");
+        let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis has a digit");
+        let lanes = groups.lanes;
+        let first = e.mul_nsw(*group, e.i32c(i64::from(lanes)));
+        let outer: Vec<Index> = outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
+        let start = Axis { begin: groups.start, ..*last };
+        // Position among the loop's indices; beyond all of them where the group begins before the loop.
+        let position = e.sub(first, groups.lead);
+        let indices_at = |this: &Self, lane: V| {
+            let mut indices = outer.clone();
+            indices.push(this.index(&start, e.add_nsw(first, lane)));
+            indices
+        };
+
+        let together = self.new_block(c"together");
+        let apart = (!groups.all_whole).then(|| self.new_block(c"apart"));
+        match apart {
+            None => e.br(together),
+            Some(apart) => {
+                let most = e.sub(groups.trips, e.i32c(i64::from(lanes)));
+                e.cond_br(e.icmp(IntCmp::LLVMIntULE, position, most), together, apart)
+            }
+        };
+        e.position(together);
+        for lane in 0..lanes {
+            let after = if lane + 1 == lanes { targets.on_continue } else { self.new_block(c"iteration.next") };
+            let indices = indices_at(self, e.i32c(i64::from(lane)));
+            self.iteration(v, l, indices, e.i64c(0), LoopTargets { on_continue: after, ..targets });
+            if !e.is_terminated() {
+                e.br(after);
+            }
+            e.position(after);
+        }
+        let Some(apart) = apart else { return };
+        let (head, one, next) = (self.new_block(c"lane"), self.new_block(c"one"), self.new_block(c"lane.next"));
+        e.position(apart);
+        e.br(head);
+        e.position(head);
+        let lane = e.phi(e.i32);
+        e.add_incoming(lane, e.i32c(0), apart);
+        let is_inside = e.icmp(IntCmp::LLVMIntULT, e.add(position, lane), groups.trips);
+        e.cond_br(is_inside, one, next);
+        e.position(one);
+        let indices = indices_at(self, lane);
+        self.iteration(v, l, indices, e.i64c(0), LoopTargets { on_continue: next, ..targets });
         if !e.is_terminated() {
-            e.br(targets.on_continue);
+            e.br(next);
         }
-    }
-
-    /// Indices further along the last axis.
-    fn moved_by(&self, axes: &[Axis], first: &[Index], lane: u32) -> Vec<Index> {
-        let mut indices = first.to_vec();
-        if let (Some(index), Some(axis), true) = (indices.last_mut(), axes.last(), lane > 0) {
-            let wide = self.e.add_nsw(index.wide, self.e.i64c(i64::from(lane)));
-            *index = Index { narrow: self.narrow_index(wide, axis.scalar), wide };
-        }
-        indices
-    }
-
-    /// The indices of the first of a group of `lanes` iterations from the group's number.
-    fn decode(&self, axes: &[Axis], number: V, small: bool, lanes: u32) -> Vec<Index> {
-        let e = self.e;
-        let mut rest = number;
-        let mut out = Vec::new();
-        for (k, axis) in axes.iter().enumerate().rev() {
-            let digit = if k == 0 {
-                rest
-            } else {
-                let is_last = k + 1 == axes.len();
-                let trips =
-                    if is_last && lanes > 1 { e.udiv(axis.trips, e.i64c(i64::from(lanes))) } else { axis.trips };
-                let trips = if small { e.trunc(trips, e.i32) } else { trips };
-                let digit = e.urem(rest, trips);
-                rest = e.udiv(rest, trips);
-                digit
-            };
-            let digit = if small { e.zext(digit, e.i64) } else { digit };
-            let grouped = k + 1 == axes.len() && lanes > 1;
-            let digit = if grouped { e.mul_nsw(digit, e.i64c(i64::from(lanes))) } else { digit };
-            let wide = e.add_nsw(digit, axis.begin);
-            out.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });
-        }
-        out.reverse();
-        out
+        e.position(next);
+        let following = e.add_nsw(lane, e.i32c(1));
+        e.add_incoming(lane, following, next);
+        let is_last = e.icmp(IntCmp::LLVMIntEQ, following, e.i32c(i64::from(lanes)));
+        self.u.metadata.mark_rolled_loop(e.cond_br(is_last, targets.on_continue, head));
     }
 
     /// Combines the accumulators of all threads into the targets.
@@ -161,5 +193,78 @@ impl<'p> Lowering<'_, 'p> {
             e.br(after);
             e.position(after);
         }
+    }
+}
+
+/// The last axis in groups of neighbours that begin at multiples of their number. All numbers but `start` are i32.
+struct Groups {
+    lanes: u32,
+    /// Index of the first group's first neighbour, i64.
+    start: V,
+    /// How many neighbours the first group has before the loop begins.
+    lead: V,
+    /// Indices of the axis.
+    trips: V,
+    /// Groups.
+    count: V,
+    /// No group is cut by the loop's ends.
+    all_whole: bool,
+}
+
+impl Groups {
+    /// `None` where there is no grouping. The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
+    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], grouping: Grouping) -> Option<Groups> {
+        let e = lowering.e;
+        let axis = axes.last().filter(|_| grouping.is_wide())?;
+        let lanes = grouping.lanes;
+        let start = e.and(axis.begin, e.i64c(-i64::from(lanes)));
+        let lead = e.trunc(e.sub(axis.begin, start), e.i32);
+        let trips = e.trunc(axis.trips, e.i32);
+        let reach = e.add(e.add(lead, trips), e.i32c(i64::from(lanes) - 1));
+        let count = e.lshr(reach, e.i32c(i64::from(lanes.trailing_zeros())));
+        let is_whole = |v: V| e.as_int(v).is_some_and(|n| n % i64::from(lanes) == 0);
+        Some(Groups {
+            lanes,
+            start,
+            lead,
+            trips,
+            count,
+            all_whole: is_whole(lead) && is_whole(trips) && !grouping.tiles,
+        })
+    }
+}
+
+/// The last two axes in tiles, one for a block of threads at a time.
+struct Tile {
+    /// Rows of a tile, i32.
+    height: V,
+    /// Rows of the axis.
+    rows: V,
+}
+
+impl Tile {
+    /// Turns the numbers of rows and columns into those of tiles.
+    fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [V]) -> Tile {
+        let e = lowering.e;
+        let [.., rows, columns] = sizes else { panic!("compiler bug: a tile has two axes") };
+        let (_, threads) = lowering.u.target.thread_of_block(e);
+        let height = e.udiv(e.trunc(threads, e.i32), e.i32c(i64::from(TILE_COLUMNS)));
+        let tile = Tile { height, rows: *rows };
+        let begun = |n: V, of: V| e.udiv(e.add(n, e.sub(of, e.i32c(1))), of);
+        *rows = begun(*rows, height);
+        *columns = begun(*columns, e.i32c(i64::from(TILE_COLUMNS)));
+        tile
+    }
+
+    /// Turns the digits of a tile into those of this thread in it; whether the loop has such a row. What is beyond the last
+    /// column is not in the loop either.
+    fn place(&self, lowering: &Lowering<'_, '_>, digits: &mut [V]) -> V {
+        let e = lowering.e;
+        let [.., row, column] = digits else { panic!("compiler bug: a tile has two axes") };
+        let own = e.trunc(lowering.u.target.thread_of_block(e).0, e.i32);
+        let columns = e.i32c(i64::from(TILE_COLUMNS));
+        *row = e.add_nsw(e.mul_nsw(*row, self.height), e.udiv(own, columns));
+        *column = e.add_nsw(e.mul_nsw(*column, columns), e.urem(own, columns));
+        e.icmp(IntCmp::LLVMIntULT, *row, self.rows)
     }
 }

@@ -192,15 +192,19 @@ pub(crate) fn compile(
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
+    after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
     let on_host = *target == CodeTarget::Host;
     with_module(program, location, options, target, |module, machine, target, mut artifact| {
+        after("lower to LLVM");
         optimise(module, machine, options.opt_level, on_host)?;
+        after("optimise");
         let kind = match target.code_form() {
             CodeForm::Object => FileType::Object,
             CodeForm::Text => FileType::Assembly,
         };
         artifact.code = target.package(emit_code(module, machine, kind)?)?;
+        after("emit");
         Ok(artifact)
     })
 }

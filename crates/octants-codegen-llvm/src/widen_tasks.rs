@@ -3,23 +3,46 @@
 //!
 //! It applies to short loop bodies without control flow that walk arrays in the order of memory: maps, stencils, sums. The
 //! launcher takes this form where addresses and extents of a launch fit (`octants_artifact::WideForm`); code of the form
-//! relies on that.
+//! relies on that. Where a body reads several rows of an array it walks in tiles: without, each row comes from the memory of the whole
+//! device as often as the body names it.
 
 use octants_artifact::WideForm;
-use octants_ir::{Body, Layout, Op, Task, ValueId};
+use octants_ir::{Body, BufferId, Layout, Op, Task, ValueId};
 
 use crate::lower_body::Lowering;
+use crate::strided_loops::TILE_COLUMNS;
 use crate::unit::Unit;
 
 /// Longest body, in instructions.
 const MOST_INSTRUCTIONS: usize = 64;
 /// Fewest iterations: with fewer there are more threads to keep busy than iterations to share out.
 const LEAST_ITERATIONS: u64 = 1 << 19;
+/// Fewest groups of neighbours in a row: those at its ends are run one by one.
+const LEAST_GROUPS: u32 = 16;
 /// Bytes of the widest access.
 const BYTES: u32 = 16;
 
-/// How many iterations a thread should run at a time, where that is more than one.
-pub(crate) fn find_lanes(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u64>) -> Option<u32> {
+/// Which iterations a thread runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Grouping {
+    /// How many neighbours of the last axis at a time.
+    pub lanes: u32,
+    /// The threads of a block run tiles of the last two axes.
+    pub tiles: bool,
+}
+
+impl Grouping {
+    /// One by one, in order.
+    pub const NONE: Grouping = Grouping { lanes: 1, tiles: false };
+
+    /// Several at a time.
+    pub fn is_wide(self) -> bool {
+        self.lanes > 1
+    }
+}
+
+/// Which iterations a thread should run at a time, where these are several.
+pub(crate) fn find_grouping(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u64>) -> Option<Grouping> {
     let body = &task.body;
     let Op::For(l) = &body.inst(v).op else { return None };
     if l.dims.is_empty() || count.is_some_and(|n| n < LEAST_ITERATIONS) {
@@ -27,6 +50,8 @@ pub(crate) fn find_lanes(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u6
     }
     let last = l.dims.len() as u32 - 1;
     let (mut size, mut fits, mut in_order, mut widest) = (0, true, false, 1);
+    let mut rows: Vec<(BufferId, Vec<ValueId>)> = Vec::new();
+    let mut tiles = false;
     body.visit(l.body, &mut |_, inst| {
         size += 1;
         match &inst.op {
@@ -52,13 +77,26 @@ pub(crate) fn find_lanes(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u6
                 if walks {
                     in_order |= unit;
                     widest = widest.max(scalar.bytes());
+                    let row = index[..index.len() - 1].to_vec();
+                    tiles |= rows.iter().any(|(of, other)| of == b && !same_row(body, &row, other));
+                    rows.push((*b, row));
                 }
             }
             _ => {}
         }
     });
     let lanes = (BYTES / widest).min(8);
-    (fits && in_order && size <= MOST_INSTRUCTIONS && lanes > 1).then_some(lanes)
+    let wanted = fits && in_order && size <= MOST_INSTRUCTIONS && lanes > 1;
+    wanted.then_some(Grouping { lanes, tiles: tiles && l.dims.len() > 1 })
+}
+
+/// The indices of two rows are plainly the same.
+fn same_row(body: &Body, a: &[ValueId], b: &[ValueId]) -> bool {
+    let same = |a: ValueId, b: ValueId| {
+        let plain = |v: ValueId| matches!(body.inst(v).op, Op::LoopIndex(..) | Op::Const(_));
+        a == b || plain(a) && body.inst(a).op == body.inst(b).op
+    };
+    a.iter().zip(b).all(|(a, b)| same(*a, *b))
 }
 
 /// The value is an axis's index of the loop, as it is or moved by what does not depend on the loop's body.
@@ -78,12 +116,15 @@ fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
 }
 
 /// What a launch must fulfil.
-pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, lanes: u32) -> WideForm {
+pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, grouping: Grouping) -> WideForm {
+    // Of two tiles next to one another less than half is wasted.
+    let columns = if grouping.tiles { 2 * TILE_COLUMNS } else { LEAST_GROUPS };
     let mut form = WideForm {
         symbol,
-        lanes,
+        lanes: grouping.lanes,
         alignment: BYTES,
         least_iterations: LEAST_ITERATIONS,
+        least_row: u64::from(columns * grouping.lanes),
         addresses: Vec::new(),
         extents: Vec::new(),
     };

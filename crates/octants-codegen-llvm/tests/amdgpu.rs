@@ -66,7 +66,7 @@ impl CodeObject {
             println!("{}", list(program, options, &target(cpu), Listing::Optimised).unwrap());
             println!("{}", list(program, options, &target(cpu), Listing::Assembly).unwrap());
         }
-        let artifact = compile(program, &|_| String::new(), options, &target(cpu)).unwrap();
+        let artifact = compile(program, &|_| String::new(), options, &target(cpu), &mut |_| ()).unwrap();
         let name = format!("octants-{}-{cpu}-{:p}.hsaco", std::process::id(), artifact.code.as_ptr());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, &artifact.code).unwrap();

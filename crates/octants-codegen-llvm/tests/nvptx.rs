@@ -99,7 +99,7 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
 fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["octants_task_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
-    let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let n = 1 << 20;
     assert_eq!(meta.wide_form(&[0x1000, n, 0x2000, n]).map(|w| w.lanes), Some(4));
@@ -186,6 +186,58 @@ fn indices_of_known_extents_are_decoded_without_division() {
     let text = ptx(&p, &h200());
     assert!(!text.contains("div.") && !text.contains("rem."), "{text}");
     assert_has(&text, &["ld.global.nc.", "st.global."]);
+}
+
+/// A five-point stencil on the inside of a two-dimensional array.
+fn stencil() -> Program {
+    let mut b = Builder::new();
+    let one = b.int(1, Scalar::I32);
+    let dims = (0..2).map(|axis| {
+        let n = shape(&mut b, 0, axis);
+        (one, b.binary(BinaryOp::Sub, n, one))
+    });
+    let dims = dims.collect();
+    for_loop(&mut b, dims, true, vec![], |b, l| {
+        let (i, j) = (index(b, l, 0), index(b, l, 1));
+        let near = |b: &mut Builder, v, op| b.binary(op, v, one);
+        let (up, down) = (near(b, i, BinaryOp::Sub), near(b, i, BinaryOp::Add));
+        let (left, right) = (near(b, j, BinaryOp::Sub), near(b, j, BinaryOp::Add));
+        let a = at(b, 0, Scalar::F32, &[i, j]);
+        let mut sum = b.load(a);
+        for (i, j) in [(up, j), (down, j), (i, left), (i, right)] {
+            let a = at(b, 0, Scalar::F32, &[i, j]);
+            let v = b.load(a);
+            sum = b.binary(BinaryOp::Add, sum, v);
+        }
+        let a = at(b, 1, Scalar::F32, &[i, j]);
+        b.store(a, sum);
+    });
+    program(vec![array("x", Scalar::F32, 2), array("y", Scalar::F32, 2)], vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn unknown_extents_are_divided_by_once_and_in_32_bits() {
+    let text = ptx(&stencil(), &h200());
+    assert!(!text.contains("div.u64") && !text.contains("rem."), "{text}");
+    let narrow = &text[..text.find("octants_task_0_wide").unwrap()];
+    assert_eq!(narrow.matches("div.u32").count(), 2, "the start and the step\n{narrow}");
+}
+
+#[test]
+fn stencils_load_and_store_neighbours_together() {
+    let p = stencil();
+    let text = ptx(&p, &h200());
+    let wide = &text[text.find("octants_task_0_wide").unwrap()..];
+    assert_eq!(wide.matches("ld.global.nc.v4").count(), 3, "a row each\n{wide}");
+    assert_has(wide, &["st.global.v4"]);
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
+    let meta = artifact.tasks[0].parallel.as_ref().unwrap();
+    let fits = |rows: u64, columns: u64| meta.wide_form(&[0x1000, rows, columns, 0x2000, rows, columns]).is_some();
+    assert_eq!(meta.iterations(&[0x1000, 10, 20, 0x2000, 10, 20]), Some(8 * 18));
+    assert!(fits(4096, 4096) && fits(3001, 1024));
+    assert!(!fits(4096, 4095), "rows that begin at an address that is not aligned");
+    assert!(!fits(1 << 20, 16), "short rows");
+    assert!(!fits((1 << 30) + 2, 1024), "more than digits of 30 bits hold");
 }
 
 #[test]

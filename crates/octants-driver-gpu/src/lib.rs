@@ -17,6 +17,8 @@
 
 pub mod calls;
 pub mod context;
+#[cfg(test)]
+mod failing_calls;
 pub mod gpu_driver;
 pub mod last_launches;
 pub mod library;

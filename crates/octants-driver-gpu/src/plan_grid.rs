@@ -62,7 +62,8 @@ impl GridPlan {
             }
         }
         let blocks = n.div_ceil(u64::from(block)).min(fill * self.waves);
-        Some((blocks.min(i32::MAX as u64) as u32, block))
+        // The code counts threads in 31 bits.
+        Some((blocks.min(i32::MAX as u64 / u64::from(block)) as u32, block))
     }
 }
 

@@ -120,6 +120,34 @@ macro_rules! functions {
             }
         }
 
+        #[cfg(test)]
+        impl Symbols {
+            /// Functions that do nothing and return what `outcome` says of their name.
+            pub fn that_return(outcome: fn(&str) -> c_int) -> Symbols {
+                thread_local! {
+                    static OUTCOME: std::cell::Cell<fn(&str) -> c_int> = const { std::cell::Cell::new(|_| 0) };
+                }
+                OUTCOME.set(outcome);
+                Symbols {
+                    $($name: {
+                        unsafe extern "C" fn stand_in($(_: $arg),*) -> c_int { OUTCOME.get()(stringify!($name)) }
+                        stand_in
+                    },)*
+                    $($oname: {
+                        unsafe extern "C" fn stand_in($(_: $oarg),*) -> c_int { OUTCOME.get()(stringify!($oname)) }
+                        Some(stand_in)
+                    },)*
+                }
+            }
+        }
+
+        #[cfg(test)]
+        impl Names {
+            /// Each function under the name of its field.
+            pub const OF_FIELDS: Names =
+                Names { $($name: stringify!($name),)* $($oname: stringify!($oname),)* };
+        }
+
         impl Symbols {
             /// Looks all functions up. The error is the name of one that is missing.
             ///

@@ -159,7 +159,7 @@ impl Session {
         machine: &Machine,
         form: Form,
     ) -> Result<Vec<u8>, Error> {
-        let program = self.split(lowering, arrays_may_alias, false);
+        let program = self.split(&lowering.lowered, arrays_may_alias, false, |_| ());
         let concurrent = !self.device().is_immediate() || machine.target != CodeTarget::Host;
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
@@ -169,7 +169,7 @@ impl Session {
             Form::Assembly => listed(Listing::Assembly),
             Form::Object => {
                 let location = |span: Span| lowering.lowered.sources.location(span);
-                compile(&program, &location, &options, &machine.target).map(|artifact| artifact.code)
+                compile(&program, &location, &options, &machine.target, &mut |_| ()).map(|artifact| artifact.code)
             }
         };
         code.map_err(|e| Error::Codegen(e.to_string()))

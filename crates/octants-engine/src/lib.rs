@@ -1,11 +1,13 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
 //! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
-//! [`artifact_cache`] (compiled kernels on disk), [`session`] (compile, load, launch), [`inspect`] (code for people to read), [`error`] (what can go wrong).
+//! [`artifact_cache`] (compiled kernels on disk), [`compile_times`], [`session`] (compile, load, launch), [`inspect`] (code for people to
+//! read), [`error`] (what can go wrong).
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
 pub mod artifact_cache;
+pub mod compile_times;
 pub mod config;
 pub mod environment;
 pub mod error;
@@ -17,7 +19,7 @@ pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
 pub use inspect::{FORMS, Form, Machine};
 pub use octants_passes::Alias;
-pub use session::{Compilations, Executable, Lowering, Session, Timings};
+pub use session::{Executable, Lowering, Session};
 pub use suggest::nearest;
 
 pub use octants_artifact as artifact;

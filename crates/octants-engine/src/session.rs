@@ -1,9 +1,7 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
 
 use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
@@ -13,13 +11,14 @@ use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
-use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline};
+use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with};
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
     Results, Stream, TextSink,
 };
 
 use crate::artifact_cache::{ArtifactCache, Ingredients, open_store};
+use crate::compile_times::{Compilation, CompileLog, Phase, Stopwatch};
 use crate::config::{Arch, Config};
 use crate::environment::folders;
 use crate::error::{CompileError, Error};
@@ -34,29 +33,7 @@ pub struct Session {
     pub(crate) library: DeviceLibrary,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
-    compilations: Mutex<BTreeMap<String, Compilations>>,
-}
-
-/// The compilations of one kernel.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Compilations {
-    /// Specialisations compiled.
-    pub count: u64,
-    /// The time they took together.
-    pub timings: Timings,
-}
-
-/// Time spent in each stop of a compilation.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Timings {
-    /// Source to IR.
-    pub frontend: Duration,
-    /// Simplification and splitting into tasks.
-    pub passes: Duration,
-    /// Machine code.
-    pub codegen: Duration,
-    /// Making the code callable.
-    pub load: Duration,
+    compilations: CompileLog,
 }
 
 /// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
@@ -64,11 +41,15 @@ pub struct Timings {
 pub struct Lowering {
     /// What the front end made.
     pub lowered: Lowered,
-    /// Time it took.
-    pub elapsed: Duration,
+    watch: Stopwatch,
 }
 
 impl Lowering {
+    /// Of a kernel that was lowered elsewhere.
+    pub fn new(lowered: Lowered) -> Lowering {
+        Lowering { lowered, watch: Stopwatch::default() }
+    }
+
     /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
     pub fn refuse_groups(&self) -> Result<(), CompileError> {
         let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
@@ -84,8 +65,6 @@ pub struct Executable {
     pub layout: ArgLayout,
     /// Type of the result; a struct for several.
     pub ret: Type,
-    /// How long compiling took.
-    pub timings: Timings,
     kernel: LoadedKernel,
 }
 
@@ -93,11 +72,6 @@ impl Executable {
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
-    }
-
-    /// Number of tasks.
-    pub fn task_count(&self) -> usize {
-        self.kernel.meta().tasks.len()
     }
 }
 
@@ -154,22 +128,18 @@ impl Session {
             None
         });
         let cache = store.map(ArtifactCache::new);
-        let (notices, compilations) = (Mutex::new(notices), Mutex::default());
+        let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         Ok(Session { config, notices, device, target, library, cache, compilations })
     }
 
-    /// What was compiled so far, by name of the kernel.
-    pub fn compilations(&self) -> Vec<(String, Compilations)> {
-        self.lock_compilations().iter().map(|(name, c)| (name.clone(), *c)).collect()
+    /// What was compiled so far, in the order in which it was done.
+    pub fn compilations(&self) -> Vec<Compilation> {
+        self.compilations.all()
     }
 
     /// Begins anew to keep what is compiled.
     pub fn clear_compilations(&self) {
-        self.lock_compilations().clear();
-    }
-
-    fn lock_compilations(&self) -> MutexGuard<'_, BTreeMap<String, Compilations>> {
-        self.compilations.lock().unwrap_or_else(PoisonError::into_inner)
+        self.compilations.clear();
     }
 
     /// The options in force.
@@ -227,7 +197,7 @@ impl Session {
         args: &[ArgSpec],
         mode: AutodiffMode,
     ) -> Result<Lowering, CompileError> {
-        let start = Instant::now();
+        let mut watch = Stopwatch::default();
         let options = Options {
             default_fp: self.config.default_fp,
             default_ip: self.config.default_ip,
@@ -238,11 +208,16 @@ impl Session {
         };
         match octants_frontend::lower(world, kernel, args, &options) {
             Ok(mut lowered) => {
+                watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
+                watch.lap(Phase::Lower, "check groups");
                 if let Err(errors) = differentiate(&mut lowered.kernel, mode) {
                     return Err(CompileError::User(errors, lowered.sources));
                 }
-                Ok(Lowering { lowered, elapsed: start.elapsed() })
+                if mode != AutodiffMode::None {
+                    watch.lap(Phase::Passes, "differentiate");
+                }
+                Ok(Lowering { lowered, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
@@ -293,73 +268,76 @@ impl Session {
 
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
-        let code = self.make(lowering, arrays_may_alias)?;
-        let mut compilations = self.lock_compilations();
-        let c = compilations.entry(code.kernel.name().to_string()).or_default();
-        c.count += 1;
-        c.timings.frontend += code.timings.frontend;
-        c.timings.passes += code.timings.passes;
-        c.timings.codegen += code.timings.codegen;
-        c.timings.load += code.timings.load;
-        drop(compilations);
+        let mut watch = lowering.watch.clone();
+        watch.resume();
+        let (code, kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        self.compilations.add(code.kernel.name(), kept, watch);
         Ok(code)
     }
 
-    fn make(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
-        let mut timings = Timings { frontend: lowering.elapsed, ..Timings::default() };
-        let start = Instant::now();
-        let sources = &lowering.lowered.sources;
-        let kernel = &lowering.lowered.kernel;
+    /// The code, and whether it was found on disk.
+    fn make(
+        &self,
+        lowered: &Lowered,
+        arrays_may_alias: bool,
+        watch: &mut Stopwatch,
+    ) -> Result<(Executable, bool), Error> {
+        let sources = &lowered.sources;
+        let kernel = &lowered.kernel;
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
-        let program = self.split(lowering, arrays_may_alias, self.config.print_ir);
-        timings.passes = start.elapsed();
-        let start = Instant::now();
+        let program =
+            self.split(lowered, arrays_may_alias, self.config.print_ir, |pass| watch.lap(Phase::Passes, pass));
         let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
         let key = self.cache.as_ref().and_then(|cache| {
             let target = &self.target;
             Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target })?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
-        timings.codegen = start.elapsed();
-        if let Some(artifact) = kept {
-            let start = Instant::now();
-            // What this device refuses is made anew.
-            if let Ok(kernel) = self.device.load(&artifact) {
-                timings.load = start.elapsed();
-                let kernel = kernel.with_pointers(pointers(&layout, &program.buffers, &artifact));
-                return Ok(Executable { layout, ret, timings, kernel });
-            }
+        watch.lap(Phase::Load, "look up");
+        let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
+        // What this device refuses is made anew.
+        let found = kept.and_then(|a| Some(self.device.load(&a).ok()?.with_pointers(pointers(&a))));
+        if let Some(kernel) = found {
+            watch.lap(Phase::Link, "");
+            return Ok((Executable { layout, ret, kernel }, true));
         }
-        let artifact = compile(&program, &|span: Span| sources.location(span), &options, &self.target)
-            .map_err(|e| Error::Codegen(e.to_string()))?;
-        timings.codegen = start.elapsed();
-        let start = Instant::now();
+        let location = |span: Span| sources.location(span);
+        let artifact =
+            compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
+                .map_err(|e| Error::Codegen(e.to_string()))?;
         if let Some((cache, key)) = key {
             self.keep(cache, &key, &artifact);
+            watch.lap(Phase::Load, "store");
         }
-        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&layout, &program.buffers, &artifact));
-        timings.load = start.elapsed();
-        Ok(Executable { layout, ret, timings, kernel })
+        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&artifact));
+        watch.lap(Phase::Link, "");
+        Ok((Executable { layout, ret, kernel }, false))
     }
 
-    /// IR to a program of tasks; printed on the way where `shows` asks for it.
-    pub(crate) fn split(&self, lowering: &Lowering, arrays_may_alias: bool, shows: bool) -> Program {
-        let mut kernel = lowering.lowered.kernel.clone();
-        run_pipeline(
-            &mut kernel,
-            &PassOptions {
-                check_bounds: self.config.debug || self.config.check_out_of_bound,
-                debug: self.config.debug,
-                fast_math: self.config.fast_math,
-                arrays_may_alias,
-                sources: Some(&lowering.lowered.sources),
-            },
-        );
+    /// IR to a program of tasks; printed on the way where `shows` asks for it. `done` is told of each pass.
+    pub(crate) fn split(
+        &self,
+        lowered: &Lowered,
+        arrays_may_alias: bool,
+        shows: bool,
+        mut done: impl FnMut(&'static str),
+    ) -> Program {
+        let mut kernel = lowered.kernel.clone();
+        let options = PassOptions {
+            check_bounds: self.config.debug || self.config.check_out_of_bound,
+            debug: self.config.debug,
+            fast_math: self.config.fast_math,
+            arrays_may_alias,
+            sources: Some(&lowered.sources),
+        };
+        run_pipeline_with(&mut kernel, &options, &mut done);
         if shows {
             eprintln!("{kernel}");
         }
-        offload(kernel)
+        let program = offload(kernel);
+        done("offload");
+        program
     }
 
     pub(crate) fn codegen_options(

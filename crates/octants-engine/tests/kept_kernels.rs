@@ -4,7 +4,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use octants_engine::artifact::Artifact;
 use octants_engine::frontend::Lowered;
@@ -29,8 +28,9 @@ fn seven(session: &Session) -> u64 {
         returns: Vec::new(),
         overlap_allowed: Default::default(),
         sources: Default::default(),
+        parsing: Default::default(),
     };
-    let code = session.build(&Lowering { lowered, elapsed: Duration::ZERO }, false).unwrap();
+    let code = session.build(&Lowering::new(lowered), false).unwrap();
     // SAFETY: the kernel takes nothing.
     let results = unsafe { session.launch(&code, &[], &[], None, &Patient) }.unwrap().unwrap();
     results.slots()[0]

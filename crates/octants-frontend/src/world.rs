@@ -329,4 +329,6 @@ pub struct Lowered {
     pub overlap_allowed: std::collections::BTreeSet<u32>,
     /// Files for run-time messages and diagnostics.
     pub sources: octants_diag::Sources,
+    /// Time spent reading and parsing source text.
+    pub parsing: std::time::Duration,
 }

@@ -32,5 +32,5 @@ pub use copy_code::renumber;
 pub use differentiate::differentiate;
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
-pub use pipeline::{PassOptions, run_pass, run_pipeline};
+pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
 pub use trace_address::{Place, trace_address};

@@ -59,6 +59,11 @@ pub const PIPELINE: &[Pass] = &[
 
 /// Runs the pipeline on a kernel. In debug builds the verifier runs before it and after each pass.
 pub fn run_pipeline(kernel: &mut Kernel, options: &PassOptions) {
+    run_pipeline_with(kernel, options, |_| ());
+}
+
+/// As [`run_pipeline`]; calls `after` with a pass's name when it has run.
+pub fn run_pipeline_with(kernel: &mut Kernel, options: &PassOptions, mut after: impl FnMut(&'static str)) {
     if cfg!(debug_assertions) {
         assert_kernel(kernel, "lowering");
     }
@@ -67,6 +72,7 @@ pub fn run_pipeline(kernel: &mut Kernel, options: &PassOptions) {
         if cfg!(debug_assertions) {
             assert_kernel(kernel, pass.name);
         }
+        after(pass.name);
     }
 }
 

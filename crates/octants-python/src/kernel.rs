@@ -3,7 +3,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
@@ -11,7 +10,7 @@ use octants_engine::{CompileError, Lowering};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyList, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyTuple};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
@@ -552,21 +551,8 @@ impl Kernel {
         Ok(Inspection::new(&this.name, &prepared.program, &lowering, alias))
     }
 
-    /// For each specialisation compiled so far the seconds spent in each stop of its compilation.
-    fn _timings<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyList>> {
-        let specs: Vec<_> = self.lock().specializations.clone();
-        let out = PyList::empty(py);
-        for spec in specs {
-            let t = spec.code.timings;
-            let row = PyDict::new(py);
-            let stops: [(&str, Duration); 4] =
-                [("frontend", t.frontend), ("passes", t.passes), ("codegen", t.codegen), ("load", t.load)];
-            for (name, time) in stops {
-                row.set_item(name, time.as_secs_f64())?;
-            }
-            row.set_item("tasks", spec.code.task_count())?;
-            out.append(row)?;
-        }
-        Ok(out)
+    /// How many specialisations are kept.
+    fn _specialization_count(&self) -> usize {
+        self.lock().specializations.len()
     }
 }

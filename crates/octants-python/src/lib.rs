@@ -78,6 +78,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(profiler::profiler_totals, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_clear, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::compilations, m)?)?;
+    m.add_function(wrap_pyfunction!(profiler::compile_phases, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::clear_compilations, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::memory_info, m)?)?;
     m.add("__version__", env!("CARGO_PKG_VERSION"))?;

@@ -1,5 +1,6 @@
 //! What `octants.profiler` reads: times of tasks and kernels, what was compiled, memory in use. How it looks is Python's.
 
+use octants_engine::compile_times::{Compilation, Phase, Step};
 use octants_engine::runtime::{Lane, Patient, Profiler, SpanId, Total};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -16,8 +17,11 @@ type SpanRow = (SpanId, u64, String, String, u32, f64, f64, Vec<SpanId>);
 /// Kernel, its launches, its tasks.
 type KernelRow = (String, Sums, Vec<(String, Sums)>);
 
-/// Kernel, specialisations compiled, seconds in the front end, in passes, in code generation and in loading.
-type CompilationRow = (String, u64, f64, f64, f64, f64);
+/// Phase, name, begin and duration of a step, in seconds from the begin of the compilation.
+type StepRow = (&'static str, &'static str, f64, f64);
+
+/// Kernel, begin in seconds from that of the program, whether the code was found on disk, steps.
+type CompilationRow = (String, f64, bool, Vec<StepRow>);
 
 fn sums(t: &Total) -> Sums {
     (t.count, t.total_ms, t.min_ms, t.max_ms)
@@ -82,16 +86,18 @@ pub fn profiler_clear(py: Python<'_>) -> PyResult<SpanId> {
     waiting(py, || profiler.clear(&Patient))
 }
 
-/// What was compiled and how long that took, by name of the kernel.
+/// What was compiled and how long each step took, in the order in which it was done.
 #[pyfunction]
 pub fn compilations(py: Python<'_>) -> PyResult<Vec<CompilationRow>> {
-    let known = program::require(py)?.session.compilations();
-    let row = |(name, c): (String, octants_engine::Compilations)| {
-        let seconds =
-            [c.timings.frontend, c.timings.passes, c.timings.codegen, c.timings.load].map(|t| t.as_secs_f64());
-        (name, c.count, seconds[0], seconds[1], seconds[2], seconds[3])
-    };
-    Ok(known.into_iter().map(row).collect())
+    let step = |s: &Step| (s.phase.name(), s.name, s.begin.as_secs_f64(), s.elapsed.as_secs_f64());
+    let row = |c: Compilation| (c.kernel, c.begin.as_secs_f64(), c.kept, c.steps.iter().map(step).collect());
+    Ok(program::require(py)?.session.compilations().into_iter().map(row).collect())
+}
+
+/// The phases of a compilation, in order.
+#[pyfunction]
+pub fn compile_phases() -> Vec<&'static str> {
+    Phase::ALL.iter().map(|p| p.name()).collect()
 }
 
 /// Forgets what `compilations` tells.

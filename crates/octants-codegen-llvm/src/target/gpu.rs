@@ -263,10 +263,14 @@ impl Target for Gpu {
     }
 
     fn thread(&self, e: &Emitter) -> (V, V) {
-        let wide = |register| e.zext(self.maker.register(e, register), e.i64);
-        let (block, size) = (wide(Register::Block), wide(Register::BlockSize));
-        let (own, blocks) = (wide(Register::Thread), wide(Register::Blocks));
+        let read = |register| self.maker.register(e, register);
+        let (size, own) = (read(Register::BlockSize), read(Register::Thread));
+        let (block, blocks) = self.block_of_grid(e);
         (e.add_nsw(e.mul_nsw(block, size), own), e.mul_nsw(blocks, size))
+    }
+
+    fn block_of_grid(&self, e: &Emitter) -> (V, V) {
+        (self.maker.register(e, Register::Block), self.maker.register(e, Register::Blocks))
     }
 
     fn combine_threads(

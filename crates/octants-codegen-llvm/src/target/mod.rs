@@ -141,9 +141,13 @@ pub(crate) trait Target {
     fn shares_by_stride(&self) -> bool {
         false
     }
-    /// Number of this thread, and of all threads that share a task, both i64; for tasks whose share is strided.
+    /// Number of this thread, and of all threads that share a task, both i32 and not negative; for tasks whose share is strided.
     fn thread(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target's tasks run ranges")
+    }
+    /// Number of this thread's block, and of all blocks, both i32 and not negative.
+    fn block_of_grid(&self, _e: &Emitter) -> (V, V) {
+        panic!("compiler bug: this target has no blocks of threads")
     }
     /// Combines the values of threads that run side by side, so that fewer of them touch shared memory: what follows is run by
     /// the threads that have a combined value, the others go to `after`. Called where all threads of a task come by. `None`: each

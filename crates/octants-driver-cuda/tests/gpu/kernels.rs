@@ -164,7 +164,7 @@ pub fn parallel(known: bool) -> ParallelMeta {
     ParallelMeta {
         count_symbol: String::new(),
         count: None,
-        axes: vec![(Bound::Known(0), if known { Bound::Slot(1, ScalarKind::I64) } else { Bound::Computed })],
+        axes: vec![(Bound::Known(0), if known { Bound::Slot(1, ScalarKind::I64, 0) } else { Bound::Computed })],
         serialize: false,
         block_dim: None,
         num_threads: None,

@@ -151,6 +151,8 @@ pub(crate) struct Lowerer<'w> {
     next_group: u32,
     overlap_allowed: BTreeSet<u32>,
     parsed: HashMap<Obj, Rc<ParsedFunction>>,
+    /// Time spent reading and parsing source text.
+    parsing: std::time::Duration,
     args: Vec<ArgSpec>,
 
     params: Vec<Param>,
@@ -205,6 +207,7 @@ impl<'w> Lowerer<'w> {
             next_group: 0,
             overlap_allowed: BTreeSet::new(),
             parsed: HashMap::new(),
+            parsing: std::time::Duration::ZERO,
             args: Vec::new(),
             params: Vec::new(),
             param_paths: Vec::new(),
@@ -293,6 +296,7 @@ impl<'w> Lowerer<'w> {
             returns,
             overlap_allowed: self.overlap_allowed,
             sources: self.sources,
+            parsing: self.parsing,
         }
     }
 
@@ -364,10 +368,12 @@ impl<'w> Lowerer<'w> {
         if let Some(p) = self.parsed.get(&func) {
             return Ok(p.clone());
         }
+        let start = std::time::Instant::now();
         let source = self.world.source(func).map_err(|e| self.host_error(e))?;
         let file = self.sources.add(source.file.clone());
         let body = crate::parse::parse_function(&source.file, file)?;
         let facts = crate::syntax_facts::of(&body);
+        self.parsing += start.elapsed();
         let parsed = Rc::new(ParsedFunction { source, body, file, facts });
         self.parsed.insert(func, parsed.clone());
         Ok(parsed)

@@ -1,0 +1,100 @@
+//! A multi-index that many walkers step through together: each starts at the number it has among them and goes on by as many
+//! as they are, so that all of them visit every index once.
+//!
+//! The number is divided into digits once, at the start, and so is the step; from there digits are added and carried, which no
+//! extent can make overflow. Digits are unsigned, of 32 bits where the axis allows it.
+
+use crate::emit::{Bb, Emitter, IntCmp, V};
+
+/// The walk of one walker.
+pub(crate) struct Odometer {
+    /// Number of values of each digit.
+    sizes: Vec<V>,
+    /// The digits to start from.
+    starts: Vec<V>,
+    /// What each step adds to each digit.
+    steps: Vec<V>,
+}
+
+impl Odometer {
+    /// `sizes` are of one of the types i32 and i64 each, the fastest digit last. The walker has the number `first` among so many
+    /// `walkers`: both i32, not negative.
+    pub fn new(e: &Emitter, mut sizes: Vec<V>, first: V, walkers: V) -> Odometer {
+        // A digit without values leaves nothing to visit, which is told by the slowest one.
+        let mut slowest = sizes[0];
+        for size in &sizes[1..] {
+            let empty = e.icmp(IntCmp::LLVMIntEQ, *size, e.zero(e.type_of(*size)));
+            slowest = e.select(empty, e.zero(e.type_of(slowest)), slowest);
+        }
+        sizes[0] = slowest;
+        let starts = split(e, &sizes, first);
+        let mut steps = split(e, &sizes, walkers);
+        steps[0] = e.intrinsic("llvm.umin", e.type_of(slowest), &[steps[0], slowest]);
+        Odometer { sizes, starts, steps }
+    }
+
+    /// Whether there is an index for this walker at all.
+    pub fn starts(&self, e: &Emitter) -> V {
+        e.icmp(IntCmp::LLVMIntULT, self.starts[0], self.sizes[0])
+    }
+
+    /// The digits at the head of a loop that is entered from `from`.
+    pub fn open(&self, e: &Emitter, from: Bb) -> Vec<V> {
+        let digit = |start: &V| {
+            let phi = e.phi(e.type_of(*start));
+            e.add_incoming(phi, *start, from);
+            phi
+        };
+        self.starts.iter().map(digit).collect()
+    }
+
+    /// The digits that follow, and whether there are none.
+    pub fn step(&self, e: &Emitter, digits: &[V]) -> (Vec<V>, V) {
+        let mut next = digits.to_vec();
+        let mut carry: Option<V> = None;
+        for k in (0..digits.len()).rev() {
+            let ty = e.type_of(digits[k]);
+            let digit = match carry {
+                Some(c) => e.add(digits[k], e.zext(c, ty)),
+                None => digits[k],
+            };
+            // Compared with what there is room for: a sum might not fit the type.
+            let room = e.sub(self.sizes[k], self.steps[k]);
+            let over = e.icmp(IntCmp::LLVMIntUGE, digit, room);
+            let sum = e.add(digit, self.steps[k]);
+            next[k] = if k == 0 { sum } else { e.select(over, e.sub(digit, room), sum) };
+            carry = Some(over);
+        }
+        (next, carry.expect("compiler bug: an odometer has a digit"))
+    }
+}
+
+/// The digits of a number (i32, not negative). The first takes what is left, and may be more than its size.
+fn split(e: &Emitter, sizes: &[V], number: V) -> Vec<V> {
+    let mut rest = number;
+    let mut digits = vec![number; sizes.len()];
+    for k in (0..sizes.len()).rev() {
+        let ty = e.type_of(sizes[k]);
+        let digit = if k == 0 {
+            rest
+        } else {
+            // The number is less than any size that 32 bits do not hold.
+            let size = if ty == e.i64 {
+                let most = e.i64c(i64::from(u32::MAX));
+                e.trunc(e.intrinsic("llvm.umin", e.i64, &[sizes[k], most]), e.i32)
+            } else {
+                sizes[k]
+            };
+            let size = if e.as_int(size).is_some_and(|n| n > 0) {
+                size
+            } else {
+                e.intrinsic("llvm.umax", e.i32, &[size, e.i32c(1)])
+            };
+            let digit = e.urem(rest, size);
+            rest = e.udiv(rest, size);
+            digit
+        };
+        digits[k] = if ty == e.i64 { e.zext(digit, e.i64) } else { digit };
+    }
+    digits
+}

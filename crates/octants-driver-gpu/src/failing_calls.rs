@@ -1,0 +1,255 @@
+//! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs no GPU.
+
+use std::cell::Cell;
+use std::ffi::c_int;
+use std::ptr::null_mut;
+
+use octants_artifact::{Artifact, CodeTarget};
+use octants_runtime::{Contents, Driver, Result, StreamHandle};
+
+use crate::context::{Context, Entered};
+use crate::gpu_driver::GpuDriver;
+use crate::library::Library;
+use crate::memory::Memory;
+use crate::module::Module;
+use crate::open::GpuConfig;
+use crate::pinned::Pinned;
+use crate::symbols::{Names, RawDevice, RawFunction, Symbols, code};
+use crate::vendor::{Called, Facts, Place, Vendor};
+
+const INVALID_VALUE: c_int = 1;
+const ILLEGAL_ADDRESS: c_int = 700;
+
+thread_local! {
+    /// The call that fails on this thread, and its code.
+    static FAILS: Cell<(&'static str, c_int)> = const { Cell::new(("", 0)) };
+}
+
+fn outcome(name: &str) -> c_int {
+    let (fails, code) = FAILS.get();
+    if name == fails { code } else { code::SUCCESS }
+}
+
+#[derive(Debug)]
+struct Acme;
+
+static FACTS: Facts = Facts {
+    api: "Acme",
+    visible: "ACME_VISIBLE",
+    gpu: "Acme GPU",
+    dlpack: 0,
+    array_protocol: None,
+    null_stream: 1,
+    final_codes: &[ILLEGAL_ADDRESS],
+    multiprocessors: 0,
+    warp: 0,
+    pools: 0,
+    host_flags: 0,
+    assembles: true,
+};
+
+fn called<T>(name: &'static str, value: T) -> Called<T> {
+    match outcome(name) {
+        code::SUCCESS => Ok(value),
+        c => Err((name, c)),
+    }
+}
+
+impl Vendor for Acme {
+    fn facts(&self) -> &'static Facts {
+        &FACTS
+    }
+
+    fn describe(&self, _code: c_int) -> String {
+        "a sentence".into()
+    }
+
+    fn explain_missing(&self, symbol: &str) -> String {
+        format!("no {symbol}")
+    }
+
+    fn open(&self, _device: RawDevice) -> Called<Place> {
+        called("own_open", Place(7))
+    }
+
+    fn current(&self) -> Called<Place> {
+        called("own_current", Place(0))
+    }
+
+    unsafe fn switch(&self, _from: Place, _to: Place) -> Called<bool> {
+        called("own_switch", false)
+    }
+
+    unsafe fn switch_back(&self, _from: Place) {}
+
+    unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
+        called("own_best_block", most)
+    }
+}
+
+/// A library in which the call fails that [`FAILS`] names.
+fn library() -> Library {
+    FAILS.set(("", 0));
+    Library::new(Symbols::that_return(outcome), &Names::OF_FIELDS, Box::new(Acme))
+}
+
+fn context() -> Context {
+    let mut context = Context::new(library(), 0).unwrap();
+    context.name = "a GPU".into();
+    context
+}
+
+type Case<'a> = (&'static str, &'static str, Box<dyn Fn() -> Result<()> + 'a>);
+
+/// Calls, and what they say is being done.
+fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
+    fn case<'a, T>(call: &'static str, doing: &'static str, f: impl Fn() -> Result<T> + 'a) -> Case<'a> {
+        (call, doing, Box::new(move || f().map(drop)))
+    }
+    let (none, host, l) = (null_mut(), [0u8; 8], context.library());
+    let to = host.as_ptr().cast_mut();
+    // SAFETY: the functions do nothing.
+    unsafe {
+        vec![
+            case("own_open", "making the GPU's context", || l.open(0)),
+            case("own_current", "asking for the thread's device", || context.enter().map(drop)),
+            case("own_switch", "giving the thread its device", || context.enter().map(drop)),
+            case("own_best_block", "asking for the best size of a block", move || e.best_block(none, 64)),
+            case("driver_version", "asking for the driver's version", || l.driver_version()),
+            case("device_get", "looking for GPU 3", || l.device(3)),
+            case("device_name", "asking for the GPU's name", || l.device_name(0)),
+            case("device_attribute", "asking what the GPU can do", || l.device_attribute(0, 1)),
+            case("device_memory", "asking for the GPU's memory", || l.device_memory(0)),
+            case("capture_mode", "setting what captures forbid", || context.enter_aside().map(drop)),
+            case("synchronize_all", "waiting for all work", || e.synchronize_all()),
+            case("priority_range", "asking for the range of priorities", || e.priorities()),
+            case("memory_info", "asking how much memory is free", || e.memory_info()),
+            case("allocate", "allocating 77 bytes", || e.allocate(77)),
+            case("free", "giving memory back", || e.free(0)),
+            case("host_allocate", "allocating 77 bytes of pinned memory", || e.allocate_pinned(77)),
+            case("host_free", "giving pinned memory back", move || e.free_pinned(none)),
+            case("memset", "zeroing 77 bytes", move || e.zero(0, 77, none)),
+            case("copy_to_device", "copying 8 bytes to the GPU", move || e.copy_to_device(0, to, 8, none)),
+            case("copy_to_host", "copying 8 bytes from the GPU", move || e.copy_to_host(to, 0, 8, none)),
+            case("copy_on_device", "copying 8 bytes on the GPU", move || e.copy_on_device(0, 0, 8, none)),
+            case("stream_create", "making a stream", || e.create_stream(0, 0)),
+            case("stream_destroy", "giving a stream back", move || e.destroy_stream(none)),
+            case("stream_synchronize", "waiting for a stream", move || e.synchronize_stream(none)),
+            case("stream_query", "asking whether a stream is done", move || e.query_stream(none)),
+            case("stream_wait", "making a stream wait for an event", move || e.wait_event(none, none)),
+            case("stream_capturing", "asking whether a stream is captured", move || e.is_capturing(none)),
+            case("event_create", "making an event", || e.create_event(true)),
+            case("event_destroy", "giving an event back", move || e.destroy_event(none)),
+            case("event_record", "recording an event", move || e.record_event(none, none)),
+            case("event_synchronize", "waiting for an event", move || e.synchronize_event(none)),
+            case("event_query", "asking whether an event is done", move || e.query_event(none)),
+            case("event_elapsed", "asking for the time between two events", move || e.elapsed(none, none)),
+            case("module_unload", "unloading code", move || e.unload_module(none)),
+            case("module_function", "looking for `f` in loaded code", move || e.function(none, "f")),
+            case("function_attribute", "asking what a function needs", move || e.function_attribute(none, 0)),
+            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32)),
+            case("launch", "launching kernel `scale`", move || {
+                e.launch(none, (1, 1), none, none, e.library().last.number_of("scale"))
+            }),
+            case("pool_create", "making a pool of memory", || e.create_pool(0, 0)),
+            case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
+            case("pool_destroy", "giving a pool of memory back", move || e.destroy_pool(none)),
+            case("pool_trim", "giving back what a pool keeps", move || e.trim_pool(none)),
+            case("pool_allocate", "allocating 77 bytes", move || e.allocate_on(none, 77, none)),
+            case("pool_free", "giving memory back", move || e.free_on(0, none)),
+        ]
+    }
+}
+
+/// Two return their code to whoever puts it into other words; what a loader says is told as a whole.
+const NOT_CASES: [&str; 3] = ["init", "device_count", "module_load"];
+
+#[test]
+fn every_error_names_the_call_its_code_and_what_was_being_done() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let cases = cases(&context, &entered);
+    for (name, doing, call) in &cases {
+        FAILS.set(("", 0));
+        assert_eq!(call(), Ok(()), "{name}");
+        FAILS.set((name, INVALID_VALUE));
+        let text = call().unwrap_err().to_string();
+        assert_eq!(text, format!("{name} failed with code 1 (a sentence) while {doing}"));
+    }
+    let mut names: Vec<_> = Names::OF_FIELDS.signatures().iter().map(|(name, _)| *name).collect();
+    names.retain(|n| !NOT_CASES.contains(n) && !cases.iter().any(|c| c.0 == *n));
+    assert_eq!(names, Vec::<&str>::new(), "calls without a case");
+}
+
+#[test]
+fn code_that_is_refused_is_told_with_its_kernel() {
+    let context = context();
+    let artifact = Artifact {
+        kernel: "scale".into(),
+        target: String::new(),
+        code: b"text".to_vec(),
+        arg_slots: 0,
+        frame_bytes: 0,
+        result: vec![],
+        tasks: vec![],
+        sites: vec![],
+    };
+    FAILS.set(("module_load", INVALID_VALUE));
+    let text = Module::load(&context, &artifact).unwrap_err().to_string();
+    let call = "module_load failed with code 1 (a sentence) while loading code";
+    assert_eq!(text, format!("cannot load the code of kernel `scale`: {call}"));
+}
+
+#[test]
+fn out_of_memory_says_so_wherever_it_happens() {
+    let context = context();
+    let memory = Memory::without_pool(&context).unwrap();
+    FAILS.set(("allocate", code::OUT_OF_MEMORY));
+    // SAFETY: the functions do nothing.
+    let text = unsafe { memory.allocate(&context, None, 3 << 30, Contents::Zeroed) }.unwrap_err().to_string();
+    assert!(text.starts_with("out of memory: 3.0 GiB asked for on a GPU, "), "{text}");
+    assert!(text.ends_with("0 bytes of the device's 0 bytes are free"), "{text}");
+    FAILS.set(("host_allocate", code::OUT_OF_MEMORY));
+    let text = Pinned::default().allocate(&context, 1 << 20).unwrap_err().to_string();
+    assert!(text.starts_with("out of memory: 1.0 MiB asked for on a GPU, "), "{text}");
+}
+
+#[test]
+fn a_device_that_is_lost_says_why_once_and_then_that_it_is_lost() {
+    let context = context();
+    let entered = context.enter().unwrap();
+    let (library, stream) = (context.library(), 0x7000 as *mut _);
+    library.last.note(stream, library.last.number_of("scale"));
+    FAILS.set(("stream_synchronize", ILLEGAL_ADDRESS));
+    // SAFETY: the functions do nothing.
+    let told = unsafe { entered.synchronize_stream(stream) }.unwrap_err().to_string();
+    let cause =
+        "stream_synchronize failed with code 700 (a sentence) while waiting for a stream; launched last: `scale`";
+    assert_eq!(told, format!("{cause}. The GPU is lost to this process: restart it to use the GPU again"));
+    assert!(library.is_lost());
+    FAILS.set(("allocate", ILLEGAL_ADDRESS));
+    // SAFETY: as above.
+    let again = unsafe { entered.allocate(8) }.unwrap_err().to_string();
+    assert!(again.starts_with("the device is lost to this process since an earlier error: restart"), "{again}");
+    assert!(again.ends_with(cause), "{again}");
+}
+
+#[test]
+fn a_device_that_cannot_be_opened_says_at_which_call() {
+    let open = |context| GpuDriver::new(context, CodeTarget::Host, &GpuConfig::default());
+    for (name, doing) in [
+        ("priority_range", "asking for the range of priorities"),
+        ("stream_create", "making a stream"),
+        ("own_current", "asking for the thread's device"),
+    ] {
+        let context = context();
+        FAILS.set((name, INVALID_VALUE));
+        let text = open(context).unwrap_err().to_string();
+        assert_eq!(text, format!("a GPU cannot be used: {name} failed with code 1 (a sentence) while {doing}"));
+    }
+    let driver = open(context()).unwrap();
+    FAILS.set(("stream_query", INVALID_VALUE));
+    // SAFETY: the functions do nothing.
+    let text = unsafe { driver.query_stream(StreamHandle(0)) }.unwrap_err().to_string();
+    assert!(text.starts_with("stream_query failed"), "{text}");
+}
