@@ -19,12 +19,20 @@ fn main() {
         eprintln!("error: lld's headers are not in {include}: install liblld-22-dev");
         std::process::exit(1);
     }
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    let unused = if std::env::var_os("CARGO_FEATURE_STATIC_LLVM").is_some() {
+        leave_out_targets(&ask("--targets-built"))
+    } else {
+        String::new()
+    };
+    std::fs::write(out.join("unused_targets.inc"), unused).expect("cargo's folder can be written");
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .flag("-fno-exceptions")
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
+        .include(out)
         .file("src/target/run_lld.cpp")
         .compile("octants_lld");
     println!("cargo:rustc-link-search=native={lib}");
@@ -33,4 +41,16 @@ fn main() {
     // lld can compress sections, and calls these by itself.
     println!("cargo:rustc-link-lib=z");
     println!("cargo:rustc-link-lib=zstd");
+}
+
+/// lld can compile, for which it names every target that LLVM has, and so would bring them all: 46 MB. We only link with it. Empty
+/// functions in the place of their entries leave out those that nothing else asks for.
+fn leave_out_targets(built: &str) -> String {
+    let host = match std::env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it").as_str() {
+        "aarch64" => "AArch64",
+        _ => "X86",
+    };
+    let unused = built.split_whitespace().filter(|t| ![host, "NVPTX", "AMDGPU"].contains(t));
+    let parts = ["TargetInfo", "Target", "TargetMC", "AsmParser", "AsmPrinter", "Disassembler"];
+    unused.flat_map(|t| parts.map(|p| format!("extern \"C\" void LLVMInitialize{t}{p}() {{}}\n"))).collect()
 }

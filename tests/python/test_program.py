@@ -56,6 +56,7 @@ def test_unknown_options_and_bad_values_are_refused():
 def test_compute_capability_is_that_of_nvidia_gpus():
     from octants.lang import impl
 
+    qd.reset()
     assert impl.get_cuda_compute_capability() == 0, "no program"
     qd.init(arch=qd.cpu)
     assert (impl.get_cuda_compute_capability() >= 70) == (qd.cfg.arch == qd.cuda)

@@ -4,6 +4,9 @@
 #include <llvm/Support/raw_ostream.h>
 #include <string>
 
+// The build writes it.
+#include "unused_targets.inc"
+
 LLD_HAS_DRIVER(elf)
 
 // Zero: all is well. One: `message` says what went wrong. Two: likewise, and lld must not run again.
