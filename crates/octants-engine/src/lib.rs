@@ -11,6 +11,7 @@ pub mod compile_times;
 pub mod config;
 pub mod environment;
 pub mod error;
+mod gradient_store;
 pub mod inspect;
 pub mod session;
 mod suggest;

@@ -11,7 +11,9 @@ use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
-use octants_passes::{Alias, PassOptions, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with};
+use octants_passes::{
+    Alias, PassOptions, StoreNeed, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with,
+};
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
     Results, Stream, TextSink,
@@ -22,6 +24,7 @@ use crate::compile_times::{Compilation, CompileLog, Phase, Stopwatch};
 use crate::config::{Arch, Config};
 use crate::environment::folders;
 use crate::error::{CompileError, Error};
+use crate::gradient_store::{GradientStore, Lanes};
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
@@ -41,13 +44,15 @@ pub struct Session {
 pub struct Lowering {
     /// What the front end made.
     pub lowered: Lowered,
+    /// What the code keeps in memory of the launch, if it is a gradient.
+    pub store: Option<StoreNeed>,
     watch: Stopwatch,
 }
 
 impl Lowering {
     /// Of a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
-        Lowering { lowered, watch: Stopwatch::default() }
+        Lowering { lowered, store: None, watch: Stopwatch::default() }
     }
 
     /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
@@ -66,6 +71,7 @@ pub struct Executable {
     /// Type of the result; a struct for several.
     pub ret: Type,
     kernel: LoadedKernel,
+    store: Option<GradientStore>,
 }
 
 impl Executable {
@@ -211,13 +217,17 @@ impl Session {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
                 watch.lap(Phase::Lower, "check groups");
-                if let Err(errors) = differentiate(&mut lowered.kernel, mode) {
-                    return Err(CompileError::User(errors, lowered.sources));
+                let store = match differentiate(&mut lowered.kernel, mode) {
+                    Ok(store) => store,
+                    Err(errors) => return Err(CompileError::User(errors, lowered.sources)),
+                };
+                if mode == AutodiffMode::Reverse {
+                    lowered.returns.clear();
                 }
                 if mode != AutodiffMode::None {
                     watch.lap(Phase::Passes, "differentiate");
                 }
-                Ok(Lowering { lowered, watch })
+                Ok(Lowering { lowered, store, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }
@@ -270,7 +280,16 @@ impl Session {
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
-        let (code, kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        let (mut code, mut kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        if let Some(store) = &lowering.store {
+            let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
+            let (count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let place =
+                |(name, at): &(String, Span)| format!("`{name}` of the loop at {}", lowered.sources.location(*at));
+            let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
+            code.store = Some(GradientStore::new(count.kernel, &store.arguments, &code.layout, names));
+            kept &= found;
+        }
         self.compilations.add(code.kernel.name(), kept, watch);
         Ok(code)
     }
@@ -300,7 +319,7 @@ impl Session {
         let found = kept.and_then(|a| Some(self.device.load(&a).ok()?.with_pointers(pointers(&a))));
         if let Some(kernel) = found {
             watch.lap(Phase::Link, "");
-            return Ok((Executable { layout, ret, kernel }, true));
+            return Ok((Executable { layout, ret, kernel, store: None }, true));
         }
         let location = |span: Span| sources.location(span);
         let artifact =
@@ -312,7 +331,7 @@ impl Session {
         }
         let kernel = self.device.load(&artifact)?.with_pointers(pointers(&artifact));
         watch.lap(Phase::Link, "");
-        Ok((Executable { layout, ret, kernel }, false))
+        Ok((Executable { layout, ret, kernel, store: None }, false))
     }
 
     /// IR to a program of tasks; printed on the way where `shows` asks for it. `done` is told of each pass.
@@ -380,13 +399,60 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        // SAFETY: the caller's contract.
-        let results = unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?;
+        let results = match &code.store {
+            // SAFETY: the caller's contract.
+            None => unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?,
+            // SAFETY: the caller's contract.
+            Some(store) => unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?,
+        };
         let is_default = stream.number() == 0;
         if self.config.debug && is_default && !self.device.is_immediate() {
             stream.synchronize(caller)?;
         }
         Ok(results)
+    }
+}
+
+impl Session {
+    /// Counts what a gradient must keep, makes the store and runs the gradient.
+    ///
+    /// # Safety
+    /// That of [`Session::launch`].
+    #[cold]
+    unsafe fn launch_with_store(
+        &self,
+        code: &Executable,
+        store: &GradientStore,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        let mut slots = slots.to_vec();
+        // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
+        let counted = unsafe { stream.launch_with(&store.count, &slots, arrays, caller) }?;
+        let counted = counted.expect("compiler bug: a store is counted without a result");
+        let buffers = store.make(&counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
+        // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
+        let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
+        drop(buffers);
+        Ok(results?)
+    }
+
+    fn lanes(&self) -> Lanes {
+        let most_bytes = match self.config.ad_store_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        if self.device.is_host_addressable() {
+            let threads = match self.config.cpu_max_num_threads {
+                0 => std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+                n => u64::from(n),
+            };
+            // More lanes than threads, so that uneven ones balance.
+            return Lanes { most: threads * 8, neighbours: true, most_bytes };
+        }
+        Lanes { most: 1 << 16, neighbours: false, most_bytes }
     }
 }
 

@@ -4,6 +4,7 @@ use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{AutodiffMode, Kernel, verify::assert_kernel};
 
 use crate::differentiate_forward::differentiate_forward;
+use crate::differentiate_reverse::{StoreNeed, differentiate_reverse};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
@@ -17,9 +18,17 @@ use crate::simplify_locals::simplify_locals;
 ///
 /// # Errors
 /// What the mode cannot differentiate, with its place.
-pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<(), Vec<Diagnostic>> {
-    if mode == AutodiffMode::None {
-        return Ok(());
+pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
+    match mode {
+        AutodiffMode::None => return Ok(None),
+        AutodiffMode::Reverse => {
+            let store = differentiate_reverse(kernel)?;
+            if cfg!(debug_assertions) {
+                assert_kernel(kernel, "differentiate_reverse");
+            }
+            return Ok(store);
+        }
+        AutodiffMode::Forward | AutodiffMode::Validation => {}
     }
     inline_calls(kernel);
     make_updates_atomic(kernel);
@@ -27,9 +36,9 @@ pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<(), Vec<
     fold_constants(kernel, false);
     eliminate_dead_code(kernel);
     match mode {
-        AutodiffMode::None => {}
+        AutodiffMode::None | AutodiffMode::Reverse => {}
         AutodiffMode::Forward => differentiate_forward(kernel)?,
-        AutodiffMode::Reverse | AutodiffMode::Validation => {
+        AutodiffMode::Validation => {
             let message = format!("kernel `{}` has no gradient: reverse mode is not supported yet", kernel.name);
             return Err(vec![*Diagnostic::new(Code::Compilation, Span::default(), message)]);
         }
@@ -37,5 +46,5 @@ pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<(), Vec<
     if cfg!(debug_assertions) {
         assert_kernel(kernel, "differentiate");
     }
-    Ok(())
+    Ok(None)
 }

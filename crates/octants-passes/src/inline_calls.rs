@@ -23,6 +23,20 @@ const GROWTH_OF_LOOPS: usize = 400;
 
 /// Inlines calls in the kernel and in its functions, callees first.
 pub fn inline_calls(kernel: &mut Kernel) {
+    inline(kernel, |size, copies, loops| {
+        let growth = if loops { GROWTH_OF_LOOPS } else { GROWTH };
+        size <= SMALL || copies.saturating_mul(size) <= growth
+    });
+}
+
+/// Inlines every call of a function that returns at its end and does not call itself.
+pub fn inline_all_calls(kernel: &mut Kernel) {
+    inline(kernel, |_, _, _| true);
+}
+
+/// Inlines the calls of functions that `is_cheap` chooses by their size, the number of copies beside the first, and whether they
+/// have loops.
+fn inline(kernel: &mut Kernel, is_cheap: impl Fn(usize, usize, bool) -> bool) {
     if kernel.functions.is_empty() {
         return;
     }
@@ -43,9 +57,7 @@ pub fn inline_calls(kernel: &mut Kernel) {
         let i = f.index();
         let mut body = std::mem::take(&mut kernel.functions[i].body);
         inline_in(&mut body, &kernel.functions, &chosen);
-        let size = size(&body);
-        let growth = if has_loops(&body) { GROWTH_OF_LOOPS } else { GROWTH };
-        let cheap = size <= SMALL || (calls[i] - 1).saturating_mul(size) <= growth;
+        let cheap = is_cheap(size(&body), calls[i] - 1, has_loops(&body));
         chosen[i] = cheap && !recursive[i] && returns_at_end(&body);
         kernel.functions[i].body = body;
     }

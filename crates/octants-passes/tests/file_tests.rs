@@ -1,7 +1,8 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias`, and holds the input and, after a line
-//! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`, `offload` (the
+//! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
+//! `structure_exits`, `differentiate_reverse` (simplified, and followed by the kernel that counts what it keeps), `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
 //! `OCTANTS_BLESS=1` the expected part is written instead of compared.
 
@@ -14,8 +15,15 @@ use std::str::FromStr;
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program};
 use octants_passes::differentiate_forward::differentiate_forward;
+use octants_passes::differentiate_reverse::differentiate_reverse;
+use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::pipeline::PIPELINE;
+use octants_passes::structure_exits::structure_exits;
 use octants_passes::{PassOptions, offload, renumber, run_pass, run_pipeline};
+
+/// Passes that are not in the pipeline's table.
+const OTHERS: &[&str] =
+    &["differentiate_forward", "differentiate_reverse", "offload", "pipeline", "print", "renumber", "structure_exits"];
 
 const SEPARATOR: &str = "----\n";
 
@@ -100,6 +108,7 @@ fn run(case: &Case) -> String {
         }
         pass => {
             let mut kernel: Kernel = parse(case, &case.input);
+            let mut count = None;
             assert_kernel(&kernel, "parsing");
             match pass {
                 "pipeline" => run_pipeline(&mut kernel, &options),
@@ -109,9 +118,22 @@ fn run(case: &Case) -> String {
                         return errors.iter().map(|e| format!("error: {}\n", e.message)).collect();
                     }
                 }
+                "structure_exits" => structure_exits(&mut kernel),
+                "differentiate_reverse" => match differentiate_reverse(&mut kernel) {
+                    Ok(store) => count = store.map(|s| s.count),
+                    Err(errors) => return errors.iter().map(|e| format!("error: {}\n", e.message)).collect(),
+                },
                 _ => assert!(run_pass(pass, &mut kernel, &options), "{}: no pass `{pass}`", case.path.display()),
             }
             assert_kernel(&kernel, pass);
+            if pass == "differentiate_reverse" {
+                eliminate_dead_code(&mut kernel);
+            }
+            if let Some(mut count) = count {
+                assert_kernel(&count, pass);
+                eliminate_dead_code(&mut count);
+                return text(case, &kernel) + &text(case, &count);
+            }
             // Unreachable code has no text.
             kernel.functions.iter_mut().for_each(|f| renumber(&mut f.body));
             renumber(&mut kernel.body);
@@ -139,9 +161,7 @@ fn files() {
 #[test]
 fn every_pass_and_every_rule_has_a_case() {
     let cases = cases();
-    for pass in
-        PIPELINE.iter().map(|p| p.name).chain(["differentiate_forward", "offload", "renumber", "print", "pipeline"])
-    {
+    for pass in PIPELINE.iter().map(|p| p.name).chain(OTHERS.iter().copied()) {
         assert!(cases.iter().any(|c| c.pass == pass), "no file test runs `{pass}`");
     }
     let broken: BTreeSet<&str> = cases

@@ -1,0 +1,148 @@
+//! The store of a gradient: memory of one launch in which a kernel's adjoint keeps what it cannot compute again.
+//!
+//! How much that is depends on memory and arguments, so a kernel with the same arguments counts it first, before any gradient is
+//! written: the store that is then made suffices. Where a parallel loop has more iterations than the store may have lanes, a lane
+//! runs several, one after the other; where memory is short there are fewer lanes.
+
+use octants_passes::{STORE_PARAMS, StoreArguments};
+use octants_runtime::{Buffer, LoadedKernel, Results};
+
+use crate::error::Error;
+
+/// Words of 32 and of 64 bits.
+const WORD_BYTES: [u64; 2] = [4, 8];
+
+/// What a launch with a store needs.
+pub(crate) struct GradientStore {
+    /// Counts what the store must hold.
+    pub count: LoadedKernel,
+    /// First slots of the two buffers of words.
+    pub buffers: [u32; 2],
+    /// Slots of the parameters.
+    pub params: [u32; STORE_PARAMS as usize],
+    /// What the store keeps, for messages.
+    pub kept: String,
+}
+
+/// How lanes run the iterations of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lanes {
+    /// Most of them.
+    pub most: u64,
+    /// A lane runs neighbouring iterations and has neighbouring words; else lanes take turns in both.
+    pub neighbours: bool,
+    /// Most bytes that the store may take.
+    pub most_bytes: u64,
+}
+
+/// What was counted.
+struct Counted {
+    iterations: u64,
+    lane: [u64; 2],
+    root: [u64; 2],
+}
+
+impl GradientStore {
+    /// For the arguments of a store in slots of a layout.
+    pub fn new(
+        count: LoadedKernel,
+        at: &StoreArguments,
+        layout: &octants_ir::ArgLayout,
+        kept: String,
+    ) -> GradientStore {
+        let buffer = |i: u32| {
+            layout.buffers[(at.first_buffer + i) as usize].expect("compiler bug: a store is an array of its own")
+        };
+        let params = std::array::from_fn(|i| layout.params[at.first_param as usize + i]);
+        GradientStore { count, buffers: [buffer(0), buffer(1)], params, kept }
+    }
+
+    /// Makes the store that was counted to be needed, and tells the launch's slots of it.
+    pub fn make(
+        &self,
+        counted: &Results,
+        lanes: Lanes,
+        slots: &mut [u64],
+        allocate: impl Fn(u64) -> Result<Buffer, Error>,
+    ) -> Result<Vec<Buffer>, Error> {
+        let &[iterations, lane32, lane64, root32, root64] = counted.slots() else {
+            panic!("compiler bug: a store was counted in other numbers")
+        };
+        let counted = Counted { iterations, lane: [lane32, lane64], root: [root32, root64] };
+        let mut count = lanes.most.min(counted.iterations).max(1);
+        let of_lane: u64 = counted.lane.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
+        let of_root: u64 = counted.root.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
+        if let Some(fitting) = lanes.most_bytes.saturating_sub(of_root).checked_div(of_lane) {
+            count = count.min(fitting.max(1));
+        }
+        if of_root + of_lane > lanes.most_bytes {
+            return Err(self.too_large(of_root + of_lane, lanes.most_bytes, None));
+        }
+        loop {
+            match self.allocate(&counted, count, &allocate) {
+                Ok(buffers) => {
+                    self.tell(&counted, count, lanes.neighbours, &buffers, slots)?;
+                    return Ok(buffers.into_iter().flatten().collect());
+                }
+                Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
+                Err(Error::OutOfMemory { message }) => {
+                    return Err(self.too_large(of_root + of_lane, lanes.most_bytes, Some(message)));
+                }
+                Err(e) => return Err(e),
+            }
+        }
+    }
+
+    fn too_large(&self, bytes: u64, most: u64, cause: Option<String>) -> Error {
+        let limit = cause.unwrap_or_else(|| format!("the option `ad_store_bytes` allows {most}"));
+        Error::OutOfMemory {
+            message: format!(
+                "the gradient of kernel `{}` needs {bytes} bytes for each thread, to keep {}: {limit}. Split the loop into \
+                 several kernel calls, or keep less from one iteration to the next",
+                self.count.name().trim_end_matches("_grad_count"),
+                self.kept,
+            ),
+        }
+    }
+
+    fn allocate(
+        &self,
+        counted: &Counted,
+        lanes: u64,
+        allocate: &impl Fn(u64) -> Result<Buffer, Error>,
+    ) -> Result<[Option<Buffer>; 2], Error> {
+        let mut out = [None, None];
+        for class in 0..2 {
+            let words = counted.root[class].saturating_add(counted.lane[class].saturating_mul(lanes));
+            if words > 0 {
+                out[class] = Some(allocate(words.saturating_mul(WORD_BYTES[class]))?);
+            }
+        }
+        Ok(out)
+    }
+
+    fn tell(
+        &self,
+        counted: &Counted,
+        lanes: u64,
+        neighbours: bool,
+        buffers: &[Option<Buffer>; 2],
+        slots: &mut [u64],
+    ) -> Result<(), Error> {
+        for (class, buffer) in buffers.iter().enumerate() {
+            let slot = self.buffers[class] as usize;
+            slots[slot] = 0;
+            slots[slot + 1] = 0;
+            if let Some(buffer) = buffer {
+                slots[slot] = buffer.ptr()?;
+                slots[slot + 1] = buffer.bytes() / WORD_BYTES[class];
+            }
+        }
+        let (step, strides) = if neighbours { (1, counted.lane) } else { (lanes, [1, 1]) };
+        let values = [lanes, step, strides[0], strides[1], counted.root[0], counted.root[1], u64::from(neighbours)];
+        for (&slot, value) in self.params.iter().zip(values) {
+            slots[slot as usize] = value;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,800 @@
+//! Builds the forward and the reverse sweep of a body as its plan says.
+//!
+//! A value of the source has a copy in the sweep of its region. Where a copy is needed beyond the block that it stands in (a branch
+//! of the reverse sweep reads what the same branch of the forward sweep has computed), it goes through a local. Addresses and
+//! constants are made anew where they are used.
+//!
+//! The adjoint of a value is summed up as a value as long as its contributions come from the block in which its definition is
+//! reversed, and in a local where they come from blocks within. Locals have adjoint locals, buffers their gradients. Where
+//! iterations of a parallel loop share what they add to, they add atomically.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Const, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp,
+    ValueId,
+};
+
+use super::keep_states::{Stack, Store, uses_store_within};
+use super::plan_sweeps::{LoopPlan, Need, Plan};
+use crate::derivative_rules::{Kind, Part, has_derivative, kind_of, pull_back, whole, zero};
+use crate::make_updates_atomic::shared_locals;
+use crate::trace_address::{Place, first_use_sets, trace_address};
+
+/// Whether a forward sweep keeps what the reverse sweep of its region will ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Mode {
+    /// It does.
+    Keep,
+    /// It does not.
+    Pass,
+    /// It counts what would be kept, into these locals.
+    Count([LocalId; 2]),
+}
+
+/// How the indices of a loop of the source are had.
+#[derive(Debug, Clone)]
+enum Indices {
+    /// From a loop with the same bounds.
+    Of(ValueId),
+    /// As these values.
+    Are(Vec<ValueId>),
+}
+
+/// Where the adjoint of a value is summed up.
+#[derive(Debug, Clone, Copy, Default)]
+struct Adjoint {
+    value: Option<ValueId>,
+    local: Option<LocalId>,
+}
+
+/// An iteration of a parallel loop.
+struct Iteration {
+    /// Locals of the source that are its own.
+    private: HashSet<LocalId>,
+    adjoints: HashMap<LocalId, LocalId>,
+    block: BlockId,
+    /// Instruction behind which its adjoints are set to zero.
+    anchor: ValueId,
+}
+
+/// Builds the sweeps.
+pub(super) struct Emitter<'a> {
+    pub plan: &'a Plan<'a>,
+    gradients: &'a [Option<BufferId>],
+    pub b: Builder,
+    /// Blocks around the cursor, outermost first.
+    open: Vec<BlockId>,
+    /// Copies of the source's values, by region and loop, innermost last.
+    scopes: Vec<HashMap<ValueId, ValueId>>,
+    /// Block of each copy.
+    home: HashMap<ValueId, BlockId>,
+    /// Locals that carry copies to other blocks.
+    carriers: HashMap<ValueId, LocalId>,
+    indices: HashMap<ValueId, Indices>,
+    adjoints: HashMap<ValueId, Adjoint>,
+    adjoint_locals: HashMap<LocalId, LocalId>,
+    /// For each block of the source where its reverse sweep stands, and the instruction that it begins with.
+    reversed: HashMap<BlockId, (BlockId, ValueId)>,
+    iteration: Option<Iteration>,
+    /// Numbers of iterations that loops have run, where their bounds do not tell.
+    trips: HashMap<ValueId, ValueId>,
+    snapshots: HashMap<(ValueId, LocalId), ValueId>,
+    stacks: HashMap<ValueId, Stack>,
+    store: Store,
+    /// When counting: iterations and words of a lane.
+    pub totals: Option<[LocalId; 3]>,
+}
+
+impl<'a> Emitter<'a> {
+    pub fn new(plan: &'a Plan<'a>, gradients: &'a [Option<BufferId>], store: Store) -> Emitter<'a> {
+        let mut b = Builder::new();
+        b.body.locals = plan.body.locals.clone();
+        let root = b.body.root;
+        Emitter {
+            plan,
+            gradients,
+            b,
+            open: vec![root],
+            scopes: vec![HashMap::new()],
+            home: HashMap::new(),
+            carriers: HashMap::new(),
+            indices: HashMap::new(),
+            adjoints: HashMap::new(),
+            adjoint_locals: HashMap::new(),
+            reversed: HashMap::new(),
+            iteration: None,
+            trips: HashMap::new(),
+            snapshots: HashMap::new(),
+            stacks: HashMap::new(),
+            store,
+            totals: None,
+        }
+    }
+
+    /// Both sweeps of the whole body.
+    pub fn root(mut self) -> Body {
+        self.store.begin_root(&mut self.b);
+        self.forward(self.plan.body.root, &self.plan.root, Mode::Keep);
+        self.reverse(self.plan.body.root);
+        self.b.body
+    }
+
+    fn source(&self) -> &'a Body {
+        self.plan.body
+    }
+
+    // Blocks.
+
+    /// Runs `f` with the cursor in a new block.
+    fn within<T>(&mut self, block: BlockId, f: impl FnOnce(&mut Self) -> T) -> T {
+        let back = self.b.set_cursor(block);
+        self.open.push(block);
+        let result = f(self);
+        self.open.pop();
+        self.b.set_cursor(back);
+        result
+    }
+
+    /// Puts code behind an instruction that stands in a block.
+    fn insert_behind(&mut self, block: BlockId, anchor: ValueId, f: impl FnOnce(&mut Builder)) {
+        let aside = self.b.body.add_block();
+        let back = self.b.set_cursor(aside);
+        f(&mut self.b);
+        self.b.set_cursor(back);
+        let code = std::mem::take(&mut self.b.body.blocks[aside.index()]);
+        let list = &mut self.b.body.blocks[block.index()];
+        let at = list.iter().position(|v| *v == anchor).expect("compiler bug: an anchor left its block");
+        list.splice(at + 1..at + 1, code);
+    }
+
+    fn zero_behind(&mut self, block: BlockId, anchor: ValueId, local: LocalId) {
+        self.insert_behind(block, anchor, |b| {
+            let ty = b.body.locals[local.index()].ty.clone();
+            let (addr, zero) = (b.local_addr(local), zero(b, &ty));
+            b.store(addr, zero);
+        });
+    }
+
+    /// An instruction without meaning that marks a place.
+    fn anchor(&mut self) -> ValueId {
+        self.b.int(0, Scalar::I32)
+    }
+
+    // Values.
+
+    fn lookup(&self, v: ValueId) -> Option<ValueId> {
+        self.scopes.iter().rev().find_map(|s| s.get(&v)).copied()
+    }
+
+    fn record(&mut self, v: ValueId, copy: ValueId) {
+        self.home.insert(copy, self.b.cursor());
+        self.scopes.last_mut().expect("compiler bug: no scope").insert(v, copy);
+    }
+
+    /// The copy of a value of the source, usable here.
+    pub fn get(&mut self, v: ValueId) -> ValueId {
+        if let Some(copy) = self.lookup(v) {
+            if self.open.contains(&self.home[&copy]) {
+                return copy;
+            }
+            if !is_made_anew(&self.source().inst(v).op) {
+                return self.carry(copy);
+            }
+        }
+        if !is_made_anew(&self.source().inst(v).op) {
+            panic!("compiler bug: {v} is used in a sweep that does not compute it\n{}", self.source());
+        }
+        self.copy(v)
+    }
+
+    /// A copy made in a block that has ended, or in one around, usable here.
+    fn carry(&mut self, copy: ValueId) -> ValueId {
+        let block = self.home[&copy];
+        if self.open.contains(&block) {
+            return copy;
+        }
+        let local = match self.carriers.get(&copy) {
+            Some(local) => *local,
+            None => {
+                let local = self.b.body.add_local("carried", self.b.ty(copy).clone());
+                self.insert_behind(block, copy, |b| {
+                    let addr = b.local_addr(local);
+                    b.store(addr, copy);
+                });
+                self.carriers.insert(copy, local);
+                local
+            }
+        };
+        let addr = self.b.local_addr(local);
+        self.b.load(addr)
+    }
+
+    /// Appends a copy of an instruction without blocks.
+    fn copy(&mut self, v: ValueId) -> ValueId {
+        let inst = self.source().inst(v).clone();
+        let span = std::mem::replace(&mut self.b.span, inst.span);
+        let copy = match inst.op {
+            Op::LoopIndex(l, axis) => match self.indices.get(&l).cloned() {
+                Some(Indices::Of(l)) => self.b.push(Op::LoopIndex(l, axis), inst.ty),
+                Some(Indices::Are(values)) => {
+                    let value = values[axis as usize];
+                    self.b.span = span;
+                    self.scopes.last_mut().expect("compiler bug: no scope").insert(v, value);
+                    return value;
+                }
+                None => panic!("compiler bug: an index of a loop that is not run\n{}", self.source()),
+            },
+            mut op => {
+                op.map_operands(|u| self.get(u));
+                self.b.push(op, inst.ty)
+            }
+        };
+        self.b.span = span;
+        self.record(v, copy);
+        copy
+    }
+
+    // The forward sweep.
+
+    pub fn forward(&mut self, block: BlockId, need: &Need, mode: Mode) {
+        for &v in self.source().block(block) {
+            if mode == Mode::Keep
+                && let Some(plan) = self.plan.loops.get(&v)
+            {
+                self.take_snapshots(v, plan, block);
+            }
+            if need.values.contains(&v) {
+                self.forward_inst(v, need, mode);
+            } else if let Mode::Count(sum) = mode {
+                self.count_by_extent(v, sum);
+            }
+        }
+    }
+
+    /// Keeps locals that the reverse sweep of a loop reads and later code changes.
+    fn take_snapshots(&mut self, v: ValueId, plan: &LoopPlan, block: BlockId) {
+        let layout = &self.plan.layout;
+        let mut region = block;
+        while let Some(owner) = layout.owner[region.index()] {
+            if matches!(self.source().inst(owner).op, Op::For(_) | Op::Loop(_)) {
+                break;
+            }
+            region = layout.home[owner.index()];
+        }
+        for &l in &plan.restored {
+            let later =
+                |s: &ValueId| layout.position[s.index()] > layout.position[v.index()] && layout.is_inside(*s, region);
+            if layout.stores[l.index()].iter().any(later) {
+                let addr = self.b.local_addr(l);
+                let value = self.b.load(addr);
+                self.home.insert(value, self.b.cursor());
+                self.snapshots.insert((v, l), value);
+            }
+        }
+    }
+
+    fn forward_inst(&mut self, v: ValueId, need: &Need, mode: Mode) {
+        let op = &self.source().inst(v).op;
+        match op {
+            Op::Store(a, _) | Op::Atomic(_, a, _) if !self.repeats_changes_of(*a) => {
+                if matches!(op, Op::Atomic(..)) {
+                    let addr = self.get(*a);
+                    let now = self.b.load(addr);
+                    self.record(v, now);
+                }
+            }
+            Op::If(c, yes, no) => {
+                let c = self.get(*c);
+                let blocks = [self.b.body.add_block(), self.b.body.add_block()];
+                self.b.push(Op::If(c, blocks[0], blocks[1]), Type::Unit);
+                self.within(blocks[0], |e| e.forward(*yes, need, mode));
+                self.within(blocks[1], |e| e.forward(*no, need, mode));
+            }
+            Op::For(_) | Op::Loop(_) => self.forward_loop(v, need, mode),
+            _ => _ = self.copy(v),
+        }
+    }
+
+    /// Memory is left as it is, and so are locals that the iterations of the loop that is run backwards share.
+    fn repeats_changes_of(&self, addr: ValueId) -> bool {
+        match trace_address(self.source(), addr) {
+            Place::Local(l) => self.iteration.as_ref().is_none_or(|i| i.private.contains(&l)),
+            _ => false,
+        }
+    }
+
+    fn forward_loop(&mut self, v: ValueId, need: &Need, mode: Mode) {
+        let plan = self.plan.loops.get(&v).filter(|_| mode == Mode::Keep);
+        let kept = plan.filter(|p| !p.kept.is_empty());
+        let counts = plan.is_some() && !self.plan.is_counted(v);
+        let trips = counts.then(|| {
+            let trips = self.b.body.add_local("trips", Type::I32);
+            self.set(trips, 0);
+            trips
+        });
+        if kept.is_some() {
+            let stack = self.store.begin(&mut self.b, self.plan, v);
+            self.stacks.insert(v, stack);
+        }
+        let counting = match mode {
+            Mode::Count(sum) => Some((self.begin_count(v), sum)),
+            _ => None,
+        };
+        let inner = self.b.body.add_block();
+        let (op, from) = match &self.source().inst(v).op {
+            Op::For(l) => {
+                let mut copy = ForLoop { body: inner, ..(**l).clone() };
+                copy.parallel = copy.parallel.filter(|c| !c.serialize);
+                (Op::For(Box::new(copy)), l.body)
+            }
+            Op::Loop(from) => (Op::Loop(inner), *from),
+            op => panic!("compiler bug: {op:?} is no loop"),
+        };
+        let copy = self.push_loop(op);
+        self.indices.insert(v, Indices::Of(copy));
+        self.scopes.push(HashMap::new());
+        self.within(inner, |e| {
+            if kept.is_some() {
+                let stack = e.stacks[&v].clone();
+                e.store.push(&mut e.b, &stack);
+            }
+            if let Some(trips) = trips {
+                e.add_to_counter(trips, 1);
+            }
+            match counting {
+                Some((largest, sum)) => e.count_iteration(v, from, largest, sum, |e, sum| {
+                    e.forward(from, need, Mode::Count(sum));
+                }),
+                None => e.forward(from, need, Mode::Pass),
+            }
+        });
+        self.scopes.pop();
+        if let Some((largest, sum)) = counting {
+            self.end_count(v, largest, sum);
+        }
+        if let Some(trips) = trips {
+            let addr = self.b.local_addr(trips);
+            let count = self.b.load(addr);
+            self.home.insert(count, self.b.cursor());
+            self.trips.insert(v, count);
+        }
+    }
+
+    fn push_loop(&mut self, mut op: Op) -> ValueId {
+        op.map_operands(|u| self.get(u));
+        self.b.push(op, Type::Unit)
+    }
+
+    pub fn set(&mut self, local: LocalId, value: i64) {
+        let s = self.b.body.locals[local.index()].ty.scalar().expect("compiler bug: a counter is a scalar");
+        let (addr, value) = (self.b.local_addr(local), self.b.int(value, s));
+        self.b.store(addr, value);
+    }
+
+    fn add_to_counter(&mut self, local: LocalId, by: i64) {
+        let addr = self.b.local_addr(local);
+        let (old, by) = (self.b.load(addr), self.b.int(by, Scalar::I32));
+        let new = self.b.binary(BinaryOp::Add, old, by);
+        self.b.store(addr, new);
+    }
+
+    // The reverse sweep.
+
+    fn reverse(&mut self, block: BlockId) {
+        let anchor = self.anchor();
+        self.reversed.insert(block, (self.b.cursor(), anchor));
+        for &v in self.source().block(block).iter().rev() {
+            if self.plan.activity.works(v) {
+                self.b.span = self.source().inst(v).span;
+                self.reverse_inst(v);
+            }
+        }
+    }
+
+    fn reverse_inst(&mut self, v: ValueId) {
+        let source = self.source();
+        match &source.inst(v).op {
+            Op::If(c, yes, no) => {
+                let c = self.get(*c);
+                let blocks = [self.b.body.add_block(), self.b.body.add_block()];
+                self.b.push(Op::If(c, blocks[0], blocks[1]), Type::Unit);
+                self.within(blocks[0], |e| e.reverse(*yes));
+                self.within(blocks[1], |e| e.reverse(*no));
+            }
+            Op::For(_) | Op::Loop(_) if self.plan.is_parallel(v) => self.reverse_parallel(v),
+            Op::For(_) | Op::Loop(_) => self.reverse_loop(v),
+            Op::Load(a) => {
+                if let Some(adjoint) = self.take_adjoint(v)
+                    && let Some((addr, shared)) = self.adjoint_address(*a)
+                {
+                    self.add_at(addr, adjoint, shared);
+                }
+            }
+            Op::Store(a, x) => {
+                if let Some((addr, _)) = self.adjoint_address(*a) {
+                    let adjoint = self.b.load(addr);
+                    let ty = self.b.ty(adjoint).clone();
+                    let zero = zero(&mut self.b, &ty);
+                    self.b.store(addr, zero);
+                    self.contribute(*x, &Part::Whole, adjoint);
+                }
+            }
+            Op::Atomic(op, a, x) => {
+                if let Some((addr, shared)) = self.adjoint_address(*a) {
+                    let mut adjoint = self.b.load(addr);
+                    if let Some(old) = self.take_adjoint(v) {
+                        self.add_at(addr, old, shared);
+                    }
+                    if *op == AtomicOp::Sub {
+                        adjoint = self.b.unary(UnaryOp::Neg, adjoint);
+                    }
+                    self.contribute(*x, &Part::Whole, adjoint);
+                }
+            }
+            op if kind_of(op) == Kind::Rule => self.reverse_rule(v),
+            op => panic!("compiler bug: {op:?} cannot be reversed\n{source}"),
+        }
+    }
+
+    fn reverse_rule(&mut self, v: ValueId) {
+        let Some(adjoint) = self.take_adjoint(v) else { return };
+        let source = self.source();
+        let mut operands = Vec::new();
+        source.inst(v).op.for_each_operand(|u| operands.push(u));
+        let here = self.lookup(v).filter(|copy| self.open.contains(&self.home[copy]));
+        let y = here.unwrap_or_else(|| self.make_result(v));
+        let activity = self.plan.activity;
+        let contributions = pull_back(&mut self.b, y, adjoint, |i| activity.value(operands[i]));
+        for c in contributions {
+            self.contribute(operands[c.operand], &c.part, c.value);
+        }
+    }
+
+    /// The instruction with those of its operands that its rule reads, where the forward sweep's copy cannot be used.
+    fn make_result(&mut self, v: ValueId) -> ValueId {
+        let inst = self.source().inst(v).clone();
+        let mut needed = HashSet::new();
+        let activity = self.plan.activity;
+        super::needed_operands::needed_operands(&inst.op, |u| activity.value(u), |u| _ = needed.insert(u));
+        let mut op = inst.op;
+        op.map_operands(|u| {
+            if needed.contains(&u) {
+                return self.get(u);
+            }
+            let ty = self.source().ty(u).clone();
+            zero(&mut self.b, &ty)
+        });
+        self.b.push(op, inst.ty)
+    }
+
+    /// The sum of what was contributed to the adjoint of a value; `None` where nothing was.
+    fn take_adjoint(&mut self, v: ValueId) -> Option<ValueId> {
+        let Adjoint { value, local } = self.adjoints.remove(&v)?;
+        let inner = local.map(|local| {
+            let addr = self.b.local_addr(local);
+            self.b.load(addr)
+        });
+        match (value, inner) {
+            (Some(a), Some(b)) => Some(add(&mut self.b, a, b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn contribute(&mut self, v: ValueId, part: &Part, value: ValueId) {
+        if !self.plan.activity.value(v) {
+            return;
+        }
+        let ty = self.source().ty(v).clone();
+        let (block, anchor) = self.reversed[&self.plan.layout.home[v.index()]];
+        if block == self.b.cursor() {
+            let value = whole(&mut self.b, part, value, &ty);
+            let old = self.adjoints.get(&v).and_then(|a| a.value);
+            let sum = old.map_or(value, |old| add(&mut self.b, old, value));
+            self.adjoints.entry(v).or_default().value = Some(sum);
+            return;
+        }
+        let local = match self.adjoints.get(&v).and_then(|a| a.local) {
+            Some(local) => local,
+            None => {
+                let local = self.b.body.add_local("adjoint", ty.clone());
+                self.zero_behind(block, anchor, local);
+                self.adjoints.entry(v).or_default().local = Some(local);
+                local
+            }
+        };
+        let addr = self.b.local_addr(local);
+        let addr = match (part, &ty) {
+            (Part::Whole, _) => addr,
+            (Part::At(i), Type::Struct(_)) => self.b.member_addr(addr, *i),
+            (Part::At(i), Type::Matrix(_, _, m)) => {
+                let indices = [*i / *m, *i % *m].map(|i| self.b.int(i64::from(i), Scalar::I32));
+                self.b.element_addr(addr, indices.to_vec())
+            }
+            (Part::At(i), _) => {
+                let index = self.b.int(i64::from(*i), Scalar::I32);
+                self.b.element_addr(addr, vec![index])
+            }
+            (Part::AtIndices(indices), _) => self.b.element_addr(addr, indices.clone()),
+        };
+        // Iterations share what was computed before their loop.
+        let shared = self.iteration.is_some() && self.plan.layout.home[v.index()] == self.source().root;
+        self.add_at(addr, value, shared);
+    }
+
+    /// Adds the floats of a value to what is at an address.
+    fn add_at(&mut self, addr: ValueId, value: ValueId, shared: bool) {
+        let ty = self.b.ty(value).clone();
+        if let Type::Struct(s) = &ty {
+            for (i, (_, member)) in s.members.iter().enumerate() {
+                if has_derivative(member) {
+                    let (at, part) = (self.b.member_addr(addr, i as u32), self.b.extract(value, i as u32));
+                    self.add_at(at, part, shared);
+                }
+            }
+        } else if shared {
+            self.b.push(Op::Atomic(AtomicOp::Add, addr, value), ty);
+        } else {
+            let old = self.b.load(addr);
+            let sum = self.b.binary(BinaryOp::Add, old, value);
+            self.b.store(addr, sum);
+        }
+    }
+
+    /// Where the adjoint of what is at an address lies, and whether iterations share it; `None` where it has none.
+    fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
+        let inst = self.source().inst(addr).clone();
+        match inst.op {
+            Op::LocalAddr(l) => {
+                let local = self.adjoint_local(l);
+                let shared = self.iteration.as_ref().is_some_and(|i| !i.private.contains(&l));
+                Some((self.b.local_addr(local), shared))
+            }
+            Op::ElementAddr(base, indices) => {
+                let (base, shared) = self.adjoint_address(base)?;
+                let indices = indices.into_iter().map(|i| self.get(i)).collect();
+                Some((self.b.element_addr(base, indices), shared))
+            }
+            Op::MemberAddr(base, i) => {
+                let (base, shared) = self.adjoint_address(base)?;
+                Some((self.b.member_addr(base, i), shared))
+            }
+            Op::BufferAddr(buffer, indices) => {
+                let gradient = self.gradients[buffer.index()]?;
+                let indices = indices.into_iter().map(|i| self.get(i)).collect();
+                Some((self.b.push(Op::BufferAddr(gradient, indices), inst.ty), self.iteration.is_some()))
+            }
+            op => panic!("compiler bug: {op:?} is not an address"),
+        }
+    }
+
+    fn adjoint_local(&mut self, l: LocalId) -> LocalId {
+        let known = match &self.iteration {
+            Some(i) if i.private.contains(&l) => i.adjoints.get(&l),
+            _ => self.adjoint_locals.get(&l),
+        };
+        if let Some(known) = known {
+            return *known;
+        }
+        let source = &self.source().locals[l.index()];
+        let local = self.b.body.add_local(format!("adjoint of {}", source.name), source.ty.clone());
+        match &mut self.iteration {
+            Some(i) if i.private.contains(&l) => {
+                i.adjoints.insert(l, local);
+                let (block, anchor) = (i.block, i.anchor);
+                self.zero_behind(block, anchor, local);
+            }
+            _ => {
+                self.adjoint_locals.insert(l, local);
+                let (block, anchor) = self.reversed[&self.source().root];
+                self.zero_behind(block, anchor, local);
+            }
+        }
+        local
+    }
+
+    // Loops backwards.
+
+    fn restore(&mut self, v: ValueId) {
+        for &l in &self.plan.loops[&v].restored {
+            if let Some(value) = self.snapshots.get(&(v, l)).copied() {
+                let value = self.carry(value);
+                let addr = self.b.local_addr(l);
+                self.b.store(addr, value);
+            }
+        }
+    }
+
+    fn reverse_parallel(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is no `for`") };
+        let mut shared = shared_locals(source, v);
+        shared.retain(|local| first_use_sets(source, source.block(l.body), *local) != Some(true));
+        let private = (0..source.locals.len() as u32).map(LocalId).filter(|l| !shared.contains(l)).collect();
+        if uses_store_within(self.plan, l.body) {
+            return self.reverse_in_lanes(v, l, private);
+        }
+        let inner = self.b.body.add_block();
+        let copy = self.push_loop(Op::For(Box::new(ForLoop { body: inner, ..(**l).clone() })));
+        self.indices.insert(v, Indices::Of(copy));
+        self.within(inner, |e| e.run_iteration(v, l.body, private));
+    }
+
+    fn run_iteration(&mut self, v: ValueId, from: BlockId, private: HashSet<LocalId>) {
+        let (block, anchor) = (self.b.cursor(), self.anchor());
+        self.iteration = Some(Iteration { private, adjoints: HashMap::new(), block, anchor });
+        self.body(v, from);
+        self.iteration = None;
+    }
+
+    /// A parallel loop over lanes, each of which has a part of the store and runs its share of the iterations in order.
+    fn reverse_in_lanes(&mut self, v: ValueId, l: &ForLoop, private: HashSet<LocalId>) {
+        let args = self.store.args();
+        let dims: Vec<Range> =
+            l.dims.iter().map(|r| Range { begin: self.get(r.begin), end: self.get(r.end) }).collect();
+        let n = self.extent(&l.dims);
+        let (zero, one) = (self.b.int(0, Scalar::I64), self.b.int(1, Scalar::I64));
+        let lanes = args.lanes(&mut self.b);
+        let (sum, index) = (self.b.binary(BinaryOp::Add, n, lanes), Scalar::I64);
+        let sum = self.b.binary(BinaryOp::Sub, sum, one);
+        let share = self.b.binary(BinaryOp::Div, sum, lanes);
+        let (outer, inner, run) = (self.b.body.add_block(), self.b.body.add_block(), self.b.body.add_block());
+        let range = |end| vec![Range { begin: zero, end }];
+        let parallel =
+            ForLoop { dims: range(lanes), body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
+        let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
+        self.within(outer, |e| {
+            let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
+            let neighbours = args.neighbours(&mut e.b);
+            let first = e.b.binary(BinaryOp::Mul, lane, share);
+            let first = e.b.push(Op::Select(neighbours, first, lane), index.into());
+            let step = e.b.push(Op::Select(neighbours, one, lanes), index.into());
+            let outside = e.store.begin_lane(&mut e.b, lane);
+            let serial = ForLoop { dims: range(share), body: inner, parallel: None, reductions: Vec::new() };
+            let over_share = e.b.push(Op::For(Box::new(serial)), Type::Unit);
+            e.within(inner, |e| {
+                let k = e.b.push(Op::LoopIndex(over_share, 0), index.into());
+                let offset = e.b.binary(BinaryOp::Mul, k, step);
+                let linear = e.b.binary(BinaryOp::Add, first, offset);
+                let inside = e.b.binary(BinaryOp::Lt, linear, n);
+                let nothing = e.b.body.add_block();
+                e.b.push(Op::If(inside, run, nothing), Type::Unit);
+                e.within(run, |e| {
+                    let indices = e.spread(linear, &dims);
+                    e.indices.insert(v, Indices::Are(indices));
+                    e.run_iteration(v, l.body, private);
+                });
+            });
+            e.store = outside;
+        });
+    }
+
+    /// Both sweeps of the body of a loop.
+    fn body(&mut self, v: ValueId, from: BlockId) {
+        self.scopes.push(HashMap::new());
+        self.forward(from, &self.plan.loops[&v].need, Mode::Keep);
+        self.reverse(from);
+        self.scopes.pop();
+    }
+
+    fn reverse_loop(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let inner = self.b.body.add_block();
+        let counted = self.plan.is_counted(v);
+        let span = source.inst(v).span;
+        let (dims, from) = match &source.inst(v).op {
+            Op::For(l) => {
+                let map = |e: &mut Self, r: &Range| Range { begin: e.get(r.begin), end: e.get(r.end) };
+                let dims: Vec<Range> = l.dims.iter().map(|r| map(self, r)).collect();
+                (dims, l.body)
+            }
+            Op::Loop(from) => (Vec::new(), *from),
+            op => panic!("compiler bug: {op:?} is no loop"),
+        };
+        self.b.span = span;
+        let run = if counted {
+            dims.clone()
+        } else {
+            let trips = self.carry(self.trips[&v]);
+            vec![Range { begin: self.b.int(0, Scalar::I32), end: trips }]
+        };
+        let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
+        let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
+        self.within(inner, |e| {
+            let indices = if counted { e.mirrored(copy, &run) } else { e.delinearised(copy, run[0].end, &dims) };
+            e.indices.insert(v, Indices::Are(indices));
+            if let Some(stack) = e.stacks.get(&v).cloned() {
+                e.store.pop(&mut e.b, &stack);
+            }
+            e.body(v, from);
+        });
+    }
+
+    /// The indices of a loop counted from its end.
+    fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = Vec::new();
+        for (axis, r) in dims.iter().enumerate() {
+            let ty = self.b.ty(r.begin).clone();
+            let s = ty.scalar().expect("compiler bug: bounds are scalars");
+            let (sum, one) = (self.b.binary(BinaryOp::Add, r.begin, r.end), self.b.int(1, s));
+            let last = self.b.binary(BinaryOp::Sub, sum, one);
+            let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
+            let index = self.b.binary(BinaryOp::Sub, last, index);
+            self.home.insert(index, self.b.cursor());
+            out.push(index);
+        }
+        out
+    }
+
+    /// The indices of a loop that was left after some iterations, counted from there.
+    fn delinearised(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let (one, index) = (self.b.int(1, Scalar::I32), self.b.push(Op::LoopIndex(copy, 0), Type::I32));
+        let last = self.b.binary(BinaryOp::Sub, trips, one);
+        let linear = self.b.binary(BinaryOp::Sub, last, index);
+        self.spread(linear, dims)
+    }
+
+    /// The indices of an iteration by its number.
+    fn spread(&mut self, linear: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = vec![linear; dims.len()];
+        let mut rest = linear;
+        for (axis, r) in dims.iter().enumerate().rev() {
+            let s = self.b.ty(r.begin).scalar().expect("compiler bug: bounds are scalars");
+            let mut at = rest;
+            if axis > 0 {
+                let extent = self.b.binary(BinaryOp::Sub, r.end, r.begin);
+                let number = self.b.ty(rest).scalar().expect("compiler bug: a number of an iteration is a scalar");
+                let extent = self.b.cast(extent, number);
+                at = self.b.binary(BinaryOp::Rem, rest, extent);
+                rest = self.b.binary(BinaryOp::Div, rest, extent);
+            }
+            let at = self.b.cast(at, s);
+            out[axis] = self.b.binary(BinaryOp::Add, r.begin, at);
+            self.home.insert(out[axis], self.b.cursor());
+        }
+        out
+    }
+}
+
+/// Addresses, constants and what is the same everywhere: cheaper made again than carried along.
+fn is_made_anew(op: &Op) -> bool {
+    matches!(
+        op,
+        Op::Const(_)
+            | Op::Param(_)
+            | Op::Shape(..)
+            | Op::LoopIndex(..)
+            | Op::LocalAddr(_)
+            | Op::BufferAddr(..)
+            | Op::ElementAddr(..)
+            | Op::MemberAddr(..)
+    )
+}
+
+/// The sum of two adjoints.
+fn add(b: &mut Builder, x: ValueId, y: ValueId) -> ValueId {
+    let ty = b.ty(x).clone();
+    match &ty {
+        Type::Struct(s) => {
+            let parts = (0..s.members.len() as u32)
+                .map(|i| {
+                    let (x, y) = (b.extract(x, i), b.extract(y, i));
+                    add(b, x, y)
+                })
+                .collect();
+            b.push(Op::MakeStruct(parts), ty)
+        }
+        _ if has_derivative(&ty) => b.binary(BinaryOp::Add, x, y),
+        _ => x,
+    }
+}
+
+/// The integer that a value is known to be.
+pub(super) fn known_int(body: &Body, v: ValueId) -> Option<i64> {
+    match body.as_const(v) {
+        Some(Const::Int(i)) => Some(i),
+        _ => None,
+    }
+}

@@ -1,0 +1,198 @@
+//! Which values gradients flow through: those that depend on memory with a gradient, and on which such memory depends.
+//!
+//! Locals are taken as a whole and without regard to order, which may find too many and never too few.
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{AtomicOp, Body, BufferId, LocalId, Op, ValueId};
+
+use crate::derivative_rules::{Kind, has_derivative, kind_of};
+use crate::trace_address::{Place, trace_address};
+
+/// What takes part in differentiation.
+pub(super) struct Activity {
+    values: Vec<bool>,
+    locals: Vec<bool>,
+    /// Instructions that the reverse sweep has something to do for, and the branches and loops around them.
+    works: Vec<bool>,
+}
+
+impl Activity {
+    /// Finds what is active in a body, for buffers with these gradients.
+    pub fn of(body: &Body, gradients: &[Option<BufferId>]) -> Activity {
+        let n = (body.insts.len(), body.locals.len());
+        let mut varied = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
+        let mut useful = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
+        let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
+        while spread_forward(body, &has_gradient, &mut varied) {}
+        let mut order = Vec::new();
+        body.visit(body.root, &mut |v, _| order.push(v));
+        while spread_backward(body, &order, &has_gradient, &mut useful) {}
+        let both = |a: Vec<bool>, b: Vec<bool>| a.into_iter().zip(b).map(|(a, b)| a && b).collect::<Vec<bool>>();
+        let mut activity = Activity {
+            values: both(varied.values, useful.values),
+            locals: both(varied.locals, useful.locals),
+            works: vec![false; n.0],
+        };
+        activity.find_work(body, body.root, &has_gradient);
+        activity
+    }
+
+    /// Gradients flow through a value.
+    pub fn value(&self, v: ValueId) -> bool {
+        self.values[v.index()]
+    }
+
+    /// The reverse sweep has something to do for an instruction, or for one in its blocks.
+    pub fn works(&self, v: ValueId) -> bool {
+        self.works[v.index()]
+    }
+
+    fn find_work(&mut self, body: &Body, block: octants_ir::BlockId, has_gradient: &impl Fn(BufferId) -> bool) -> bool {
+        let mut any = false;
+        for &v in body.block(block) {
+            let inst = body.inst(v);
+            let place_has_adjoint = |a: ValueId| match trace_address(body, a) {
+                Place::Buffer(b) => has_gradient(b),
+                Place::Local(l) => self.locals[l.index()],
+                _ => false,
+            };
+            let works = match &inst.op {
+                Op::Store(a, x) => has_derivative(body.ty(*x)) && place_has_adjoint(*a),
+                Op::Atomic(_, a, x) => place_has_adjoint(*a) && (self.values[x.index()] || self.values[v.index()]),
+                Op::If(..) | Op::For(_) | Op::Loop(_) => {
+                    let mut found = false;
+                    for b in inst.op.blocks() {
+                        found |= self.find_work(body, b, has_gradient);
+                    }
+                    found
+                }
+                _ => self.values[v.index()],
+            };
+            self.works[v.index()] = works;
+            any |= works;
+        }
+        any
+    }
+}
+
+struct Marks {
+    values: Vec<bool>,
+    locals: Vec<bool>,
+}
+
+impl Marks {
+    /// Marks a value; true when it was not marked.
+    fn value(&mut self, v: ValueId) -> bool {
+        !std::mem::replace(&mut self.values[v.index()], true)
+    }
+
+    fn local(&mut self, l: LocalId) -> bool {
+        !std::mem::replace(&mut self.locals[l.index()], true)
+    }
+}
+
+/// One round of marking what depends on memory with a gradient.
+fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: &mut Marks) -> bool {
+    let mut changed = false;
+    body.visit(body.root, &mut |v, inst| {
+        let from_place = |marks: &Marks, a: ValueId| match trace_address(body, a) {
+            Place::Buffer(b) => has_gradient(b),
+            Place::Local(l) => marks.locals[l.index()],
+            _ => false,
+        };
+        let mut into_place = |marks: &mut Marks, a: ValueId, x: ValueId| {
+            if marks.values[x.index()]
+                && let Place::Local(l) = trace_address(body, a)
+            {
+                changed |= marks.local(l);
+            }
+        };
+        let varied = match &inst.op {
+            Op::Load(a) => from_place(marks, *a),
+            Op::Store(a, x) => {
+                into_place(marks, *a, *x);
+                false
+            }
+            Op::Atomic(_, a, x) => {
+                into_place(marks, *a, *x);
+                from_place(marks, *a)
+            }
+            op if kind_of(op) == Kind::Rule => {
+                let mut any = false;
+                op.for_each_operand(|u| any |= marks.values[u.index()]);
+                any
+            }
+            _ => false,
+        };
+        if varied && has_derivative(&inst.ty) {
+            changed |= marks.value(v);
+        }
+    });
+    changed
+}
+
+/// One round of marking what memory with a gradient depends on.
+fn spread_backward(
+    body: &Body,
+    order: &[ValueId],
+    has_gradient: &impl Fn(BufferId) -> bool,
+    marks: &mut Marks,
+) -> bool {
+    let mut changed = false;
+    for &v in order.iter().rev() {
+        let inst = body.inst(v);
+        let place_is_useful = |marks: &Marks, a: ValueId| match trace_address(body, a) {
+            Place::Buffer(b) => has_gradient(b),
+            Place::Local(l) => marks.locals[l.index()],
+            _ => false,
+        };
+        match &inst.op {
+            Op::Store(a, x) if place_is_useful(marks, *a) && has_derivative(body.ty(*x)) => {
+                changed |= marks.value(*x);
+            }
+            Op::Load(a) | Op::Atomic(_, a, _) => {
+                if let Op::Atomic(_, _, x) = &inst.op
+                    && place_is_useful(marks, *a)
+                    && has_derivative(body.ty(*x))
+                {
+                    changed |= marks.value(*x);
+                }
+                if marks.values[v.index()]
+                    && let Place::Local(l) = trace_address(body, *a)
+                    && has_derivative(&body.locals[l.index()].ty)
+                {
+                    changed |= marks.local(l);
+                }
+            }
+            op if kind_of(op) == Kind::Rule && marks.values[v.index()] => op.for_each_operand(|u| {
+                if has_derivative(body.ty(u)) {
+                    changed |= marks.value(u);
+                }
+            }),
+            _ => {}
+        }
+    }
+    changed
+}
+
+/// Refuses what has no rule and takes part.
+pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(), Box<Diagnostic>> {
+    let mut found = None;
+    body.visit(body.root, &mut |v, inst| {
+        if found.is_some() || !activity.works(v) {
+            return;
+        }
+        let name = match &inst.op {
+            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
+            Op::Atomic(op, ..) => format!("atomic {}", format!("{op:?}").to_lowercase()),
+            Op::AtomicCas(..) => "compare-and-swap".to_string(),
+            _ => return,
+        };
+        let message = format!("the {name} of a number with a gradient cannot be differentiated in reverse");
+        found = Some(
+            Diagnostic::new(Code::Compilation, inst.span, message)
+                .with_hint("write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`"),
+        );
+    });
+    found.map_or(Ok(()), Err)
+}

@@ -1,0 +1,370 @@
+//! Where the state at the start of a loop's iterations is kept: in arrays among the locals where the number of iterations is known
+//! while compiling and small, else in the store, memory of the launch of which every lane has a part of its own.
+//!
+//! The store is two buffers of words, of 32 bits and of 64, to which values go as their bits. A lane takes words from the start of
+//! its part and gives them back in the opposite order, so that two positions are all that there is to know. What a lane takes at
+//! most is counted by a kernel of its own before (`count_words`), so that its part cannot overflow.
+
+use octants_diag::Span;
+use octants_ir::{
+    BinaryOp, Body, Buffer, BufferId, Builder, Kernel, Layout, Local, LocalId, Op, Param, Scalar, Type, ValueId,
+};
+
+use super::emit_sweeps::known_int;
+use super::plan_sweeps::Plan;
+
+/// More bytes than this of one loop do not go to locals.
+const MOST_BYTES_IN_LOCALS: u64 = 4096;
+
+/// The words that a value of a scalar type takes: index 0 for those of 32 bits, 1 for 64.
+pub(super) fn word_class(s: Scalar) -> usize {
+    usize::from(s.bits() > 32)
+}
+
+/// The scalar types of words.
+const WORDS: [Scalar; 2] = [Scalar::U32, Scalar::U64];
+
+/// The arguments that tell a kernel of its store. They follow its own: two buffers of words, then parameters of type i64.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct StoreArguments {
+    /// The buffer of words of 32 bits; that of 64 follows.
+    pub first_buffer: u32,
+    /// The first parameter. In order: the number of lanes, words from one of a lane's to the next, words from a lane's first to
+    /// the next lane's (of 32 bits, of 64), words of the root (of 32 bits, of 64), and whether a lane runs neighbouring iterations.
+    pub first_param: u32,
+}
+
+/// Number of parameters of a store.
+pub const STORE_PARAMS: u32 = 7;
+
+impl StoreArguments {
+    /// Declares the arguments of a store.
+    pub(super) fn declare(kernel: &mut Kernel) -> StoreArguments {
+        let args =
+            StoreArguments { first_buffer: kernel.buffers.len() as u32, first_param: kernel.params.len() as u32 };
+        for s in WORDS {
+            kernel.buffers.push(Buffer {
+                name: format!("store of {s}"),
+                elem: s.into(),
+                ndim: 1,
+                layout: Layout::Contiguous,
+            });
+        }
+        for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbours"] {
+            kernel.params.push(Param { name: format!("store.{name}"), ty: Scalar::I64.into() });
+        }
+        args
+    }
+
+    fn param(self, b: &mut Builder, i: u32) -> ValueId {
+        b.push(Op::Param(self.first_param + i), Scalar::I64.into())
+    }
+
+    pub(super) fn lanes(self, b: &mut Builder) -> ValueId {
+        self.param(b, 0)
+    }
+
+    fn step(self, b: &mut Builder) -> ValueId {
+        self.param(b, 1)
+    }
+
+    /// Words before those of lane `lane`, of a class.
+    fn start(self, b: &mut Builder, lane: ValueId, class: u32) -> ValueId {
+        let (stride, root) = (self.param(b, 2 + class), self.param(b, 4 + class));
+        let offset = b.binary(BinaryOp::Mul, lane, stride);
+        b.binary(BinaryOp::Add, root, offset)
+    }
+
+    pub(super) fn neighbours(self, b: &mut Builder) -> ValueId {
+        let flag = self.param(b, 6);
+        let zero = b.int(0, Scalar::I64);
+        b.binary(BinaryOp::Ne, flag, zero)
+    }
+}
+
+/// The kept states of one loop.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    locals: Vec<LocalId>,
+    /// Arrays of the leaves and the position in them; `None` for the store.
+    arrays: Option<(LocalId, Vec<LocalId>)>,
+}
+
+/// The way to the store.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Store {
+    args: Option<StoreArguments>,
+    /// Positions in the buffers of words, where code is run by a lane; and whether it is the root.
+    tops: Option<[LocalId; 2]>,
+    at_root: bool,
+}
+
+/// The states of a loop are kept in locals.
+pub(super) fn fits_locals(plan: &Plan, v: ValueId) -> bool {
+    let Op::For(l) = &plan.body.inst(v).op else { return false };
+    let mut bytes: u64 = plan.loops[&v].kept.iter().map(|l| bytes_of(&plan.body.locals[l.index()].ty)).sum();
+    for r in &l.dims {
+        let (Some(begin), Some(end)) = (known_int(plan.body, r.begin), known_int(plan.body, r.end)) else {
+            return false;
+        };
+        bytes = bytes.saturating_mul(end.saturating_sub(begin).max(0) as u64);
+    }
+    bytes <= MOST_BYTES_IN_LOCALS
+}
+
+fn bytes_of(ty: &Type) -> u64 {
+    ty.leaves().iter().map(|s| u64::from(s.bytes())).sum()
+}
+
+/// A loop keeps states in the store.
+pub(super) fn uses_store(plan: &Plan, v: ValueId) -> bool {
+    plan.loops.get(&v).is_some_and(|p| !p.kept.is_empty()) && !fits_locals(plan, v)
+}
+
+/// Words that an iteration of a loop takes, by class.
+pub(super) fn words_of(plan: &Plan, v: ValueId) -> [i64; 2] {
+    let mut words = [0; 2];
+    for l in &plan.loops[&v].kept {
+        for s in plan.body.locals[l.index()].ty.leaves() {
+            words[word_class(s)] += 1;
+        }
+    }
+    words
+}
+
+impl Store {
+    pub fn new(args: Option<StoreArguments>) -> Store {
+        Store { args, tops: None, at_root: false }
+    }
+
+    pub fn args(&self) -> StoreArguments {
+        self.args.expect("compiler bug: a loop keeps states in a store that is not there")
+    }
+
+    /// Lets the root begin its part of the store.
+    pub fn begin_root(&mut self, b: &mut Builder) {
+        if self.args.is_some() {
+            let zero = b.int(0, Scalar::I64);
+            self.begin_at(b, [zero; 2]);
+            self.at_root = true;
+        }
+    }
+
+    /// Lets a lane begin its part of the store; what is in force outside comes back as the result.
+    pub fn begin_lane(&mut self, b: &mut Builder, lane: ValueId) -> Store {
+        let outside = self.clone();
+        let args = self.args();
+        let starts = [0, 1].map(|class| args.start(b, lane, class));
+        self.begin_at(b, starts);
+        self.at_root = false;
+        outside
+    }
+
+    fn begin_at(&mut self, b: &mut Builder, starts: [ValueId; 2]) {
+        self.tops = Some(starts.map(|start| {
+            let top = b.body.add_local("top", Scalar::I64.into());
+            let addr = b.local_addr(top);
+            b.store(addr, start);
+            top
+        }));
+    }
+
+    /// The stack of a loop that is about to run.
+    pub fn begin(&self, b: &mut Builder, plan: &Plan, v: ValueId) -> Stack {
+        let locals = plan.loops[&v].kept.clone();
+        if !fits_locals(plan, v) {
+            return Stack { locals, arrays: None };
+        }
+        let Op::For(l) = &plan.body.inst(v).op else { panic!("compiler bug: a loop of unknown length fits locals") };
+        let length = |r: &octants_ir::Range| {
+            let (begin, end) = (known_int(plan.body, r.begin), known_int(plan.body, r.end));
+            (end.unwrap_or(0) - begin.unwrap_or(0)).max(0) as u32
+        };
+        let n = l.dims.iter().map(length).product::<u32>().max(1);
+        let top = b.body.add_local("top", Type::I32);
+        let (addr, zero) = (b.local_addr(top), b.int(0, Scalar::I32));
+        b.store(addr, zero);
+        let mut arrays = Vec::new();
+        for l in &locals {
+            let Local { name, ty } = &plan.body.locals[l.index()];
+            arrays
+                .extend(ty.leaves().into_iter().map(|s| b.body.add_local(format!("kept {name}"), Type::Vector(s, n))));
+        }
+        Stack { locals, arrays: Some((top, arrays)) }
+    }
+
+    /// Keeps the state as it is.
+    pub fn push(&self, b: &mut Builder, stack: &Stack) {
+        let mut leaves = Vec::new();
+        for &l in &stack.locals {
+            let addr = b.local_addr(l);
+            let value = b.load(addr);
+            take_apart(b, value, &mut leaves);
+        }
+        match &stack.arrays {
+            Some((top, arrays)) => {
+                let at = self.advance(b, *top, 1);
+                for (array, leaf) in arrays.iter().zip(leaves) {
+                    let array = b.local_addr(*array);
+                    let addr = b.element_addr(array, vec![at]);
+                    b.store(addr, leaf);
+                }
+            }
+            None => {
+                for leaf in leaves {
+                    let s = b.ty(leaf).scalar().expect("compiler bug: a leaf is a scalar");
+                    let at = self.move_top(b, s, BinaryOp::Add);
+                    let word = to_word(b, leaf, s);
+                    let addr = self.word_addr(b, s, at);
+                    b.store(addr, word);
+                }
+            }
+        }
+    }
+
+    /// Makes the state what it was when it was kept last, and forgets it.
+    pub fn pop(&self, b: &mut Builder, stack: &Stack) {
+        let types: Vec<Type> = stack.locals.iter().map(|l| b.body.locals[l.index()].ty.clone()).collect();
+        let scalars: Vec<Scalar> = types.iter().flat_map(Type::leaves).collect();
+        let mut leaves: Vec<ValueId> = match &stack.arrays {
+            Some((top, arrays)) => {
+                let at = self.retreat(b, *top);
+                let load = |array: &LocalId| {
+                    let array = b.local_addr(*array);
+                    let addr = b.element_addr(array, vec![at]);
+                    b.load(addr)
+                };
+                arrays.iter().map(load).collect()
+            }
+            None => {
+                let mut leaves: Vec<ValueId> = scalars
+                    .iter()
+                    .rev()
+                    .map(|&s| {
+                        let at = self.move_top(b, s, BinaryOp::Sub);
+                        let addr = self.word_addr(b, s, at);
+                        let word = b.load(addr);
+                        from_word(b, word, s)
+                    })
+                    .collect();
+                leaves.reverse();
+                leaves
+            }
+        };
+        leaves.reverse();
+        for (&l, ty) in stack.locals.iter().zip(&types) {
+            let value = put_together(b, ty, &mut leaves);
+            let addr = b.local_addr(l);
+            b.store(addr, value);
+        }
+    }
+
+    /// Adds to a position and yields what it was.
+    fn advance(&self, b: &mut Builder, top: LocalId, by: i64) -> ValueId {
+        let addr = b.local_addr(top);
+        let at = b.load(addr);
+        let by = b.int(by, Scalar::I32);
+        let next = b.binary(BinaryOp::Add, at, by);
+        b.store(addr, next);
+        at
+    }
+
+    /// Subtracts one from a position and yields what it is now.
+    fn retreat(&self, b: &mut Builder, top: LocalId) -> ValueId {
+        let addr = b.local_addr(top);
+        let (at, one) = (b.load(addr), b.int(1, Scalar::I32));
+        let before = b.binary(BinaryOp::Sub, at, one);
+        b.store(addr, before);
+        before
+    }
+
+    /// Moves a position in the store: on, and yields where it was, or back, and yields where it is.
+    fn move_top(&self, b: &mut Builder, s: Scalar, op: BinaryOp) -> ValueId {
+        let tops = self.tops.expect("compiler bug: states are kept outside of a lane");
+        let addr = b.local_addr(tops[word_class(s)]);
+        let at = b.load(addr);
+        let step = if self.at_root { b.int(1, Scalar::I64) } else { self.args().step(b) };
+        let next = b.binary(op, at, step);
+        b.store(addr, next);
+        if op == BinaryOp::Add { at } else { next }
+    }
+
+    fn word_addr(&self, b: &mut Builder, s: Scalar, at: ValueId) -> ValueId {
+        let class = word_class(s);
+        let buffer = BufferId(self.args().first_buffer + class as u32);
+        b.push(Op::BufferAddr(buffer, vec![at]), Type::Ref(Box::new(WORDS[class].into())))
+    }
+}
+
+/// The bits of a scalar as a word.
+fn to_word(b: &mut Builder, v: ValueId, s: Scalar) -> ValueId {
+    let word = WORDS[word_class(s)];
+    if s.is_float() {
+        let bits = if s == Scalar::F16 { Scalar::U16 } else { word };
+        let bits = b.push(Op::Bitcast(v), bits.into());
+        return b.cast(bits, word);
+    }
+    b.cast(v, word)
+}
+
+fn from_word(b: &mut Builder, word: ValueId, s: Scalar) -> ValueId {
+    if s.is_float() {
+        let bits = if s == Scalar::F16 { b.cast(word, Scalar::U16) } else { word };
+        return b.push(Op::Bitcast(bits), s.into());
+    }
+    b.cast(word, s)
+}
+
+/// Appends the scalars of a value.
+fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
+    let parts = match b.ty(v) {
+        Type::Scalar(_) => return out.push(v),
+        Type::Struct(s) => s.members.len(),
+        ty => ty.leaf_count(),
+    };
+    for i in 0..parts as u32 {
+        let part = b.extract(v, i);
+        take_apart(b, part, out);
+    }
+}
+
+/// A value of the scalars at the end of `leaves`, which stand there in reverse order.
+fn put_together(b: &mut Builder, ty: &Type, leaves: &mut Vec<ValueId>) -> ValueId {
+    match ty {
+        Type::Scalar(_) => leaves.pop().expect("compiler bug: a state lacks a scalar"),
+        Type::Struct(s) => {
+            let members: Vec<Type> = s.members.iter().map(|(_, t)| t.clone()).collect();
+            let parts = members.iter().map(|t| put_together(b, t, leaves)).collect();
+            b.push(Op::MakeStruct(parts), ty.clone())
+        }
+        _ => {
+            let parts = leaves.split_off(leaves.len() - ty.leaf_count()).into_iter().rev().collect();
+            b.push(Op::MakeTensor(parts), ty.clone())
+        }
+    }
+}
+
+/// Some loop of the body keeps states in the store.
+pub(super) fn any_uses_store(plan: &Plan) -> bool {
+    plan.loops.keys().any(|v| uses_store(plan, *v))
+}
+
+/// A loop within a block keeps states in the store.
+pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool {
+    let body: &Body = plan.body;
+    let mut found = false;
+    body.visit(block, &mut |v, _| found |= uses_store(plan, v));
+    found
+}
+
+/// The variables that go to the store, and the loops that keep them.
+pub(super) fn kept_in_store(plan: &Plan) -> Vec<(String, Span)> {
+    let mut out = Vec::new();
+    plan.body.visit(plan.body.root, &mut |v, inst| {
+        if uses_store(plan, v) {
+            let name = |l: &LocalId| plan.body.locals[l.index()].name.clone();
+            out.extend(plan.loops[&v].kept.iter().map(|l| (name(l), inst.span)));
+        }
+    });
+    out
+}

@@ -1,0 +1,93 @@
+//! Turns a kernel into its adjoint, which takes the gradients of what the kernel writes to those of what it reads.
+//!
+//! The adjoint runs the kernel's tasks backwards. Each iteration of a parallel loop runs itself forward, reading memory as it is
+//! now and writing none, and then backward: what was added from a load is added to the gradient of the element loaded; what was
+//! stored takes the element's gradient and clears it; what was added atomically takes it and leaves it.
+//!
+//! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
+//! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
+//! `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
+//!
+//! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
+
+mod count_words;
+mod emit_sweeps;
+mod find_active_values;
+mod keep_states;
+mod needed_operands;
+mod plan_sweeps;
+
+use octants_diag::{Code, Diagnostic, Span};
+use octants_ir::{BufferId, Kernel, Op, Type};
+
+use crate::eliminate_dead_code::eliminate_dead_code;
+use crate::fold_constants::fold_constants;
+use crate::inline_calls::inline_all_calls;
+use crate::make_updates_atomic::make_updates_atomic;
+use crate::simplify_locals::simplify_locals;
+use crate::structure_exits::structure_exits;
+use count_words::{count_words, need_of_count};
+use emit_sweeps::Emitter;
+use find_active_values::{Activity, refuse_unsupported};
+pub use keep_states::{STORE_PARAMS, StoreArguments};
+use keep_states::{Store, any_uses_store, kept_in_store};
+use plan_sweeps::Plan;
+
+/// What an adjoint keeps in memory of the launch.
+#[derive(Debug, Clone)]
+pub struct StoreNeed {
+    /// Where the adjoint is told of its store.
+    pub arguments: StoreArguments,
+    /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a struct of
+    /// numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32 bits, of 64), words of
+    /// the root (of 32 bits, of 64).
+    pub count: Kernel,
+    /// The variables that are kept, and their loops.
+    pub kept: Vec<(String, Span)>,
+}
+
+/// Makes of a kernel its adjoint. Of buffers without a companion there is no gradient. What the adjoint must keep in memory of the
+/// launch is the result.
+///
+/// # Errors
+/// What the kernel does that has no derivative, or that cannot be run again.
+pub fn differentiate_reverse(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
+    structure_exits(kernel);
+    inline_all_calls(kernel);
+    make_updates_atomic(kernel);
+    simplify_locals(kernel);
+    fold_constants(kernel, false);
+    eliminate_dead_code(kernel);
+    make_updates_atomic(kernel);
+    if cfg!(debug_assertions) {
+        octants_ir::assert_kernel(kernel, "preparing for reverse mode");
+    }
+    adjoint(kernel).map_err(|e| vec![*e])
+}
+
+fn adjoint(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+    let source = std::mem::take(&mut kernel.body);
+    if let Some(call) = source.insts.iter().find(|i| matches!(i.op, Op::Call(..))) {
+        let message = "a function that calls itself cannot be differentiated in reverse";
+        return Err(Diagnostic::new(Code::Compilation, call.span, message)
+            .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"));
+    }
+    let gradients: Vec<Option<BufferId>> =
+        (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect();
+    let activity = Activity::of(&source, &gradients);
+    refuse_unsupported(&source, &activity)?;
+    let plan = Plan::of(&source, &activity);
+    plan.refuse_unrepeatable()?;
+    let counted = any_uses_store(&plan).then(|| need_of_count(&plan));
+    if let Some(need) = &counted {
+        plan.refuse_in(need)?;
+    }
+    kernel.name = format!("{}_grad", kernel.name);
+    kernel.ret = Type::Unit;
+    let arguments = counted.as_ref().map(|_| StoreArguments::declare(kernel));
+    kernel.body = Emitter::new(&plan, &gradients, Store::new(arguments)).root();
+    Ok(arguments.zip(counted).map(|(arguments, need)| {
+        let count = count_words(&plan, &need, kernel);
+        StoreNeed { arguments, count, kept: kept_in_store(&plan) }
+    }))
+}
