@@ -17,6 +17,8 @@ pub enum Arch {
     Gpu,
     /// NVIDIA's graphics processors.
     Cuda,
+    /// AMD's graphics processors.
+    Amdgpu,
     /// An accelerator of a kind that this build does not drive.
     Other(&'static str),
 }
@@ -28,7 +30,7 @@ pub const ARCHES: &[(&str, Arch)] = &[
     ("arm64", Arch::Cpu),
     ("gpu", Arch::Gpu),
     ("cuda", Arch::Cuda),
-    ("amdgpu", Arch::Other("amdgpu")),
+    ("amdgpu", Arch::Amdgpu),
     ("vulkan", Arch::Other("vulkan")),
     ("metal", Arch::Other("metal")),
 ];
@@ -40,6 +42,7 @@ impl Arch {
             Arch::Cpu => "cpu",
             Arch::Gpu => "gpu",
             Arch::Cuda => "cuda",
+            Arch::Amdgpu => "amdgpu",
             Arch::Other(name) => name,
         }
     }
@@ -63,6 +66,7 @@ pub struct Config {
     pub arch: Arch,
     pub device: Option<u32>,
     pub device_library: String,
+    pub driver_library: String,
     pub default_fp: Scalar,
     pub default_ip: Scalar,
     pub debug: bool,
@@ -98,6 +102,7 @@ impl Default for Config {
             arch: Arch::Cpu,
             device: None,
             device_library: String::new(),
+            driver_library: String::new(),
             default_fp: Scalar::F32,
             default_ip: Scalar::I32,
             debug: false,
@@ -147,6 +152,7 @@ pub const OPTIONS: &[OptionInfo] = &[
     option("arch", "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal."),
     option("device", "Which GPU, counted from 0 among those the process may see."),
     option("device_library", "Path of the GPU vendor's library of math functions, where it is not found by itself."),
+    option("driver_library", "Path of the GPU driver's library, where it is not the one that the system has."),
     option("default_fp", "Type of float literals and of `float`: f16, f32 or f64."),
     option("default_ip", "Type of integer literals and of `int`: i32 or i64."),
     option("debug", "Assertions, bounds and overflow checks in kernels."),
@@ -251,6 +257,7 @@ impl Config {
             "arch" => self.arch = parse_arch(value)?,
             "device" => self.device = Some(parse_int(name, value, 0, 1 << 16)? as u32),
             "device_library" => self.device_library = parse_text(name, value)?,
+            "driver_library" => self.driver_library = parse_text(name, value)?,
             "default_fp" => self.default_fp = parse_scalar(name, value, &[Scalar::F16, Scalar::F32, Scalar::F64])?,
             "default_ip" => self.default_ip = parse_scalar(name, value, &[Scalar::I32, Scalar::I64])?,
             "debug" => self.debug = parse_bool(name, value)?,
@@ -307,6 +314,7 @@ impl Config {
             "arch" => OptionValue::Str(self.arch.name().to_string()),
             "device" => self.device.map_or(OptionValue::None, |n| OptionValue::Int(n.into())),
             "device_library" => OptionValue::Str(self.device_library.clone()),
+            "driver_library" => OptionValue::Str(self.driver_library.clone()),
             "default_fp" => OptionValue::Str(self.default_fp.name().to_string()),
             "default_ip" => OptionValue::Str(self.default_ip.name().to_string()),
             "debug" => OptionValue::Bool(self.debug),

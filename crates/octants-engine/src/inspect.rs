@@ -79,7 +79,7 @@ fn arch_of(target: &str) -> Option<Arch> {
     match target {
         "cpu" | "native" => Some(Arch::Cpu),
         t if t.starts_with("sm_") => Some(Arch::Cuda),
-        t if t.starts_with("gfx") => Some(Arch::Other("amdgpu")),
+        t if t.starts_with("gfx") => Some(Arch::Amdgpu),
         _ => None,
     }
 }
@@ -101,7 +101,7 @@ impl Session {
             (Some(name), _) => match name {
                 "cpu" | "x64" | "arm64" => Arch::Cpu,
                 "cuda" => Arch::Cuda,
-                "amdgpu" => Arch::Other("amdgpu"),
+                "amdgpu" => Arch::Amdgpu,
                 _ => return Err(not_one_of("arch", name, KINDS.into_iter())),
             },
         };

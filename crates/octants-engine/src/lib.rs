@@ -1,7 +1,7 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
 //! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
-//! [`artifact_cache`] (compiled kernels on disk), [`compile_times`], [`session`] (compile, load, launch), [`inspect`] (code for people to
+//! [`artifact_cache`] (compiled kernels on disk), [`compile_times`], `open_gpu`, [`session`] (compile, load, launch), [`inspect`] (code for people to
 //! read), [`error`] (what can go wrong).
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
@@ -13,6 +13,7 @@ pub mod environment;
 pub mod error;
 mod gradient_store;
 pub mod inspect;
+mod open_gpu;
 pub mod session;
 mod suggest;
 

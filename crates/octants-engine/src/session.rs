@@ -6,8 +6,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::{Code, Diagnostic, Span};
-use octants_driver_cuda::{HOME_VARIABLES, find_device_library};
-use octants_driver_gpu::GpuConfig;
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
@@ -22,9 +20,9 @@ use octants_runtime::{
 use crate::artifact_cache::{ArtifactCache, Ingredients, open_store};
 use crate::compile_times::{Compilation, CompileLog, Phase, Stopwatch};
 use crate::config::{Arch, Config};
-use crate::environment::folders;
 use crate::error::{CompileError, Error};
 use crate::gradient_store::{GradientStore, Lanes};
+use crate::open_gpu::open_gpu;
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
@@ -88,19 +86,13 @@ impl Session {
         let mut notices = Vec::new();
         match config.arch {
             Arch::Cpu => {}
-            Arch::Gpu | Arch::Cuda => {
-                match octants_driver_cuda::open(&GpuConfig { device: config.device, ..GpuConfig::default() }) {
-                    Ok(driver) => {
-                        config.arch = Arch::Cuda;
-                        let path = match config.device_library.as_str() {
-                            "" => find_device_library(&folders(HOME_VARIABLES), packages),
-                            given => Some(PathBuf::from(given)),
-                        };
-                        return Session::over(driver, config, notices, sink, DeviceLibrary { path });
-                    }
-                    Err(reason) => fall_back(&mut config, &mut notices, &reason.to_string())?,
+            Arch::Gpu | Arch::Cuda | Arch::Amdgpu => match open_gpu(&config, packages) {
+                Ok((arch, driver, library)) => {
+                    config.arch = arch;
+                    return Session::over(driver, config, notices, sink, library);
                 }
-            }
+                Err(reason) => fall_back(&mut config, &mut notices, &reason)?,
+            },
             Arch::Other(_) => fall_back(&mut config, &mut notices, "this build does not drive it")?,
         }
         // A device with memory of its own works asynchronously.

@@ -16,12 +16,12 @@ use inkwell::targets::TargetMachine;
 use llvm_sys::LLVMAtomicOrdering as Ordering;
 use octants_ir::Scalar;
 
-use super::gpu::{BLOCK, Gpu, Maker, Register, open_machine};
+use super::gpu::{Gpu, Maker, Register, open_machine};
 use super::inline_math::trigonometric;
-use super::link_code_object::link_code_object;
+use super::link_code_object::{Undefined, link_code_object};
 use super::rocm_library::{Controls, link_rocm_library};
 use super::{AtomicStyle, CodeForm, Target};
-use crate::emit::{Emitter, IntCmp, T, V};
+use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// The chips that code is made for, and the binary logarithm of the threads in their waves.
@@ -130,7 +130,7 @@ impl Maker for Amdgpu {
     }
 
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
-        link_code_object(&code)
+        link_code_object(&code, Undefined::Refused)
     }
 
     fn warp_bits(&self) -> u32 {
@@ -173,21 +173,6 @@ impl Maker for Amdgpu {
         e.fence_in(WORKGROUP, Ordering::LLVMAtomicOrderingRelease);
         e.call(e.declare("llvm.amdgcn.s.barrier", e.void, &mut []), &[]);
         e.fence_in(WORKGROUP, Ordering::LLVMAtomicOrderingAcquire);
-    }
-
-    fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
-        // The first thread asks, for what it asks is far away; the others read its answer.
-        let answer = e.add_memory("octants_answer", e.i32, BLOCK, 4);
-        let block = |name| e.add_block(e.function(), name);
-        let (first, all) = (block(c"ask"), block(c"asked"));
-        let is_first = e.icmp(IntCmp::LLVMIntEQ, self.register(e, Register::Thread), e.i32c(0));
-        e.cond_br(is_first, first, all);
-        e.position(first);
-        e.store(answer, e.zext(ask(), e.i32), 4);
-        e.br(all);
-        e.position(all);
-        self.block_barrier(e);
-        e.icmp(IntCmp::LLVMIntNE, e.load(e.i32, answer, 4), e.i32c(0))
     }
 
     fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> V {

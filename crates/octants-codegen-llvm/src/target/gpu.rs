@@ -69,7 +69,20 @@ pub(super) trait Maker {
     /// See [`Target::block_barrier`].
     fn block_barrier(&self, e: &Emitter);
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
-    fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V;
+    fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
+        // The first thread asks, for what it asks is far away; the others read its answer.
+        let answer = e.add_memory("octants_answer", e.i32, BLOCK, 4);
+        let block = |name| e.add_block(e.function(), name);
+        let (first, all) = (block(c"ask"), block(c"asked"));
+        let is_first = e.icmp(IntCmp::LLVMIntEQ, self.register(e, Register::Thread), e.i32c(0));
+        e.cond_br(is_first, first, all);
+        e.position(first);
+        e.store(answer, e.zext(ask(), e.i32), 4);
+        e.br(all);
+        e.position(all);
+        self.block_barrier(e);
+        e.icmp(IntCmp::LLVMIntNE, e.load(e.i32, answer, 4), e.i32c(0))
+    }
     /// The function with C's name `name`, on f32 or f64.
     fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> V;
     /// See [`Target::finish_function`].

@@ -1,4 +1,4 @@
-//! [`link_code_object`]: an object file for an AMD GPU becomes the shared object that the runtime loads, by LLVM's linker (lld) inside
+//! [`link_code_object`]: an object file becomes the shared object that the runtime loads, by LLVM's linker (lld) inside
 //! this process.
 //!
 //! lld reads and writes files, and keeps its state in global variables: one linkage runs at a time.
@@ -22,8 +22,18 @@ struct Lld {
 
 static LLD: Mutex<Lld> = Mutex::new(Lld { runs: 0, broken: false });
 
+/// Symbols that an object file uses and does not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Undefined {
+    /// There must be none.
+    Refused,
+    /// They are looked for when the code is loaded.
+    #[cfg(feature = "twin")]
+    Allowed,
+}
+
 /// Links one object file.
-pub(super) fn link_code_object(object: &[u8]) -> Result<Vec<u8>, CodegenError> {
+pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Vec<u8>, CodegenError> {
     let mut lld = LLD.lock().unwrap_or_else(PoisonError::into_inner);
     if lld.broken {
         return Err(CodegenError::new("the linker has failed before and cannot run again in this process"));
@@ -37,7 +47,7 @@ pub(super) fn link_code_object(object: &[u8]) -> Result<Vec<u8>, CodegenError> {
     let result = (|| {
         let (input, output) = (folder.join("code.o"), folder.join("code.hsaco"));
         std::fs::write(&input, object).map_err(|e| failed("cannot write in", &e))?;
-        run(&mut lld, &input, &output)?;
+        run(&mut lld, undefined, &input, &output)?;
         std::fs::read(&output).map_err(|e| failed("cannot read from", &e))
     })();
     // What cannot be removed stays: the system empties the folder of temporary files.
@@ -45,12 +55,13 @@ pub(super) fn link_code_object(object: &[u8]) -> Result<Vec<u8>, CodegenError> {
     result
 }
 
-fn run(lld: &mut Lld, input: &Path, output: &Path) -> Result<(), CodegenError> {
+fn run(lld: &mut Lld, undefined: Undefined, input: &Path, output: &Path) -> Result<(), CodegenError> {
     let path = |p: &Path| CString::new(p.as_os_str().as_encoded_bytes()).map_err(|e| CodegenError::new(e.to_string()));
     let (input, output) = (path(input)?, path(output)?);
     // A file mapped into memory would have lld set handlers of signals, which are the program's.
+    let undefined = if undefined == Undefined::Refused { c"--no-undefined" } else { c"--allow-shlib-undefined" };
     let arguments =
-        [c"ld.lld", c"-shared", c"--no-undefined", c"--threads=1", c"--no-mmap-output-file", c"-o", &output, &input]
+        [c"ld.lld", c"-shared", undefined, c"--threads=1", c"--no-mmap-output-file", c"-o", &output, &input]
             .map(|a| a.as_ptr());
     let mut message = vec![0u8; 4096];
     // SAFETY: the arguments are C strings that live until the call returns, the message's capacity is its length. The lock held by
@@ -72,7 +83,7 @@ mod tests {
     #[test]
     fn what_is_no_object_file_is_refused_with_the_linkers_words_and_the_next_one_is_linked() {
         for _ in 0..2 {
-            let error = link_code_object(b"nothing of the kind").expect_err("refused").to_string();
+            let error = link_code_object(b"nothing of the kind", Undefined::Refused).expect_err("refused").to_string();
             assert!(error.contains("code.o"), "{error}");
         }
     }

@@ -12,6 +12,8 @@ mod link_code_object;
 mod nvptx;
 mod nvptx_math;
 mod rocm_library;
+#[cfg(feature = "twin")]
+mod twin;
 
 use std::path::PathBuf;
 
@@ -240,6 +242,8 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
             let (target, machine) = match architecture {
                 "nvptx64" => nvptx::open(triple, cpu, features, options)?,
                 "amdgcn" => amdgpu::open(triple, cpu, features, options)?,
+                #[cfg(feature = "twin")]
+                "twin" => twin::open(cpu, options)?,
                 _ => return Err(CodegenError::new(format!("there is no code generator for {triple}"))),
             };
             Ok((target, machine, name))

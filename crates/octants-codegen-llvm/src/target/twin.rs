@@ -1,0 +1,139 @@
+//! The twin of a GPU, for tests: code in the form that GPUs take, entered by a grid of blocks of threads that meet at barriers and exchange
+//! values within warps, and made for this machine's processor. Whoever runs it plays the GPU: one call of an entry point is one thread.
+//!
+//! Code is a shared object. Beside each entry point it has `<symbol>.bytes`, the size of the parameter, and `<symbol>.threads`, the most
+//! threads of a block, both 64 bits wide. What a GPU does in hardware it asks for by way of the table of functions that the player puts into
+//! its variable `octants_twin`: the thread's registers, the barrier of the block, and the exchange within a warp. The memory of a block is a
+//! variable of the shared object, so that one block of it runs at a time.
+
+use inkwell::OptimizationLevel;
+use inkwell::module::Module;
+use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
+use llvm_sys::LLVMAtomicOrdering as Ordering;
+use llvm_sys::core::*;
+use octants_ir::Scalar;
+
+use super::cpu::host_machine;
+use super::gpu::{Gpu, Maker, Register};
+use super::link_code_object::{Undefined, link_code_object};
+use super::{AtomicStyle, CodeForm, Target};
+use crate::emit::{Emitter, T, V, c_string, llvm};
+use crate::{CodegenError, CodegenOptions};
+
+/// Kinds of twins, and the binary logarithm of the threads in their warps.
+const KINDS: &[(&str, u32)] = &[("wave64", 6), ("wave32", 5)];
+
+/// Offsets in the table of functions.
+const REGISTER: i64 = 0;
+const BARRIER: i64 = 8;
+const SHUFFLE: i64 = 16;
+
+struct Twin {
+    warp_bits: u32,
+}
+
+/// The target and LLVM's machine for it.
+pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
+    let Some((_, warp_bits)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+        return Err(CodegenError::new(format!("there is no twin `{kind}` of a GPU")));
+    };
+    let host = host_machine()?;
+    let triple = TargetTriple::create(&host.triple);
+    let machine = inkwell::targets::Target::from_triple(&triple).ok().and_then(|target| {
+        let level = if options.opt_level == 0 { OptimizationLevel::None } else { OptimizationLevel::Less };
+        target.create_target_machine(&triple, &host.cpu, &host.features, level, RelocMode::PIC, CodeModel::Small)
+    });
+    let machine =
+        machine.ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
+    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits: *warp_bits }), options.fast_math)), machine))
+}
+
+impl Twin {
+    /// Calls a function of the table.
+    fn ask(&self, e: &Emitter, offset: i64, result: T, args: &[V]) -> V {
+        let name = c_string("octants_twin");
+        let table = llvm!({
+            let known = LLVMGetNamedGlobal(e.module, name.as_ptr());
+            if known.is_null() {
+                let new = LLVMAddGlobal(e.module, e.ptr, name.as_ptr());
+                LLVMSetInitializer(new, LLVMConstNull(e.ptr));
+                new
+            } else {
+                known
+            }
+        });
+        let function = e.load(e.ptr, e.byte_offset(e.load(e.ptr, table, 8), offset), 8);
+        let mut types: Vec<T> = args.iter().map(|a| e.type_of(*a)).collect();
+        e.call_pointer(function, e.function_type(result, &mut types), args)
+    }
+
+    /// A number beside an entry point.
+    fn note(&self, e: &Emitter, function: V, what: &str, value: u64) {
+        let mut length = 0;
+        llvm!({
+            let name = LLVMGetValueName2(function, &mut length);
+            let name = std::slice::from_raw_parts(name.cast::<u8>(), length);
+            let name = c_string(&format!("{}.{what}", String::from_utf8_lossy(name)));
+            let note = LLVMAddGlobal(e.module, e.i64, name.as_ptr());
+            LLVMSetInitializer(note, e.i64c(value as i64));
+            LLVMSetGlobalConstant(note, 1);
+        });
+    }
+}
+
+impl Maker for Twin {
+    fn atomic_style(&self) -> AtomicStyle {
+        AtomicStyle { scope: "", scope_with_host: "", promises: &[] }
+    }
+
+    fn code_form(&self) -> CodeForm {
+        CodeForm::Object
+    }
+
+    fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
+        // Mathematical functions are the process's.
+        link_code_object(&code, Undefined::Allowed)
+    }
+
+    fn warp_bits(&self) -> u32 {
+        self.warp_bits
+    }
+
+    fn describe_module(&self, _e: &Emitter) {}
+
+    fn context_type(&self, e: &Emitter) -> T {
+        e.ptr
+    }
+
+    fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32) {
+        self.note(e, function, "bytes", 8 * words);
+        self.note(e, function, "threads", threads.into());
+    }
+
+    fn register(&self, e: &Emitter, register: Register) -> V {
+        self.ask(e, REGISTER, e.i32, &[e.i32c(register as i64)])
+    }
+
+    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V {
+        self.ask(e, SHUFFLE, e.i32, &[word, e.i32c(distance)])
+    }
+
+    fn block_barrier(&self, e: &Emitter) {
+        e.fence_in("", Ordering::LLVMAtomicOrderingRelease);
+        self.ask(e, BARRIER, e.void, &[]);
+        e.fence_in("", Ordering::LLVMAtomicOrderingAcquire);
+    }
+
+    fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> V {
+        let symbol = format!("{name}{}", if s == Scalar::F32 { "f" } else { "" });
+        let ty = e.scalar(s);
+        let f = e.declare(&symbol, ty, &mut vec![ty; args.len()]);
+        e.flagged(e.call(f, args))
+    }
+
+    fn finish_function(&self, _e: &Emitter, _function: V) {}
+
+    fn link(&self, _module: &Module<'_>) -> Result<(), CodegenError> {
+        Ok(())
+    }
+}

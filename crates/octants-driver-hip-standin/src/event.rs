@@ -1,0 +1,61 @@
+//! [`Event`]: a point in a stream's work.
+
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use crate::state::{Outcome, code, lock};
+use crate::stream::{Stream, Work};
+
+/// An event.
+#[derive(Debug)]
+pub struct Event {
+    /// Its device.
+    pub device: i32,
+    /// It can be asked for the time.
+    pub timing: bool,
+    recorded: Mutex<Option<(Arc<Stream>, u64)>>,
+    time: Mutex<Option<Instant>>,
+}
+
+impl Event {
+    /// A new event, not recorded yet.
+    pub fn new(device: i32, timing: bool) -> Event {
+        Event { device, timing, recorded: Mutex::default(), time: Mutex::default() }
+    }
+
+    /// Lets it stand for a stream's work until now.
+    pub fn record(self: &Arc<Event>, stream: &Arc<Stream>) {
+        // Held all the while: of two threads that record it at once one comes last.
+        let mut recorded = lock(&self.recorded);
+        let count = stream.push(Work::Record { event: self.clone() });
+        *recorded = Some((stream.clone(), count));
+    }
+
+    /// The stream has come there.
+    pub fn reached(&self) {
+        *lock(&self.time) = Some(Instant::now());
+    }
+
+    /// What it stands for: a stream, and how many pieces of its work.
+    pub fn point(&self) -> Option<(Arc<Stream>, u64)> {
+        lock(&self.recorded).clone()
+    }
+
+    /// Whether what it stands for is done.
+    pub fn is_done(&self) -> bool {
+        self.point().is_none_or(|(stream, count)| stream.counts().1 >= count)
+    }
+
+    /// Milliseconds to another event.
+    pub fn elapsed(&self, later: &Event) -> Outcome<f32> {
+        if !self.timing || !later.timing || self.point().is_none() || later.point().is_none() {
+            return Err(code::INVALID_HANDLE);
+        }
+        if !self.is_done() || !later.is_done() {
+            return Err(code::NOT_READY);
+        }
+        let (Some(from), Some(to)) = (*lock(&self.time), *lock(&later.time)) else { return Err(code::NOT_READY) };
+        let ms = |a: Instant, b: Instant| b.duration_since(a).as_secs_f32() * 1000.0;
+        Ok(if to >= from { ms(from, to) } else { -ms(to, from) })
+    }
+}

@@ -1,0 +1,52 @@
+//! [`Processor`]: what runs code.
+
+/// What went wrong in running code: a code of HIP's and a sentence.
+#[derive(Debug, Clone)]
+pub struct Crash {
+    /// The code that all later calls return.
+    pub code: i32,
+    /// For people.
+    pub why: String,
+}
+
+/// The shape of a launch.
+#[derive(Debug, Clone, Copy)]
+pub struct Grid {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of each.
+    pub threads: u32,
+    /// Threads that run in step.
+    pub warp: u32,
+}
+
+/// What runs code of some kind.
+pub trait Processor: Send + Sync {
+    /// Whether code is of this kind.
+    fn takes(&self, image: &[u8]) -> bool;
+    /// Gets code ready.
+    fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String>;
+}
+
+/// Code that is ready to run.
+pub trait Code: Send + Sync {
+    /// An entry point by its name.
+    fn entry(&self, name: &str) -> Option<Entry>;
+    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what a launch passes by
+    /// value; the memory that it points to is the process's.
+    ///
+    /// # Safety
+    /// The parameter is what the code expects.
+    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64]) -> Result<(), Crash>;
+}
+
+/// An entry point.
+#[derive(Debug, Clone, Copy)]
+pub struct Entry {
+    /// Where the code lies, in the processor's terms.
+    pub at: usize,
+    /// Bytes of its parameter.
+    pub parameter_bytes: usize,
+    /// Most threads of a block.
+    pub most_threads: u32,
+}

@@ -1,0 +1,212 @@
+//! The library's state: devices, and who owns what. Objects are found by handles that are never given twice, so that the use of one that was
+//! destroyed is told from any other mistake.
+
+use std::cell::Cell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use crate::code::{Function, Module};
+use crate::event::Event;
+use crate::faults::note;
+use crate::memory::Memory;
+use crate::stream::Stream;
+
+/// HIP's codes.
+pub mod code {
+    #![allow(missing_docs)]
+    pub const SUCCESS: i32 = 0;
+    pub const INVALID_VALUE: i32 = 1;
+    pub const OUT_OF_MEMORY: i32 = 2;
+    pub const INVALID_CONFIGURATION: i32 = 9;
+    pub const NO_DEVICE: i32 = 100;
+    pub const INVALID_DEVICE: i32 = 101;
+    pub const INVALID_IMAGE: i32 = 200;
+    pub const NO_BINARY_FOR_GPU: i32 = 209;
+    pub const INVALID_HANDLE: i32 = 400;
+    pub const NOT_FOUND: i32 = 500;
+    pub const NOT_READY: i32 = 600;
+}
+
+/// HIP's result.
+pub type Outcome<T> = Result<T, i32>;
+
+/// Locks, whatever happened to another holder.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How the library was asked to be.
+#[derive(Debug)]
+pub struct Settings {
+    /// What it says its version is.
+    pub version: i32,
+    /// What it says its architecture is.
+    pub architecture: String,
+    /// Bytes of memory of a device.
+    pub memory: u64,
+    /// The real devices behind those that the process sees.
+    pub visible: Vec<i32>,
+}
+
+/// Threads of a warp, as the code generator's twin has them.
+pub const WARP: u32 = 64;
+/// Devices that there are.
+const DEVICES: i32 = 2;
+
+impl Settings {
+    fn read() -> Settings {
+        let read = |name: &str| std::env::var(name).ok().filter(|text| !text.is_empty());
+        let number = |name: &str, default: u64| read(name).and_then(|t| t.parse().ok()).unwrap_or(default);
+        let visible = match std::env::var("HIP_VISIBLE_DEVICES") {
+            // The first that is not a device ends the list.
+            Ok(list) => {
+                let asked = list.split(',').map(|n| n.trim().parse::<i32>().ok());
+                asked.map_while(|n| n.filter(|n| (0..DEVICES).contains(n))).collect()
+            }
+            Err(_) => (0..DEVICES).collect(),
+        };
+        SEED.store(number("HIP_STANDIN_SEED", 0), Ordering::Relaxed);
+        Settings {
+            version: number("HIP_STANDIN_VERSION", 60_300_000) as i32,
+            architecture: read("HIP_STANDIN_ARCH").unwrap_or_else(|| "twin-wave64:sramecc+:xnack-".into()),
+            memory: number("HIP_STANDIN_MEMORY", 16 << 30),
+            visible,
+        }
+    }
+}
+
+/// The seed of what streams do; zero for no sleep.
+pub static SEED: AtomicU64 = AtomicU64::new(0);
+
+/// A device.
+#[derive(Debug)]
+pub struct Device {
+    /// The stream that all blocking streams are ordered with.
+    pub null: Arc<Stream>,
+    /// Not zero after an error that the device does not recover from.
+    pub lost: AtomicI32,
+}
+
+/// All there is.
+#[derive(Debug)]
+pub struct State {
+    /// What was asked for.
+    pub settings: Settings,
+    /// The devices that the process sees.
+    pub devices: Vec<Device>,
+    /// Streams by their handles.
+    pub streams: Mutex<HashMap<u64, Arc<Stream>>>,
+    /// Events.
+    pub events: Mutex<HashMap<u64, Arc<Event>>>,
+    /// Modules.
+    pub modules: Mutex<HashMap<u64, Arc<Module>>>,
+    /// Functions.
+    pub functions: Mutex<HashMap<u64, Arc<Function>>>,
+    /// Pools: the device of each.
+    pub pools: Mutex<BTreeMap<u64, i32>>,
+    /// Memory.
+    pub memory: Memory,
+    next: AtomicU64,
+}
+
+/// The state.
+pub fn state() -> &'static State {
+    static STATE: OnceLock<State> = OnceLock::new();
+    STATE.get_or_init(|| {
+        let settings = Settings::read();
+        let count = settings.visible.len() as i32;
+        State {
+            devices: (0..count).map(|n| Device { null: Stream::new(0, n, true), lost: AtomicI32::new(0) }).collect(),
+            memory: Memory::new(settings.memory),
+            settings,
+            streams: Mutex::default(),
+            events: Mutex::default(),
+            modules: Mutex::default(),
+            functions: Mutex::default(),
+            pools: Mutex::default(),
+            next: AtomicU64::new(0),
+        }
+    })
+}
+
+thread_local! {
+    static CURRENT: Cell<i32> = const { Cell::new(0) };
+}
+
+/// The thread's device.
+pub fn current() -> i32 {
+    CURRENT.get()
+}
+
+/// Sets it.
+pub fn set_current(device: i32) -> Outcome<()> {
+    if device < 0 || device >= state().devices.len() as i32 {
+        return Err(code::INVALID_DEVICE);
+    }
+    CURRENT.set(device);
+    Ok(())
+}
+
+impl State {
+    /// A handle that was never given before.
+    pub fn handle(&self) -> u64 {
+        0x7a00_0000_0000 + 64 * self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// The thread's device; an error where it is lost.
+    pub fn device(&self) -> Outcome<&Device> {
+        let device = self.devices.get(current() as usize).ok_or(code::NO_DEVICE)?;
+        match device.lost.load(Ordering::Acquire) {
+            0 => Ok(device),
+            lost => Err(lost),
+        }
+    }
+
+    /// Writes down a fault where an object is used while another device is the thread's.
+    pub fn check_device(&self, call: &str, what: &str, device: i32) -> Outcome<()> {
+        if device == current() {
+            return Ok(());
+        }
+        note(format!("{call}: a {what} of device {device} while the thread's device is {}", current()));
+        Err(code::INVALID_HANDLE)
+    }
+
+    /// An object by its handle.
+    pub fn find<T>(&self, call: &str, what: &str, of: &Mutex<HashMap<u64, Arc<T>>>, handle: u64) -> Outcome<Arc<T>> {
+        lock(of).get(&handle).cloned().ok_or_else(|| {
+            let given =
+                handle >= 0x7a00_0000_0000 && handle < 0x7a00_0000_0000 + 64 * self.next.load(Ordering::Relaxed);
+            let which = if given { "that was destroyed" } else { "that never was" };
+            note(format!("{call}: a {what} {which} ({handle:#x})"));
+            code::INVALID_HANDLE
+        })
+    }
+
+    /// A stream of the thread's device.
+    pub fn stream(&self, call: &str, handle: u64) -> Outcome<Arc<Stream>> {
+        let device = self.device()?;
+        if handle == 0 {
+            return Ok(device.null.clone());
+        }
+        let stream = self.find(call, "stream", &self.streams, handle)?;
+        self.check_device(call, "stream", stream.device)?;
+        Ok(stream)
+    }
+
+    /// An event of the thread's device.
+    pub fn event(&self, call: &str, handle: u64) -> Outcome<Arc<Event>> {
+        self.device()?;
+        let event = self.find(call, "event", &self.events, handle)?;
+        self.check_device(call, "event", event.device)?;
+        Ok(event)
+    }
+
+    /// The streams of a device, its null stream last.
+    pub fn streams_of(&self, device: i32) -> Vec<Arc<Stream>> {
+        let all = lock(&self.streams);
+        let mut streams: Vec<_> = all.values().filter(|s| s.device == device).cloned().collect();
+        streams.extend(self.devices.get(device as usize).map(|d| d.null.clone()));
+        streams
+    }
+}

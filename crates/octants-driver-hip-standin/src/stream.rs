@@ -1,0 +1,207 @@
+//! [`Stream`]: a thread that works off a queue.
+
+use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::code::Function;
+use crate::event::Event;
+use crate::faults::note;
+use crate::processor::Grid;
+use crate::state::{SEED, WARP, lock, state};
+
+/// A piece of work.
+#[allow(missing_docs)] // The variants tell of their fields.
+#[derive(Debug)]
+pub enum Work {
+    /// Copies memory: addresses of where to and from, bytes, and whether each side is the device's.
+    Copy { to: (u64, bool), from: (u64, bool), bytes: usize },
+    /// Sets bytes.
+    Fill { to: u64, value: u8, bytes: usize },
+    /// Makes allocated memory valid.
+    Allocate { at: u64 },
+    /// Gives memory back.
+    Free { at: u64 },
+    /// Runs code.
+    Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
+    /// Waits until another stream has done so many pieces of work.
+    Wait { stream: Arc<Stream>, count: u64 },
+    /// Notes when it came here.
+    Record { event: Arc<Event> },
+    /// Nothing more comes.
+    End,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    waiting: VecDeque<Work>,
+    queued: u64,
+    done: u64,
+    started: bool,
+}
+
+/// A stream.
+#[derive(Debug)]
+pub struct Stream {
+    /// Its handle; zero for a device's null stream.
+    pub handle: u64,
+    /// Its device.
+    pub device: i32,
+    /// Ordered with the null stream.
+    pub blocking: bool,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+impl Stream {
+    /// A new stream without work.
+    pub fn new(handle: u64, device: i32, blocking: bool) -> Arc<Stream> {
+        Arc::new(Stream { handle, device, blocking, queue: Mutex::default(), changed: Condvar::new() })
+    }
+
+    /// Queues work. Returns how many pieces were queued so far.
+    pub fn push(self: &Arc<Stream>, work: Work) -> u64 {
+        let ends = matches!(work, Work::End);
+        if !ends {
+            self.order_with_null();
+        }
+        self.push_alone(work)
+    }
+
+    fn push_alone(self: &Arc<Stream>, work: Work) -> u64 {
+        let mut queue = lock(&self.queue);
+        if !queue.started {
+            queue.started = true;
+            let stream = self.clone();
+            std::thread::spawn(move || stream.work());
+        }
+        queue.waiting.push_back(work);
+        queue.queued += 1;
+        let queued = queue.queued;
+        drop(queue);
+        self.changed.notify_all();
+        queued
+    }
+
+    /// Work of the null stream comes behind that of all blocking streams, and theirs behind its.
+    fn order_with_null(self: &Arc<Stream>) {
+        if !self.blocking {
+            return;
+        }
+        let others = if self.handle == 0 {
+            state().streams_of(self.device).into_iter().filter(|s| s.blocking && s.handle != 0).collect()
+        } else {
+            vec![state().devices[self.device as usize].null.clone()]
+        };
+        for other in others {
+            let (queued, done) = other.counts();
+            if done < queued {
+                self.push_alone(Work::Wait { stream: other, count: queued });
+            }
+        }
+    }
+
+    /// How many pieces of work were queued, and how many are done.
+    pub fn counts(&self) -> (u64, u64) {
+        let queue = lock(&self.queue);
+        (queue.queued, queue.done)
+    }
+
+    /// Waits until so many pieces are done.
+    pub fn wait(&self, count: u64) {
+        let mut queue = lock(&self.queue);
+        while queue.done < count {
+            queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Waits for all that was queued until now.
+    pub fn synchronize(&self) {
+        let (queued, _) = self.counts();
+        self.wait(queued);
+    }
+
+    fn work(&self) {
+        let mut sleeps = Sleeps { state: self.handle.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1 };
+        loop {
+            let mut queue = lock(&self.queue);
+            let work = loop {
+                match queue.waiting.pop_front() {
+                    Some(work) => break work,
+                    None => queue = self.changed.wait(queue).unwrap_or_else(PoisonError::into_inner),
+                }
+            };
+            drop(queue);
+            if !matches!(work, Work::Wait { .. } | Work::End) {
+                sleeps.sleep();
+            }
+            let ends = matches!(work, Work::End);
+            self.run(work);
+            lock(&self.queue).done += 1;
+            self.changed.notify_all();
+            if ends {
+                return;
+            }
+        }
+    }
+
+    fn run(&self, work: Work) {
+        let state = state();
+        let device = &state.devices[self.device as usize];
+        let lost = device.lost.load(Ordering::Acquire) != 0;
+        match work {
+            Work::Wait { stream, count } => stream.wait(count),
+            Work::Record { event } => event.reached(),
+            Work::End => {}
+            _ if lost => {}
+            Work::Copy { to, from, bytes } => {
+                let valid =
+                    |(at, on_device): (u64, bool)| !on_device || state.memory.check("a copy", at, bytes, self.device);
+                if valid(to) && valid(from) {
+                    // SAFETY: the device's memory is checked; the host's is the caller's to keep.
+                    unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) }
+                }
+            }
+            Work::Fill { to, value, bytes } => {
+                if state.memory.check("a fill", to, bytes, self.device) {
+                    // SAFETY: checked.
+                    unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
+                }
+            }
+            Work::Allocate { at } => state.memory.make_valid(at),
+            Work::Free { at } => state.memory.release(at),
+            Work::Launch { function, blocks, threads, parameter } => {
+                let grid = Grid { blocks, threads, warp: WARP };
+                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's affair.
+                let ran = unsafe { function.module.code.run(function.entry, grid, &parameter) };
+                if let Err(crash) = ran {
+                    note(format!("`{}` crashed: {}", function.name, crash.why));
+                    device.lost.store(crash.code, Ordering::Release);
+                }
+                function.module.queued.fetch_sub(1, Ordering::AcqRel);
+            }
+        }
+    }
+}
+
+/// How long a stream sleeps between pieces of work.
+struct Sleeps {
+    state: u64,
+}
+
+impl Sleeps {
+    fn sleep(&mut self) {
+        let seed = SEED.load(Ordering::Relaxed);
+        if seed == 0 {
+            return;
+        }
+        self.state = (self.state ^ seed).wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(23).wrapping_add(seed);
+        match self.state >> 60 {
+            0..8 => {}
+            8..13 => std::thread::yield_now(),
+            13..15 => std::thread::sleep(Duration::from_micros(50)),
+            _ => std::thread::sleep(Duration::from_micros(600)),
+        }
+    }
+}

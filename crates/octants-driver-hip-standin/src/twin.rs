@@ -1,0 +1,81 @@
+//! [`Twin`]: runs code of a GPU's form that was made for this machine's processor: a shared object, as the code generator's file `twin.rs`
+//! describes it.
+
+use std::path::PathBuf;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
+
+use crate::fibers::{EntryPoint, TABLE, Table, run_block};
+use crate::processor::{Code, Crash, Entry, Grid, Processor};
+use crate::state::lock;
+
+/// The processor of this machine, in a GPU's place.
+#[derive(Debug)]
+pub struct Twin;
+
+/// Where an ELF file says what machine it is for.
+const MACHINE: std::ops::Range<usize> = 18..20;
+const GPU: u16 = 224;
+
+impl Processor for Twin {
+    fn takes(&self, image: &[u8]) -> bool {
+        let machine = image.get(MACHINE).map(|m| u16::from_le_bytes([m[0], m[1]]));
+        image.starts_with(b"\x7fELF") && machine.is_some_and(|m| m != GPU)
+    }
+
+    fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let file: PathBuf = std::env::temp_dir().join(format!("hip-standin-{}-{number}.so", std::process::id()));
+        std::fs::write(&file, image).map_err(|e| e.to_string())?;
+        // SAFETY: the code was made for this process.
+        let library = unsafe {
+            // Code uses the process's functions of mathematics.
+            let _kept = Library::open(Some("libm.so.6"), RTLD_NOW | RTLD_GLOBAL).map(Library::into_raw);
+            Library::open(Some(&file), RTLD_NOW | RTLD_LOCAL)
+        };
+        let _ = std::fs::remove_file(&file);
+        let library = library.map_err(|e| format!("{e:?}"))?;
+        // SAFETY: the variable has this type. Code that asks for nothing has none.
+        unsafe {
+            if let Ok(table) = library.get::<*mut *const Table>(c"octants_twin".to_bytes_with_nul()) {
+                **table = &TABLE;
+            }
+        }
+        Ok(Box::new(SharedObject { library, block: Mutex::new(()) }))
+    }
+}
+
+struct SharedObject {
+    library: Library,
+    /// The memory of a block is the shared object's: one block runs at a time.
+    block: Mutex<()>,
+}
+
+impl Code for SharedObject {
+    fn entry(&self, name: &str) -> Option<Entry> {
+        // SAFETY: the code has symbols of these types.
+        unsafe {
+            let number =
+                |what: &str| self.library.get::<*const u64>(format!("{name}.{what}\0").as_bytes()).ok().map(|at| **at);
+            let at = self.library.get::<EntryPoint>(format!("{name}\0").as_bytes()).ok()?;
+            Some(Entry {
+                at: *at as usize,
+                parameter_bytes: number("bytes")? as usize,
+                most_threads: number("threads")? as u32,
+            })
+        }
+    }
+
+    unsafe fn run(&self, entry: Entry, grid: Grid, parameter: &[u64]) -> Result<(), Crash> {
+        // SAFETY: the entry is one of this code.
+        let function = unsafe { std::mem::transmute::<usize, EntryPoint>(entry.at) };
+        (0..grid.blocks).try_for_each(|number| {
+            let _alone = lock(&self.block);
+            // SAFETY: the contract above.
+            unsafe { run_block(function, parameter, number, grid) }
+        })
+    }
+}
