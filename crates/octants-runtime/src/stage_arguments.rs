@@ -69,12 +69,19 @@ struct Stretch {
     offset: u64,
 }
 
+/// Memory of the device.
+struct Copies {
+    at: DevicePtr,
+    /// Bytes to be freed behind the launch; `None` where the block keeps it.
+    own: Option<u64>,
+}
+
 /// What a launch's arguments were staged in.
 pub(crate) struct Staged {
     /// Pinned copies, to be given back behind the launch.
     block: Option<Block>,
-    /// The device's copies of arrays, to be freed behind the launch.
-    copies: Option<(DevicePtr, u64)>,
+    /// The device's copies of arrays.
+    copies: Option<Copies>,
     stretches: Vec<Stretch>,
     aparts: Vec<Apart>,
     /// The block holds copies of the arrays.
@@ -196,6 +203,10 @@ impl Staged {
             return Ok(());
         }
         let mut aparts: Vec<Apart> = Vec::new();
+        let twin = match &mut self.block {
+            Some(block) if self.pinned && !shared => block.twin(core, stream)?,
+            _ => None,
+        };
         let pinned = self.block.as_ref().filter(|_| self.pinned);
         if let Some(block) = pinned {
             // SAFETY: the arrays are alive, the block has room.
@@ -221,8 +232,11 @@ impl Staged {
             // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's event, the host's
             // own until the launch has waited.
             _ => unsafe {
-                let copies = core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?;
-                self.copies = Some((copies, bytes));
+                let copies = match twin {
+                    Some(twin) => twin,
+                    None => core.driver.allocate(Some(stream), bytes, Contents::Any).map_err(|e| core.explain(e))?,
+                };
+                self.copies = Some(Copies { at: copies, own: twin.is_none().then_some(bytes) });
                 match pinned {
                     Some(block) => {
                         core.driver.copy_to_device(stream, copies, block.memory.0 as *const u8, bytes)?;
@@ -262,7 +276,7 @@ impl Staged {
         scratch: &mut Scratch,
     ) -> Result<()> {
         let mut end = Ok(());
-        if let Some((copies, bytes)) = self.copies.take() {
+        if let Some(Copies { at: copies, own }) = self.copies.take() {
             if let (Some(block), true, true) = (&self.block, self.pinned, self.waits) {
                 let written = || arrays.iter().filter(|a| a.written).filter_map(|a| self.range(a));
                 let (from, to) = (written().map(|r| r.0).min(), written().map(|r| r.1).max());
@@ -282,8 +296,10 @@ impl Staged {
                     end = end.and(back);
                 }
             }
-            // SAFETY: allocated by `fill` on this stream; what uses it is queued.
-            unsafe { core.driver.free(stream, copies, bytes) };
+            if let Some(bytes) = own {
+                // SAFETY: allocated by `fill` on this stream; what uses it is queued.
+                unsafe { core.driver.free(stream, copies, bytes) };
+            }
         }
         if let Some(block) = self.block.take_if(|_| !self.waits) {
             end = end.and(scratch.staging.give_back(core, stream, block));

@@ -1,18 +1,21 @@
 //! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
 //!
 //! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be filled again. Blocks
-//! come back in the order in which they went, as the stream's work does.
+//! come back in the order in which they went, as the stream's work does. A small one keeps memory of the device for its contents, which
+//! saves each launch an allocation and a free.
 
 use std::collections::VecDeque;
 
 use crate::device::DeviceCore;
-use crate::driver::{Caller, DevicePtr, EventHandle, StreamHandle};
+use crate::driver::{Caller, Contents, DevicePtr, EventHandle, StreamHandle};
 use crate::error::Result;
 
 /// Bytes that queued work may hold at once. Whoever wants more waits for the work that came first.
 pub(crate) const MOST_BUSY: u64 = 256 << 20;
 /// Bytes kept for later while nothing uses them.
 const MOST_IDLE: u64 = 64 << 20;
+/// Blocks up to this size keep memory of the device.
+const MOST_TWIN: u64 = 256 << 10;
 /// Smallest block.
 const LEAST: u64 = 4 << 10;
 /// Blocks above this size are multiples of it, those below are powers of two.
@@ -24,6 +27,8 @@ pub(crate) struct Block {
     pub(crate) memory: DevicePtr,
     bytes: u64,
     event: EventHandle,
+    /// Memory of the device for its contents, from the first time on that it was wanted.
+    twin: Option<DevicePtr>,
 }
 
 impl Block {
@@ -37,12 +42,25 @@ impl Block {
                 .inspect_err(|_| core.driver.destroy_event(event))
                 .map_err(|e| core.explain(e))?
         };
-        Ok(Block { memory, bytes, event })
+        Ok(Block { memory, bytes, event, twin: None })
+    }
+
+    /// Memory of the device for its contents, for as long as the block is ours; `None` for a large one.
+    pub(crate) fn twin(&mut self, core: &DeviceCore, stream: StreamHandle) -> Result<Option<DevicePtr>> {
+        if self.twin.is_none() && self.bytes <= MOST_TWIN {
+            // SAFETY: the stream is alive; the block is used by work of that stream alone.
+            let twin = unsafe { core.driver.allocate(Some(stream), self.bytes, Contents::Any) };
+            self.twin = Some(twin.map_err(|e| core.explain(e))?);
+        }
+        Ok(self.twin)
     }
 
     fn destroy(self, core: &DeviceCore) {
         // SAFETY: made by this driver; no work uses it any more.
         unsafe {
+            if let Some(twin) = self.twin {
+                core.driver.free(StreamHandle(0), twin, self.bytes);
+            }
             core.driver.free_pinned(self.memory, self.bytes);
             core.driver.destroy_event(self.event);
         }
