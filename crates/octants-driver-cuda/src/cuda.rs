@@ -5,13 +5,19 @@ use std::ptr::null_mut;
 
 use octants_driver_gpu::symbols::number::{HOST_DEVICE_MAPPED, HOST_PORTABLE};
 use octants_driver_gpu::symbols::{RawDevice, RawFunction};
-use octants_driver_gpu::{Called, Facts, Place, Vendor};
+use octants_driver_gpu::{Called, Facts, Graphs, Place, Vendor};
 
+use crate::graphs::CudaGraphs;
 use crate::symbols::{CuContext, Own, code, number};
 
 /// CUDA, as far as it is a kind of its own.
 #[derive(Debug)]
-pub struct Cuda(pub Own);
+#[allow(missing_docs)]
+pub struct Cuda {
+    pub own: Own,
+    /// Where the driver has graphs.
+    pub graphs: Option<CudaGraphs>,
+}
 
 static FACTS: Facts = Facts {
     api: "CUDA",
@@ -64,7 +70,7 @@ impl Vendor for Cuda {
                 (!at.is_null()).then(|| CStr::from_ptr(at).to_string_lossy().into_owned())
             }
         };
-        match (text(self.0.error_name), text(self.0.error_string)) {
+        match (text(self.own.error_name), text(self.own.error_string)) {
             (Some(name), Some(sentence)) => format!("{name}: {sentence}"),
             (Some(name), None) => name,
             _ => "an error that this driver does not name".into(),
@@ -78,7 +84,7 @@ impl Vendor for Cuda {
     fn open(&self, device: RawDevice) -> Called<Place> {
         let mut context = null_mut();
         // SAFETY: the pointer is to a variable.
-        let c = unsafe { (self.0.primary_retain)(&mut context, device) };
+        let c = unsafe { (self.own.primary_retain)(&mut context, device) };
         called("cuDevicePrimaryCtxRetain", c, Place(context as u64))
     }
 
@@ -86,7 +92,7 @@ impl Vendor for Cuda {
     fn current(&self) -> Called<Place> {
         let mut context = null_mut();
         // SAFETY: as above.
-        let c = unsafe { (self.0.context_get)(&mut context) };
+        let c = unsafe { (self.own.context_get)(&mut context) };
         called("cuCtxGetCurrent", c, Place(context as u64))
     }
 
@@ -95,24 +101,28 @@ impl Vendor for Cuda {
         // SAFETY: the context is retained.
         unsafe {
             if from.0 == 0 {
-                return called("cuCtxSetCurrent", (self.0.context_set)(to), false);
+                return called("cuCtxSetCurrent", (self.own.context_set)(to), false);
             }
             // Another device's: its library would find itself on this one if it stayed so.
-            called("cuCtxPushCurrent_v2", (self.0.context_push)(to), true)
+            called("cuCtxPushCurrent_v2", (self.own.context_push)(to), true)
         }
     }
 
     unsafe fn switch_back(&self, _from: Place) {
         let mut context = null_mut();
         // SAFETY: pushed by `switch`. There is no one to tell of an error.
-        let _ = unsafe { (self.0.context_pop)(&mut context) };
+        let _ = unsafe { (self.own.context_pop)(&mut context) };
     }
 
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int> {
         let (mut grid, mut block) = (0, 0);
         // SAFETY: the trait's contract; the pointers are to variables.
-        let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, None, 0, most) };
+        let c = unsafe { (self.own.best_block)(&mut grid, &mut block, function, None, 0, most) };
         called("cuOccupancyMaxPotentialBlockSize", c, block)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        self.graphs.as_ref().map(|graphs| graphs as &dyn Graphs)
     }
 }
 

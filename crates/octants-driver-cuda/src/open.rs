@@ -5,6 +5,7 @@ use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavai
 
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
+use crate::graphs::CudaGraphs;
 use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
@@ -23,7 +24,10 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let no = |reason: String| Err(Unavailable(reason));
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
     // SAFETY: the library is CUDA's by its name, and stays loaded.
-    let found = unsafe { Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda(own)))) };
+    let found = unsafe {
+        let graphs = CudaGraphs::find(loaded).ok();
+        Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
+    };
     let library = match found {
         Ok((symbols, cuda)) => Library::new(symbols, &NAMES, Box::new(cuda)),
         Err(name) => {

@@ -8,6 +8,7 @@ use octants_runtime::{
 };
 
 use crate::context::{Context, Entered};
+use crate::graph::Graph;
 use crate::memory::Memory;
 use crate::module::{LoadedTask, Module};
 use crate::open::{GpuConfig, Unavailable};
@@ -252,6 +253,27 @@ impl Driver for GpuDriver {
         let calls = self.context.enter()?;
         // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
         unsafe { (*(task.0 as *const LoadedTask)).launch(&calls, self.streams.resolve(stream), launch) }
+    }
+
+    unsafe fn launch_as_one(
+        &self,
+        stream: StreamHandle,
+        (module, tasks): (ModuleHandle, &[TaskHandle]),
+        launch: &Launch<'_>,
+    ) -> Result<()> {
+        // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
+        let module = unsafe { &*(module.0 as *const Module) };
+        // Another thread that launches the same tasks does so on another stream, for which the graph is not.
+        if let (Ok(mut graph), true) = (module.graph.try_lock(), tasks.len() > 1) {
+            let known = matches!(*graph, Graph::Made(_));
+            let calls = if known { self.context.enter()? } else { self.context.enter_aside()? };
+            // SAFETY: as in `launch`.
+            if unsafe { graph.launch(&calls, self.streams.resolve(stream), &module.tasks, launch)? } {
+                return Ok(());
+            }
+        }
+        // SAFETY: the trait's contract.
+        tasks.iter().try_for_each(|&task| unsafe { self.launch(stream, task, launch) })
     }
 
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {

@@ -13,13 +13,14 @@
 //! - After an error that the device does not recover from, every call says that the device is lost, and frees are silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`], [`memory`], [`pinned`], [`streams`], [`module`],
-//! [`plan_grid`], [`gpu_driver`].
+//! [`plan_grid`], [`graph`], [`gpu_driver`].
 
 pub mod calls;
 pub mod context;
 #[cfg(test)]
 mod failing_calls;
 pub mod gpu_driver;
+pub mod graph;
 pub mod last_launches;
 pub mod library;
 pub mod memory;
@@ -36,7 +37,7 @@ pub use gpu_driver::GpuDriver;
 pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
 pub use symbols::{Names, Symbols};
-pub use vendor::{Called, Facts, Place, Vendor};
+pub use vendor::{Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
 
 // For the tables of vendors' functions.
 #[doc(hidden)]

@@ -1,9 +1,12 @@
 //! [`Module`]: loaded code and its tasks, ready to launch.
 
+use std::sync::{Mutex, PoisonError};
+
 use octants_artifact::{Artifact, ParallelMeta};
 use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
+use crate::graph::Graph;
 use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WAVES};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
 
@@ -13,6 +16,8 @@ pub struct Module {
     handle: RawModule,
     /// In the artifact's order.
     pub tasks: Box<[LoadedTask]>,
+    /// All of them as one.
+    pub graph: Mutex<Graph>,
 }
 
 // SAFETY: handles are values; the library may be called from any thread.
@@ -22,9 +27,9 @@ unsafe impl Send for Module {}
 #[derive(Debug)]
 pub struct LoadedTask {
     /// Its place among the kernel's tasks.
-    number: u32,
+    pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
-    kernel: u32,
+    pub kernel: u32,
     kind: Kind,
     /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every thread that
     /// the device can hold.
@@ -79,7 +84,7 @@ impl Module {
             unsafe { load_task(context, &calls, handle, task, number, kernel) }
         });
         match tasks.collect::<Result<_>>() {
-            Ok(tasks) => Ok(Module { handle, tasks }),
+            Ok(tasks) => Ok(Module { handle, tasks, graph: Mutex::default() }),
             Err(e) => {
                 // SAFETY: loaded above, and used by nothing.
                 let _ = unsafe { calls.unload_module(handle) };
@@ -94,7 +99,10 @@ impl Module {
     /// No launch of it is queued or running.
     pub unsafe fn unload(self, calls: &Entered<'_>) {
         // SAFETY: the contract above. At the end of the process it is gone already.
-        let _ = unsafe { calls.unload_module(self.handle) };
+        unsafe {
+            self.graph.into_inner().unwrap_or_else(PoisonError::into_inner).destroy(calls);
+            let _ = calls.unload_module(self.handle);
+        }
     }
 }
 
@@ -152,25 +160,28 @@ unsafe fn form(
 }
 
 impl LoadedTask {
+    /// The function for a launch, and blocks and threads of its grid; `None` where there is nothing to do.
+    #[inline]
+    pub fn plan(&self, launch: &Launch<'_>) -> Option<(RawFunction, (u32, u32))> {
+        let forms = match &self.kind {
+            Kind::Serial(function) => return Some((*function, (1, 1))),
+            Kind::Parallel(forms) => forms,
+        };
+        let form = match &forms.wide {
+            Some(wide) if forms.meta.wide_form(launch.args).is_some() => wide,
+            _ => &forms.narrow,
+        };
+        let shape = form.plan.plan(forms.meta.iterations(launch.args))?;
+        Some((form.function, shape))
+    }
+
     /// Queues the task.
     ///
     /// # Safety
     /// The module is loaded, the stream alive, and `launch` holds what the code expects.
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
-        let (function, shape) = match &self.kind {
-            Kind::Serial(function) => (*function, (1, 1)),
-            Kind::Parallel(forms) => {
-                let form = match &forms.wide {
-                    Some(wide) if forms.meta.wide_form(launch.args).is_some() => wide,
-                    _ => &forms.narrow,
-                };
-                match form.plan.plan(forms.meta.iterations(launch.args)) {
-                    Some(shape) => (form.function, shape),
-                    None => return Ok(()),
-                }
-            }
-        };
+        let Some((function, shape)) = self.plan(launch) else { return Ok(()) };
         let mut parameter = Parameter::new(launch, self.number);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }

@@ -67,9 +67,9 @@ impl GridPlan {
     }
 }
 
-/// A launch's only parameter, where the device reads it from.
+/// A launch's only parameter, where the device reads it from: so many words.
 #[derive(Debug)]
-pub struct Parameter([MaybeUninit<u64>; WORDS]);
+pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 
 impl Parameter {
     /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many.
@@ -99,7 +99,13 @@ impl Parameter {
         for (to, from) in words.iter_mut().zip(head.iter().chain(args)) {
             to.write(*from);
         }
-        Parameter(words)
+        Parameter(words, head.len() + args.len())
+    }
+
+    /// What the device reads.
+    pub fn words(&self) -> &[u64] {
+        // SAFETY: so many words were written.
+        unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.1) }
     }
 
     /// Its address.

@@ -1,9 +1,9 @@
 //! [`Vendor`]: what differs between vendors beside the names of their functions: numbers, words, and a few functions.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::{c_int, c_uint, c_void};
 use std::fmt;
 
-use crate::symbols::{DeviceAttribute, RawDevice, RawFunction};
+use crate::symbols::{DeviceAttribute, RawDevice, RawFunction, RawStream};
 
 /// What a vendor's own function returned: its value, or its name and the code.
 pub type Called<T> = Result<T, (&'static str, c_int)>;
@@ -41,6 +41,43 @@ pub struct Facts {
     pub assembles: bool,
 }
 
+/// A launch of a function with one parameter, as a node of a graph.
+#[derive(Debug, Clone, Copy)]
+pub struct KernelNode {
+    /// The function.
+    pub function: RawFunction,
+    /// Blocks, and threads of each.
+    pub shape: (u32, u32),
+    /// Where the parameter lies.
+    pub parameter: *mut c_void,
+}
+
+/// A graph, in the vendor's handles.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct RawGraph {
+    pub described: *mut c_void,
+    pub ready: *mut c_void,
+    pub nodes: Vec<*mut c_void>,
+}
+
+/// A vendor's graphs: work that is described once and launched often. The device is the thread's own where these are called; functions' modules are
+/// loaded, and parameters are copied before a call returns.
+#[allow(clippy::missing_safety_doc)] // One contract for all, above.
+pub trait Graphs {
+    /// A graph of kernels, one behind the other, ready to be launched.
+    unsafe fn make(&self, kernels: &[KernelNode]) -> Called<RawGraph>;
+
+    /// Exchanges a kernel, for launches from now on.
+    unsafe fn exchange(&self, graph: &RawGraph, node: usize, kernel: &KernelNode) -> Called<()>;
+
+    /// Launches.
+    unsafe fn launch(&self, graph: &RawGraph, stream: RawStream) -> Called<()>;
+
+    /// Gives it back; work of it that is queued still runs.
+    unsafe fn destroy(&self, graph: RawGraph);
+}
+
 /// A vendor's own functions.
 pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// Numbers and words.
@@ -75,4 +112,9 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// The function's module is loaded, and its device this thread's.
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
+
+    /// The vendor's graphs, where they are used.
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        None
+    }
 }

@@ -213,6 +213,17 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
 
+    /// Queues all tasks of a module, one behind the other. A driver may make one piece of work of them, for this launch and those to come.
+    unsafe fn launch_as_one(
+        &self,
+        stream: StreamHandle,
+        (_module, tasks): (ModuleHandle, &[TaskHandle]),
+        launch: &Launch<'_>,
+    ) -> Result<()> {
+        // SAFETY: the trait's contract.
+        tasks.iter().try_for_each(|&task| unsafe { self.launch(stream, task, launch) })
+    }
+
     /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for the
     /// stream, and memory of the stream's own must not be exchanged.
     unsafe fn is_capturing(&self, _stream: StreamHandle) -> Result<bool> {

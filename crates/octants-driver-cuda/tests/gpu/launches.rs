@@ -79,6 +79,33 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
 }
 
 #[test]
+fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
+    let Some(gpu) = Gpu::open() else { return };
+    // Three times `x = a x + b`.
+    let kernel = mad_in_groups(&gpu, &[None; 3]);
+    let (default, other) = (gpu.device.default_stream(), gpu.device.create_stream(0).unwrap());
+    let (x, y, empty) = (gpu.numbers(1000), gpu.numbers(200_000), gpu.numbers(0));
+    let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
+    let mut expected = [0; 2];
+    for round in 1..=20 {
+        // The same launch twice, with another array, with nothing to do, on another stream.
+        for array in [&x, &x, &y, &empty] {
+            launch(default, &kernel, array, (2, round)).unwrap();
+        }
+        other.wait_for(default).unwrap();
+        launch(&other, &kernel, &x, (2, 1)).unwrap();
+        default.wait_for(&other).unwrap();
+        expected = [after(after(after(expected[0], round), round), 1), after(expected[1], round)];
+    }
+    assert!(values(&x).iter().all(|&v| v == expected[0]));
+    assert!(values(&y).iter().all(|&v| v == expected[1]));
+    // Code goes while its last launches run.
+    launch_slow(default, &kernel, &x, 5_000_000, (0, 7)).unwrap();
+    drop(kernel);
+    assert!(values(&x).iter().all(|&v| v == 7));
+}
+
+#[test]
 fn code_that_cannot_be_loaded_says_why() {
     let Some(gpu) = Gpu::open() else { return };
     let error = gpu.device.load(&broken()).unwrap_err().to_string();
