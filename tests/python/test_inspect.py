@@ -129,7 +129,7 @@ def run(tmp_path, *options):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
     command = [sys.executable, "-m", "octants.inspect", str(script), "--out", str(tmp_path / "code"), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
 
 
 def test_the_kernels_of_a_script_are_written_to_files(tmp_path):

@@ -224,3 +224,160 @@ fn histograms_are_counted_in_blocks() {
         assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), 32 << 10, "{cpu}");
     }
 }
+
+#[test]
+fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::F32, &[i]);
+        let v = b.load(a);
+        let limit = b.float(1.0, Scalar::F32);
+        let fine = b.binary(BinaryOp::Lt, v, limit);
+        b.push(Op::Assert(fine, vec![TextPart::Text("too large: ".into()), TextPart::Value(v, None)]), Type::Unit);
+        b.push(Op::Print(vec![TextPart::Value(i, None), TextPart::Value(v, None)]), Type::Unit);
+        let a = at(b, 1, Scalar::F32, &[i]);
+        b.store(a, v);
+    });
+    let p = program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![], Type::Unit, true, b.body);
+    for (cpu, ..) in families() {
+        let c = CodeObject::of(&p, cpu);
+        c.assert_has(&["<octants_print>:", "<octants_fail>:", "global_atomic_cmpswap", "global_atomic_add"]);
+        // How a chip is told that all of the system takes part.
+        let system = match cpu {
+            "gfx942" => "sc1",
+            "gfx1200" => "scope:SCOPE_SYS",
+            _ => "",
+        };
+        let update = c.code.lines().find(|l| l.contains("global_atomic_cmpswap")).unwrap();
+        assert!(update.contains(system), "{cpu}: {update}");
+        // Values are passed in memory of the thread, and nothing else is there.
+        assert!(c.number("octants_task_0", ".private_segment_fixed_size") <= 64, "{cpu}");
+        assert!(!c.description.contains("hidden_hostcall_buffer"), "{cpu}");
+    }
+}
+
+#[test]
+fn many_arguments_are_read_from_memory() {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    let last = b.push(Op::Param(599), Scalar::F32.into());
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let a = at(b, 0, Scalar::F32, &[i]);
+        b.store(a, last);
+    });
+    let params = (0..600).map(|_| ("p", Type::Scalar(Scalar::F32))).collect();
+    let p = program(vec![array("x", Scalar::F32, 1)], params, Type::Unit, true, b.body);
+    for (cpu, ..) in families() {
+        // The context, and an address.
+        assert_eq!(CodeObject::of(&p, cpu).number("octants_task_0", ".size"), 64, "{cpu}");
+    }
+}
+
+#[test]
+fn common_functions_of_mathematics_need_no_library_and_the_others_name_it() {
+    use UnaryOp::*;
+    let without = CodegenOptions { device_library: DeviceLibrary::default(), ..options() };
+    for op in [Sin, Cos, Tan, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc] {
+        let c = CodeObject::with(&map(op, Scalar::F32), "gfx1030", &without);
+        c.assert_lacks(&["s_swappc", "scratch_"]);
+    }
+    let exact = CodegenOptions { fast_math: false, ..without.clone() };
+    for (op, s, options) in [(Tanh, Scalar::F32, &without), (Sin, Scalar::F32, &exact), (Exp, Scalar::F64, &without)] {
+        let error =
+            list(&map(op, s), options, &target("gfx90a"), Listing::Assembly).expect_err("no library").to_string();
+        let wanted =
+            format!("{} on {s} needs AMD's library of math functions, ocml.bc", format!("{op:?}").to_lowercase());
+        assert!(error.starts_with(&wanted) && error.contains("rocm-device-libs"), "{error}");
+    }
+}
+
+#[test]
+fn every_function_of_mathematics_is_there_in_all_widths() {
+    use UnaryOp::*;
+    if library().is_none() {
+        eprintln!("not tested: rocm-device-libs is not installed");
+        return;
+    }
+    let all = [
+        Sin, Cos, Tan, Asin, Acos, Atan, Sinh, Cosh, Tanh, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc,
+    ];
+    for (cpu, fast_math) in [("gfx906", true), ("gfx942", false), ("gfx1030", false), ("gfx1201", true)] {
+        for s in [Scalar::F16, Scalar::F32, Scalar::F64] {
+            for op in all {
+                let options = CodegenOptions { fast_math, ..options() };
+                // Linking fails where a function or a constant of the library is missing.
+                compile(&map(op, s), &|_| String::new(), &options, &target(cpu), &mut |_| ()).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn the_librarys_functions_are_inlined() {
+    if library().is_none() {
+        eprintln!("not tested: rocm-device-libs is not installed");
+        return;
+    }
+    for (cpu, ..) in families() {
+        let c = CodeObject::of(&map(UnaryOp::Tanh, Scalar::F32), cpu);
+        c.assert_lacks(&["s_swappc", "scratch_", "__ocml"]);
+        assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
+    }
+}
+
+#[test]
+fn an_unknown_chip_is_refused_with_those_that_are_known() {
+    let error = list(&map(UnaryOp::Sqrt, Scalar::F32), &options(), &target("gfx803"), Listing::Assembly).unwrap_err();
+    assert!(error.to_string().contains("gfx803") && error.to_string().contains("gfx1201"), "{error}");
+}
+
+/// The instructions and labels of assembly text, without comments and what is said to the assembler.
+fn instructions(text: &str) -> String {
+    let version = octants_codegen_llvm::llvm_version();
+    let mut out = format!("; by LLVM {}.{}.{}\n", version.0, version.1, version.2);
+    for line in text.lines() {
+        let line = line.split(';').next().unwrap().trim_end();
+        let is_directive = line.trim_start().starts_with('.') && !line.starts_with(".LBB");
+        if !line.is_empty() && !is_directive && !line.contains(": ") {
+            out.push_str(line);
+            out.push('\n');
+        }
+        if line.contains("s_endpgm") {
+            return out;
+        }
+    }
+    out
+}
+
+/// Code as it was when somebody last looked at it. `OCTANTS_BLESS=1 cargo nextest run -p octants-codegen-llvm golden` writes it anew: read
+/// the difference before you commit it. Another version of LLVM than the files' makes other code, and is not compared.
+#[test]
+fn golden_code_of_a_few_kernels() {
+    let cases = [
+        ("map_sqrt_f32", map(UnaryOp::Sqrt, Scalar::F32)),
+        ("sum_f32", sum(AtomicOp::Add, Scalar::F32)),
+        ("scatter_f64", scatter(Scalar::F64)),
+    ];
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    for (name, program) in &cases {
+        for cpu in ["gfx90a", "gfx1100"] {
+            let made = instructions(&list(program, &options(), &target(cpu), Listing::Assembly).unwrap());
+            let path = folder.join(format!("{name}.{cpu}.s"));
+            if std::env::var_os("OCTANTS_BLESS").is_some() {
+                std::fs::create_dir_all(&folder).unwrap();
+                std::fs::write(&path, &made).unwrap();
+            }
+            let kept = std::fs::read_to_string(&path).unwrap();
+            if kept.lines().next() != made.lines().next() {
+                eprintln!("not compared: {} is {}", path.display(), kept.lines().next().unwrap_or_default());
+            } else {
+                assert!(kept == made, "{} is not what is made now:\n{made}", path.display());
+            }
+        }
+    }
+}

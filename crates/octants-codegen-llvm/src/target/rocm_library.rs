@@ -50,7 +50,7 @@ pub(super) fn link_rocm_library(module: &Module<'_>, path: &Path, controls: &Con
     while !function.is_null() {
         let next = llvm!(LLVMGetNextFunction(function));
         if llvm!(LLVMIsDeclaration(function)) == 0 {
-            forget_chip(function);
+            adopt(module, function, controls.fast_math);
         } else if llvm!(LLVMGetIntrinsicID(function)) == 0 && llvm!(!LLVMGetFirstUse(function).is_null()) {
             let name = name_of(function);
             return Err(CodegenError::new(format!(
@@ -90,12 +90,22 @@ fn define_controls(module: LLVMModuleRef, path: &Path, controls: &Controls) -> R
     Ok(())
 }
 
-/// Takes off what a function of the library says of chips and of denormals: it is the module's. Otherwise it would not be inlined, or
-/// code would be made for another chip.
-fn forget_chip(function: LLVMValueRef) {
+/// Makes a function of the library one of the module: what it says of chips is taken off, and it has denormals as the module has.
+/// Otherwise it would not be inlined, or code would be made for another chip.
+fn adopt(module: LLVMModuleRef, function: LLVMValueRef, fast_math: bool) {
     const FORGOTTEN: [&CStr; 4] = [c"target-cpu", c"target-features", c"denormal-fp-math", c"uniform-work-group-size"];
-    for key in FORGOTTEN {
-        let length = key.count_bytes() as u32;
-        llvm!(LLVMRemoveStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, key.as_ptr(), length));
+    const DENORMALS: &CStr = c"denormal-fp-math-f32";
+    const FLUSHED: &CStr = c"preserve-sign,preserve-sign";
+    let length = |text: &CStr| text.count_bytes() as u32;
+    for key in FORGOTTEN.iter().chain([&DENORMALS]) {
+        llvm!(LLVMRemoveStringAttributeAtIndex(function, LLVMAttributeFunctionIndex, key.as_ptr(), length(key)));
+    }
+    if fast_math {
+        llvm!({
+            let context = LLVMGetModuleContext(module);
+            let (key, value) = (DENORMALS.as_ptr(), FLUSHED.as_ptr());
+            let attribute = LLVMCreateStringAttribute(context, key, length(DENORMALS), value, length(FLUSHED));
+            LLVMAddAttributeAtIndex(function, LLVMAttributeFunctionIndex, attribute);
+        });
     }
 }
