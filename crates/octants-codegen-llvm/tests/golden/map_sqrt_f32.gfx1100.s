@@ -25,6 +25,7 @@ octants_task_0:
 	s_delay_alu instid0(SALU_CYCLE_1) | instskip(NEXT) | instid1(SALU_CYCLE_1)
 	s_min_u32 s1, s9, s7
 	s_sub_i32 s7, s7, s1
+.LBB0_2:
 	v_lshlrev_b64 v[3:4], 2, v[1:2]
 	s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_1)
 	v_add_co_u32 v5, vcc_lo, s4, v3
@@ -41,4 +42,5 @@ octants_task_0:
 	global_store_b32 v[3:4], v0, off
 	s_and_not1_b32 exec_lo, exec_lo, s6
 	s_cbranch_execnz .LBB0_2
+.LBB0_3:
 	s_endpgm

@@ -25,6 +25,7 @@ octants_task_0:
 	s_min_u32 s4, s12, s10
 	s_sub_i32 s5, s10, s4
 	v_mov_b32_e32 v3, s7
+.LBB0_2:
 	v_lshlrev_b64 v[4:5], 2, v[0:1]
 	v_add_co_u32_e32 v6, vcc, s8, v4
 	v_addc_co_u32_e32 v7, vcc, v2, v5, vcc
@@ -40,4 +41,5 @@ octants_task_0:
 	global_store_dword v[4:5], v6, off
 	s_andn2_b64 exec, exec, s[2:3]
 	s_cbranch_execnz .LBB0_2
+.LBB0_3:
 	s_endpgm

@@ -28,6 +28,7 @@ octants_task_0:
 	s_min_u32 s7, s9, s8
 	s_sub_i32 s8, s8, s7
 	s_set_inst_prefetch_distance 0x1
+.LBB0_2:
 	s_delay_alu instid0(VALU_DEP_1) | instskip(SKIP_2) | instid1(VALU_DEP_2)
 	v_lshlrev_b64 v[0:1], 2, v[4:5]
 	v_lshlrev_b64 v[2:3], 3, v[4:5]
@@ -47,6 +48,7 @@ octants_task_0:
 	v_add_co_ci_u32_e64 v7, null, s3, v1, vcc_lo
 	global_load_b64 v[8:9], v[2:3], off
 	global_load_b64 v[2:3], v[6:7], off
+.LBB0_3:
 	s_waitcnt vmcnt(0)
 	v_add_f64 v[0:1], v[2:3], v[8:9]
 	global_atomic_cmpswap_b64 v[0:1], v[6:7], v[0:3], off glc
@@ -64,5 +66,6 @@ octants_task_0:
 	s_or_b32 s6, vcc_lo, s6
 	s_and_not1_b32 exec_lo, exec_lo, s6
 	s_cbranch_execnz .LBB0_2
+.LBB0_5:
 	s_set_inst_prefetch_distance 0x2
 	s_endpgm

@@ -27,6 +27,7 @@ octants_task_0:
 	s_sub_i32 s4, s12, s1
 	v_mov_b32_e32 v3, s7
 	v_mov_b32_e32 v4, s3
+.LBB0_2:
 	v_lshlrev_b64 v[6:7], 2, v[0:1]
 	v_add_co_u32_e32 v6, vcc, s0, v6
 	v_addc_co_u32_e32 v7, vcc, v2, v7, vcc
@@ -48,4 +49,5 @@ octants_task_0:
 	v_mov_b32_e32 v0, v5
 	s_andn2_b64 exec, exec, s[8:9]
 	s_cbranch_execnz .LBB0_2
+.LBB0_3:
 	s_endpgm

@@ -25,6 +25,7 @@ octants_task_0:
 	s_delay_alu instid0(SALU_CYCLE_1) | instskip(NEXT) | instid1(SALU_CYCLE_1)
 	s_min_u32 s0, s0, s9
 	s_sub_i32 s1, s9, s0
+.LBB0_2:
 	v_lshlrev_b64 v[4:5], 2, v[1:2]
 	s_delay_alu instid0(VALU_DEP_1) | instskip(NEXT) | instid1(VALU_DEP_1)
 	v_add_co_u32 v4, vcc_lo, s4, v4
@@ -40,6 +41,7 @@ octants_task_0:
 	s_and_not1_b32 exec_lo, exec_lo, s8
 	s_cbranch_execnz .LBB0_2
 	s_or_b32 exec_lo, exec_lo, s8
+.LBB0_4:
 	s_delay_alu instid0(SALU_CYCLE_1)
 	s_or_b32 exec_lo, exec_lo, s7
 	v_lshlrev_b32_e32 v1, 2, v0
@@ -63,6 +65,7 @@ octants_task_0:
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v3, v3, v4
 	ds_store_b32 v5, v3
+.LBB0_6:
 	s_or_b32 exec_lo, exec_lo, s0
 	s_waitcnt lgkmcnt(0)
 	s_barrier
@@ -96,6 +99,7 @@ octants_task_0:
 	v_add_f32_e32 v1, v0, v1
 	v_bfrev_b32_e32 v0, 1
 	s_mov_b32 s0, exec_lo
+.LBB0_9:
 	s_delay_alu instid0(SALU_CYCLE_1)
 	s_ctz_i32_b32 s1, s0
 	s_delay_alu instid0(VALU_DEP_2) | instid1(SALU_CYCLE_1)
@@ -113,4 +117,5 @@ octants_task_0:
 	s_cbranch_execz .LBB0_12
 	v_mov_b32_e32 v1, 0
 	global_atomic_add_f32 v1, v0, s[2:3]
+.LBB0_12:
 	s_endpgm

@@ -26,6 +26,7 @@ octants_task_0:
 	s_mul_i32 s6, s6, s7
 	s_min_u32 s1, s6, s12
 	s_sub_i32 s6, s12, s1
+.LBB0_2:
 	v_lshlrev_b64 v[6:7], 2, v[2:3]
 	v_add_co_u32_e32 v6, vcc, s0, v6
 	v_addc_co_u32_e32 v7, vcc, v1, v7, vcc
@@ -39,6 +40,7 @@ octants_task_0:
 	s_andn2_b64 exec, exec, s[2:3]
 	s_cbranch_execnz .LBB0_2
 	s_or_b64 exec, exec, s[2:3]
+.LBB0_4:
 	s_or_b64 exec, exec, s[4:5]
 	v_lshlrev_b32_e32 v1, 2, v0
 	ds_bpermute_b32 v2, v1, v4 offset:128
@@ -66,6 +68,7 @@ octants_task_0:
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v3, v3, v4
 	ds_write_b32 v5, v3
+.LBB0_6:
 	s_or_b64 exec, exec, s[0:1]
 	v_cmp_eq_u32_e64 s[0:1], 0, v0
 	s_waitcnt lgkmcnt(0)
@@ -107,6 +110,7 @@ octants_task_0:
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v1, v0, v1
 	v_bfrev_b32_e32 v0, 1
+.LBB0_9:
 	s_ff1_i32_b64 s2, s[0:1]
 	v_readlane_b32 s4, v1, s2
 	s_lshl_b64 s[2:3], 1, s2
@@ -121,4 +125,5 @@ octants_task_0:
 	s_cbranch_execz .LBB0_12
 	v_mov_b32_e32 v1, 0
 	global_atomic_add_f32 v1, v0, s[8:9]
+.LBB0_12:
 	s_endpgm
