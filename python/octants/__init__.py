@@ -12,7 +12,7 @@
 
     square()
 
-What this module does not import at once (`math`, `algorithms`, `svd`, ...) is loaded at its first use.
+What this module does not import at once (`ad`, `math`, `algorithms`, `svd`, ...) is loaded at its first use.
 """
 
 from __future__ import annotations
@@ -326,7 +326,7 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("algorithms", "cache", "lang", "math", "profiler", "tools")
+_LAZY_MODULES = ("ad", "algorithms", "cache", "lang", "math", "profiler", "tools")
 _LAZY_NAMES = dict.fromkeys(
     ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
 )

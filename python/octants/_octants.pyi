@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from os import PathLike
-from typing import Any, NoReturn, final
+from typing import Any, final, overload
 
 __version__: str
 
@@ -53,6 +53,14 @@ def create_event(timing: bool = False) -> Event:
 
 def stream_scope(stream: Any) -> StreamScope:
     """Makes a stream this thread's current one for the length of a `with` block."""
+
+def set_autodiff_scope(
+    kind: str | None, record: Callable[[Kernel, tuple[Any, ...]], None] | None = None, validation: bool = False
+) -> None:
+    """Lets this thread's launches be differentiated ("forward") or handed to `record` ("record"); None ends that."""
+
+def in_autodiff_scope() -> bool:
+    """Whether this thread's launches are differentiated or recorded."""
 
 def default_stream() -> Stream:
     """The stream on which kernels run unless told otherwise."""
@@ -318,22 +326,52 @@ class Func:
     def _update(self) -> None: ...
 
 @final
+class KernelGradient:
+    """The gradient of a kernel: `kernel.grad`."""
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection: ...
+
+@final
+class BoundKernel:
+    """A kernel that is a method, bound to an object."""
+
+    __name__: str
+    __self__: Any
+    __func__: Kernel
+
+    @property
+    def grad(self) -> KernelGradient:
+        """The gradient, bound to the same object."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+    def __getattr__(self, name: str) -> Any: ...
+    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection: ...
+
+@final
 class Kernel:
     """A function that is compiled and launched; what `@kernel` makes."""
 
     __name__: str
 
-    def __init__(self, fn_: Callable[..., Any], graph: bool = False) -> None: ...
+    def __init__(self, fn_: Callable[..., Any], graph: bool = False, library: bool = False) -> None: ...
     @property
     def fn(self) -> Callable[..., Any]:
         """The Python function."""
 
     @property
-    def grad(self) -> NoReturn:
-        """The kernel's gradient, which is not there yet."""
+    def grad(self) -> KernelGradient:
+        """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
-    def __get__(self, instance: Any, owner: Any = None) -> Any: ...
+    @overload
+    def __get__(self, instance: None, owner: Any = None) -> Kernel: ...
+    @overload
+    def __get__(self, instance: object, owner: Any = None) -> BoundKernel: ...
     def _inspect(self, *args: Any, **kwargs: Any) -> Inspection:
         """What a call with these arguments would be compiled from, for a look at its code."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from types import MethodType
 from typing import Any, Literal, overload
 
 from octants import _octants
@@ -60,9 +59,7 @@ def inspect(
     `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
     NVIDIA, linked code for AMD). Of several, a dictionary.
     """
-    if isinstance(kernel, MethodType):
-        args, kernel = (kernel.__self__, *args), kernel.__func__
-    if not isinstance(kernel, _octants.Kernel):
+    if not isinstance(kernel, (_octants.Kernel, _octants.BoundKernel, _octants.KernelGradient)):
         raise TypeError(f"qd.inspect takes a kernel and its arguments, got {type(kernel).__name__}")
     if isinstance(arch, Arch):
         arch = arch.name

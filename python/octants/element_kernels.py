@@ -11,7 +11,7 @@ from functools import cache
 
 from octants import _octants
 from octants.host_memory import common_step
-from octants.kernel_decorators import kernel
+from octants.kernel_decorators import library_kernel
 from octants.ops import cast, grouped
 from octants.types import ndarray
 from octants.types.primitive import BY_NUMPY
@@ -65,7 +65,7 @@ def copy_array(stream, buffer, dtype, place, source):
 
 @cache
 def _fill(dtype):
-    @kernel
+    @library_kernel
     def fill_elements(to: ndarray(), value: dtype):
         for index in grouped(to):
             to[index] = value
@@ -75,7 +75,7 @@ def _fill(dtype):
 
 @cache
 def _copy(dtype):
-    @kernel
+    @library_kernel
     def copy_elements(to: ndarray(), source: ndarray()):
         for index in grouped(to):
             to[index] = cast(source[index], dtype)

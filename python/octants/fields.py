@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import _octants, interchange
+from octants import _octants, companions, interchange
 from octants.axes import axes, order_axes
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError, OctantsSyntaxError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
@@ -228,6 +228,8 @@ class Field:
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
         self._import(np.asarray(arr), qd_stream)
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
@@ -252,6 +254,8 @@ class Field:
         """Sets all elements from a torch tensor."""
         if not self._memory().take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the field's memory."""
@@ -272,6 +276,8 @@ class Field:
         elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
             memory.fill(element)
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
@@ -284,6 +290,8 @@ class Field:
         ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read().reshape(self.shape + self._element_shape))
+        if companions.open_scopes:
+            companions.host_copied(self, other)
 
     def _element(self, value: Any) -> Any:
         """A value as one element of the field's type (a scalar stays one)."""
@@ -316,6 +324,8 @@ class ScalarField(Field):
         if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
             raise TypeError(self._named(f"an element is a number, got {value!r}"))
         memory.set(index, self._dtype.convert(value))
+        if companions.open_scopes:
+            companions.host_wrote(self, key)
 
     def __repr__(self) -> str:
         return "<qd.field>"
@@ -365,6 +375,8 @@ class MatrixField(Field):
 
         def write_back(component: Any, value: Any) -> None:
             self._store_component(index, component, value)
+            if companions.open_scopes:
+                companions.host_wrote(self, key, component)
 
         return Matrix._element(widened(memory.get(index)), self._dtype, write_back)
 
@@ -378,6 +390,8 @@ class MatrixField(Field):
         if not isinstance(element, np.ndarray):
             raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
         memory.set(index, element)
+        if companions.open_scopes:
+            companions.host_wrote(self, key)
 
     def to_numpy(  # type: ignore[override]
         self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
@@ -499,6 +513,7 @@ def _with_companions(make: Any, dtype: DataType, count: int, name: str, wants: b
         raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
     primal = [Component(dtype, name) for _ in range(count)]
     made: Field = make(primal)
+    companions.remember("field", made)
     if dtype.is_float:
         for which in ("grad", "dual"):
             companion = [Component(dtype, f"{name}.{which}" if name else which) for _ in range(count)]
@@ -506,6 +521,7 @@ def _with_companions(make: Any, dtype: DataType, count: int, name: str, wants: b
                 setattr(part, which, other)
             other_field: Field = make(companion)
             other_field._name = companion[0].name if name else ""
+            companions.remember(which, other_field)
             setattr(made, which, other_field)
     return made
 

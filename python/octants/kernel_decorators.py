@@ -49,6 +49,11 @@ def kernel(
     return decorate if fn is None else decorate(fn)
 
 
+def library_kernel(fn: Callable[..., Any]) -> _octants.Kernel:
+    """A kernel with which the package itself sets and copies elements: tapes do not see it, and no mode differentiates it."""
+    return _wrapped(_octants.Kernel(_plain(fn, "library_kernel"), False, True), fn)
+
+
 def func(
     fn: Callable[..., Any] | None = None, *, is_real_function: bool = False, requires_top_level: bool = False
 ) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import _octants, interchange
+from octants import _octants, companions, interchange
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
@@ -179,6 +179,8 @@ class Ndarray(_octants.Ndarray):
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
         self._import(np.asarray(arr), qd_stream)
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
@@ -200,6 +202,8 @@ class Ndarray(_octants.Ndarray):
         """Sets all elements from a torch tensor."""
         if not self._memory().take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
@@ -228,6 +232,8 @@ class Ndarray(_octants.Ndarray):
         elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
             memory.fill(element)
+        if companions.open_scopes:
+            companions.host_wrote(self)
 
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
@@ -240,6 +246,8 @@ class Ndarray(_octants.Ndarray):
         ):
             _octants.before_host_work(qd_stream)
             self._import(other._memory().read())
+        if companions.open_scopes:
+            companions.host_copied(self, other)
 
     def _element(self, value: Any) -> Any:
         values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)
@@ -276,6 +284,8 @@ class ScalarNdarray(Ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._memory().set(self._index(key), self.dtype.convert(value))
+        if companions.open_scopes:
+            companions.host_wrote(self, key)
 
     def __repr__(self) -> str:
         return "<qd.ndarray>"
@@ -297,6 +307,8 @@ class _CompoundNdarray(Ndarray):
 
         def write_back(component: Any, value: Any) -> None:
             store_component(self._memory(), self.dtype, index, component, value)
+            if companions.open_scopes:
+                companions.host_wrote(self, key, component)
 
         return Matrix._element(widened(self._memory().get(index)), self.dtype, write_back)
 
@@ -306,6 +318,8 @@ class _CompoundNdarray(Ndarray):
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
         self._memory().set(index, element)
+        if companions.open_scopes:
+            companions.host_wrote(self, key)
 
 
 class VectorNdarray(_CompoundNdarray):

@@ -53,6 +53,26 @@ impl Lowering {
         Lowering { lowered, store: None, watch: Stopwatch::default() }
     }
 
+    /// The kernel has `stream_parallel` groups.
+    pub fn has_groups(&self) -> bool {
+        group_loops(&self.lowered).next().is_some()
+    }
+
+    /// Makes of the kernel what a mode asks for.
+    pub fn differentiate(&mut self, mode: AutodiffMode) -> Result<(), CompileError> {
+        match differentiate(&mut self.lowered.kernel, mode) {
+            Ok(store) => self.store = store,
+            Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),
+        }
+        if mode == AutodiffMode::Reverse {
+            self.lowered.returns.clear();
+        }
+        if mode != AutodiffMode::None {
+            self.watch.lap(Phase::Passes, "differentiate");
+        }
+        Ok(())
+    }
+
     /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
     pub fn refuse_groups(&self) -> Result<(), CompileError> {
         let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
@@ -187,7 +207,7 @@ impl Session {
         Ok(self.device.close(&Patient)?)
     }
 
-    /// Source to IR. The only stop that asks the outside world anything.
+    /// Source to IR, with the companions that `mode` will need. The only stop that asks the outside world anything.
     pub fn lower(
         &self,
         world: &dyn World,
@@ -205,21 +225,11 @@ impl Session {
             mode,
         };
         match octants_frontend::lower(world, kernel, args, &options) {
-            Ok(mut lowered) => {
+            Ok(lowered) => {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
                 watch.lap(Phase::Lower, "check groups");
-                let store = match differentiate(&mut lowered.kernel, mode) {
-                    Ok(store) => store,
-                    Err(errors) => return Err(CompileError::User(errors, lowered.sources)),
-                };
-                if mode == AutodiffMode::Reverse {
-                    lowered.returns.clear();
-                }
-                if mode != AutodiffMode::None {
-                    watch.lap(Phase::Passes, "differentiate");
-                }
-                Ok(Lowering { lowered, store, watch })
+                Ok(Lowering { lowered, store: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }

@@ -4,7 +4,7 @@
 //! mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
 
 use octants_engine::frontend::NdarrayDesc;
-use octants_engine::ir::{Scalar, Type};
+use octants_engine::ir::{AutodiffMode, Scalar, Type};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -99,6 +99,7 @@ const TAG_OBJECT: u64 = 7;
 const TAG_ARRAY: u64 = 1 << 63;
 const TAG_OVERLAP: u64 = 8;
 const TAG_NUMPY: u64 = 9;
+const TAG_MODE: u64 = 10;
 
 impl<'py> Gathered<'py> {
     /// No arguments yet. Made in place: it is too large to be moved on the hot path.
@@ -185,9 +186,12 @@ impl<'py> Gathered<'py> {
         }
     }
 
-    /// To be called after the last argument: adds to the key which arrays overlap.
+    /// To be called after the last argument: adds to the key what is made of the kernel, and which arrays overlap.
     #[inline]
-    pub fn finish(&mut self) {
+    pub fn finish(&mut self, mode: AutodiffMode) {
+        if mode != AutodiffMode::None {
+            self.key.push(TAG_MODE | (mode as u64) << 8);
+        }
         if self.overlapping() {
             let overlaps = self
                 .overlaps()

@@ -12,6 +12,7 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, 
 use crate::annotation::{dataclass_fields, scalar_type, value_type};
 use crate::array::scalar_of;
 use crate::func::Func;
+use crate::gradient::BoundKernel;
 use crate::kernel::Kernel;
 use crate::names::{Known, marker, text_attribute};
 use crate::ndarray::{Ndarray, element_type, scalar_by_name};
@@ -89,6 +90,10 @@ fn function<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyRes
             Some(name) => Entity::Builtin(name),
             None => Entity::Func(FuncKind::Plain),
         }));
+    }
+    if let Ok(bound) = object.cast::<BoundKernel>() {
+        let (kernel, instance) = bound.get().parts(py);
+        return Ok(Some(Entity::Method(world.handle(kernel), world.handle(instance))));
     }
     // SAFETY: only the type of a live object is read.
     let is_method = unsafe { pyo3::ffi::Py_TYPE(object.as_ptr()) == &raw mut PyMethod_Type };

@@ -17,17 +17,21 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, templated_float};
 use crate::classify::Handles;
 use crate::errors;
-use crate::func::{Wrapped, bind_method, function_name};
+use crate::func::{Wrapped, function_name};
+use crate::gradient::{BoundKernel, KernelGradient, in_scope, scope};
 use crate::inspection::{self, Inspection};
 use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
 use crate::specialization::{Described, Slots, Specialization};
-use crate::stream::{keyword_stream, scope_stream};
+use crate::stream::{in_stream_scope, keyword_stream, scope_stream};
 use crate::world::PyWorld;
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
+
+/// Why a kernel cannot be differentiated.
+const GROUPS: &str = "it has qd.stream_parallel() blocks";
 
 /// Compilations for different values of the same objects after which the user is told.
 const MANY_CHANGES: usize = 16;
@@ -39,6 +43,8 @@ pub struct Kernel {
     name: String,
     /// All its tasks are to be launched as one.
     graph: bool,
+    /// It works for the package: nobody differentiates or records it.
+    library: bool,
     state: Mutex<State>,
 }
 
@@ -130,11 +136,12 @@ impl Kernel {
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
         stream: Option<runtime::Stream>,
+        mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
-        let mut gathered = this.gather(&prepared, args)?;
+        let mut gathered = this.gather(&prepared, args, mode)?;
         let mut slots = Slots::new();
         if let Some(spec) = last
             && *spec.key == *gathered.key
@@ -143,19 +150,24 @@ impl Kernel {
         {
             return this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref());
         }
-        let spec = this.find_or_compile(slf, &prepared, &mut gathered, args, &mut slots)?;
+        let spec = this.find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?;
         this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
     }
 
     /// What the arguments of a call are and hold.
     #[inline]
-    fn gather<'py>(&self, prepared: &Prepared, args: &[Bound<'py, PyAny>]) -> PyResult<Gathered<'py>> {
+    fn gather<'py>(
+        &self,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<Gathered<'py>> {
         let mut gathered = Gathered::new(prepared.program.session.config().raise_on_templated_floats);
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
             gathered.take(&param.kind, arg, &place)?;
         }
-        gathered.finish();
+        gathered.finish(mode);
         Ok(gathered)
     }
 
@@ -169,6 +181,9 @@ impl Kernel {
         slots: &Slots,
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
+        if spec.groups && in_scope() {
+            return Err(self.refuse_streams(py, GROUPS));
+        }
         spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
         let session = &prepared.program.session;
         // Where all work is done at once the host's arrays are used as they are.
@@ -199,6 +214,7 @@ impl Kernel {
         gathered: &mut Gathered<'py>,
         args: &[Bound<'py, PyAny>],
         slots: &mut Slots,
+        mode: AutodiffMode,
     ) -> PyResult<Arc<Specialization>> {
         let py = slf.py();
         let known: Vec<_> = self.lock().specializations.clone();
@@ -209,7 +225,7 @@ impl Kernel {
             }
         }
         self.warn_of_changes(py, prepared, gathered, args)?;
-        let spec = Arc::new(self.compile(slf, prepared, gathered, args)?);
+        let spec = Arc::new(self.compile(slf, prepared, gathered, args, mode)?);
         if !spec.fill(gathered, args, slots, true)? {
             return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
         }
@@ -272,6 +288,7 @@ impl Kernel {
         gathered: &Gathered<'py>,
         args: &[Bound<'py, PyAny>],
         world: &PyWorld<'py>,
+        mode: AutodiffMode,
     ) -> PyResult<(Described, Arc<Lowering>, bool)> {
         let py = slf.py();
         if prepared.signature.method {
@@ -293,13 +310,17 @@ impl Kernel {
             }
             errors::from_compile(py, e, &world.take_causes())
         };
-        let lowering = guarded(py, &self.name, || session.lower(world, handle, &described.specs, AutodiffMode::None))?
-            .map_err(&refused)?;
+        let mut lowering =
+            guarded(py, &self.name, || session.lower(world, handle, &described.specs, mode))?.map_err(&refused)?;
         let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, world)?;
         if !aliases.is_empty() {
             session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
         world.show_warnings(&lowering.lowered.sources)?;
+        if mode != AutodiffMode::None && lowering.has_groups() {
+            return Err(self.refuse_streams(py, GROUPS));
+        }
+        guarded(py, &self.name, || lowering.differentiate(mode))?.map_err(&refused)?;
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }
@@ -312,12 +333,13 @@ impl Kernel {
         prepared: &Prepared,
         gathered: &Gathered<'py>,
         args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
     ) -> PyResult<Specialization> {
         let py = slf.py();
         prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let session = &prepared.program.session;
         let world = PyWorld::new(py, session.config());
-        let (described, lowering, alias) = self.lower(slf, prepared, gathered, args, &world)?;
+        let (described, lowering, alias) = self.lower(slf, prepared, gathered, args, &world, mode)?;
         inspection::show(py, || Inspection::new(&self.name, &prepared.program, &lowering, alias))?;
         let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
             .map_err(|e| errors::from_engine(py, e))?;
@@ -328,7 +350,103 @@ impl Kernel {
         let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
         let result = ResultKind::new(&lowered.kernel.ret, annotations, tuple);
-        Specialization::new(gathered, described, lowered, (code, alias), result, &world, py)
+        let groups = lowering.has_groups();
+        let mut spec = Specialization::new(gathered, described, lowered, (code, alias), result, &world, py)?;
+        spec.groups = groups;
+        Ok(spec)
+    }
+
+    /// What a call with these arguments would be compiled from.
+    pub fn inspect<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        kwargs: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Inspection> {
+        let (this, py) = (slf.get(), slf.py());
+        let args = this.bind(py, args, kwargs)?;
+        let (prepared, _) = this.prepared(py)?;
+        let gathered = this.gather(&prepared, &args, mode)?;
+        let world = PyWorld::new(py, prepared.program.session.config());
+        let (_, lowering, alias) = this.lower(slf, &prepared, &gathered, &args, &world, mode)?;
+        Ok(Inspection::new(&this.name, &prepared.program, &lowering, alias))
+    }
+
+    /// Name and kind, for messages.
+    pub fn description(&self) -> String {
+        format!("octants kernel {}", self.name)
+    }
+
+    /// A call from Python, of a function or of a method of `instance`.
+    #[inline]
+    pub fn call<'py>(
+        slf: &Bound<'py, Self>,
+        instance: Option<&Bound<'py, PyAny>>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
+        let stream = match keyword_stream(kwargs)? {
+            None => scope_stream(py)?,
+            Some(_) if this.graph => return Err(this.refuse_stream(py)),
+            given => given,
+        };
+        let mut whole: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
+        let mut given = args.as_slice();
+        if let Some(instance) = instance {
+            whole.push(instance.clone());
+            whole.extend(given.iter().cloned());
+            given = &whole;
+        }
+        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
+        // With as many arguments as parameters a keyword can only be the stream, or one too many.
+        let plain = match kwargs {
+            None => true,
+            Some(k) => k.len() == 1 && k.contains(pyo3::intern!(py, "qd_stream"))?,
+        };
+        let bound;
+        if !(plain && expected == Some(given.len())) {
+            bound = this.bind(py, given, kwargs)?;
+            given = &bound;
+        }
+        if mode == AutodiffMode::None && (this.library || !in_scope()) {
+            return Self::run(slf, given, stream, mode);
+        }
+        Self::run_differentiated(slf, given, kwargs, stream, mode)
+    }
+
+    /// A gradient, or a launch in a scope that differentiates or records.
+    #[cold]
+    fn run_differentiated<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        kwargs: Option<&Bound<'py, PyDict>>,
+        stream: Option<runtime::Stream>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
+        let (mode, record) = if mode == AutodiffMode::None { scope(py) } else { (mode, None) };
+        if keyword_stream(kwargs)?.is_some() {
+            return Err(this.refuse_streams(py, "it is launched with `qd_stream=`"));
+        }
+        if in_stream_scope() {
+            return Err(this.refuse_streams(py, "it is launched in a qd.stream_scope()"));
+        }
+        let result = Self::run(slf, args, stream, mode)?;
+        if let Some(record) = record {
+            record.call1(py, (slf, PyTuple::new(py, args)?))?;
+        }
+        Ok(result)
+    }
+
+    fn refuse_streams(&self, py: Python<'_>, why: &str) -> PyErr {
+        let text = format!(
+            "kernel `{}` cannot be differentiated: {why}, and streams are not supported with `.grad`, in a qd.ad.Tape or in a \
+             qd.ad.FwdMode",
+            self.name
+        );
+        errors::runtime_error(py, text)
     }
 
     /// Arguments in the order of the parameters.
@@ -444,8 +562,8 @@ fn check_class(instance: &Bound<'_, PyAny>) -> PyResult<()> {
 #[pymethods]
 impl Kernel {
     #[new]
-    #[pyo3(signature = (fn_, graph = false))]
-    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>, graph: bool) -> PyResult<Kernel> {
+    #[pyo3(signature = (fn_, graph = false, library = false))]
+    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
         // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
         let text = has_text_annotations(&fn_)?;
         let scopes = if text { caller_scopes(py)? } else { Vec::new() };
@@ -471,14 +589,13 @@ impl Kernel {
             Err(e) => return Err(e),
         }
         let name = function_name(&fn_);
-        Ok(Kernel { wrapped: Wrapped::new(fn_), name, graph, state: Mutex::default() })
+        Ok(Kernel { wrapped: Wrapped::new(fn_), name, graph, library, state: Mutex::default() })
     }
 
-    /// The kernel's gradient, which is not there yet.
+    /// The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads.
     #[getter]
-    fn grad(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
-        let text = "automatic differentiation is not supported yet, with `qd_stream=` or without";
-        Err(errors::runtime_error(py, format!("kernel `{}` has no `.grad`: {text}", self.name)))
+    fn grad(slf: &Bound<'_, Self>) -> KernelGradient {
+        KernelGradient::new(slf)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
@@ -503,28 +620,18 @@ impl Kernel {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
-        let this = slf.get();
-        let positional = args.as_slice();
-        let stream = match keyword_stream(kwargs)? {
-            None => scope_stream(slf.py())?,
-            Some(_) if this.graph => return Err(this.refuse_stream(slf.py())),
-            given => given,
-        };
-        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
-        // With as many arguments as parameters a keyword can only be the stream, or one too many.
-        let plain = match kwargs {
-            None => true,
-            Some(k) => k.len() == 1 && k.contains(pyo3::intern!(slf.py(), "qd_stream"))?,
-        };
-        if plain && expected == Some(positional.len()) {
-            return Self::run(slf, positional, stream);
-        }
-        let bound = this.bind(slf.py(), positional, kwargs)?;
-        Self::run(slf, &bound, stream)
+        Kernel::call(slf, None, args, kwargs, AutodiffMode::None)
     }
 
-    fn __get__(slf: Bound<'_, Self>, instance: Bound<'_, PyAny>, _owner: Bound<'_, PyAny>) -> PyResult<Py<PyAny>> {
-        bind_method(slf.into_any(), &instance)
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        instance: &Bound<'py, PyAny>,
+        _owner: Bound<'py, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        if instance.is_none() {
+            return Ok(slf.clone().into_any().unbind());
+        }
+        Ok(Py::new(slf.py(), BoundKernel::new(slf, instance))?.into_any())
     }
 
     fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
@@ -532,7 +639,7 @@ impl Kernel {
     }
 
     fn __repr__(&self) -> String {
-        format!("<octants kernel {}>", self.name)
+        format!("<{}>", self.description())
     }
 
     /// What a call with these arguments would be compiled from, for a look at its code.
@@ -542,13 +649,7 @@ impl Kernel {
         args: &Bound<'py, PyTuple>,
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Inspection> {
-        let this = slf.get();
-        let args = this.bind(slf.py(), args.as_slice(), kwargs)?;
-        let (prepared, _) = this.prepared(slf.py())?;
-        let gathered = this.gather(&prepared, &args)?;
-        let world = PyWorld::new(slf.py(), prepared.program.session.config());
-        let (_, lowering, alias) = this.lower(slf, &prepared, &gathered, &args, &world)?;
-        Ok(Inspection::new(&this.name, &prepared.program, &lowering, alias))
+        Kernel::inspect(slf, args.as_slice(), kwargs, AutodiffMode::None)
     }
 
     /// How many specialisations are kept.

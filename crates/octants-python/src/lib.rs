@@ -17,6 +17,7 @@ mod errors;
 mod exchange_table;
 mod foreign_array;
 mod func;
+mod gradient;
 mod guard;
 mod inspection;
 mod kept_kernels;
@@ -45,6 +46,10 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<kernel::Kernel>()?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
+    m.add_class::<gradient::BoundKernel>()?;
+    m.add_class::<gradient::KernelGradient>()?;
+    m.add_function(wrap_pyfunction!(gradient::set_autodiff_scope, m)?)?;
+    m.add_function(wrap_pyfunction!(gradient::in_autodiff_scope, m)?)?;
     m.add_class::<stream::Stream>()?;
     m.add_class::<stream::Event>()?;
     m.add_class::<stream::StreamScope>()?;

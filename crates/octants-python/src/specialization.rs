@@ -63,6 +63,8 @@ pub struct Specialization {
     captured: Box<[CapturedArray]>,
     /// The code was made for arrays that share memory.
     may_alias: bool,
+    /// It has `stream_parallel` groups.
+    pub groups: bool,
 }
 
 /// An array that the code reaches otherwise than by an argument. Its address is in a slot.
@@ -288,6 +290,7 @@ impl Specialization {
             arrays: arrays.into_boxed_slice(),
             captured: captured.into_boxed_slice(),
             may_alias,
+            groups: false,
         })
     }
 

@@ -153,6 +153,11 @@ fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     Ok(Some(stream))
 }
 
+/// This thread is in a `stream_scope`.
+pub fn in_stream_scope() -> bool {
+    DEPTH.with(Cell::get) > 0
+}
+
 /// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default stream.
 #[inline]
 pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {

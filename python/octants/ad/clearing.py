@@ -1,0 +1,15 @@
+"""Setting gradients to zero."""
+
+from __future__ import annotations
+
+from octants.companions import fields_in_memory
+from octants.types.enums import SNodeGradType
+
+_KINDS = {SNodeGradType.PRIMAL: "field", SNodeGradType.ADJOINT: "grad", SNodeGradType.DUAL: "dual"}
+
+
+def clear_all_gradients(gradient_type: SNodeGradType = SNodeGradType.ADJOINT) -> None:
+    """Sets the gradients (or, with `SNodeGradType.DUAL`, the duals) of all fields to zero. Those of ndarrays stay."""
+    kind = _KINDS.get(gradient_type)
+    for field in fields_in_memory(kind) if kind else []:
+        field.fill(0)

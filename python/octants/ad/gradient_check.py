@@ -1,0 +1,64 @@
+"""Gradients of a tape beside finite differences."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.companions import fields_in_memory
+from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
+from octants.types.primitive import f64
+
+_STEPS = 2.0 ** -np.arange(3, 30, 2)
+_TOLERANCE = 1e-4
+
+
+class GradientCheck:
+    """Runs what a tape has recorded again, from where it began, with one field moved along a random direction."""
+
+    def __init__(self, loss: Any, fields: list[Any]) -> None:
+        self.loss = loss
+        self.fields = fields
+        self.saved: list[tuple[Any, np.ndarray[Any, Any]]] = []
+
+    def save(self) -> None:
+        """Keeps the values of all fields."""
+        if getattr(self.loss, "dtype", None) is not f64:
+            raise OctantsRuntimeError(
+                "gradients are checked in f64: make the fields of the loss and of what it depends on f64"
+            )
+        self.saved = [(field, field.to_numpy()) for field in fields_in_memory("field")]
+
+    def run(self, calls: list[tuple[Any, tuple[Any, ...]]]) -> None:
+        """Raises where a gradient is not what differences come to."""
+        now = [(field, field.to_numpy()) for field, _ in self.saved]
+        random = np.random.default_rng(0)
+        wrong = []
+        for field in self.fields:
+            if field is self.loss:
+                continue
+            gradient = field.grad.to_numpy()
+            direction = random.random(gradient.shape)
+            expected = float((gradient * direction).sum())
+            slopes = [
+                (self._at(field, direction, h, calls) - self._at(field, direction, -h, calls)) / (2 * h) for h in _STEPS
+            ]
+            scale = max(abs(expected), 1e-8)
+            if min(abs(slope - expected) / scale for slope in slopes) > _TOLERANCE:
+                nearest = min(slopes, key=lambda slope: abs(slope - expected))
+                name = field._name or f"number {self.fields.index(field)} of grad_check"
+                wrong.append(
+                    f"field {name}: the gradient along a direction is {expected}, differences come to {nearest}"
+                )
+        for field, values in now:
+            field.from_numpy(values)
+        if wrong:
+            raise OctantsAssertionError("Grad check failed: " + "; ".join(wrong))
+
+    def _at(self, field: Any, direction: Any, h: float, calls: list[tuple[Any, tuple[Any, ...]]]) -> float:
+        for each, values in self.saved:
+            each.from_numpy(values + h * direction if each is field else values)
+        for func, args in calls:
+            func(*args)
+        return float(self.loss[None])

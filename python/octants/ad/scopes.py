@@ -1,0 +1,74 @@
+"""The tape or forward mode that a thread is in: at most one, told to the compiled side."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+from octants import _octants, companions
+from octants.exceptions import OctantsRuntimeError
+
+
+class Scope:
+    """What `Tape` and `FwdMode` share: being entered once, and being this thread's only one."""
+
+    _thread = 0
+    _entered = False
+
+    def _start(self) -> None:
+        """Lets launches take part."""
+        raise NotImplementedError
+
+    def _check_entry(self) -> None:
+        if self._entered:
+            raise OctantsRuntimeError(f"this {self._name()} was entered before: make a new one for each use")
+        other = current()
+        if other is not None:
+            raise OctantsRuntimeError(
+                f"a {self._name()} cannot be entered inside a {other._name()}: leave that one first (gradients of "
+                "gradients are not supported)"
+            )
+        self._entered = True
+
+    def _open(self) -> None:
+        self._thread = threading.get_ident()
+        companions.open_scopes.append(self)  # type: ignore[arg-type]
+        self._start()
+
+    def _close(self) -> None:
+        _octants.set_autodiff_scope(None)
+        companions.open_scopes.remove(self)  # type: ignore[arg-type]
+
+    @classmethod
+    def _name(cls) -> str:
+        return f"qd.ad.{cls.__name__}"
+
+
+def current() -> Scope | None:
+    """The scope that this thread is in."""
+    here = threading.get_ident()
+    for scope in companions.open_scopes:
+        if scope._thread == here and isinstance(scope, Scope):
+            return scope
+    return None
+
+
+@contextlib.contextmanager
+def paused(scope: Scope | None) -> Iterator[None]:
+    """Runs a block as if the scope were not open."""
+    if scope is None:
+        yield
+        return
+    scope._close()
+    try:
+        yield
+    finally:
+        scope._open()
+
+
+def unwrapped(value: Any) -> Any:
+    """What a `qd.Tensor` wraps; anything else as it is."""
+    unwrap = getattr(value, "_unwrap", None)
+    return value if unwrap is None else unwrap()

@@ -1,0 +1,182 @@
+"""`Tape`: launches recorded while they run, then their gradients in reverse."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from octants import _octants
+from octants.ad.clearing import clear_all_gradients
+from octants.ad.gradient_check import GradientCheck
+from octants.ad.scopes import Scope, unwrapped
+from octants.companions import companion
+from octants.exceptions import OctantsRuntimeError
+from octants.fields import Field
+from octants.ndarrays import Ndarray
+
+
+class Tape(Scope):
+    """Records the kernels that are launched in its block; on leaving it sets the gradient of `loss` to one and runs their
+    gradients, the last first.
+
+    `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to zero. With
+    `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are the caller's). With
+    `validation` (and `qd.init(debug=True)`) kernels check that what they have read is not overwritten before their gradient
+    runs. `grad_check` lists f64 fields whose gradients are compared with finite differences afterwards.
+
+    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too.
+    Launches on streams are refused. If the block raises, no gradient is computed.
+    """
+
+    def __init__(
+        self,
+        loss: Any = None,
+        clear_gradients: bool = True,
+        validation: bool = False,
+        grad_check: list[Field] | None = None,
+    ) -> None:
+        self.loss = unwrapped(loss)
+        self.clear_gradients = clear_gradients
+        self.validation = validation
+        self.gradient_evaluated = False
+        self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        if grad_check is not None and not isinstance(grad_check, list):
+            raise TypeError("grad_check is a list of the fields whose gradients are to be checked")
+        self._check = None if grad_check is None else GradientCheck(self.loss, [unwrapped(x) for x in grad_check])
+
+    def __enter__(self) -> Tape:
+        self._check_entry()
+        _check_loss(self.loss)
+        if self.clear_gradients:
+            clear_all_gradients()
+        _set(self.loss, 0.0)
+        if self._check is not None:
+            self._check.save()
+        self._open()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self._close()
+        if kind is None:
+            self.grad()
+
+    def _start(self) -> None:
+        _octants.set_autodiff_scope("record", self.insert, self.validation)
+
+    def insert(self, func: Any, args: tuple[Any, ...]) -> None:
+        """Records a call. Its gradient will be `func.grad(*args)`."""
+        self.calls.append((func, args))
+
+    def grad(self) -> None:
+        """Runs the recorded gradients; leaving the block does so."""
+        if not self._entered:
+            raise OctantsRuntimeError("this tape has recorded nothing: enter it first (`with qd.ad.Tape(loss): ...`)")
+        if self.gradient_evaluated:
+            raise OctantsRuntimeError("the gradients of a tape are evaluated once")
+        self.gradient_evaluated = True
+        if self.loss is not None:
+            _seed(self.loss)
+        for func, args in reversed(self.calls):
+            func.grad(*args)
+        if self._check is not None:
+            self._check.run(self.calls)
+
+    def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
+        if companion(whole, "grad") is not None:
+            self.calls.append((_HostWrite(whole, key, component), ()))
+
+    def _host_copied(self, to: Any, source: Any) -> None:
+        if companion(to, "grad") is not None:
+            self.calls.append((_HostCopy(to, source), ()))
+
+
+class _HostWrite:
+    """The host has set elements: what they were before has no part in what comes after."""
+
+    def __init__(self, whole: Any, key: Any, component: Any) -> None:
+        self.whole, self.key, self.component = whole, key, component
+        self.value = whole.to_numpy() if key is None else whole[key]
+
+    def __call__(self) -> None:
+        if self.key is None:
+            self.whole.from_numpy(self.value)
+        else:
+            self.whole[self.key] = self.value
+
+    def grad(self) -> None:
+        set_zero(self.whole.grad, self.key, self.component)
+
+
+class _HostCopy:
+    """All elements were set from others."""
+
+    def __init__(self, to: Any, source: Any) -> None:
+        self.to, self.source = to, source
+
+    def __call__(self) -> None:
+        self.to.copy_from(self.source)
+
+    def grad(self) -> None:
+        gradient = companion(self.source, "grad")
+        if gradient is not None:
+            gradient.from_numpy(gradient.to_numpy() + self.to.grad.to_numpy().astype(gradient.dtype.numpy))
+        self.to.grad.fill(0)
+
+
+def set_zero(whole: Any, key: Any, component: Any) -> None:
+    """Sets all elements, or one, or a component of one, to zero."""
+    if key is None:
+        whole.fill(0)
+    elif component is not None:
+        whole[key][component] = 0
+    else:
+        whole[key] = whole[key] * 0 if getattr(whole, "element_shape", ()) else 0
+
+
+def _check_loss(loss: Any) -> None:
+    if loss is None:
+        return
+    if isinstance(loss, Field):
+        if loss.shape != ():
+            raise OctantsRuntimeError("The loss of `Tape` must be a 0-D field, i.e. scalar")
+        if not loss.has_grad():
+            raise OctantsRuntimeError(
+                "Gradients of loss are not allocated, please use qd.field(..., needs_grad=True) for all fields that are "
+                "required by autodiff."
+            )
+    elif isinstance(loss, Ndarray):
+        if loss._get_nelement() != 1 or tuple(loss.element_shape):
+            raise OctantsRuntimeError("The loss of `Tape` must be an ndarray with only one element")
+        if loss.grad is None:
+            raise OctantsRuntimeError(
+                "Gradients of loss are not allocated, please set needs_grad=True for all ndarrays that are required by "
+                "autodiff."
+            )
+    elif hasattr(loss, "requires_grad"):
+        if loss.numel() != 1:
+            raise OctantsRuntimeError("The loss of `Tape` must be a tensor only contains one element")
+        if not loss.requires_grad:
+            raise OctantsRuntimeError(
+                "Gradients of loss are not allocated, please set requires_grad=True for all tensors that are required by "
+                "autodiff."
+            )
+    else:
+        raise TypeError(f"the loss of a tape is a field, an ndarray or a torch tensor, got {type(loss).__name__}")
+
+
+def _set(loss: Any, value: float) -> None:
+    if loss is None:
+        return
+    if isinstance(loss, (Field, Ndarray)):
+        loss.fill(value)
+    else:
+        loss.detach().fill_(value)
+
+
+def _seed(loss: Any) -> None:
+    if isinstance(loss, (Field, Ndarray)):
+        loss.grad.fill(1.0)
+    elif loss.grad is None:
+        loss.grad = loss.detach().new_ones(loss.shape)
+    else:
+        loss.grad.detach().fill_(1.0)

@@ -1,0 +1,66 @@
+"""Gradients and duals of fields: which there are, and what the host's own writes mean to those who differentiate.
+
+`qd.ad` is built on this; fields and ndarrays know of no more than is here.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from typing import Any, Protocol
+
+
+class HostWrites(Protocol):
+    """An open tape or forward mode, as far as it is told of what the host writes."""
+
+    _thread: int
+
+    def _host_wrote(self, whole: Any, key: Any, component: Any) -> None: ...
+
+    def _host_copied(self, to: Any, source: Any) -> None: ...
+
+
+open_scopes: list[HostWrites] = []
+"""Of all threads. Empty, mostly: whoever writes looks here first."""
+
+_known: dict[str, weakref.WeakSet[Any]] = {
+    "field": weakref.WeakSet(),
+    "grad": weakref.WeakSet(),
+    "dual": weakref.WeakSet(),
+}
+
+
+def remember(kind: str, field: Any) -> None:
+    """Takes note of a field: "field", or the "grad" or "dual" of one."""
+    _known[kind].add(field)
+
+
+def fields_in_memory(kind: str) -> list[Any]:
+    """The fields of this kind that have memory in the running program."""
+    found = []
+    for field in list(_known[kind]):
+        nodes = [part.node for part in field._parts]
+        if all(node is not None and node._tree.finalized and node._tree.alive for node in nodes):
+            found.append(field)
+    return found
+
+
+def companion(whole: Any, which: str) -> Any:
+    """The gradient or dual of a field or ndarray, where it has memory; else None."""
+    found = getattr(whole, which, None)
+    parts = getattr(found, "_parts", None)
+    return None if parts is not None and parts[0].node is None else found
+
+
+def host_wrote(whole: Any, key: Any = None, component: Any = None) -> None:
+    """The host has set all elements, or one, or a component of one."""
+    for scope in open_scopes:
+        if scope._thread == threading.get_ident():
+            scope._host_wrote(whole, key, component)
+
+
+def host_copied(to: Any, source: Any) -> None:
+    """All elements were set from another field or ndarray."""
+    for scope in open_scopes:
+        if scope._thread == threading.get_ident():
+            scope._host_copied(to, source)

@@ -1,0 +1,382 @@
+"""Tapes with gradients written by hand: what is recorded, what is replayed, what is refused."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def scaling():
+    """A field, its total times a factor, and the pair of functions that compute them with a gradient by hand."""
+    x = qd.field(qd.f32)
+    total = qd.field(qd.f32)
+    qd.root.dense(qd.i, 8).place(x)
+    qd.root.place(total)
+    qd.root.lazy_grad()
+
+    @qd.kernel
+    def add(factor: qd.f32):
+        for i in x:
+            total[None] += x[i] * factor
+
+    @qd.kernel
+    def pull(factor: qd.f32):
+        for i in x:
+            x.grad[i] += total.grad[None] * factor
+
+    @qd.ad.grad_replaced
+    def forward(factor, *, again=1):
+        for _ in range(again):
+            add(factor)
+        return "done"
+
+    @qd.ad.grad_for(forward)
+    def backward(factor, *, again=1):
+        pull(factor * again)
+
+    return x, total, forward
+
+
+def test_replaced_gradients_run_in_reverse(scaling):
+    x, total, forward = scaling
+    x.fill(2)
+    total[None] = 5
+    x.grad.fill(3)
+    with qd.ad.Tape(loss=total):
+        assert forward(4) == "done"
+        forward(1, again=2)
+    assert total[None] == 8 * 2 * 6  # the loss began at zero
+    assert x.grad.to_numpy().tolist() == [6] * 8  # the gradients too
+    with qd.ad.Tape(total, clear_gradients=False):
+        forward(1)
+    assert x.grad.to_numpy().tolist() == [7] * 8
+
+
+def test_gradients_run_last_first():
+    order = []
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    def step(name):
+        @qd.ad.grad_replaced
+        def run():
+            order.append(name)
+
+        @qd.ad.grad_for(run)
+        def back():
+            order.append(name.upper())
+
+        return run
+
+    a, b = step("a"), step("b")
+    with qd.ad.Tape(loss):
+        a()
+        b()
+    assert order == ["a", "b", "B", "A"]
+    assert loss.grad[None] == 1
+
+
+def test_no_grad_functions_are_not_recorded(scaling):
+    x, total, forward = scaling
+
+    @qd.ad.no_grad
+    def hidden(factor):
+        forward(factor)
+
+    with qd.ad.Tape(total):
+        hidden(3)
+        forward(1)
+    assert x.grad.to_numpy().tolist() == [1] * 8
+
+
+def test_replaced_methods():
+    @qd.data_oriented
+    class Model:
+        def __init__(self):
+            self.x = qd.field(qd.f32, 3, needs_grad=True)
+            self.total = qd.field(qd.f32, (), needs_grad=True)
+
+        @qd.kernel
+        def add(self, factor: qd.f32):
+            for i in self.x:
+                self.total[None] += self.x[i] * factor
+
+        @qd.kernel
+        def pull(self, factor: qd.f32):
+            for i in self.x:
+                self.x.grad[i] += self.total.grad[None] * factor
+
+        @qd.ad.grad_replaced
+        def forward(self, factor):
+            self.add(factor)
+
+        @qd.ad.grad_for(forward)
+        def backward(self, factor):
+            self.pull(factor)
+
+    model = Model()
+    with qd.ad.Tape(model.total):
+        model.forward(4)
+    assert model.x.grad.to_numpy().tolist() == [4] * 3
+    model.forward.grad(2)
+    assert model.x.grad.to_numpy().tolist() == [6] * 3
+
+
+def test_the_primal_must_be_a_replaced_function(scaling):
+    _, _, forward = scaling
+
+    @qd.kernel
+    def plain():
+        pass
+
+    with pytest.raises(RuntimeError, match="`plain` is a kernel: @qd.ad.grad_for takes a Python function"):
+        qd.ad.grad_for(plain)
+    with pytest.raises(RuntimeError, match="must be decorated with @qd.ad.grad_replaced"):
+        qd.ad.grad_for(lambda: None)
+    with pytest.raises(RuntimeError, match="`scaling.<locals>.forward` has a gradient already"):
+        qd.ad.grad_for(forward)
+
+
+def test_a_replaced_function_without_gradient(scaling):
+    _, total, _ = scaling
+
+    @qd.ad.grad_replaced
+    def alone():
+        pass
+
+    with pytest.raises(RuntimeError, match="no function is decorated with @qd.ad.grad_for"):
+        with qd.ad.Tape(total):
+            alone()
+
+
+def test_a_block_that_raises_computes_no_gradient(scaling):
+    x, total, forward = scaling
+
+    def half():
+        forward(2)
+        raise KeyError
+
+    with pytest.raises(KeyError):
+        with qd.ad.Tape(total):
+            half()
+    assert x.grad.to_numpy().tolist() == [0] * 8
+    with qd.ad.Tape(total):  # the thread is free again
+        forward(2)
+    assert x.grad.to_numpy().tolist() == [2] * 8
+
+
+def test_tapes_do_not_nest(scaling):
+    x, total, forward = scaling
+    with qd.ad.Tape(total) as tape:
+        with pytest.raises(RuntimeError, match=r"a qd\.ad\.Tape cannot be entered inside a qd\.ad\.Tape"):
+            qd.ad.Tape(total).__enter__()
+        with pytest.raises(RuntimeError, match=r"a qd\.ad\.FwdMode cannot be entered inside a qd\.ad\.Tape"):
+            qd.ad.FwdMode(total, x).__enter__()
+        forward(2)
+    assert x.grad[0] == 2
+    with pytest.raises(RuntimeError, match="this qd.ad.Tape was entered before"):
+        tape.__enter__()
+    with pytest.raises(RuntimeError, match="evaluated once"):
+        tape.grad()
+
+
+def test_a_tape_is_its_threads(scaling):
+    import threading
+
+    x, total, forward = scaling
+    other = threading.Thread(target=lambda: forward(5))
+    with qd.ad.Tape(total):
+        forward(2)
+        other.start()
+        other.join()
+    assert x.grad.to_numpy().tolist() == [2] * 8
+
+
+def test_losses():
+    plain = qd.field(qd.f32, ())
+    many = qd.field(qd.f32, 2, needs_grad=True)
+    array = qd.ndarray(qd.f32, 2, needs_grad=True)
+    bare = qd.ndarray(qd.f32, 1)
+    good = qd.ndarray(qd.f32, 1, needs_grad=True)
+    good.fill(4)
+    for loss, text in [
+        (plain, "Gradients of loss are not allocated"),
+        (many, "must be a 0-D field"),
+        (array, "must be an ndarray with only one element"),
+        (bare, "Gradients of loss are not allocated"),
+    ]:
+        with pytest.raises(RuntimeError, match=text):
+            qd.ad.Tape(loss).__enter__()
+    with pytest.raises(TypeError, match="the loss of a tape is a field, an ndarray or a torch tensor, got list"):
+        qd.ad.Tape([1]).__enter__()
+    with qd.ad.Tape(good):
+        pass
+    assert (good[0], good.grad[0]) == (0, 1)
+
+
+def test_what_the_host_writes_ends_gradients(scaling):
+    x, total, forward = scaling
+    y = qd.field(qd.f32, 8, needs_grad=True)
+    array = qd.ndarray(qd.types.vector(2, qd.f32), 3, needs_grad=True)
+
+    @qd.ad.grad_replaced
+    def use():
+        pass
+
+    @qd.ad.grad_for(use)
+    def pull():
+        y.grad.fill(1)
+        x.grad.fill(1)
+        array.grad.fill(1)
+
+    with qd.ad.Tape(total):
+        x[3] = 5
+        y.copy_from(x)
+        x[1] = 2
+        array[1][0] = 7
+        array[2] = [1, 2]
+        use()
+        y.fill(0)
+    # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had.
+    assert x.grad.to_numpy().tolist() == [2, 1, 2, 0, 2, 2, 2, 2]
+    assert y.grad.to_numpy().tolist() == [0] * 8
+    assert array.grad.to_numpy().tolist() == [[1, 1], [0, 1], [0, 0]]
+
+
+def test_checks_against_differences():
+    x = qd.field(qd.f64, 3, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+    x.from_numpy(np.array([1.0, 2.0, 3.0]))
+
+    @qd.kernel
+    def cubes():
+        for i in x:
+            loss[None] += x[i] ** 3
+
+    @qd.kernel
+    def pull(factor: qd.f64):
+        for i in x:
+            x.grad[i] += factor * x[i] ** 2 * loss.grad[None]
+
+    def gradient(factor):
+        @qd.ad.grad_replaced
+        def run():
+            cubes()
+
+        @qd.ad.grad_for(run)
+        def back():
+            pull(factor)
+
+        return run
+
+    right, wrong = gradient(3.0), gradient(2.0)
+    with qd.ad.Tape(loss, grad_check=[x]):
+        right()
+    assert x.to_numpy().tolist() == [1, 2, 3]
+    assert loss[None] == 36
+    with pytest.raises(AssertionError, match="Grad check failed: field number 0 of grad_check"):
+        with qd.ad.Tape(loss, grad_check=[x]):
+            wrong()
+
+
+def test_clearing():
+    x = qd.field(qd.f32, 3, needs_grad=True, needs_dual=True)
+    late = qd.field(qd.f32)
+    x.fill(1)
+    x.grad.fill(2)
+    x.dual.fill(3)
+    qd.ad.clear_all_gradients()
+    assert (x[0], x.grad[0], x.dual[0]) == (1, 0, 3)
+    qd.ad.clear_all_gradients(qd.types.enums.SNodeGradType.DUAL)
+    assert (x[0], x.dual[0]) == (1, 0)
+    qd.root.place(late)  # a tree under construction stays open
+    qd.ad.clear_all_gradients()
+    qd.root.lazy_grad()
+    assert late.has_grad()
+
+
+def test_s20_streams_are_refused_by_name():
+    x = qd.field(qd.f32, 4, needs_grad=True, needs_dual=True)
+    loss = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    stream = qd.create_stream()
+
+    @qd.kernel
+    def plain():
+        for i in x:
+            x[i] = i
+
+    @qd.kernel
+    def grouped():
+        with qd.stream_parallel():
+            for i in range(2):
+                x[i] = i
+        with qd.stream_parallel():
+            for i in range(2, 4):
+                x[i] = i
+
+    def scoped():
+        with qd.stream_scope(stream):
+            plain()
+
+    def scoped_gradient():
+        with qd.stream_scope(stream):
+            plain.grad()
+
+    for _ in range(2):  # the first call compiles, later ones do not
+        for run, name in [(lambda: plain(qd_stream=stream), "plain"), (scoped, "plain"), (grouped, "grouped")]:
+            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
+                with qd.ad.Tape(loss):
+                    run()
+            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
+                with qd.ad.FwdMode(loss, x, seed=[1, 0, 0, 0]):
+                    run()
+            run()
+        for run, name in [
+            (lambda: plain.grad(qd_stream=stream), "plain"),
+            (scoped_gradient, "plain"),
+            (grouped.grad, "grouped"),
+        ]:
+            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
+                run()
+
+
+def test_library_work_is_not_recorded():
+    qd.init(arch=qd.cpu, cpu_separate_memory=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    pair = qd.types.struct(a=qd.f32, b=qd.f32)
+    x = pair.field(shape=4)
+    with qd.ad.Tape(loss) as tape:
+        x.a.fill(3)  # elements with gaps: a kernel of the package
+        assert x.a.to_numpy().tolist() == [3] * 4
+    assert tape.calls == []
+
+
+def test_bound_kernels_are_methods():
+    @qd.data_oriented
+    class Model:
+        def __init__(self, n):
+            self.x = qd.field(qd.i32, n)
+
+        @qd.kernel
+        def count(self) -> qd.i32:
+            """How many."""
+            return self.x.shape[0]
+
+    a, b = Model(3), Model(5)
+    assert (a.count(), b.count(), Model.count(b)) == (3, 5, 5)
+    assert a.count == a.count
+    assert a.count != b.count
+    assert len({a.count, a.count, b.count}) == 2
+    assert a.count.__name__ == "count"
+    assert a.count.__doc__ == "How many."
+    assert a.count.__self__ is a
+    assert a.count.__func__ is Model.count
+    assert "octants kernel count" in repr(a.count)
+    assert "gradient of octants kernel count" in repr(a.count.grad)
