@@ -303,9 +303,22 @@ def test_s13_sections_that_touch_the_same(program):
         apart(x, y)
 
 
-def test_s20_gradients_are_not_there_yet(mode):
-    text = "kernel `fill` has no `.grad`: automatic differentiation is not supported yet, with `qd_stream=` or without"
+def test_s20_streams_with_gradients(mode):
+    x = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    end = "and streams are not supported with `.grad`, in a qd.ad.Tape or in a qd.ad.FwdMode"
     with qd.create_stream() as s:
+
+        def in_tape():
+            with qd.ad.Tape(x):
+                fill(ints(), 1, qd_stream=s)
+
+        def forward():
+            with qd.ad.FwdMode(x, x), qd.stream_scope(s):
+                fill(ints(), 1)
+
         for _ in range(2):  # at the first call as at every later one
-            assert said(lambda: fill.grad(ints(), 1)) == text
-            assert said(lambda: fill.grad(ints(), 1, qd_stream=s)) == text
+            given = f"kernel `fill` cannot be differentiated: it is launched with `qd_stream=`, {end}"
+            assert said(lambda: fill.grad(ints(), 1, qd_stream=s)) == given
+            assert said(in_tape) == given
+            scoped = f"kernel `fill` cannot be differentiated: it is launched in a qd.stream_scope(), {end}"
+            assert said(forward) == scoped

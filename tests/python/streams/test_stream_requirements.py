@@ -3,7 +3,7 @@
 These have nothing to show there, since nothing below Python knows of them:
 
 - S3: a thread's scopes are kept with Python's objects, and the runtime is told a stream with every call;
-- S20: there is no autodiff yet; streams within it will be refused where Python enters a tape.
+- S20: tapes and forward mode are of the package (`test_tape.py`).
 """
 
 import re
