@@ -1,7 +1,7 @@
 //! Read-modify-write: atomic where threads share the memory, plain where one thread runs alone; reductions of parallel loops.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
-use octants_ir::{AtomicOp, BinaryOp, ForLoop, Scalar, ValueId, fold_identity};
+use octants_ir::{AtomicOp, BinaryOp, Const, ForLoop, Scalar, ValueId, fold_identity};
 
 use crate::emit::{IntCmp, V};
 use crate::lower_body::Lowering;
@@ -40,10 +40,14 @@ impl Lowering<'_, '_> {
             self.store_scalar(ptr, leaf, self.updated(op, s, old, operand), false);
             return old;
         }
+        // Machines add floats; few subtract them. The sum with the negated operand is the same number.
+        let (op, operand) = match op {
+            AtomicOp::Sub if s.is_float() => (AtomicOp::Add, self.e.fneg(operand)),
+            _ => (op, operand),
+        };
         let rmw = match (op, s) {
-            (_, Scalar::U1 | Scalar::F16) | (AtomicOp::Mul, _) => return self.cas_loop(op, ptr, leaf, operand),
             (AtomicOp::Add, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFAdd,
-            (AtomicOp::Sub, s) if s.is_float() => Rmw::LLVMAtomicRMWBinOpFSub,
+            (_, Scalar::U1 | Scalar::F16) | (AtomicOp::Mul, _) => return self.cas_loop(op, ptr, leaf, operand),
             (AtomicOp::Min | AtomicOp::Max, s) if s.is_float() => {
                 let by_target = self.u.target.atomic_float_extremum(self.e, op, s, ptr, operand);
                 return by_target.unwrap_or_else(|| self.cas_loop(op, ptr, leaf, operand));
@@ -146,32 +150,45 @@ impl Lowering<'_, '_> {
     /// Folds a value into a reduction of the enclosing parallel loop.
     pub fn reduce(&mut self, slot: usize, value: ValueId) {
         let op = self.reductions[slot];
-        let s = self.scalar_of(value);
+        let (s, value) = self.for_folding(self.scalar_of(value), self.value(value));
         let accumulator = self.accumulators[slot];
         let ty = self.e.scalar(s);
         let old = self.e.load(ty, accumulator, s.bytes());
-        let value = self.value(value);
         // The vectoriser knows these two as reductions; a comparison and a select it does not.
         let new = match op {
-            AtomicOp::Min if s.is_float() && s != Scalar::F16 => self.e.intrinsic("llvm.minnum", ty, &[old, value]),
-            AtomicOp::Max if s.is_float() && s != Scalar::F16 => self.e.intrinsic("llvm.maxnum", ty, &[old, value]),
+            AtomicOp::Min if s.is_float() => self.e.intrinsic("llvm.minnum", ty, &[old, value]),
+            AtomicOp::Max if s.is_float() => self.e.intrinsic("llvm.maxnum", ty, &[old, value]),
             _ => self.updated(op, s, old, value),
         };
         self.e.store(accumulator, new, s.bytes());
+    }
+
+    /// A value as it is folded: half precision would lose a large sum's small parts.
+    fn for_folding(&self, s: Scalar, value: V) -> (Scalar, V) {
+        if s == Scalar::F16 { (Scalar::F32, self.e.fpext(value, self.e.f32)) } else { (s, value) }
+    }
+
+    /// The type in which a reduction folds, and its value of nothing.
+    pub fn fold_start(&self, op: AtomicOp, s: Scalar) -> (Scalar, V) {
+        let identity = match fold_identity(op, s) {
+            Some(Const::Float(f)) => self.e.real(self.e.scalar(s), f),
+            Some(Const::Int(i)) => self.e.int(self.e.scalar(s), i),
+            None => panic!("compiler bug: {op:?} is not a reduction"),
+        };
+        self.for_folding(s, identity)
+    }
+
+    /// What a reduction has folded, as its target takes it.
+    pub fn folded(&self, s: Scalar, value: V) -> V {
+        if s == Scalar::F16 { self.e.fptrunc(value, self.e.f16) } else { value }
     }
 
     /// Makes the accumulators of a parallel loop's reductions.
     pub fn begin_reductions(&mut self, l: &ForLoop) {
         for r in &l.reductions {
             let target = self.place(r.target);
-            let s = target.shape.leaves[0].scalar;
-            let ty = self.e.scalar(s);
-            let identity = match fold_identity(r.op, s) {
-                Some(octants_ir::Const::Float(f)) => self.e.real(ty, f),
-                Some(octants_ir::Const::Int(i)) => self.e.int(ty, i),
-                None => panic!("compiler bug: {:?} is not a reduction", r.op),
-            };
-            let accumulator = self.stack(ty, s.bytes());
+            let (s, identity) = self.fold_start(r.op, target.shape.leaves[0].scalar);
+            let accumulator = self.stack(self.e.scalar(s), s.bytes());
             self.e.store(accumulator, identity, s.bytes());
             self.accumulators.push(accumulator);
             self.reductions.push(r.op);
@@ -182,11 +199,12 @@ impl Lowering<'_, '_> {
     pub fn end_reductions(&mut self, l: &ForLoop) {
         for (slot, r) in l.reductions.iter().enumerate() {
             let target = self.place(r.target);
-            let s = target.shape.leaves[0].scalar;
+            let of_target = target.shape.leaves[0].scalar;
+            let (s, _) = self.fold_start(r.op, of_target);
             let total = self.e.load(self.e.scalar(s), self.accumulators[slot], s.bytes());
             // What was subtracted has been summed as negative.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
-            self.atomic(op, &target, &[total]);
+            self.atomic(op, &target, &[self.folded(of_target, total)]);
         }
     }
 }

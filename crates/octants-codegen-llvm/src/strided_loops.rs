@@ -8,7 +8,7 @@
 //! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
 //! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
-use octants_ir::{AtomicOp, Const, ForLoop, LoopConfig, ValueId, fold_identity};
+use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
@@ -176,20 +176,16 @@ impl<'p> Lowering<'_, 'p> {
         let e = self.e;
         for (slot, r) in l.reductions.iter().enumerate() {
             let target = self.place(r.target);
-            let s = target.shape.leaves[0].scalar;
-            let ty = e.scalar(s);
-            let own = e.load(ty, self.accumulators[slot], s.bytes());
+            let of_target = target.shape.leaves[0].scalar;
             // What was subtracted has been summed as negative.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
-            let identity = match fold_identity(op, s) {
-                Some(Const::Float(f)) => e.real(ty, f),
-                Some(Const::Int(i)) => e.int(ty, i),
-                None => panic!("compiler bug: {op:?} is not a reduction"),
-            };
+            let (s, identity) = self.fold_start(op, of_target);
+            let own = e.load(e.scalar(s), self.accumulators[slot], s.bytes());
             let combine = |a: V, b: V| self.updated(op, s, a, b);
             let after: Bb = self.new_block(c"reduced");
             let combined = self.u.target.combine_threads(e, s, own, identity, &combine, after);
-            self.atomic(op, &target, &[combined.unwrap_or(own)]);
+            let value = self.folded(of_target, combined.unwrap_or(own));
+            self.atomic(op, &target, &[value]);
             e.br(after);
             e.position(after);
         }

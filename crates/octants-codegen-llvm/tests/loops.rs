@@ -216,6 +216,19 @@ fn reductions_fold_into_the_target_once_per_chunk() {
 }
 
 #[test]
+fn a_sum_of_halves_keeps_what_is_small_beside_it() {
+    // In half precision it would stay at 2048: 2049 is no such number.
+    let (one, three_thousand) = (0x3c00u16, 0x69dcu16);
+    let mut x = [one; 3000];
+    for (op, wanted) in [(AtomicOp::Add, three_thousand), (AtomicOp::Sub, three_thousand | 0x8000)] {
+        let loaded = build(&reduction(op, Scalar::F16));
+        let mut out = [0u16];
+        loaded.run(&[ptr(&mut x), 3000, ptr(&mut out), 1], Run::default());
+        assert_eq!(out[0], wanted, "{op:?}");
+    }
+}
+
+#[test]
 fn locals_start_as_zero_in_every_iteration() {
     let mut b = Builder::new();
     let local = b.body.add_local("v", Type::Vector(Scalar::I32, 20));

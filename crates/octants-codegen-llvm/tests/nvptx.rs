@@ -115,7 +115,7 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
         (Scalar::F64, "add.f64"),
         (Scalar::I32, "add.u32"),
         (Scalar::I64, "add.u64"),
-        (Scalar::F16, "cas.b"),
+        (Scalar::F16, "add.noftz.f16"),
     ] {
         let mut b = Builder::new();
         let zero = b.int(0, Scalar::I32);
@@ -131,6 +131,44 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
         let text = ptx(&p, &h200());
         assert_has(&text, &["shfl.sync.down", "bar.sync", ".shared", atomic]);
         assert!(!text.contains(".sys"), "an update for this device alone\n{text}");
+        if s == Scalar::F16 {
+            assert_has(&text, &["add.ftz.f32"]);
+            assert!(!text.contains("add.f16") && !text.contains("add.rn.f16"), "summed in single precision\n{text}");
+        }
+    }
+}
+
+#[test]
+fn floats_are_updated_without_compare_and_swap_where_the_chip_can() {
+    use AtomicOp::*;
+    let fine = CodegenOptions { fast_math: false, ..options() };
+    for (op, s, wanted, wanted_fine) in [
+        (Add, Scalar::F32, "global.add.f32", "global.add.f32"),
+        (Sub, Scalar::F32, "global.add.f32", "global.add.f32"),
+        (Sub, Scalar::F64, "global.add.f64", "global.add.f64"),
+        (Add, Scalar::F16, "add.noftz.f16", "add.noftz.f16"),
+        (Sub, Scalar::F16, "add.noftz.f16", "add.noftz.f16"),
+        // The order of floats is that of their bits, but for what is not a number.
+        (Max, Scalar::F32, "max.s32", "cas.b32"),
+        (Min, Scalar::F64, "min.s64", "cas.b64"),
+        (Max, Scalar::F16, "cas.b32", "cas.b32"),
+        (Mul, Scalar::F32, "cas.b32", "cas.b32"),
+    ] {
+        let mut b = Builder::new();
+        let zero = b.int(0, Scalar::I32);
+        let n = shape(&mut b, 0, 0);
+        for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+            let i = index(b, l, 0);
+            let a = at(b, 0, Scalar::I32, &[i]);
+            let bin = b.load(a);
+            let a = at(b, 1, s, &[bin]);
+            let value = b.float(1.5, s);
+            b.push(Op::Atomic(op, a, value), s.into());
+        });
+        let buffers = vec![array("x", Scalar::I32, 1), array("y", s, 1)];
+        let p = program(buffers, vec![], Type::Unit, true, b.body);
+        assert_has(&ptx(&p, &h200()), &[wanted]);
+        assert_has(&list(&p, &fine, &h200(), Listing::Assembly).unwrap(), &[wanted_fine]);
     }
 }
 
