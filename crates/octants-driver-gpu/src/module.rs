@@ -7,7 +7,7 @@ use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
 use crate::graph::Graph;
-use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, WAVES};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, worthwhile_run};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
 
 /// Loaded code.
@@ -153,9 +153,17 @@ unsafe fn form(
             None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
         };
         let resident = calls.blocks_per_multiprocessor(function, block)?;
-        let waves = if meta.chunk_per_thread { 1 } else { WAVES };
-        let (fixed, multiprocessors, warp) = (meta.block_dim.is_some(), context.multiprocessors, context.warp);
-        Ok(Form { function, plan: GridPlan { block, fixed, resident, multiprocessors, warp, waves, lanes } })
+        let plan = GridPlan {
+            block,
+            fixed: meta.block_dim.is_some(),
+            resident,
+            multiprocessors: context.multiprocessors,
+            warp: context.warp,
+            once: meta.chunk_per_thread,
+            lanes,
+            run: worthwhile_run(meta.cost_per_iteration, lanes),
+        };
+        Ok(Form { function, plan })
     }
 }
 

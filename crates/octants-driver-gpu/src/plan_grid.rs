@@ -1,8 +1,9 @@
 //! How many blocks of how many threads run a task, and the parameter they get.
 //!
 //! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid computes the right
-//! result. A grid is as large as the work, up to a number of blocks that fills the device several times over; where the
-//! number of iterations is not known, it fills the device once.
+//! result. A grid is as large as the work, up to a number of blocks that fills the device several times over; where there is more
+//! work, it is as large as lets each thread run a few iterations. Where the number of iterations is not known, it fills the device
+//! once.
 
 use std::mem::MaybeUninit;
 
@@ -13,9 +14,14 @@ use octants_runtime::Launch;
 pub const PREFERRED_BLOCK: u32 = 256;
 /// Fewest threads of a block that is made smaller so that every multiprocessor gets one.
 pub const LEAST_BLOCK: u32 = 64;
-/// Blocks of a grid at most, in multiples of what the device holds at once. More would find their place later and pay for their start;
-/// fewer would leave multiprocessors idle at the end when iterations differ in length.
-pub const WAVES: u64 = 8;
+/// Up to so many blocks, in multiples of what the device holds at once, a thread runs one iteration.
+pub const LEAST_WAVES: u64 = 8;
+/// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when iterations differ in
+/// length.
+pub const MOST_WAVES: u64 = 32;
+/// What a thread should run before it pays for its start, in nanoseconds of the estimate for a CPU. Measured with loops that wait for
+/// memory, which like eight short iterations, and one that computes, which likes two.
+const WORTH_A_THREAD: f32 = 16.0;
 
 /// Words of a [`DeviceContext`].
 const CONTEXT_WORDS: usize = DeviceContext::BYTES as usize / 8;
@@ -35,10 +41,17 @@ pub struct GridPlan {
     pub multiprocessors: u32,
     /// Threads that run in step.
     pub warp: u32,
-    /// Blocks at most, in multiples of what the device holds at once.
-    pub waves: u64,
+    /// No more blocks than the device holds at once.
+    pub once: bool,
     /// Iterations that a thread runs at a time.
     pub lanes: u32,
+    /// How often it should do that where there is enough to do.
+    pub run: u64,
+}
+
+/// How often a thread should run so many iterations of this price.
+pub fn worthwhile_run(price: f32, lanes: u32) -> u64 {
+    (WORTH_A_THREAD / (price * lanes as f32)).clamp(2.0, 8.0) as u64
 }
 
 impl GridPlan {
@@ -61,7 +74,11 @@ impl GridPlan {
                 block = (n as u32).next_multiple_of(self.warp);
             }
         }
-        let blocks = n.div_ceil(u64::from(block)).min(fill * self.waves);
+        let most = match self.once {
+            true => fill,
+            false => n.div_ceil(u64::from(block) * self.run).clamp(fill * LEAST_WAVES, fill * MOST_WAVES),
+        };
+        let blocks = n.div_ceil(u64::from(block)).min(most);
         // The code counts threads in 31 bits.
         Some((blocks.min(i32::MAX as u64 / u64::from(block)) as u32, block))
     }
@@ -119,16 +136,37 @@ impl Parameter {
 mod tests {
     use super::*;
 
-    const PLAN: GridPlan =
-        GridPlan { block: 256, fixed: false, resident: 8, multiprocessors: 132, warp: 32, waves: WAVES, lanes: 1 };
+    const PLAN: GridPlan = GridPlan {
+        block: 256,
+        fixed: false,
+        resident: 8,
+        multiprocessors: 132,
+        warp: 32,
+        once: false,
+        lanes: 1,
+        run: 8,
+    };
+    const FILL: u32 = 132 * 8;
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
         assert_eq!(PLAN.plan(Some(1 << 16)), Some((256, 256)));
         assert_eq!(PLAN.plan(Some((1 << 16) + 1)), Some((257, 256)));
-        assert_eq!(PLAN.plan(Some(1 << 40)), Some((132 * 8 * WAVES as u32, 256)));
-        assert_eq!(PLAN.plan(None), Some((132 * 8, 256)));
-        assert_eq!(PLAN.plan(Some(u64::MAX)), Some((132 * 8 * WAVES as u32, 256)));
+        assert_eq!(PLAN.plan(Some(1 << 40)), Some((FILL * MOST_WAVES as u32, 256)));
+        assert_eq!(PLAN.plan(None), Some((FILL, 256)));
+        assert_eq!(PLAN.plan(Some(u64::MAX)), Some((FILL * MOST_WAVES as u32, 256)));
+    }
+
+    #[test]
+    fn threads_run_a_few_iterations_before_there_are_more_of_them() {
+        let least = FILL * LEAST_WAVES as u32;
+        assert_eq!(PLAN.plan(Some(1 << 23)), Some((least, 256)));
+        assert_eq!(PLAN.plan(Some(1 << 26)), Some((1 << 15, 256)));
+        assert_eq!(GridPlan { run: 2, ..PLAN }.plan(Some(1 << 23)), Some((1 << 14, 256)));
+        assert_eq!(worthwhile_run(1.2, 1), 8);
+        assert_eq!(worthwhile_run(1.2, 4), 3);
+        assert_eq!(worthwhile_run(20.0, 1), 2);
+        assert_eq!(worthwhile_run(0.0, 1), 8);
     }
 
     #[test]
@@ -136,8 +174,8 @@ mod tests {
         let plan = GridPlan { lanes: 4, ..PLAN };
         assert_eq!(plan.plan(Some(1 << 20)), Some((1024, 256)));
         assert_eq!(plan.plan(Some((1 << 20) + 1)), Some((1025, 256)));
-        let plan = GridPlan { waves: 1, ..PLAN };
-        assert_eq!(plan.plan(Some(1 << 30)), Some((132 * 8, 256)));
+        let plan = GridPlan { once: true, ..PLAN };
+        assert_eq!(plan.plan(Some(1 << 30)), Some((FILL, 256)));
     }
 
     #[test]
