@@ -18,13 +18,15 @@ from octants import _octants
 
 def counts() -> dict[str, Any] | None:
     """What the running program found in the folder and stored there: `folder`, `hits`, `misses`, `stored`, `damaged`,
-    `written_bytes`. None where it keeps nothing, or was not begun."""
+    `written_bytes`; how many kernels were `recalled`, for which no source is parsed, and how many `lowered` from their
+    sources. None where it keeps nothing, or was not begun."""
     return _octants.cache_counts()
 
 
 def info(folder: str | os.PathLike[str] | None = None) -> dict[str, Any]:
-    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `other_entries` and `other_bytes`
-    of others, and the paths of `damaged` files. Without a folder, the one that programs use by themselves."""
+    """What a folder holds: `folder`, `entries` and `bytes` of this version of the compiler, `traces` and `trace_bytes` by
+    which they are found without compiling, `other_entries` and `other_bytes` of other versions, and the paths of
+    `damaged` files. Without a folder, the one that programs use by themselves."""
     return _octants.cache_examine(folder)
 
 
@@ -49,6 +51,7 @@ def _show_info(folder: str | None) -> int:
     found = info(folder)
     print(f"folder     {found['folder']}")
     print(f"kernels    {found['entries']} ({_size(found['bytes'])})")
+    print(f"traces     {found['traces']} ({_size(found['trace_bytes'])}), by which they are found without compiling")
     print(
         f"of others  {found['other_entries']} ({_size(found['other_bytes'])}), made by other versions of the compiler"
     )

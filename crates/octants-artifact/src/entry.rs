@@ -1,12 +1,12 @@
-//! One stored artifact as bytes: a header, then the artifact. Whatever happened to the bytes since they were written, reading yields
-//! the artifact that was stored under the key or says why not.
+//! One entry of the store as bytes: a header, then what is stored. Whatever happened to the bytes since they were written, reading
+//! yields what was stored under the key or says why not.
 
-use crate::{Artifact, Key};
+use crate::Key;
 
 /// What a file of the store begins with.
 const MAGIC: [u8; 8] = *b"octants\n";
 /// Changes when the header or the way of serialising does.
-pub(crate) const FORMAT: u32 = 1;
+pub(crate) const FORMAT: u32 = 2;
 
 // Offsets in the header; all numbers little-endian.
 const FORMAT_AT: usize = 8;
@@ -17,7 +17,7 @@ const SUM_AT: usize = 84;
 /// Size of the header.
 pub(crate) const HEADER: usize = 116;
 
-/// Why bytes are no artifact.
+/// Why bytes are no entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
     /// Written by a version of the compiler with another format.
@@ -27,27 +27,26 @@ pub(crate) enum Refused {
 }
 
 /// The bytes of an entry.
-pub(crate) fn write_entry(compiler: &Key, key: &Key, artifact: &Artifact) -> Vec<u8> {
-    let body = artifact.to_bytes();
+pub(crate) fn write_entry(compiler: &Key, key: &Key, body: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER + body.len());
     bytes.extend_from_slice(&MAGIC);
     bytes.extend_from_slice(&FORMAT.to_le_bytes());
     bytes.extend_from_slice(compiler.bytes());
     bytes.extend_from_slice(key.bytes());
     bytes.extend_from_slice(&(body.len() as u64).to_le_bytes());
-    let sum = checksum(&bytes, &body);
+    let sum = checksum(&bytes, body);
     bytes.extend_from_slice(&sum);
-    bytes.extend_from_slice(&body);
+    bytes.extend_from_slice(body);
     bytes
 }
 
-/// The artifact in the bytes of an entry.
-pub(crate) fn read_entry(key: &Key, bytes: &[u8]) -> Result<Artifact, Refused> {
+/// What is stored in the bytes of an entry.
+pub(crate) fn read_entry<'a>(key: &Key, bytes: &'a [u8]) -> Result<&'a [u8], Refused> {
     let (head, body) = check_entry(bytes)?;
     if head[KEY_AT..LENGTH_AT] != key.bytes()[..] {
         return Err(Refused::Damaged);
     }
-    Artifact::from_bytes(body).map_err(|_| Refused::Damaged)
+    Ok(body)
 }
 
 /// Header without the checksum, and body, of an entry that is whole.

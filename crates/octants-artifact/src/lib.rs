@@ -3,14 +3,20 @@
 //! An artifact holds no address of a host or device. The order of its argument slots is fixed by
 //! `octants_ir::ArgLayout`; here only the count is kept.
 //!
-//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`].
+//! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process knows without
+//! compiling which artifact it needs.
 
 mod entry;
 mod key;
 mod store;
+mod trace;
 
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
+pub use trace::{
+    ArgumentPlan, ArraySource, ArrayType, Fingerprint, Lookup, Made, Outcome, ParamSource, StoredWarning, Trace,
+    ValueType,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -221,7 +227,7 @@ pub enum SitePart {
     },
 }
 
-/// Error of [`Artifact::from_bytes`].
+/// Error of [`Artifact::from_bytes`] and [`Trace::from_bytes`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corrupted;
 

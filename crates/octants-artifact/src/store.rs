@@ -1,4 +1,4 @@
-//! [`Store`]: artifacts in a folder, by key, for any number of processes at once.
+//! [`Store`]: artifacts, and the traces that lead to them, in a folder, by key, for any number of processes at once.
 //!
 //! # What holds
 //!
@@ -8,6 +8,8 @@
 //! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
 //! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
 //! - Reading is one open and one read; it looks at no other file.
+//! - The traces of one key are one entry, which is read, added to and written anew: of two that do so at once one is lost, and its
+//!   compilation is traced again when it is next needed.
 //!
 //! # Size
 //!
@@ -22,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_entry};
-use crate::{Artifact, Key};
+use crate::{Artifact, Corrupted, Key, Trace};
 
 /// Time of use is kept no more exactly than this, so that reading seldom writes.
 const FRESH: Duration = Duration::from_secs(600);
@@ -31,6 +33,8 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// A sweep is expected each time that this part of the bound is written.
 const SWEEPS_PER_BOUND: u64 = 16;
 const TEMPORARY: &str = ".tmp-";
+/// End of the names of entries that hold traces.
+const TRACES: &str = ".traces";
 
 /// What is in a folder and how much may be.
 #[derive(Debug, Clone)]
@@ -72,6 +76,13 @@ pub struct Store {
     damaged: AtomicU64,
 }
 
+/// What an entry holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Artifact,
+    Traces,
+}
+
 /// What a store has done since it was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct StoreCounts {
@@ -90,10 +101,14 @@ pub struct StoreCounts {
 /// What a folder holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Contents {
-    /// Entries of this compiler.
+    /// Artifacts of this compiler.
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
+    /// Entries with its traces.
+    pub traces: u64,
+    /// Their bytes.
+    pub trace_bytes: u64,
     /// Entries of other compilers.
     pub other_entries: u64,
     /// Their bytes.
@@ -108,6 +123,7 @@ struct Found {
     bytes: u64,
     used: SystemTime,
     temporary: bool,
+    kind: Kind,
 }
 
 impl Store {
@@ -143,26 +159,38 @@ impl Store {
 
     /// The artifact of a key.
     pub fn get(&self, key: &Key) -> Option<Artifact> {
-        let found = self.read(key);
+        let found = self.read(Kind::Artifact, key, Artifact::from_bytes);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
     }
 
-    fn read(&self, key: &Key) -> Option<Artifact> {
-        let path = self.path(key);
+    /// The artifact of a key that was stored once. It does not count as missing where it is gone: it will be asked for again.
+    pub fn get_again(&self, key: &Key) -> Option<Artifact> {
+        let found = self.read(Kind::Artifact, key, Artifact::from_bytes);
+        self.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
+        found
+    }
+
+    /// The traces of a key, the newest first.
+    pub fn traces(&self, key: &Key) -> Vec<Trace> {
+        self.read(Kind::Traces, key, Trace::from_bytes).unwrap_or_default()
+    }
+
+    fn read<T>(&self, kind: Kind, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, Corrupted>) -> Option<T> {
+        let path = self.path(kind, key);
         let mut file = File::open(&path).ok()?;
         let about = file.metadata().ok()?;
         let mut bytes = Vec::new();
         // Not being able to read now says nothing about the entry.
         bytes.try_reserve_exact(usize::try_from(about.len()).ok()?.checked_add(1)?).ok()?;
         file.read_to_end(&mut bytes).ok()?;
-        match read_entry(key, &bytes) {
-            Ok(artifact) => {
+        match read_entry(key, &bytes).and_then(|body| decode(body).map_err(|_| Refused::Damaged)) {
+            Ok(found) => {
                 if self.options.policy == Policy::LeastRecentlyUsed {
                     refresh(&file, about.modified().ok());
                 }
-                Some(artifact)
+                Some(found)
             }
             Err(refused) => {
                 if refused == Refused::Damaged {
@@ -177,31 +205,42 @@ impl Store {
 
     /// Stores an artifact. An error is told once: after it, nothing is written any more.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> io::Result<()> {
+        let stored = self.put_entry(Kind::Artifact, key, &artifact.to_bytes())?;
+        self.stored.fetch_add(u64::from(stored), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Stores the traces of a key in the place of those that were there. Errors are those of [`Store::put`].
+    pub fn put_traces(&self, key: &Key, traces: &[Trace]) -> io::Result<()> {
+        self.put_entry(Kind::Traces, key, &Trace::to_bytes(traces)).map(|_| ())
+    }
+
+    /// Whether it was written.
+    fn put_entry(&self, kind: Kind, key: &Key, body: &[u8]) -> io::Result<bool> {
         if self.read_only.load(Ordering::Relaxed) {
-            return Ok(());
+            return Ok(false);
         }
-        let bytes = write_entry(&self.options.compiler, key, artifact);
+        let bytes = write_entry(&self.options.compiler, key, body);
         // A sweep of another process, or someone who clears the folder, may take a folder away between two steps.
-        let written = self.write(key, &bytes).or_else(|e| match e.kind() {
-            ErrorKind::NotFound => self.write(key, &bytes),
+        let written = self.write(kind, key, &bytes).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => self.write(kind, key, &bytes),
             _ => Err(e),
         });
         match written {
             Ok(()) => {
-                self.stored.fetch_add(1, Ordering::Relaxed);
                 self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
                 if self.sweep_is_due(key, bytes.len() as u64) {
                     self.sweep();
                 }
-                Ok(())
+                Ok(true)
             }
-            Err(_) if self.read_only.swap(true, Ordering::Relaxed) => Ok(()),
+            Err(_) if self.read_only.swap(true, Ordering::Relaxed) => Ok(false),
             Err(e) => Err(e),
         }
     }
 
-    fn write(&self, key: &Key, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(key);
+    fn write(&self, kind: Kind, key: &Key, bytes: &[u8]) -> io::Result<()> {
+        let path = self.path(kind, key);
         let folder = path.parent().expect("compiler bug: an entry lies in a folder");
         make_folder(folder)?;
         let temporary = folder.join(temporary_name());
@@ -270,8 +309,12 @@ impl Store {
             match check_entry(&bytes) {
                 Err(Refused::Damaged) => contents.damaged.push(found.path),
                 Ok(_) if compiler_of(&bytes) == Some(self.options.compiler.bytes()) => {
-                    contents.entries += 1;
-                    contents.bytes += found.bytes;
+                    let (count, bytes) = match found.kind {
+                        Kind::Artifact => (&mut contents.entries, &mut contents.bytes),
+                        Kind::Traces => (&mut contents.traces, &mut contents.trace_bytes),
+                    };
+                    *count += 1;
+                    *bytes += found.bytes;
                 }
                 Ok(_) | Err(Refused::OtherFormat) => {
                     contents.other_entries += 1;
@@ -282,12 +325,15 @@ impl Store {
         contents
     }
 
-    /// Removes every entry, of whatever compiler, and temporary file; how many there were and their bytes.
+    /// Removes every entry, of whatever compiler, and temporary file; how many artifacts there were, and the bytes of all.
     pub fn clear(&self) -> io::Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
         for found in self.files() {
             match fs::remove_file(&found.path) {
-                Ok(()) => (count, bytes) = (count + 1, bytes + found.bytes),
+                Ok(()) => {
+                    count += u64::from(found.kind == Kind::Artifact && !found.temporary);
+                    bytes += found.bytes;
+                }
                 Err(e) if e.kind() == ErrorKind::NotFound => {}
                 Err(e) => return Err(e),
             }
@@ -302,8 +348,11 @@ impl Store {
     }
 
     /// Folders by the first two digits: few files in each, few folders in all.
-    fn path(&self, key: &Key) -> PathBuf {
-        let name = key.to_string();
+    fn path(&self, kind: Kind, key: &Key) -> PathBuf {
+        let mut name = key.to_string();
+        if kind == Kind::Traces {
+            name += TRACES;
+        }
         let (folder, file) = name.split_at(2);
         self.options.folder.join(folder).join(file)
     }
@@ -317,12 +366,16 @@ impl Store {
                 let name = file.file_name();
                 let name = name.to_string_lossy();
                 let temporary = name.starts_with(TEMPORARY);
-                if !temporary && !is_hexadecimal(&name, 62) {
+                let (kind, name) = match name.strip_suffix(TRACES) {
+                    Some(name) => (Kind::Traces, name),
+                    None => (Kind::Artifact, &*name),
+                };
+                if !temporary && !is_hexadecimal(name, 62) {
                     continue;
                 }
                 let Ok(about) = file.metadata() else { continue };
                 let Ok(used) = about.modified() else { continue };
-                all.push(Found { path: file.path(), bytes: about.len(), used, temporary });
+                all.push(Found { path: file.path(), bytes: about.len(), used, temporary, kind });
             }
         }
         all

@@ -8,7 +8,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use octants_artifact::{Artifact, CodeTarget, Key, KeyMaker, Policy, Store, StoreCounts, StoreOptions, key_of_bytes};
+use octants_artifact::{
+    Artifact, CodeTarget, Key, KeyMaker, Policy, Store, StoreCounts, StoreOptions, Trace, key_of_bytes,
+};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, host_target, llvm_version};
 use octants_diag::Sources;
 use octants_ir::{Body, Op, Program};
@@ -87,12 +89,17 @@ impl ArtifactCache {
 
     /// The key of a kernel's code; `None` where this machine cannot be named.
     pub fn key(&self, from: &Ingredients<'_>) -> Option<Key> {
+        Some(key_after(self.common(from.target, &from.options.device_library)?, from))
+    }
+
+    /// The beginning of all keys of a session.
+    pub fn common(&self, target: &CodeTarget, library: &DeviceLibrary) -> Option<KeyMaker> {
         if self.common.get().is_none() {
-            let made = common_part(from)?;
+            let made = common_part(target, library)?;
             // Another thread may have been faster, with the same.
             let _ = self.common.set(made);
         }
-        Some(key_after(self.common.get()?.clone(), from))
+        self.common.get().cloned()
     }
 
     /// The artifact of a key.
@@ -100,28 +107,45 @@ impl ArtifactCache {
         self.store.get(key)
     }
 
+    /// The artifact of a key that some trace names.
+    pub fn get_again(&self, key: &Key) -> Option<Artifact> {
+        self.store.get_again(key)
+    }
+
+    /// The traces of a key.
+    pub fn traces(&self, key: &Key) -> Vec<Trace> {
+        self.store.traces(key)
+    }
+
     /// Stores an artifact. The error is what to tell the user, once.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> Result<(), String> {
-        self.store.put(key, artifact).map_err(|e| {
-            format!(
-                "compiled kernels are not kept in {}: {e}. Give another folder with `offline_cache_file_path`, or pass \
-                 `offline_cache=False`",
-                self.store.folder().display()
-            )
-        })
+        self.store.put(key, artifact).map_err(|e| self.not_kept(&e))
+    }
+
+    /// Stores the traces of a key. The error is what to tell the user, once.
+    pub fn put_traces(&self, key: &Key, traces: &[Trace]) -> Result<(), String> {
+        self.store.put_traces(key, traces).map_err(|e| self.not_kept(&e))
+    }
+
+    fn not_kept(&self, error: &std::io::Error) -> String {
+        format!(
+            "compiled kernels are not kept in {}: {error}. Give another folder with `offline_cache_file_path`, or pass \
+             `offline_cache=False`",
+            self.store.folder().display()
+        )
     }
 }
 
 /// What is the same for all kernels of a session.
-fn common_part(from: &Ingredients<'_>) -> Option<KeyMaker> {
+fn common_part(target: &CodeTarget, library: &DeviceLibrary) -> Option<KeyMaker> {
     let mut key = KeyMaker::new();
     key.add("compiler", COMPILER).add("llvm", &llvm_version());
-    match from.target {
+    match target {
         CodeTarget::Host => key.add("host", &host_target().ok()?),
         CodeTarget::Device { .. } => {
             // Where it cannot be read the code generator says so; the key then stands for a kernel that needs none.
-            let library = from.options.device_library.path.as_deref().and_then(|path| std::fs::read(path).ok());
-            key.add("target", from.target).add("library", &library.map(|bytes| key_of_bytes(&bytes)))
+            let library = library.path.as_deref().and_then(|path| std::fs::read(path).ok());
+            key.add("target", target).add("library", &library.map(|bytes| key_of_bytes(&bytes)))
         }
     };
     Some(key)
@@ -235,7 +259,7 @@ program k -> f32 {
 
     fn key(program: &Program, sources: &Sources, options: &CodegenOptions, target: &CodeTarget) -> String {
         let from = Ingredients { program, sources, options, target };
-        key_after(common_part(&from).expect("LLVM names this machine"), &from).to_string()
+        key_after(common_part(target, &options.device_library).expect("LLVM names this machine"), &from).to_string()
     }
 
     #[test]

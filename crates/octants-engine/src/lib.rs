@@ -1,8 +1,8 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
 //! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
-//! [`artifact_cache`] (compiled kernels on disk), [`compile_times`], `open_gpu`, [`session`] (compile, load, launch), [`inspect`] (code for people to
-//! read), [`error`] (what can go wrong).
+//! [`artifact_cache`] (compiled kernels on disk), [`trace`] (compilations that need not be repeated), [`compile_times`], `open_gpu`,
+//! [`session`] (compile, load, launch), [`inspect`] (code for people to read), [`error`] (what can go wrong).
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
@@ -16,6 +16,7 @@ pub mod inspect;
 mod open_gpu;
 pub mod session;
 mod suggest;
+pub mod trace;
 
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};

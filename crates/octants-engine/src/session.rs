@@ -1,6 +1,7 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{Artifact, CodeTarget, Key, StoreCounts};
@@ -23,6 +24,7 @@ use crate::config::{Arch, Config};
 use crate::error::{CompileError, Error};
 use crate::gradient_store::{GradientStore, Lanes};
 use crate::open_gpu::open_gpu;
+use crate::trace::{Binding, Recalled, Request, Search, keep, outcome, search};
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
@@ -35,6 +37,17 @@ pub struct Session {
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
     compilations: CompileLog,
+    lowered: AtomicU64,
+    recalled: AtomicU64,
+}
+
+/// How kernels came to their code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FrontEndCounts {
+    /// Their sources were parsed and lowered.
+    pub lowered: u64,
+    /// What an earlier process had asked was asked again, and no source was parsed.
+    pub recalled: u64,
 }
 
 /// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
@@ -90,6 +103,9 @@ pub struct Executable {
     pub ret: Type,
     kernel: LoadedKernel,
     store: Option<GradientStore>,
+    /// What its code is kept under.
+    key: Option<Key>,
+    pointers: Vec<Pointer>,
 }
 
 impl Executable {
@@ -147,7 +163,8 @@ impl Session {
         });
         let cache = store.map(ArtifactCache::new);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
-        Ok(Session { config, notices, device, target, library, cache, compilations })
+        let (lowered, recalled) = Default::default();
+        Ok(Session { config, notices, device, target, library, cache, compilations, lowered, recalled })
     }
 
     /// What was compiled so far, in the order in which it was done.
@@ -192,6 +209,59 @@ impl Session {
         self.cache.as_ref().map(|cache| (cache.folder(), cache.counts()))
     }
 
+    /// How many kernels were parsed and lowered, and how many did without.
+    pub fn front_end_counts(&self) -> FrontEndCounts {
+        FrontEndCounts {
+            lowered: self.lowered.load(Ordering::Relaxed),
+            recalled: self.recalled.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its world.
+    pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
+        // Who wants to see the compiler's work must let it work.
+        let cache = self.cache.as_ref().filter(|_| !self.config.print_ir);
+        let common = cache.and_then(|cache| cache.common(&self.target, &self.library)).map(|mut key| {
+            key.add("concurrent_launches", &!self.device.is_immediate());
+            key
+        });
+        search(world, cache, common, &self.config, request)
+    }
+
+    /// The code that an earlier compilation made, if it is still kept. `watch` has measured how long finding it took.
+    pub fn load_recalled(&self, recalled: &Recalled, mut watch: Stopwatch) -> Option<Executable> {
+        let artifact = self.cache.as_ref()?.get_again(&recalled.artifact)?;
+        watch.lap(Phase::Load, "read");
+        let kernel = self.device.load(&artifact).ok()?.with_pointers(recalled.pointers.clone());
+        watch.lap(Phase::Link, "");
+        self.recalled.fetch_add(1, Ordering::Relaxed);
+        self.compilations.add(kernel.name(), true, watch);
+        Some(Executable {
+            layout: recalled.layout.clone(),
+            ret: recalled.ret.clone(),
+            kernel,
+            key: Some(recalled.artifact),
+            pointers: recalled.pointers.clone(),
+            store: None,
+        })
+    }
+
+    /// Stores what a compilation asked and what came of it.
+    pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) {
+        let (Some(cache), Some(artifact), None) = (&self.cache, code.key, &code.store) else { return };
+        let lowered = &lowering.lowered;
+        let outcome = outcome(
+            &Binding::of(lowered),
+            (&code.layout, &code.pointers, &code.ret),
+            artifact,
+            (may_alias, group_loops(lowered).next().is_some()),
+            search.tracing.said(&lowered.sources),
+        );
+        if let Err(notice) = keep(cache, search, outcome) {
+            self.lock_notices().push(notice);
+        }
+    }
+
     /// Allocates zeroed memory.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer, Error> {
         Ok(self.device.allocate(bytes)?)
@@ -216,6 +286,7 @@ impl Session {
         mode: AutodiffMode,
     ) -> Result<Lowering, CompileError> {
         let mut watch = Stopwatch::default();
+        self.lowered.fetch_add(1, Ordering::Relaxed);
         let options = Options {
             default_fp: self.config.default_fp,
             default_ip: self.config.default_ip,
@@ -315,13 +386,19 @@ impl Session {
             Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target })?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
+        let kept_under = key.map(|(_, key)| key);
         watch.lap(Phase::Load, "look up");
         let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
         // What this device refuses is made anew.
-        let found = kept.and_then(|a| Some(self.device.load(&a).ok()?.with_pointers(pointers(&a))));
-        if let Some(kernel) = found {
+        let load = |artifact: &Artifact| {
+            let pointers = pointers(artifact);
+            let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
+            Ok::<_, Error>((kernel, pointers))
+        };
+        let found = kept.and_then(|a| load(&a).ok());
+        if let Some((kernel, pointers)) = found {
             watch.lap(Phase::Link, "");
-            return Ok((Executable { layout, ret, kernel, store: None }, true));
+            return Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, true));
         }
         let location = |span: Span| sources.location(span);
         let artifact =
@@ -331,9 +408,9 @@ impl Session {
             self.keep(cache, &key, &artifact);
             watch.lap(Phase::Load, "store");
         }
-        let kernel = self.device.load(&artifact)?.with_pointers(pointers(&artifact));
+        let (kernel, pointers) = load(&artifact)?;
         watch.lap(Phase::Link, "");
-        Ok((Executable { layout, ret, kernel, store: None }, false))
+        Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, false))
     }
 
     /// IR to a program of tasks; printed on the way where `shows` asks for it. `done` is told of each pass.

@@ -77,7 +77,7 @@ pub enum Entity {
 }
 
 /// How a function is compiled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum FuncKind {
     /// `@qd.func`.
     Func,
@@ -90,7 +90,7 @@ pub enum FuncKind {
 }
 
 /// A field's type and place.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct FieldDesc {
     /// The user's name of it, or empty.
     pub name: String,
@@ -105,7 +105,7 @@ pub struct FieldDesc {
 }
 
 /// An ndarray's type.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub struct NdarrayDesc {
     /// Scalar, vector or matrix.
     pub elem: Type,
@@ -146,7 +146,7 @@ pub struct FuncSource {
 }
 
 /// A declared parameter.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Hash)]
 pub struct FuncParam {
     /// Its name.
     pub name: String,
@@ -255,7 +255,7 @@ pub trait World {
 }
 
 /// What one argument of a kernel is for this specialisation.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Hash)]
 pub enum ArgSpec {
     /// A run-time scalar, vector, matrix or struct by value. For a struct, the struct type object (for methods).
     Value(Type, Option<Obj>),

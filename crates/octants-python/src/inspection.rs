@@ -64,6 +64,11 @@ pub fn observe_compilations(callback: Option<Py<PyAny>>) {
     drop(old);
 }
 
+/// Whether there is an observer.
+pub fn is_observed() -> bool {
+    OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+}
+
 /// Calls the observer, if there is one.
 pub fn show(py: Python<'_>, inspection: impl FnOnce() -> Inspection) -> PyResult<()> {
     let observer = OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|o| o.clone_ref(py));

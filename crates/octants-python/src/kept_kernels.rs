@@ -41,6 +41,9 @@ pub fn cache_counts(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
     dict.set_item("stored", counts.stored)?;
     dict.set_item("damaged", counts.damaged)?;
     dict.set_item("written_bytes", counts.written_bytes)?;
+    let front_end = program.session.front_end_counts();
+    dict.set_item("recalled", front_end.recalled)?;
+    dict.set_item("lowered", front_end.lowered)?;
     Ok(Some(dict))
 }
 
@@ -54,6 +57,8 @@ pub fn cache_examine(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Bound<
     dict.set_item("folder", store.folder())?;
     dict.set_item("entries", contents.entries)?;
     dict.set_item("bytes", contents.bytes)?;
+    dict.set_item("traces", contents.traces)?;
+    dict.set_item("trace_bytes", contents.trace_bytes)?;
     dict.set_item("other_entries", contents.other_entries)?;
     dict.set_item("other_bytes", contents.other_bytes)?;
     dict.set_item("damaged", contents.damaged)?;

@@ -4,9 +4,11 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use octants_engine::frontend::World;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
-use octants_engine::{CompileError, Lowering};
+use octants_engine::trace::{Binding, Recalled, Request, Search};
+use octants_engine::{CompileError, Executable, Lowering};
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -20,6 +22,7 @@ use crate::errors;
 use crate::func::{Wrapped, function_name};
 use crate::gradient::{BoundKernel, KernelGradient, in_scope, scope};
 use crate::inspection::{self, Inspection};
+use crate::names::text_attribute;
 use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
@@ -280,27 +283,36 @@ impl Kernel {
         }
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap.
+    /// What the compiler is told of a call's arguments.
+    fn describe<'py>(
+        &self,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        world: &PyWorld<'py>,
+    ) -> PyResult<Described> {
+        if prepared.signature.method {
+            check_class(&args[0])?;
+        }
+        let kinds: Vec<(&str, &ParamKind)> =
+            prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
+        let described = Described::new(&kinds, args, &self.name, world)?;
+        if prepared.program.session.config().raise_on_templated_floats {
+            refuse_floats(&kinds, args, &self.name)?;
+        }
+        Ok(described)
+    }
+
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before `world`.
     fn lower<'py>(
         &self,
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
-        gathered: &Gathered<'py>,
-        args: &[Bound<'py, PyAny>],
-        world: &PyWorld<'py>,
-        mode: AutodiffMode,
-    ) -> PyResult<(Described, Arc<Lowering>, bool)> {
+        (gathered, args, mode): (&Gathered<'py>, &[Bound<'py, PyAny>], AutodiffMode),
+        described: &Described,
+        (asked, world): (&dyn World, &PyWorld<'py>),
+    ) -> PyResult<(Arc<Lowering>, bool)> {
         let py = slf.py();
-        if prepared.signature.method {
-            check_class(&args[0])?;
-        }
         let session = &prepared.program.session;
-        let kinds: Vec<(&str, &ParamKind)> =
-            prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
-        let described = Described::new(&kinds, args, &self.name, world)?;
-        if session.config().raise_on_templated_floats {
-            refuse_floats(&kinds, args, &self.name)?;
-        }
         let handle = world.handle(slf.clone().into_any());
         let refused = |e: CompileError| {
             if let CompileError::User(_, sources) = &e
@@ -311,8 +323,8 @@ impl Kernel {
             errors::from_compile(py, e, &world.take_causes())
         };
         let mut lowering =
-            guarded(py, &self.name, || session.lower(world, handle, &described.specs, mode))?.map_err(&refused)?;
-        let (aliases, alias) = described.aliases(gathered, args, &lowering.lowered, world)?;
+            guarded(py, &self.name, || session.lower(asked, handle, &described.specs, mode))?.map_err(&refused)?;
+        let (aliases, alias) = described.aliases(gathered, args, &Binding::of(&lowering.lowered), world)?;
         if !aliases.is_empty() {
             session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
         }
@@ -324,7 +336,38 @@ impl Kernel {
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }
-        Ok((described, Arc::new(lowering), alias))
+        Ok((Arc::new(lowering), alias))
+    }
+
+    /// What of an earlier compilation fits this call, its code, and whether that is for arrays that may overlap.
+    fn recall<'py>(
+        &self,
+        prepared: &Prepared,
+        (gathered, args): (&Gathered<'py>, &[Bound<'py, PyAny>]),
+        described: &Described,
+        world: &PyWorld<'py>,
+        search: &mut Search<'_>,
+    ) -> PyResult<Option<(Recalled, Executable, bool)>> {
+        // Who looks at compilations must be shown them.
+        if inspection::is_observed() {
+            return Ok(None);
+        }
+        let session = &prepared.program.session;
+        for found in std::mem::take(&mut search.recalled) {
+            let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
+            if !found.fits(alias || !aliases.is_empty()) {
+                search.reason = String::from("arrays share memory in another way than before");
+                continue;
+            }
+            let watch = search.watch.clone();
+            let Some(code) = world.py().detach(|| session.load_recalled(&found, watch)) else {
+                search.reason = String::from("its code is no longer kept");
+                continue;
+            };
+            world.repeat(&found.printed, &found.warnings)?;
+            return Ok(Some((found, code, alias)));
+        }
+        Ok(None)
     }
 
     fn compile<'py>(
@@ -339,21 +382,51 @@ impl Kernel {
         prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let session = &prepared.program.session;
         let world = PyWorld::new(py, session.config());
-        let (described, lowering, alias) = self.lower(slf, prepared, gathered, args, &world, mode)?;
-        inspection::show(py, || Inspection::new(&self.name, &prepared.program, &lowering, alias))?;
-        let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
-            .map_err(|e| errors::from_engine(py, e))?;
-        for notice in session.take_notices() {
-            py.import("octants._logging")?.call_method1("warn", (notice,))?;
-        }
-        let lowered = &lowering.lowered;
-        let annotations = lowered.returns.iter().map(|&o| world.object(o).unbind()).collect();
+        let described = self.describe(prepared, args, &world)?;
+        let request = Request {
+            kernel: world.handle(slf.clone().into_any()),
+            args: &described.specs,
+            mode,
+            identity: self.identity(py)?,
+            captured: captured_names(self.function(py))?,
+        };
+        let mut search = guarded(py, &self.name, || session.search(&world, &request))?;
+        let (binding, code, alias, groups) =
+            match self.recall(prepared, (gathered, args), &described, &world, &mut search)? {
+                Some((found, code, alias)) => (found.binding, code, alias, found.has_groups),
+                None => {
+                    log_debug(py, || format!("kernel `{}` is compiled: {}", self.name, search.reason))?;
+                    let asked = (&search.tracing as &dyn World, &world);
+                    let (lowering, alias) = self.lower(slf, prepared, (gathered, args, mode), &described, asked)?;
+                    inspection::show(py, || Inspection::new(&self.name, &prepared.program, &lowering, alias))?;
+                    let code = guarded(py, &self.name, || py.detach(|| session.build(&lowering, alias)))?
+                        .map_err(|e| errors::from_engine(py, e))?;
+                    session.keep_trace(search, &lowering, &code, alias);
+                    for notice in session.take_notices() {
+                        py.import("octants._logging")?.call_method1("warn", (notice,))?;
+                    }
+                    (Binding::of(&lowering.lowered), code, alias, lowering.has_groups())
+                }
+            };
+        let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
-        let result = ResultKind::new(&lowered.kernel.ret, annotations, tuple);
-        let groups = lowering.has_groups();
-        let mut spec = Specialization::new(gathered, described, lowered, (code, alias), result, &world, py)?;
+        let result = ResultKind::new(&code.ret, annotations, tuple);
+        let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
         Ok(spec)
+    }
+
+    /// What tells this kernel from others, for finding what was compiled of it before.
+    fn identity(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let function = self.function(py);
+        let text = |name| text_attribute(function, name).unwrap_or_default();
+        let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+        Ok(vec![
+            text(pyo3::intern!(py, "__module__")),
+            text(pyo3::intern!(py, "__qualname__")),
+            code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?,
+            format!("graph={}", self.graph),
+        ])
     }
 
     /// What a call with these arguments would be compiled from.
@@ -368,7 +441,9 @@ impl Kernel {
         let (prepared, _) = this.prepared(py)?;
         let gathered = this.gather(&prepared, &args, mode)?;
         let world = PyWorld::new(py, prepared.program.session.config());
-        let (_, lowering, alias) = this.lower(slf, &prepared, &gathered, &args, &world, mode)?;
+        let described = this.describe(&prepared, &args, &world)?;
+        let call = (&gathered, &*args, mode);
+        let (lowering, alias) = this.lower(slf, &prepared, call, &described, (&world, &world))?;
         Ok(Inspection::new(&this.name, &prepared.program, &lowering, alias))
     }
 
@@ -512,6 +587,21 @@ impl Kernel {
             })
             .collect()
     }
+}
+
+/// The names that a function takes from the functions around it.
+fn captured_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let py = function.py();
+    function.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?.extract()
+}
+
+/// Says something to who asked for it.
+fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
+    let logging = py.import("octants._logging")?;
+    if logging.call_method1("is_logging_effective", ("debug",))?.is_truthy()? {
+        logging.call_method1("debug", (text(),))?;
+    }
+    Ok(())
 }
 
 /// A broken invariant of the compiler as an exception that programs survive.

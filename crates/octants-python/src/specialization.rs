@@ -2,9 +2,10 @@
 
 use octants_engine::Alias;
 use octants_engine::Executable;
-use octants_engine::frontend::{ArgSpec, Capture, Lowered, NdarrayDesc, Obj};
+use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc, Obj};
 use octants_engine::ir::BufferId;
 use octants_engine::runtime::HostArray;
+use octants_engine::trace::Binding;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
@@ -207,7 +208,7 @@ impl Specialization {
     pub fn new(
         gathered: &Gathered<'_>,
         described: Described,
-        lowered: &Lowered,
+        binding: &Binding,
         (code, may_alias): (Executable, bool),
         result: ResultKind,
         world: &PyWorld<'_>,
@@ -219,7 +220,7 @@ impl Specialization {
         let mut fixed = Vec::new();
         let mut live: Vec<LiveArray> = Vec::new();
         let mut captured = Vec::new();
-        for (root, &id) in lowered.roots.iter().enumerate() {
+        for (root, &id) in binding.roots.iter().enumerate() {
             let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
             slots[layout.roots[root] as usize] = buffer.get().address(py)?;
             fixed.push(Fixed { buffer: buffer.unbind(), _owner: None });
@@ -232,7 +233,7 @@ impl Specialization {
         };
         let mut arrays = Vec::new();
         let mut numbers = Vec::new();
-        for (i, capture) in lowered.buffers.iter().enumerate() {
+        for (i, capture) in binding.buffers.iter().enumerate() {
             let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
             match capture {
                 Capture::Arg { index, path } => {
@@ -265,7 +266,7 @@ impl Specialization {
                 }
             }
         }
-        for (i, (param, path)) in lowered.params.iter().enumerate() {
+        for (i, (param, path)) in binding.params.iter().enumerate() {
             let to = layout.params[i];
             match leaf_of(&(*param, path.clone())) {
                 Some(leaf) => {
@@ -382,20 +383,20 @@ impl Described {
         &self,
         gathered: &Gathered<'py>,
         args: &[Bound<'py, PyAny>],
-        lowered: &Lowered,
+        binding: &Binding,
         world: &PyWorld<'py>,
     ) -> PyResult<(Vec<Alias>, bool)> {
         let buffer = |leaf: u32| {
             let (param, path) = &self.leaves[leaf as usize];
             let is =
                 |c: &Option<Capture>| matches!(c, Some(Capture::Arg { index, path: p }) if (index, p) == (param, path));
-            lowered.buffers.iter().position(is).map(|i| BufferId(i as u32))
+            binding.buffers.iter().position(is).map(|i| BufferId(i as u32))
         };
         let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
         let mut aliases: Vec<Alias> = gathered.overlaps().filter_map(alias).collect();
         let mut any = gathered.overlapping();
         let mut captured: Vec<(BufferId, ArrayView)> = Vec::new();
-        for (i, capture) in lowered.buffers.iter().enumerate() {
+        for (i, capture) in binding.buffers.iter().enumerate() {
             let object = match capture {
                 Some(Capture::Object { obj, .. }) => world.object(*obj),
                 Some(Capture::Grad { index, path, .. }) => {

@@ -9,9 +9,11 @@ use std::ffi::CString;
 use std::sync::Arc;
 
 use octants_engine::Config;
+use octants_engine::artifact::StoredWarning;
 use octants_engine::diag::{Diagnostic, SourceFile};
 use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, World, WorldError, WorldResult};
 use octants_engine::ir::Scalar;
+use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
@@ -78,6 +80,11 @@ impl<'py> PyWorld<'py> {
         }
     }
 
+    /// The interpreter, which is held.
+    pub fn py(&self) -> Python<'py> {
+        self.py
+    }
+
     /// The object of a handle.
     pub fn object(&self, obj: Obj) -> Bound<'py, PyAny> {
         self.objects.borrow()[obj.0 as usize].clone()
@@ -126,22 +133,26 @@ impl<'py> PyWorld<'py> {
 
     /// Shows the collected warnings: they may raise, where the user has made errors of them.
     pub fn show_warnings(&self, sources: &octants_engine::diag::Sources) -> PyResult<()> {
+        let warnings = self.warnings.take();
+        warnings.iter().try_for_each(|warning| self.show(&stored_warning(warning, sources)))
+    }
+
+    /// Says again what an earlier compilation of the same has said.
+    pub fn repeat(&self, printed: &[String], warnings: &[StoredWarning]) -> PyResult<()> {
+        printed.iter().for_each(|line| self.print(line));
+        warnings.iter().try_for_each(|warning| self.show(warning))
+    }
+
+    fn show(&self, warning: &StoredWarning) -> PyResult<()> {
         let category = self.py.get_type::<PyUserWarning>();
         let c_text = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
-        for warning in self.warnings.take() {
-            let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
-            let text = match &warning.hint {
-                Some(hint) => c_text(&format!("{}; {hint}", warning.message)),
-                None => c_text(&warning.message),
-            };
-            match place {
-                Some((path, line)) => {
-                    PyErr::warn_explicit(self.py, &category, &text, &c_text(&path), line as i32, None, None)?;
-                }
-                None => PyErr::warn(self.py, &category, &text, 1)?,
+        let text = c_text(&warning.text);
+        match &warning.place {
+            Some((path, line)) => {
+                PyErr::warn_explicit(self.py, &category, &text, &c_text(path), *line as i32, None, None)
             }
+            None => PyErr::warn(self.py, &category, &text, 1),
         }
-        Ok(())
     }
 
     fn fail<T>(&self, error: PyErr) -> WorldResult<T> {

@@ -1,0 +1,199 @@
+//! [`Trace`]: what a compilation asked of the outside, a fingerprint of each answer, and what came of it. Whoever asks the same and
+//! gets the same answers would compile the same code, and may take it without compiling.
+//!
+//! Objects of the outside are numbers in the order in which they were first met. A trace names them by these numbers alone: asked in
+//! the same order, the same questions number the objects in the same way, or an answer differs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Corrupted, Key, ScalarKind};
+
+/// A question to the outside. Numbers stand for objects.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Lookup {
+    /// What an object is.
+    Entity(u32),
+    /// What a name means in a function.
+    Global(u32, String),
+    /// An attribute of an object.
+    Attribute(u32, String),
+    /// `object[key]`.
+    Subscript(u32, u32),
+    /// A call at compile time.
+    Call {
+        /// What is called.
+        function: u32,
+        /// Arguments by position.
+        args: Vec<u32>,
+        /// Arguments by name.
+        named: Vec<(String, u32)>,
+    },
+    /// A binary operator by its symbol.
+    Binary(String, u32, u32),
+    /// A unary operator by its symbol.
+    Unary(String, u32),
+    /// Whether an object counts as true.
+    Truth(u32),
+    /// The items of an object.
+    Iterate(u32),
+    /// An object as text, in a format.
+    Format(u32, String),
+    /// The object of a scalar type, by name.
+    Dtype(String),
+    /// A new object.
+    Make(Made),
+    /// Text and signature of a function.
+    Source(u32),
+    /// A number that may change, as it is now.
+    Freeze(u32),
+    /// The function behind a method of tensors.
+    TensorMethod(String),
+    /// The name of an object's type.
+    TypeName(u32),
+}
+
+/// A value to make an object of.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Made {
+    /// `None`.
+    None,
+    /// A boolean.
+    Bool(bool),
+    /// An integer.
+    Int(i128),
+    /// The bits of a float.
+    Float(u64),
+    /// A string.
+    Str(String),
+    /// A tuple of objects.
+    Tuple(Vec<u32>),
+    /// A list of objects.
+    List(Vec<u32>),
+    /// A vector of integers.
+    IntVector(Vec<i128>),
+    /// Keys and values.
+    Dict(Vec<(u32, u32)>),
+    /// A slice.
+    Slice(Option<u32>, Option<u32>, Option<u32>),
+}
+
+/// Stands for a question and its answer.
+pub type Fingerprint = [u8; 16];
+
+/// What one compilation asked, and what it made.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Trace {
+    /// In the order in which they were asked.
+    pub lookups: Vec<(Lookup, Fingerprint)>,
+    /// What came of it.
+    pub outcome: Outcome,
+}
+
+impl Trace {
+    /// Serialises the traces of one key.
+    pub fn to_bytes(traces: &[Trace]) -> Vec<u8> {
+        // The types here hold nothing that the format cannot express.
+        postcard::to_stdvec(traces).expect("compiler bug: traces cannot be serialised")
+    }
+
+    /// Reads back what [`Trace::to_bytes`] wrote.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Trace>, Corrupted> {
+        postcard::from_bytes(bytes).map_err(|_| Corrupted)
+    }
+}
+
+/// What a compilation made, but for the code: that is an artifact of its own.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    /// The artifact's key.
+    pub artifact: Key,
+    /// The code was made for arrays that share memory.
+    pub may_alias: bool,
+    /// Arrays that share memory have to be checked against its `stream_parallel` groups.
+    pub has_groups: bool,
+    /// How a launch fills its slots.
+    pub arguments: ArgumentPlan,
+    /// Type of the result.
+    pub result: ValueType,
+    /// The annotations of the results.
+    pub returns: Vec<u32>,
+    /// Warnings that the user got.
+    pub warnings: Vec<StoredWarning>,
+    /// Lines that were printed while compiling.
+    pub printed: Vec<String>,
+}
+
+/// Where each argument of a launch comes from, and the slots it goes to.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ArgumentPlan {
+    /// Objects whose memory the roots are; the first slots.
+    pub roots: Vec<u32>,
+    /// Arrays; nothing for fields.
+    pub buffers: Vec<Option<(ArraySource, u32)>>,
+    /// Numbers, vectors, matrices and structs.
+    pub params: Vec<ParamSource>,
+    /// All slots.
+    pub slots: u32,
+    /// Slots of addresses, and whether the code writes there.
+    pub pointers: Vec<(u32, bool)>,
+}
+
+/// Where a launch finds an array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ArraySource {
+    /// An argument: position of the parameter, members from there.
+    Argument(u32, Vec<String>),
+    /// The gradient of an argument.
+    Gradient(u32, Vec<String>, ArrayType),
+    /// An object, and how it was reached from a parameter.
+    Object(u32, Option<(u32, Vec<String>)>),
+}
+
+/// The type of an array.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct ArrayType {
+    pub element: ValueType,
+    pub axes: u32,
+    pub contiguous: bool,
+    pub wide: bool,
+    pub clamped: bool,
+    pub needs_grad: bool,
+}
+
+/// A value that a launch passes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct ParamSource {
+    /// Position of the parameter.
+    pub index: u32,
+    /// Members from there.
+    pub path: Vec<String>,
+    /// First slot.
+    pub slot: u32,
+    /// Its scalars.
+    pub leaves: Vec<ScalarKind>,
+}
+
+/// The type of a value.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum ValueType {
+    /// No value.
+    Nothing,
+    /// One scalar.
+    Scalar(ScalarKind),
+    /// Scalars.
+    Vector(ScalarKind, u32),
+    /// Rows and columns of scalars.
+    Matrix(ScalarKind, u32, u32),
+    /// Members by name.
+    Struct(String, Vec<(String, ValueType)>),
+}
+
+/// A warning as it is shown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoredWarning {
+    /// What is wrong, and what to do.
+    pub text: String,
+    /// File and line.
+    pub place: Option<(String, u32)>,
+}

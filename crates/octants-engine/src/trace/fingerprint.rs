@@ -1,0 +1,67 @@
+//! Questions and their answers as 16 bytes of a cryptographic hash. Types are taken apart member by member, here or by the `Hash` that
+//! they derive, so that a new member does not compile until it counts.
+
+use std::hash::Hash;
+
+use octants_artifact::{Fingerprint, KeyMaker, Lookup};
+use octants_diag::SourceFile;
+use octants_frontend::{Entity, FuncSource, WorldResult};
+
+use super::answer::Answer;
+
+/// Of a question and its answer.
+pub(super) fn fingerprint(lookup: &Lookup, answer: &Answer) -> Fingerprint {
+    let mut all = KeyMaker::new();
+    lookup.hash(&mut all);
+    match answer {
+        Answer::Entity(entity) => add_entity(&mut all, entity),
+        Answer::Object(result) => add_result(&mut all, result),
+        Answer::Perhaps(result) => add_result(&mut all, result),
+        Answer::Truth(result) => add_result(&mut all, result),
+        Answer::Objects(result) => add_result(&mut all, result),
+        Answer::Text(result) => add_result(&mut all, result),
+        Answer::Source(Ok(source)) => add_source(&mut all, source),
+        Answer::Source(Err(error)) => error.message.hash(&mut all),
+    }
+    let mut out = Fingerprint::default();
+    out.copy_from_slice(&all.key().bytes()[..16]);
+    out
+}
+
+/// The number of an exception is left out: it counts those of this compilation.
+fn add_result<T: Hash>(all: &mut KeyMaker, result: &WorldResult<T>) {
+    result.as_ref().map_err(|e| &e.message).hash(all);
+}
+
+fn add_source(all: &mut KeyMaker, source: &FuncSource) {
+    let FuncSource { file, name, params, returns, requires_top_level } = source;
+    let SourceFile { path, text, first_line } = &**file;
+    (path, text, first_line).hash(all);
+    (name, params, returns, requires_top_level).hash(all);
+}
+
+fn add_entity(all: &mut KeyMaker, entity: &Entity) {
+    std::mem::discriminant(entity).hash(all);
+    match entity {
+        Entity::None | Entity::Opaque => {}
+        Entity::Bool(b) => b.hash(all),
+        Entity::Int(i) => i.hash(all),
+        Entity::Float(x) => x.to_bits().hash(all),
+        Entity::Str(s) | Entity::Builtin(s) => s.hash(all),
+        Entity::Tuple(items) | Entity::List(items) => items.hash(all),
+        Entity::Live(scalar) | Entity::Dtype(scalar) => scalar.hash(all),
+        Entity::TensorType(ty) | Entity::AnyTensorType(ty) => ty.hash(all),
+        Entity::StructType { name, members } => (name, members).hash(all),
+        Entity::TensorConst { ty, values } => {
+            ty.hash(all);
+            values.len().hash(all);
+            values.iter().for_each(|value| add_entity(all, value));
+        }
+        Entity::StructConst { ty, members } => (ty, members).hash(all),
+        Entity::Field(field) => field.hash(all),
+        Entity::StructField(members) | Entity::DataclassType(members) => members.hash(all),
+        Entity::Ndarray(array) => array.hash(all),
+        Entity::Func(kind) => kind.hash(all),
+        Entity::Method(function, receiver) => (function, receiver).hash(all),
+    }
+}

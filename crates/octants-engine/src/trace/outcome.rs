@@ -1,0 +1,174 @@
+//! What a compilation made besides the code, as it is stored and as it is used.
+
+use std::sync::Arc;
+
+use octants_artifact::{
+    ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, ScalarKind, StoredWarning, ValueType,
+};
+use octants_diag::{Diagnostic, Sources};
+use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj};
+use octants_ir::{ArgLayout, Scalar, StructType, Type};
+use octants_runtime::Pointer;
+
+/// How the outside's objects fill the arguments of a kernel: see [`Lowered`] for the members.
+#[derive(Debug, Clone, PartialEq)]
+#[allow(missing_docs)]
+pub struct Binding {
+    pub buffers: Vec<Option<Capture>>,
+    pub roots: Vec<u32>,
+    pub params: Vec<(u32, Vec<String>)>,
+    pub returns: Vec<Obj>,
+}
+
+impl Binding {
+    /// Of a kernel that was just lowered.
+    pub fn of(lowered: &Lowered) -> Binding {
+        Binding {
+            buffers: lowered.buffers.clone(),
+            roots: lowered.roots.clone(),
+            params: lowered.params.clone(),
+            returns: lowered.returns.clone(),
+        }
+    }
+}
+
+/// Binding, layout and addresses, to be stored.
+pub(super) fn argument_plan(binding: &Binding, layout: &ArgLayout, pointers: &[Pointer]) -> ArgumentPlan {
+    let buffer = |(capture, slot): (&Option<Capture>, &Option<u32>)| Some((source_of(capture.as_ref()?), (*slot)?));
+    let params = binding.params.iter().zip(&layout.params).zip(&layout.param_leaves);
+    ArgumentPlan {
+        roots: binding.roots.clone(),
+        buffers: binding.buffers.iter().zip(&layout.buffers).map(buffer).collect(),
+        params: params
+            .map(|(((index, path), slot), leaves)| ParamSource {
+                index: *index,
+                path: path.clone(),
+                slot: *slot,
+                leaves: leaves.iter().copied().map(kind_of).collect(),
+            })
+            .collect(),
+        slots: layout.slots,
+        pointers: pointers.iter().map(|p| (p.slot, p.written)).collect(),
+    }
+}
+
+/// What [`argument_plan`] was made from.
+pub(super) fn binding_and_layout(outcome: &Outcome) -> (Binding, ArgLayout, Vec<Pointer>) {
+    let plan = &outcome.arguments;
+    let sources = plan.buffers.iter().map(|b| b.as_ref().map(|(source, _)| capture_of(source)));
+    let binding = Binding {
+        buffers: sources.collect(),
+        roots: plan.roots.clone(),
+        params: plan.params.iter().map(|p| (p.index, p.path.clone())).collect(),
+        returns: outcome.returns.iter().copied().map(Obj).collect(),
+    };
+    let layout = ArgLayout {
+        roots: (0..plan.roots.len() as u32).collect(),
+        buffers: plan.buffers.iter().map(|b| b.as_ref().map(|(_, slot)| *slot)).collect(),
+        params: plan.params.iter().map(|p| p.slot).collect(),
+        param_leaves: plan.params.iter().map(|p| p.leaves.iter().copied().map(scalar_of).collect()).collect(),
+        slots: plan.slots,
+    };
+    let pointers = plan.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
+    (binding, layout, pointers)
+}
+
+fn source_of(capture: &Capture) -> ArraySource {
+    match capture {
+        Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
+        Capture::Grad { index, path, desc } => {
+            let NdarrayDesc { elem, ndim, contiguous, wide, clamped, needs_grad } = desc;
+            let array = ArrayType {
+                element: type_to_stored(elem),
+                axes: *ndim,
+                contiguous: *contiguous,
+                wide: *wide,
+                clamped: *clamped,
+                needs_grad: *needs_grad,
+            };
+            ArraySource::Gradient(*index, path.clone(), array)
+        }
+        Capture::Object { obj, from } => ArraySource::Object(obj.0, from.clone()),
+    }
+}
+
+fn capture_of(source: &ArraySource) -> Capture {
+    match source {
+        ArraySource::Argument(index, path) => Capture::Arg { index: *index, path: path.clone() },
+        ArraySource::Gradient(index, path, array) => Capture::Grad {
+            index: *index,
+            path: path.clone(),
+            desc: NdarrayDesc {
+                elem: type_of(&array.element),
+                ndim: array.axes,
+                contiguous: array.contiguous,
+                wide: array.wide,
+                clamped: array.clamped,
+                needs_grad: array.needs_grad,
+            },
+        },
+        ArraySource::Object(obj, from) => Capture::Object { obj: Obj(*obj), from: from.clone() },
+    }
+}
+
+/// A type of the IR, as it is stored.
+pub(super) fn type_to_stored(ty: &Type) -> ValueType {
+    match ty {
+        Type::Unit => ValueType::Nothing,
+        Type::Scalar(s) => ValueType::Scalar(kind_of(*s)),
+        Type::Vector(s, n) => ValueType::Vector(kind_of(*s), *n),
+        Type::Matrix(s, n, m) => ValueType::Matrix(kind_of(*s), *n, *m),
+        Type::Struct(s) => {
+            let members = s.members.iter().map(|(name, ty)| (name.clone(), type_to_stored(ty)));
+            ValueType::Struct(s.name.clone(), members.collect())
+        }
+        Type::Ref(_) => panic!("compiler bug: an address among the results or elements of a kernel"),
+    }
+}
+
+/// The type that [`type_to_stored`] was given.
+pub(super) fn type_of(stored: &ValueType) -> Type {
+    match stored {
+        ValueType::Nothing => Type::Unit,
+        ValueType::Scalar(s) => Type::Scalar(scalar_of(*s)),
+        ValueType::Vector(s, n) => Type::Vector(scalar_of(*s), *n),
+        ValueType::Matrix(s, n, m) => Type::Matrix(scalar_of(*s), *n, *m),
+        ValueType::Struct(name, members) => Type::Struct(Arc::new(StructType {
+            name: name.clone(),
+            members: members.iter().map(|(name, ty)| (name.clone(), type_of(ty))).collect(),
+        })),
+    }
+}
+
+const KINDS: [(Scalar, ScalarKind); 12] = [
+    (Scalar::U1, ScalarKind::U1),
+    (Scalar::I8, ScalarKind::I8),
+    (Scalar::I16, ScalarKind::I16),
+    (Scalar::I32, ScalarKind::I32),
+    (Scalar::I64, ScalarKind::I64),
+    (Scalar::U8, ScalarKind::U8),
+    (Scalar::U16, ScalarKind::U16),
+    (Scalar::U32, ScalarKind::U32),
+    (Scalar::U64, ScalarKind::U64),
+    (Scalar::F16, ScalarKind::F16),
+    (Scalar::F32, ScalarKind::F32),
+    (Scalar::F64, ScalarKind::F64),
+];
+
+fn kind_of(scalar: Scalar) -> ScalarKind {
+    KINDS.iter().find(|(s, _)| *s == scalar).expect("compiler bug: a scalar without a kind").1
+}
+
+fn scalar_of(kind: ScalarKind) -> Scalar {
+    KINDS.iter().find(|(_, k)| *k == kind).expect("compiler bug: a kind without a scalar").0
+}
+
+/// A warning of the front end as the user sees it.
+pub fn stored_warning(warning: &Diagnostic, sources: &Sources) -> StoredWarning {
+    let text = match &warning.hint {
+        Some(hint) => format!("{}; {hint}", warning.message),
+        None => warning.message.clone(),
+    };
+    let place = warning.span.and_then(|s| Some((sources.get(s.file)?.path.clone(), sources.position(s)?.line)));
+    StoredWarning { text, place }
+}

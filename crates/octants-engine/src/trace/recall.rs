@@ -1,0 +1,276 @@
+//! Finding the traces of a kernel, and asking again what they asked.
+//!
+//! Traces are found by what is cheap to know: the kernel's name and file, its arguments' types, what its compile-time arguments and
+//! captured names are at first sight, the options, the machine. That is an address and no more: whether a trace holds is told by
+//! its questions alone.
+
+use octants_artifact::{Key, KeyMaker, Lookup, Outcome, StoredWarning, Trace};
+use octants_frontend::{ArgSpec, Obj, World};
+use octants_ir::{ArgLayout, AutodiffMode, Type};
+use octants_runtime::Pointer;
+
+use super::answer::{Answer, ask};
+use super::fingerprint::fingerprint;
+use super::outcome::{Binding, argument_plan, binding_and_layout, type_of, type_to_stored};
+use super::record::Tracing;
+use crate::artifact_cache::ArtifactCache;
+use crate::compile_times::{Phase, Stopwatch};
+use crate::config::Config;
+
+/// Traces kept for one key. Of more, the oldest go.
+const MOST_TRACES: usize = 16;
+
+/// A kernel that is to be compiled.
+pub struct Request<'a> {
+    /// The kernel.
+    pub kernel: Obj,
+    /// Its arguments.
+    pub args: &'a [ArgSpec],
+    /// What is to be made of it.
+    pub mode: AutodiffMode,
+    /// What tells it from others: module, name, file, and whatever of the outside decides how it is compiled.
+    pub identity: Vec<String>,
+    /// Names that it takes from the functions around it.
+    pub captured: Vec<String>,
+}
+
+/// What was found of a kernel.
+pub struct Search<'w> {
+    /// The world to compile with, if it comes to that.
+    pub tracing: Tracing<'w>,
+    /// What earlier compilations made that asked the same and were answered the same: for arrays that share memory, and for
+    /// others.
+    pub recalled: Vec<Recalled>,
+    /// How long looking took.
+    pub watch: Stopwatch,
+    /// Why nothing was, for who asks.
+    pub reason: String,
+    /// The traces of the same kernel that may hold another time.
+    others: Vec<Trace>,
+}
+
+/// What an earlier compilation made.
+pub struct Recalled {
+    /// How the outside's objects fill its arguments.
+    pub binding: Binding,
+    pub(crate) layout: ArgLayout,
+    pub(crate) pointers: Vec<Pointer>,
+    pub(crate) artifact: Key,
+    pub(crate) ret: Type,
+    may_alias: bool,
+    /// It has `stream_parallel` groups.
+    pub has_groups: bool,
+    /// What the user was warned of.
+    pub warnings: Vec<StoredWarning>,
+    /// What was printed.
+    pub printed: Vec<String>,
+}
+
+impl Recalled {
+    fn new(outcome: Outcome) -> Recalled {
+        let (binding, layout, pointers) = binding_and_layout(&outcome);
+        Recalled {
+            binding,
+            layout,
+            pointers,
+            artifact: outcome.artifact,
+            ret: type_of(&outcome.result),
+            may_alias: outcome.may_alias,
+            has_groups: outcome.has_groups,
+            warnings: outcome.warnings,
+            printed: outcome.printed,
+        }
+    }
+
+    /// Whether it is right for a call in which arrays share memory, or not. Which ones do would have to be checked against the
+    /// groups of `stream_parallel`, and for that the code is needed.
+    pub fn fits(&self, may_alias: bool) -> bool {
+        self.may_alias == may_alias && !(may_alias && self.has_groups)
+    }
+}
+
+/// Looks for traces of a kernel that hold now.
+pub(crate) fn search<'w>(
+    world: &'w dyn World,
+    cache: Option<&ArtifactCache>,
+    common: Option<KeyMaker>,
+    config: &Config,
+    request: &Request<'_>,
+) -> Search<'w> {
+    let mut watch = Stopwatch::default();
+    let (Some(cache), Some(mut key)) = (cache, common) else {
+        let reason = String::from("compiled kernels are not kept");
+        let tracing = Tracing::new(world, None, Vec::new());
+        return Search { tracing, recalled: Vec::new(), watch, reason, others: Vec::new() };
+    };
+    key.add("trace", &request.identity).add("args", request.args).add("mode", &request.mode);
+    add_options(&mut key, config);
+    // Compile-time arguments and captured names: many kernels differ in these alone.
+    for obj in request.args.iter().flat_map(compile_time_values) {
+        let lookup = Lookup::Entity(obj.0);
+        key.add("value", &fingerprint(&lookup, &ask(world, &lookup)));
+    }
+    for name in &request.captured {
+        let lookup = Lookup::Global(request.kernel.0, name.clone());
+        let answer = ask(world, &lookup);
+        key.add("captured", &fingerprint(&lookup, &answer));
+        if let Answer::Perhaps(Ok(Some(obj))) = answer {
+            let lookup = Lookup::Entity(obj.0);
+            key.add("value", &fingerprint(&lookup, &ask(world, &lookup)));
+        }
+    }
+    let key = key.key();
+    let traces = cache.traces(&key);
+    let mut reason = if traces.is_empty() { "it was not compiled before" } else { "" }.to_string();
+    let (found, others, answered) = ask_again(world, traces, &mut reason);
+    let recalled = found.into_iter().map(Recalled::new).collect();
+    watch.lap(Phase::Load, "ask again");
+    Search { tracing: Tracing::new(world, Some(key), answered), recalled, watch, reason, others }
+}
+
+/// The compile-time values among the arguments, however deep.
+fn compile_time_values(arg: &ArgSpec) -> Vec<Obj> {
+    match arg {
+        ArgSpec::Template(obj) => vec![*obj],
+        ArgSpec::Dataclass(_, members) => members.iter().flat_map(|(_, m)| compile_time_values(m)).collect(),
+        ArgSpec::Value(..) | ArgSpec::Array(_) => Vec::new(),
+    }
+}
+
+/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their end, the traces
+/// to keep beside a new one, and what was asked.
+fn ask_again(
+    world: &dyn World,
+    traces: Vec<Trace>,
+    reason: &mut String,
+) -> (Vec<Outcome>, Vec<Trace>, Vec<(Lookup, Answer)>) {
+    let mut holding: Vec<usize> = (0..traces.len()).collect();
+    let mut outdated = Vec::new();
+    let mut answered = Vec::new();
+    let mut at = 0;
+    while let Some(&first) = holding.first() {
+        let Some((lookup, _)) = traces[first].lookups.get(at) else { break };
+        let answer = ask(world, lookup);
+        let print = fingerprint(lookup, &answer);
+        let before = holding.len();
+        holding.retain(|&i| {
+            let same = traces[i].lookups.get(at).is_some_and(|(l, p)| l == lookup && *p == print);
+            if !same && matches!(lookup, Lookup::Source(_)) {
+                // A function was edited. Other differences come and go, texts mostly do not come back.
+                outdated.push(i);
+            }
+            same
+        });
+        if holding.is_empty() && before > 0 {
+            *reason = difference(world, lookup);
+        }
+        answered.push((lookup.clone(), answer));
+        at += 1;
+    }
+    let found =
+        holding.iter().filter(|&&i| traces[i].lookups.len() == at).map(|&i| traces[i].outcome.clone()).collect();
+    let others = traces.into_iter().enumerate().filter(|(i, _)| !outdated.contains(i)).map(|(_, t)| t).collect();
+    (found, others, answered)
+}
+
+/// What is not as it was.
+fn difference(world: &dyn World, lookup: &Lookup) -> String {
+    let name =
+        |func: u32| world.source(Obj(func)).map_or_else(|_| String::from("a function"), |s| format!("`{}`", s.name));
+    let kind = |obj: u32| world.type_name(Obj(obj));
+    match lookup {
+        Lookup::Entity(obj) => format!("a value of type {} is another", kind(*obj)),
+        Lookup::Global(func, global) => format!("`{global}` in {} is another object", name(*func)),
+        Lookup::Attribute(obj, attribute) => format!("attribute `{attribute}` of {} is another", kind(*obj)),
+        Lookup::Subscript(obj, _) | Lookup::Iterate(obj) => format!("items of {} are others", kind(*obj)),
+        Lookup::Call { function, .. } => {
+            format!("a call of {} at compile time returned another object", kind(*function))
+        }
+        Lookup::Binary(op, ..) | Lookup::Unary(op, _) => format!("`{op}` at compile time has another result"),
+        Lookup::Truth(obj) => format!("the truth of {} is another", kind(*obj)),
+        Lookup::Format(obj, _) => format!("the text of {} is another", kind(*obj)),
+        Lookup::Source(func) => format!("the text or the signature of {} changed", name(*func)),
+        Lookup::Freeze(obj) => format!("a number of type {} is another", kind(*obj)),
+        Lookup::TensorMethod(method) => format!("the method `{method}` is another"),
+        Lookup::Dtype(_) | Lookup::Make(_) | Lookup::TypeName(_) => String::from("objects are related in another way"),
+    }
+}
+
+/// Stores what a compilation asked, and what came of it.
+pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) -> Result<(), String> {
+    let Some(key) = &search.tracing.key else { return Ok(()) };
+    let new = Trace { lookups: search.tracing.take_lookups(), outcome };
+    let same = |t: &Trace| t.outcome.may_alias == new.outcome.may_alias && t.lookups == new.lookups;
+    let others: Vec<Trace> = search.others.into_iter().filter(|t| !same(t)).take(MOST_TRACES - 1).collect();
+    let traces: Vec<Trace> = std::iter::once(new).chain(others).collect();
+    cache.put_traces(key, &traces)
+}
+
+/// What a compilation made, to be stored.
+pub(crate) fn outcome(
+    binding: &Binding,
+    (layout, pointers, ret): (&ArgLayout, &[Pointer], &Type),
+    artifact: Key,
+    (may_alias, has_groups): (bool, bool),
+    (warnings, printed): (Vec<StoredWarning>, Vec<String>),
+) -> Outcome {
+    Outcome {
+        artifact,
+        may_alias,
+        has_groups,
+        arguments: argument_plan(binding, layout, pointers),
+        result: type_to_stored(ret),
+        returns: binding.returns.iter().map(|o| o.0).collect(),
+        warnings,
+        printed,
+    }
+}
+
+/// Options that decide what a kernel becomes. By name, so that a new one cannot be forgotten.
+fn add_options(key: &mut KeyMaker, config: &Config) {
+    let Config {
+        default_fp,
+        default_ip,
+        debug,
+        check_out_of_bound,
+        fast_math,
+        opt_level,
+        short_circuit_operators,
+        unrolling_limit,
+        raise_on_templated_floats,
+        // They decide the target, which the common part of keys names.
+        arch: _,
+        device: _,
+        device_library: _,
+        driver_library: _,
+        cpu_streams: _,
+        // They decide what runs when, or what is said.
+        cpu_max_num_threads: _,
+        cpu_stream_schedule: _,
+        cpu_separate_memory: _,
+        follow_torch_stream: _,
+        num_compile_threads: _,
+        random_seed: _,
+        enable_fallback: _,
+        ad_store_bytes: _,
+        kernel_profiler: _,
+        print_ir: _,
+        print_full_traceback: _,
+        log_level: _,
+        // They decide where and how long entries are kept.
+        offline_cache: _,
+        offline_cache_file_path: _,
+        offline_cache_max_size_of_files: _,
+        offline_cache_cleaning_policy: _,
+        offline_cache_cleaning_factor: _,
+    } = config;
+    key.add("default_fp", default_fp)
+        .add("default_ip", default_ip)
+        .add("debug", debug)
+        .add("check_out_of_bound", check_out_of_bound)
+        .add("fast_math", fast_math)
+        .add("opt_level", opt_level)
+        .add("short_circuit_operators", short_circuit_operators)
+        .add("unrolling_limit", unrolling_limit)
+        .add("raise_on_templated_floats", raise_on_templated_floats);
+}
