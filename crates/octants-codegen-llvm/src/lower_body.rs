@@ -61,6 +61,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub ret: &'p Type,
     /// One thread runs the task: atomics are plain.
     pub exclusive: bool,
+    /// The task's loop is too large to become vector code.
+    pub large: bool,
     pub function: V,
     pub context: V,
     /// State of the random numbers of the current iteration, where any are drawn.
@@ -113,6 +115,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             kind,
             ret: &Type::Unit,
             exclusive: false,
+            large: false,
             function,
             context,
             rng: None,

@@ -18,6 +18,10 @@ use crate::widen_tasks::{Grouping, find_grouping, wide_form};
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
 
+/// Loops of tasks of more instructions than this do not become vector code: the time that LLVM takes to plan it grows with the square
+/// of the loop's size.
+const HUGE: usize = 5000;
+
 /// Atomics are rare where they are fewer than one in so many instructions.
 const RARE: usize = 64;
 
@@ -226,6 +230,7 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     }
     let start = u.e.block();
     l.ret = &u.program.ret;
+    l.large = effects.size > HUGE;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     if let Variant::Strided(_, Some(form), _) = variant {
         l.alignment = Some(form.alignment);

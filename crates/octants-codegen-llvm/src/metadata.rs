@@ -31,6 +31,15 @@ impl Tag {
     }
 }
 
+/// What is known of a loop over a range.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RangeLoop {
+    /// Its iterations do not depend on one another.
+    pub independent: bool,
+    /// Its body is too large to become vector code.
+    pub large: bool,
+}
+
 /// Beyond this many scopes a buffer gets one scope for all its components: lists grow with the square.
 const MAX_COMPONENT_SCOPES: usize = 96;
 
@@ -201,23 +210,40 @@ impl Metadata {
 
     /// Marks the back edge of a loop whose iterations are independent.
     pub fn mark_parallel_loop(&self, back_edge: V) {
-        self.mark_loop(back_edge, "llvm.loop.parallel_accesses", Some(self.access_group));
+        self.mark_loop(back_edge, &[("llvm.loop.parallel_accesses", Some(self.access_group))]);
+    }
+
+    /// Marks the back edge of a loop over a range, where there is something to say.
+    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, is: RangeLoop) {
+        let mut facts = Vec::new();
+        if is.independent {
+            facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));
+        }
+        if is.large {
+            let no = llvm!(LLVMValueAsMetadata(e.int(e.i1, 0)));
+            facts.push(("llvm.loop.vectorize.enable", Some(no)));
+        }
+        if !facts.is_empty() {
+            self.mark_loop(back_edge, &facts);
+        }
     }
 
     /// Marks the back edge of a loop that is seldom run: it is not to be unrolled.
     pub fn mark_rolled_loop(&self, back_edge: V) {
-        self.mark_loop(back_edge, "llvm.loop.unroll.disable", None);
+        self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }
 
-    fn mark_loop(&self, back_edge: V, name: &str, operand: Option<LLVMMetadataRef>) {
-        let name = llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()));
-        let mut parts = vec![name];
-        parts.extend(operand);
-        let fact = self.node(&mut parts);
+    fn mark_loop(&self, back_edge: V, facts: &[(&str, Option<LLVMMetadataRef>)]) {
+        let fact = |(name, operand): &(&str, Option<LLVMMetadataRef>)| {
+            let mut parts = vec![llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()))];
+            parts.extend(*operand);
+            self.node(&mut parts)
+        };
+        let facts: Vec<_> = facts.iter().map(fact).collect();
         // A loop's id is a node whose first operand is itself.
         llvm!({
             let placeholder = LLVMTemporaryMDNode(self.ctx, std::ptr::null_mut(), 0);
-            let id = self.node(&mut [placeholder, fact]);
+            let id = self.node(&mut [&[placeholder], &facts[..]].concat());
             LLVMMetadataReplaceAllUsesWith(placeholder, id);
             LLVMSetMetadata(back_edge, self.kinds.loop_id, self.value(id));
         });

@@ -8,6 +8,7 @@ use octants_ir::{ForLoop, LoopConfig, ValueId};
 use crate::emit::{IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
+use crate::metadata::RangeLoop;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop over the iterations from `begin` to before `end`.
@@ -108,9 +109,8 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        if !config.serialize {
-            self.u.metadata.mark_parallel_loop(back);
-        }
+        let is = RangeLoop { independent: !config.serialize, large: self.large };
+        self.u.metadata.mark_range_loop(e, back, is);
     }
 
     /// Iterations in unit stride over the last axis.
@@ -140,9 +140,8 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
         let back = e.br(head);
-        if !config.serialize {
-            self.u.metadata.mark_parallel_loop(back);
-        }
+        let is = RangeLoop { independent: !config.serialize, large: self.large };
+        self.u.metadata.mark_range_loop(e, back, is);
         e.position(inside);
         let mut indices = outer.to_vec();
         indices.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });

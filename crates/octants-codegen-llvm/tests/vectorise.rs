@@ -162,3 +162,14 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
         }
     }
 }
+
+/// LLVM plans vector code in time that grows with the square of the loop.
+#[test]
+fn very_long_loops_are_not_planned_for_vectors() {
+    let forbids = |statements: usize| {
+        let program = map(&vec![UnaryOp::Sqrt; statements], Scalar::F32);
+        let text = list_host(&program, &CodegenOptions::default(), Listing::Lowered).unwrap();
+        text.contains("!\"llvm.loop.vectorize.enable\", i1 false")
+    };
+    assert!(!forbids(1000) && forbids(6000));
+}
