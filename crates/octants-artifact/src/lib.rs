@@ -141,6 +141,8 @@ impl Bound {
 pub struct WideForm {
     /// Symbol of its code.
     pub symbol: String,
+    /// Its code, where that is not among the artifact's: loaded when a launch first fits.
+    pub code: Vec<u8>,
     /// Iterations at a time.
     pub lanes: u32,
     /// The addresses in these slots must be multiples of so many bytes.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use inkwell::context::Context;
 use inkwell::targets::{FileType, TargetMachine};
-use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site};
+use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site, WideForm};
 use octants_diag::Span;
 use octants_ir::{ArgLayout, Layout, Program, Scalar};
 
@@ -203,7 +203,14 @@ pub(crate) fn compile(
             CodeForm::Object => FileType::Object,
             CodeForm::Text => FileType::Assembly,
         };
-        artifact.code = target.package(emit_code(module, machine, kind)?)?;
+        let mut code = emit_code(module, machine, kind)?;
+        let mut wide: Vec<&mut WideForm> =
+            artifact.tasks.iter_mut().filter_map(|t| t.parallel.as_mut()?.wide.as_mut()).collect();
+        let symbols: Vec<String> = wide.iter().map(|form| form.symbol.clone()).collect();
+        let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
+        let parts = target.cut_out(&mut code, &symbols);
+        wide.iter_mut().zip(parts).for_each(|(form, code)| form.code = code);
+        artifact.code = target.package(code)?;
         after("emit");
         Ok(artifact)
     })

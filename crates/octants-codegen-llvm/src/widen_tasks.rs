@@ -121,6 +121,7 @@ pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, grouping: Grouping) -> Wid
     let columns = if grouping.tiles { 2 * TILE_COLUMNS } else { LEAST_GROUPS };
     let mut form = WideForm {
         symbol,
+        code: Vec::new(),
         lanes: grouping.lanes,
         alignment: BYTES,
         least_iterations: LEAST_ITERATIONS,

@@ -38,27 +38,30 @@ fn options() -> CodegenOptions {
     }
 }
 
-/// The PTX of a program, put before NVIDIA's assembler where there is one.
+/// Puts a text before NVIDIA's assembler, where there is one.
+fn assemble(text: &str, cpu: &str) {
+    let Some(assembler) = nvidia_file("bin/ptxas") else {
+        return eprintln!("not assembled: nvidia-cuda-nvcc-cu12 is not installed in .venv");
+    };
+    let mut child = Command::new(assembler)
+        .args(["-arch", cpu, "-v", "-o", "/dev/null", "-"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
+}
+
+/// The PTX of a program, put before the assembler.
 fn ptx(program: &Program, target: &CodeTarget) -> String {
     if std::env::var_os("SHOW_CODE").is_some() {
         println!("{}", list(program, &options(), target, Listing::Optimised).unwrap());
     }
     let text = list(program, &options(), target, Listing::Assembly).unwrap();
     let CodeTarget::Device { cpu, .. } = target else { panic!("a device") };
-    match nvidia_file("bin/ptxas") {
-        None => eprintln!("not assembled: nvidia-cuda-nvcc-cu12 is not installed in .venv"),
-        Some(assembler) => {
-            let mut child = Command::new(assembler)
-                .args(["-arch", cpu, "-v", "-o", "/dev/null", "-"])
-                .stdin(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            child.stdin.take().unwrap().write_all(text.as_bytes()).unwrap();
-            let out = child.wait_with_output().unwrap();
-            assert!(out.status.success(), "{}\n{text}", String::from_utf8_lossy(&out.stderr));
-        }
-    }
+    assemble(&text, cpu);
     text
 }
 
@@ -271,6 +274,11 @@ fn stencils_load_and_store_neighbours_together() {
     let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let fits = |rows: u64, columns: u64| meta.wide_form(&[0x1000, rows, columns, 0x2000, rows, columns]).is_some();
+    let (main, wide) = (String::from_utf8_lossy(&artifact.code), &meta.wide.as_ref().unwrap().code);
+    let wide = String::from_utf8_lossy(wide);
+    assert!(main.contains(".entry octants_task_0(") && !main.contains(".entry octants_task_0_wide"), "{main}");
+    assert!(wide.contains(".entry octants_task_0_wide(") && !wide.contains(".entry octants_task_0("), "{wide}");
+    assemble(&wide, "sm_90");
     assert_eq!(meta.iterations(&[0x1000, 10, 20, 0x2000, 10, 20]), Some(8 * 18));
     assert!(fits(4096, 4096) && fits(3001, 1024));
     assert!(!fits(4096, 4095), "rows that begin at an address that is not aligned");

@@ -105,6 +105,12 @@ pub struct Entered<'a> {
 }
 
 impl Entered<'_> {
+    /// The device.
+    #[inline]
+    pub fn context(&self) -> &Context {
+        self.context
+    }
+
     /// The library.
     #[inline]
     pub fn library(&self) -> &Library {

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::c_int;
 use std::ptr::null_mut;
 
-use octants_artifact::{Artifact, CodeTarget};
+use octants_artifact::{Artifact, Bound, CodeTarget, ParallelMeta, ScalarKind, TaskMeta, WideForm};
 use octants_runtime::{Contents, Driver, Result, StreamHandle};
 
 use crate::context::{Context, Entered};
@@ -181,23 +181,73 @@ fn every_error_names_the_call_its_code_and_what_was_being_done() {
     assert_eq!(names, Vec::<&str>::new(), "calls without a case");
 }
 
-#[test]
-fn code_that_is_refused_is_told_with_its_kernel() {
-    let context = context();
-    let artifact = Artifact {
+fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
+    Artifact {
         kernel: "scale".into(),
         target: String::new(),
         code: b"text".to_vec(),
         arg_slots: 0,
         frame_bytes: 0,
         result: vec![],
-        tasks: vec![],
+        tasks,
         sites: vec![],
-    };
+    }
+}
+
+#[test]
+fn code_that_is_refused_is_told_with_its_kernel() {
+    let context = context();
+    let artifact = artifact(vec![]);
     FAILS.set(("module_load", INVALID_VALUE));
     let text = Module::load(&context, &artifact).unwrap_err().to_string();
     let call = "module_load failed with code 1 (a sentence) while loading code";
     assert_eq!(text, format!("cannot load the code of kernel `scale`: {call}"));
+}
+
+#[test]
+fn a_wide_form_is_loaded_when_it_is_first_of_use_and_done_without_where_it_cannot_be() {
+    let context = context();
+    let wide = WideForm {
+        symbol: "k_wide".into(),
+        code: b"text".to_vec(),
+        lanes: 4,
+        alignment: 16,
+        addresses: vec![],
+        extents: vec![],
+        least_iterations: 8,
+        least_row: 4,
+    };
+    let meta = ParallelMeta {
+        count_symbol: String::new(),
+        count: None,
+        axes: vec![(Bound::Known(0), Bound::Slot(0, ScalarKind::I64, 0))],
+        wide: Some(wide),
+        serialize: false,
+        block_dim: Some(32),
+        num_threads: None,
+        inner_extent: None,
+        chunk_per_thread: false,
+        cost_per_iteration: 1.0,
+    };
+    let task = TaskMeta {
+        name: "k".into(),
+        symbol: "k".into(),
+        single_thread_symbol: None,
+        parallel: Some(meta),
+        group: None,
+        reads: vec![],
+        writes: vec![],
+    };
+    let artifact = artifact(vec![task]);
+    for (works, blocks) in [(true, 2), (false, 8)] {
+        let module = Module::load(&context, &artifact).unwrap();
+        let entered = context.enter().unwrap();
+        FAILS.set(("module_load", if works { code::SUCCESS } else { INVALID_VALUE }));
+        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, (blocks, _))| blocks);
+        assert_eq!(blocks_for(6), Some(6), "few iterations");
+        assert_eq!(blocks_for(8), Some(blocks));
+        FAILS.set(("", 0));
+    }
 }
 
 #[test]

@@ -51,8 +51,8 @@ struct Told {
 
 impl Told {
     /// What a launch of a task is; `None` where it does nothing.
-    fn of(task: &LoadedTask, launch: &Launch<'_>) -> Option<Told> {
-        let (function, shape) = task.plan(launch)?;
+    fn of(task: &LoadedTask, calls: &Entered<'_>, launch: &Launch<'_>) -> Option<Told> {
+        let (function, shape) = task.plan(calls, launch.args)?;
         Some(Told { function, shape, parameter: Parameter::new(launch, task.number).words().to_vec() })
     }
 
@@ -83,7 +83,7 @@ impl Graph {
                 if *launches < MADE_AT {
                     return Ok(false);
                 }
-                let told: Option<Vec<_>> = tasks.iter().map(|t| Told::of(t, launch)).collect();
+                let told: Option<Vec<_>> = tasks.iter().map(|t| Told::of(t, calls, launch)).collect();
                 let Some(told) = told else { return Ok(false) };
                 let nodes: Vec<_> = told.iter().map(Told::node).collect();
                 *self = match graphs.make(&nodes) {
@@ -96,7 +96,7 @@ impl Graph {
                 return Ok(false);
             }
             for (i, task) in tasks.iter().enumerate() {
-                let Some((function, shape)) = task.plan(launch) else { return Ok(false) };
+                let Some((function, shape)) = task.plan(calls, launch.args) else { return Ok(false) };
                 let parameter = Parameter::new(launch, task.number);
                 let told = &mut made.told[i];
                 if (told.function, told.shape, &told.parameter[..]) != (function, shape, parameter.words()) {

@@ -1,8 +1,8 @@
 //! [`Module`]: loaded code and its tasks, ready to launch.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
-use octants_artifact::{Artifact, ParallelMeta};
+use octants_artifact::{Artifact, ParallelMeta, WideForm};
 use octants_runtime::{DeviceError, ErrorKind, Launch, Result};
 
 use crate::context::{Context, Entered};
@@ -50,7 +50,14 @@ struct Forms {
     /// For any launch.
     narrow: Form,
     /// For launches in which a thread may run several iterations at a time.
-    wide: Option<Form>,
+    wide: Option<Wide>,
+}
+
+/// A form that few launches may use.
+#[derive(Debug)]
+struct Wide {
+    /// It, and the module that it alone is in, from the first launch that fits it on; none where that cannot be loaded.
+    form: OnceLock<Option<(Form, Option<RawModule>)>>,
 }
 
 /// A function that many threads enter, and the grids for it.
@@ -69,15 +76,7 @@ impl Module {
         let refused =
             |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
         let calls = context.enter_aside()?;
-        let text;
-        let image = if artifact.code.starts_with(BINARY) {
-            &artifact.code
-        } else {
-            text = [&artifact.code[..], b"\0"].concat();
-            &text
-        };
-        // SAFETY: the image is whole, or text that ends with a zero.
-        let handle = unsafe { calls.load_module(image) }.map_err(refused)?;
+        let handle = load_code(&calls, &artifact.code).map_err(refused)?;
         let kernel = calls.library().last.number_of(&artifact.kernel);
         let tasks = artifact.tasks.iter().zip(0..).map(|(task, number)| {
             // SAFETY: the module was loaded above.
@@ -101,9 +100,30 @@ impl Module {
         // SAFETY: the contract above. At the end of the process it is gone already.
         unsafe {
             self.graph.into_inner().unwrap_or_else(PoisonError::into_inner).destroy(calls);
+            for task in &self.tasks {
+                if let Kind::Parallel(forms) = &task.kind
+                    && let Some(wide) = &forms.wide
+                    && let Some(Some((_, Some(module)))) = wide.form.get()
+                {
+                    let _ = calls.unload_module(*module);
+                }
+            }
             let _ = calls.unload_module(self.handle);
         }
     }
+}
+
+/// A module of a binary or of text.
+fn load_code(calls: &Entered<'_>, code: &[u8]) -> std::result::Result<RawModule, String> {
+    let text;
+    let image = if code.starts_with(BINARY) {
+        code
+    } else {
+        text = [code, b"\0"].concat();
+        &text
+    };
+    // SAFETY: the image is whole, or text that ends with a zero.
+    unsafe { calls.load_module(image) }
 }
 
 /// # Safety
@@ -125,7 +145,11 @@ unsafe fn load_task(
             Some(meta) => {
                 let narrow = form(context, calls, function, meta, 1)?;
                 let wide = match &meta.wide {
-                    Some(w) => Some(form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?),
+                    Some(w) if w.code.is_empty() => {
+                        let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
+                        Some(Wide { form: OnceLock::from(Some((form, None))) })
+                    }
+                    Some(_) => Some(Wide { form: OnceLock::new() }),
                     None => None,
                 };
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
@@ -167,19 +191,36 @@ unsafe fn form(
     }
 }
 
+/// Loads a form whose code is apart.
+#[cold]
+fn load_wide(context: &Context, what: &WideForm, meta: &ParallelMeta) -> Result<(Form, Option<RawModule>)> {
+    let calls = context.enter_aside()?;
+    let module = load_code(&calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
+    // SAFETY: the module was loaded above; where its function is missing nothing else uses it.
+    unsafe {
+        let form = calls.function(module, &what.symbol).and_then(|f| form(context, &calls, f, meta, what.lanes));
+        if form.is_err() {
+            let _ = calls.unload_module(module);
+        }
+        Ok((form?, Some(module)))
+    }
+}
+
 impl LoadedTask {
-    /// The function for a launch, and blocks and threads of its grid; `None` where there is nothing to do.
+    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is nothing to do.
     #[inline]
-    pub fn plan(&self, launch: &Launch<'_>) -> Option<(RawFunction, (u32, u32))> {
+    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
         let forms = match &self.kind {
             Kind::Serial(function) => return Some((*function, (1, 1))),
             Kind::Parallel(forms) => forms,
         };
-        let form = match &forms.wide {
-            Some(wide) if forms.meta.wide_form(launch.args).is_some() => wide,
-            _ => &forms.narrow,
-        };
-        let shape = form.plan.plan(forms.meta.iterations(launch.args))?;
+        // The narrow form does the same where the wide one cannot be loaded.
+        let wide = forms.wide.as_ref().and_then(|wide| {
+            let what = forms.meta.wide_form(args)?;
+            wide.form.get_or_init(|| load_wide(calls.context(), what, &forms.meta).ok()).as_ref()
+        });
+        let form = wide.map_or(&forms.narrow, |(form, _)| form);
+        let shape = form.plan.plan(forms.meta.iterations(args))?;
         Some((form.function, shape))
     }
 
@@ -189,7 +230,7 @@ impl LoadedTask {
     /// The module is loaded, the stream alive, and `launch` holds what the code expects.
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
-        let Some((function, shape)) = self.plan(launch) else { return Ok(()) };
+        let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
         let mut parameter = Parameter::new(launch, self.number);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
