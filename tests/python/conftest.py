@@ -3,7 +3,9 @@
 `--arch cuda` (or another device) runs the tests there: `qd.init(arch=qd.cpu, ...)` of a test means that device, unless the
 test asks for a schedule or another test bed that only the CPU has. Without the device tests fail rather than pass on the CPU.
 Tests marked `on_cpu` are about the CPU: they look into its memory, or say its name.
-`--arch cpu-separate` lets the CPU play such a device, whose memory the host cannot address.
+`--arch cpu-separate` lets the CPU play such a device, whose memory the host cannot address. `--arch amdgpu-standin` runs on a
+library that plays HIP's, on its second device, so that a call that forgets to switch shows; schedules made from a seed are its
+streams' own.
 
 Tests marked `in_place` are about memory that the host addresses, those marked `in_order` about launches that return after their
 work: both are left out elsewhere.
@@ -15,6 +17,7 @@ import os
 import sys
 from typing import Any
 
+import hip_standin
 import pytest
 
 import octants as qd
@@ -25,6 +28,7 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"
+STANDIN = "amdgpu-standin"
 ONLY_CPU = {
     "in_place": "the host cannot address this memory",
     "in_order": "launches return before their work is done",
@@ -33,7 +37,7 @@ ONLY_CPU = {
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--arch", default="cpu", help=f"where the tests run: cpu, {SEPARATE}, cuda, ...")
+    parser.addoption("--arch", default="cpu", help=f"where the tests run: cpu, {SEPARATE}, {STANDIN}, cuda, ...")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -48,6 +52,13 @@ def pytest_configure(config: pytest.Config) -> None:
         asked = args[0] if args else options.get("arch", qd.cpu)
         if asked is qd.cpu and arch == SEPARATE:
             options.setdefault("cpu_separate_memory", True)
+        elif asked is qd.cpu and arch == STANDIN:
+            args = args[1:]
+            schedule = options.get("cpu_stream_schedule", "")
+            options = {name: value for name, value in options.items() if not name.startswith("cpu_")}
+            hip_standin.set_seed(int(schedule.removeprefix("seed:")) + 1 if schedule else 0)
+            options |= {"arch": qd.amdgpu, "device": 1, "driver_library": str(hip_standin.path())}
+            options.setdefault("enable_fallback", False)
         elif asked is qd.cpu and not TEST_BEDS.intersection(options):
             args = args[1:]
             # A device has streams of its own.
@@ -59,6 +70,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
     init.original = original  # type: ignore[attr-defined]
     qd.init = init
+
+
+@pytest.fixture(autouse=True)
+def no_faults(request: pytest.FixtureRequest) -> Any:
+    """No test does what HIP forbids, as far as the stand-in sees it."""
+    yield
+    if request.config.getoption("--arch") == STANDIN:
+        assert hip_standin.take_faults() == ""
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -74,6 +93,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if config.getoption("--arch") == "cpu":
         return
+    if config.getoption("--arch") == STANDIN:
+        try:
+            hip_standin.path()
+        except hip_standin.Missing as missing:
+            for item in items:
+                item.add_marker(pytest.mark.skip(reason=str(missing)))
     for item in items:
         for name, reason in ONLY_CPU.items():
             if item.get_closest_marker(name) and (name, config.getoption("--arch")) != ("on_cpu", SEPARATE):

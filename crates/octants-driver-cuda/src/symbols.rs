@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn functions_with_a_second_version_are_asked_for_by_it() {
-        let names: Vec<&str> = NAMES.signatures().iter().chain(Own::SIGNATURES).map(|(name, _)| *name).collect();
+        let names: Vec<&str> = NAMES.signatures().iter().chain(Own::SIGNATURES).map(|s| s.symbol).collect();
         // What the driver exports in two versions, of what is used here.
         let versioned = [
             "cuDeviceTotalMem",

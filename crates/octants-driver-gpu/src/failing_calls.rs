@@ -176,7 +176,7 @@ fn every_error_names_the_call_its_code_and_what_was_being_done() {
         let text = call().unwrap_err().to_string();
         assert_eq!(text, format!("{name} failed with code 1 (a sentence) while {doing}"));
     }
-    let mut names: Vec<_> = Names::OF_FIELDS.signatures().iter().map(|(name, _)| *name).collect();
+    let mut names: Vec<_> = Names::OF_FIELDS.signatures().iter().map(|s| s.symbol).collect();
     names.retain(|n| !NOT_CASES.contains(n) && !cases.iter().any(|c| c.0 == *n));
     assert_eq!(names, Vec::<&str>::new(), "calls without a case");
 }

@@ -87,8 +87,23 @@ pub struct PoolProperties {
 
 const _: () = assert!(size_of::<PoolProperties>() == 88);
 
-/// A function as declared: the exported name and the types of its parameters, as written.
-pub type Signature = (&'static str, &'static [&'static str]);
+/// A function as declared, with types as written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Signature {
+    /// The exported name.
+    pub symbol: &'static str,
+    /// Types of the parameters.
+    pub parameters: &'static [&'static str],
+    /// Type of the result.
+    pub result: &'static str,
+}
+
+impl Signature {
+    /// A function whose result is a code.
+    pub const fn new(symbol: &'static str, parameters: &'static [&'static str]) -> Signature {
+        Signature { symbol, parameters, result: "c_int" }
+    }
+}
 
 macro_rules! functions {
     (
@@ -114,8 +129,8 @@ macro_rules! functions {
             /// All functions as declared, those first without which nothing works.
             pub fn signatures(&self) -> Vec<Signature> {
                 vec![
-                    $((self.$name, &[$(stringify!($arg)),*] as &[_]),)*
-                    $((self.$oname, &[$(stringify!($oarg)),*] as &[_]),)*
+                    $(Signature::new(self.$name, &[$(stringify!($arg)),*]),)*
+                    $(Signature::new(self.$oname, &[$(stringify!($oarg)),*]),)*
                 ]
             }
         }
@@ -273,7 +288,13 @@ macro_rules! own_functions {
 
         impl $own {
             /// All functions as declared.
-            pub const SIGNATURES: &'static [$crate::symbols::Signature] = &[$(($symbol, &[$(stringify!($arg)),*]),)*];
+            pub const SIGNATURES: &'static [$crate::symbols::Signature] = &[$(
+                $crate::symbols::Signature {
+                    symbol: $symbol,
+                    parameters: &[$(stringify!($arg)),*],
+                    result: $crate::own_functions!(@result_text $($ret)?),
+                },
+            )*];
 
             /// Looks all functions up. The error is the name of one that is missing.
             ///
@@ -287,4 +308,6 @@ macro_rules! own_functions {
     };
     (@result $ret:ty) => { $ret };
     (@result) => { std::ffi::c_int };
+    (@result_text $ret:ty) => { stringify!($ret) };
+    (@result_text) => { "c_int" };
 }

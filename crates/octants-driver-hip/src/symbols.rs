@@ -9,6 +9,9 @@ use std::ffi::{c_char, c_int, c_void};
 use octants_driver_gpu::symbols::{RawDevice, RawFunction};
 use octants_driver_gpu::{Names, own_functions};
 
+/// What functions return.
+pub type Code = c_int;
+
 /// Codes that something here depends on.
 pub mod code {
     #![allow(missing_docs)]
@@ -114,9 +117,9 @@ own_functions! {
     /// The functions that HIP has in a form of its own.
     Own {
         /// Name of a code.
-        error_name = "hipGetErrorName"(c_int) -> *const c_char;
+        error_name = "hipGetErrorName"(Code) -> *const c_char;
         /// Sentence of a code.
-        error_string = "hipGetErrorString"(c_int) -> *const c_char;
+        error_string = "hipGetErrorString"(Code) -> *const c_char;
         /// The thread's device.
         device_current = "hipGetDevice"(*mut c_int);
         /// Sets it.

@@ -2,8 +2,9 @@
 
 use std::path::PathBuf;
 
-use octants_codegen_llvm::DeviceLibrary;
+use octants_codegen_llvm::{DeviceLibrary, check_target};
 use octants_driver_gpu::{GpuConfig, GpuDriver, Unavailable};
+use octants_runtime::Driver;
 
 use crate::config::{Arch, Config};
 use crate::environment::folders;
@@ -38,13 +39,17 @@ pub(crate) fn open_gpu(config: &Config, packages: &[PathBuf]) -> Result<(Arch, G
     let settings = GpuConfig { device: config.device, library: given(&config.driver_library), ..GpuConfig::default() };
     let mut reasons = Vec::new();
     for maker in MAKERS.iter().filter(|m| config.arch == Arch::Gpu || config.arch == m.arch) {
-        match (maker.open)(&settings) {
+        let opened = (maker.open)(&settings).map_err(|e| e.0).and_then(|driver| {
+            check_target(&driver.code_target()).map_err(|e| e.to_string())?;
+            Ok(driver)
+        });
+        match opened {
             Ok(driver) => {
                 let path =
                     given(&config.device_library).or_else(|| (maker.find_library)(&folders(maker.homes), packages));
                 return Ok((maker.arch, driver, DeviceLibrary { path }));
             }
-            Err(reason) => reasons.push(reason.0),
+            Err(reason) => reasons.push(reason),
         }
     }
     Err(reasons.join("; "))

@@ -245,6 +245,7 @@ def take_tickets(x: Ints, counter: Ints):
         x[i] = qd.atomic_add(counter[0], 1)
 
 
+@pytest.mark.on_cpu
 def test_s8_schedules_interleave_the_pieces_of_tasks():
     seen = set()
     for seed in range(12):

@@ -1,0 +1,219 @@
+"""AMD GPUs by HIP, as far as that can be seen without one: on a library that plays HIP's, on ones that lack functions, and on
+the real one where no GPU is."""
+
+import os
+import shutil
+import subprocess
+import sys
+from ctypes.util import find_library
+from pathlib import Path
+
+import hip_standin
+import pytest
+
+PROGRAM = """
+import sys
+
+import octants as qd
+
+qd.init({options})
+
+
+@qd.kernel
+def double(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    for i in x:
+        x[i] = 2 * i
+
+
+x = qd.ndarray(qd.i32, shape=1000)
+double(x)
+assert (x.to_numpy() == range(0, 2000, 2)).all()
+print(qd.lang.impl.current_cfg().arch.name)
+{then}
+"""
+
+
+@pytest.fixture
+def standin():
+    """The library that plays HIP's."""
+    try:
+        return hip_standin.path()
+    except hip_standin.Missing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs a program with a driver library: what it printed, and what it wrote to standard error."""
+
+    def run(library=None, options="", then="", **environment):
+        given = f", driver_library={str(library)!r}" if library else ""
+        path = tmp_path / "program.py"
+        path.write_text(PROGRAM.format(options=f"arch=qd.amdgpu{given}{options}", then=then))
+        ran = subprocess.run(
+            [sys.executable, str(path)],
+            env=os.environ | {"OCTANTS_OFFLINE_CACHE": "0", "PYTHONPATH": os.pathsep.join(sys.path)} | environment,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stdout, ran.stderr
+
+    return run
+
+
+def says(text, *parts):
+    """Whether the user sees one line, which has all of this."""
+    lines = [line for line in text.splitlines() if line.strip()]
+    return len(lines) == 1 and all(part in lines[0] for part in parts)
+
+
+def test_kernels_run_on_every_device_that_is_visible(standin, run):
+    for environment, device in [({}, 0), ({}, 1), ({"HIP_VISIBLE_DEVICES": "1"}, 0)]:
+        out, err = run(standin, f", device={device}, enable_fallback=False", **environment)
+        assert (out.strip(), err) == ("amdgpu", "")
+
+
+def test_without_a_device_programs_run_on_the_cpu_and_say_so_in_one_line(standin, run):
+    for hidden in ["", "-1"]:
+        out, err = run(standin, HIP_VISIBLE_DEVICES=hidden)
+        assert "cpu" in out or "x64" in out or "arm64" in out
+        assert says(err, "amdgpu", "no AMD GPU was found", "falling back to the CPU"), err
+
+
+def test_a_device_that_is_not_there_is_counted(standin, run):
+    _, err = run(standin, ", device=2")
+    assert says(err, "there is no GPU 2: this process sees 2, counted from 0"), err
+
+
+def test_the_real_library_without_a_gpu_leads_to_the_cpu_in_one_line(run):
+    if find_library("amdhip64") is None:
+        pytest.skip("HIP's library is not installed (package libamdhip64-dev)")
+    if Path("/dev/kfd").exists():
+        pytest.skip("there may be an AMD GPU")
+    out, err = run()
+    assert "amdgpu" not in out
+    assert says(err, "no AMD GPU was found", "/dev/kfd", "falling back to the CPU"), err
+
+
+def test_a_library_that_is_not_there_or_another_one_is_named(run, tmp_path):
+    _, err = run(tmp_path / "libamdhip64.so")
+    assert says(err, str(tmp_path / "libamdhip64.so")), err
+    _, err = run("libm.so.6")
+    assert says(err, "HIP's library has no hipGetErrorName: ROCm 4.2 or newer is needed"), err
+
+
+def test_an_architecture_without_code_leads_to_the_cpu(standin, run):
+    _, err = run(standin, HIP_STANDIN_ARCH="gfx803")
+    assert says(err, "gfx803", "gfx90a", "falling back to the CPU"), err
+
+
+@pytest.fixture
+def without(standin, tmp_path):
+    """The library that plays HIP's, less some functions."""
+    if shutil.which("cc") is None or os.uname().machine != "x86_64":
+        pytest.skip("no C compiler, or not for this machine: nothing to make a library with")
+    exported = subprocess.run(["nm", "-D", "--defined-only", str(standin)], capture_output=True, text=True, check=True)
+    names = [line.split()[-1] for line in exported.stdout.splitlines()]
+    names = [name for name in names if name.startswith(("hip", "standin_"))]
+
+    def without(*missing):
+        assert set(missing) <= set(names)
+        kept = [name for name in names if name not in missing]
+        text = ["#include <dlfcn.h>", *(f"void *to_{name};" for name in kept)]
+        # Each function jumps to the one of the whole library, whatever its parameters are.
+        for name in kept:
+            jump = f"mov to_{name}@GOTPCREL(%rip), %r11; jmp *(%r11)"
+            text.append(f'__asm__(".text; .globl {name}; .type {name}, @function; {name}: {jump}");')
+        text.append("__attribute__((constructor)) static void find(void) {")
+        text.append(f'    void *whole = dlopen("{standin}", RTLD_NOW);')
+        text.extend(f'    to_{name} = dlsym(whole, "{name}");' for name in kept)
+        text.append("}")
+        source, library = tmp_path / "less.c", tmp_path / "libamdhip64.so"
+        source.write_text("\n".join(text))
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        return library
+
+    return without
+
+
+POOLS = [
+    "hipMemPoolCreate",
+    "hipMemPoolDestroy",
+    "hipMemPoolSetAttribute",
+    "hipMemPoolTrimTo",
+    "hipMallocFromPoolAsync",
+    "hipFreeAsync",
+]
+COUNT = """
+import ctypes
+numbers = (ctypes.c_uint64 * 8)()
+ctypes.CDLL({library!r}).standin_count(numbers)
+print(*numbers)
+"""
+
+
+def test_without_pools_of_memory_plain_memory_is_used(standin, without, run):
+    for library, environment in [(without(*POOLS), {}), (standin, {"HIP_STANDIN_VERSION": "50221153"})]:
+        out, err = run(library, ", enable_fallback=False", COUNT.format(library=str(standin)), **environment)
+        *_, plain, pooled, _pinned, launches = map(int, out.splitlines()[1].split())
+        assert (err, pooled) == ("", 0)
+        assert min(plain, launches) > 0
+
+
+def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(without, run):
+    for name, version in [("hipStreamIsCapturing", "4.3"), ("hipThreadExchangeStreamCaptureMode", "5.0")]:
+        _, err = run(without(name))
+        assert says(err, f"HIP's library has no {name}: ROCm {version} or newer is needed"), err
+    # Older ones have the older struct.
+    out, err = run(without("hipGetDevicePropertiesR0600"), ", enable_fallback=False")
+    assert (out.strip(), err) == ("amdgpu", "")
+
+
+def test_nothing_is_left_after_a_program(standin, run):
+    then = """
+qd.reset()
+del x, double
+import gc
+gc.collect()
+"""
+    again = """
+for _ in range(3):
+    qd.init({options})
+    s, e = qd.create_stream(), qd.create_event()
+    x = qd.field(qd.i32, shape=1000)
+    @qd.kernel
+    def grow():
+        for i in x:
+            x[i] += i
+    grow(qd_stream=s)
+    e.record(s)
+    assert x[3] == 3
+    qd.reset()
+    del x, grow, s, e
+    gc.collect()
+"""
+    again = again.format(options=f"arch=qd.amdgpu, device=1, driver_library={str(standin)!r}")
+    out, err = run(standin, ", device=1, enable_fallback=False", then + again + COUNT.format(library=str(standin)))
+    assert err == ""
+    streams, events, modules, pools, plain, pooled, pinned, _ = map(int, out.splitlines()[1].split())
+    assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
+
+
+def test_a_lost_device_is_told_with_the_kernel_and_the_way_out(standin, run):
+    then = f"""
+import ctypes
+ctypes.CDLL({str(standin)!r}).standin_break(0, 719)
+for _ in range(2):
+    try:
+        double(x)
+        qd.sync()
+    except RuntimeError as e:
+        print(e)
+"""
+    out, _ = run(standin, ", enable_fallback=False", then)
+    first, second = out.splitlines()[1:3]
+    assert says(first, "hipErrorLaunchFailure", "code 719", "`double`", "restart"), first
+    assert says(second, "lost to this process", "code 719"), second
