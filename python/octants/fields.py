@@ -20,6 +20,7 @@ from octants.layouts import Layout
 from octants.matrix import Matrix
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
+from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType, components_array
 
@@ -516,7 +517,8 @@ def _with_companions(make: Any, dtype: DataType, count: int, name: str, wants: b
     companions.remember("field", made)
     if dtype.is_float:
         for which in ("grad", "dual"):
-            companion = [Component(dtype, f"{name}.{which}" if name else which) for _ in range(count)]
+            role = SNodeGradType.ADJOINT if which == "grad" else SNodeGradType.DUAL
+            companion = [Component(dtype, f"{name}.{which}" if name else which, role=role) for _ in range(count)]
             for part, other in zip(primal, companion, strict=True):
                 setattr(part, which, other)
             other_field: Field = make(companion)

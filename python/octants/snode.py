@@ -22,6 +22,7 @@ from octants import _octants
 from octants.axes import axis_numbers
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
+from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType
 
 Digit = tuple[int, int]
@@ -42,6 +43,7 @@ class Component:
     offset: tuple[int, ...] = ()
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
+    role: SNodeGradType = SNodeGradType.PRIMAL
 
 
 @dataclass(frozen=True)
@@ -200,6 +202,16 @@ class SNode:
     def _cell_size_bytes(self) -> int:
         self._tree.finalize()
         return self._cell_bytes if self._kind != "place" else 0
+
+    @property
+    def ptr(self) -> SNode:
+        """The node itself: programs written for Quadrants ask its `ptr` for `get_snode_grad_type()`."""
+        return self
+
+    def get_snode_grad_type(self) -> SNodeGradType:
+        """Whether the place holds values, gradients or duals."""
+        component = self._component
+        return SNodeGradType.PRIMAL if component is None else component.role
 
     def _get_children(self) -> list[SNode]:
         return list(self._children)

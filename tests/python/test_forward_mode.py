@@ -342,3 +342,51 @@ def test_what_is_wrong_is_said():
             qd.ad.FwdMode(y, x, seed=[1, 0]).__enter__()
         with pytest.raises(RuntimeError, match="was entered before"):
             mode.__enter__()
+
+
+def test_stop_grad():
+    x = qd.field(qd.f64, 2, needs_dual=True)
+    y = qd.field(qd.f64, 6, needs_dual=True)
+    v = qd.Vector.field(2, qd.f64, (), needs_dual=True)
+    x.from_numpy(np.array([2.0, 3.0]))
+
+    @qd.func
+    def square(i):
+        qd.stop_grad(v)
+        return x[i] * x[i] + v[None][0]
+
+    @qd.kernel
+    def compute():
+        for i in range(1):
+            v[None] = [x[0], 1.0]
+            y[0] = qd.stop_grad(x[0]) * x[0]
+            if y[0] > 0:
+                qd.stop_grad(x)
+                y[1] = x[0] * 5 + square(1)
+            y[2] = square(1)
+            y[3] = v[None][0]
+            y[4] = qd.stop_grad(v[None] * 2.0).sum() + x[0]
+        for i in range(1):
+            qd.stop_grad(x)
+            y[5] = x[0]
+
+    with qd.ad.FwdMode(y, x, seed=[1, 10]):
+        compute()
+    assert y.to_numpy().tolist() == [4, 21, 11, 2, 8, 2]
+    assert y.dual.to_numpy().tolist() == [2, 0, 60, 1, 1, 0]
+
+
+def test_lambdas_are_functions():
+    x = inputs([0.25])
+    functions = [lambda a: a * a, lambda a: (a +
+                                             2 * a), lambda a: qd.sin(a)]  # fmt: skip
+    for f, expected in zip(functions, [0.5, 3.0, np.cos(0.25)], strict=True):
+        y = qd.field(qd.f64, 1, needs_dual=True)
+
+        @qd.kernel
+        def compute(f: qd.template(), y: qd.template()):
+            y[0] = f(x[0])
+
+        with qd.ad.FwdMode(y, x):
+            compute(f, y)
+        assert abs(y.dual[0] - expected) < 1e-12

@@ -11,6 +11,9 @@ impl Lowering<'_, '_> {
     /// A unary operation on a scalar of type `s`.
     pub fn unary(&self, op: UnaryOp, s: Scalar, v: V) -> V {
         let e = self.e;
+        if op == UnaryOp::StopGrad {
+            return v;
+        }
         if s == Scalar::F16 && !matches!(op, UnaryOp::Neg | UnaryOp::Abs) {
             let r = self.unary(op, Scalar::F32, e.fpext(v, e.f32));
             return if e.type_of(r) == e.f32 { e.fptrunc(r, e.f16) } else { r };

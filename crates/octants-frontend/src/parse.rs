@@ -29,7 +29,7 @@ pub fn parse_function(file: &SourceFile, index: u32) -> Result<Vec<Stmt>> {
             cx.span(other.range()),
             "a kernel or function must be written with `def`",
         )
-        .with_hint("lambdas and generated functions have no source that can be compiled")),
+        .with_hint("generated functions have no source that can be compiled")),
         None => Err(Diagnostic::new(Code::Syntax, Span { file: index, start: 0, end: 0 }, "there is no function here")),
     }
 }

@@ -56,6 +56,7 @@ names!(UnaryOp {
     Ffs = "ffs",
     IsNan = "is_nan",
     IsInf = "is_inf",
+    StopGrad = "stop_grad",
 });
 
 names!(BinaryOp {

@@ -113,6 +113,8 @@ pub enum UnaryOp {
     IsNan,
     /// Result u1.
     IsInf,
+    /// The operand, whose derivative is taken to be zero.
+    StopGrad,
 }
 
 /// Two operands of one type in; element by element on tensors. Comparisons yield `u1` of the same shape.

@@ -200,7 +200,7 @@ fn dense_fits(layout: &Layout, ndim: u32) -> bool {
 fn suits_unary(op: UnaryOp, s: Scalar) -> bool {
     use UnaryOp::*;
     match op {
-        Neg | Abs | Sgn => true,
+        Neg | Abs | Sgn | StopGrad => true,
         BitNot | Popcnt | Clz | Ffs => s.is_int(),
         LogicNot => s == Scalar::U1,
         _ => s.is_float(),

@@ -75,7 +75,7 @@ pub fn unary_kind(op: UnaryOp) -> Kind {
     match op {
         Neg | Abs | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Exp | Exp2 | Log
         | Log2 => Kind::Rule,
-        Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf => Kind::Zero,
+        Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf | StopGrad => Kind::Zero,
         BitNot | LogicNot | Popcnt | Clz | Ffs => Kind::Zero,
     }
 }
@@ -199,7 +199,7 @@ fn unary_partial(b: &mut Builder, op: UnaryOp, x: ValueId, y: ValueId) -> Partia
             let ln2 = number(b, std::f64::consts::LN_2, x);
             Over(b.binary(Mul, x, ln2))
         }
-        Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf | BitNot | LogicNot | Popcnt | Clz | Ffs => {
+        Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf | BitNot | LogicNot | Popcnt | Clz | Ffs | StopGrad => {
             panic!("compiler bug: {op:?} has no rule")
         }
     }

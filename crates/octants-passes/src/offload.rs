@@ -342,7 +342,20 @@ fn is_cheap_unary(op: octants_ir::UnaryOp) -> bool {
     use octants_ir::UnaryOp::*;
     matches!(
         op,
-        Neg | BitNot | LogicNot | Abs | Sgn | Floor | Ceil | Round | Trunc | Popcnt | Clz | Ffs | IsNan | IsInf
+        Neg | BitNot
+            | LogicNot
+            | Abs
+            | Sgn
+            | Floor
+            | Ceil
+            | Round
+            | Trunc
+            | Popcnt
+            | Clz
+            | Ffs
+            | IsNan
+            | IsInf
+            | StopGrad
     )
 }
 

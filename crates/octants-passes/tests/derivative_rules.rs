@@ -119,7 +119,8 @@ fn unary(op: UnaryOp, x: f64) -> f64 {
         Trunc => x.trunc(),
         IsNan => f64::from(x.is_nan()),
         IsInf => f64::from(x.is_infinite()),
-        BitNot | Popcnt | Clz | Ffs => panic!("on integers only"),
+        // Its derivative is none: see `stop_grad_ends_a_derivative`.
+        BitNot | Popcnt | Clz | Ffs | StopGrad => panic!("on integers only"),
     }
 }
 
@@ -429,6 +430,11 @@ fn what_is_left_out_contributes_no_nan() {
     let Derived { b, tangent, .. } = derive(&case);
     let values = evaluate(&b, &[vec![1.0], vec![1.0], vec![f64::NAN], vec![2.0], vec![1.0]]);
     assert_eq!(values[tangent.unwrap().index()], [2.0]);
+}
+
+#[test]
+fn stop_grad_ends_a_derivative() {
+    assert_eq!(unary_kind(UnaryOp::StopGrad), Kind::Zero);
 }
 
 /// Operations on integers alone have the derivative zero.

@@ -261,8 +261,14 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     if lines.len() <= start {
         return Err(PyOSError::new_err(format!(
             "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from their \
-             source, so define them in a file, not in an interactive session, `exec` or a lambda"
+             source, so define them in a file, not in an interactive session or `exec`"
         )));
+    }
+    if name == "<lambda>" {
+        let find = py.import("octants.lambda_source")?.getattr("lambda_text")?;
+        if let Some((text, first_line)) = find.call1((&code, lines))?.extract::<Option<(String, u32)>>()? {
+            return Ok(Arc::new(SourceFile { path, text, first_line }));
+        }
     }
     // Long files hold many functions: lines are looked at only as far as this one goes.
     let mut window = 64;

@@ -228,7 +228,11 @@ impl Lowerer<'_> {
             },
             // Hints that change nothing on the back ends there are.
             "block_local" | "cache_read_only" | "no_activate" | "mesh_local" | "block_dim_adaptive" => Value::None,
-            "assume_in_range" | "loop_unique" | "stop_grad" | "volatile_load" => match args.first() {
+            "stop_grad" => match args.first() {
+                Some(v) => self.stop_gradient(v)?,
+                None => return self.err(Code::Type, "`stop_grad` takes a value or a field"),
+            },
+            "assume_in_range" | "loop_unique" | "volatile_load" => match args.first() {
                 Some(v) => {
                     let v = self.rt(v)?;
                     Value::Rt(v)

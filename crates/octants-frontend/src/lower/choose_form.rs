@@ -23,7 +23,8 @@ impl Lowerer<'_> {
         if parsed.facts.nested_return {
             return !(self.at_top_level() && parsed.facts.has_loops);
         }
-        if !args.iter().all(|v| self.can_be_passed(v)) {
+        // Another call of it may stand where the same arrays are differentiated.
+        if !self.stopped.is_empty() || !args.iter().all(|v| self.can_be_passed(v)) {
             return false;
         }
         if self.at_top_level() && self.may_loop(func) {

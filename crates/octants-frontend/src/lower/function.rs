@@ -268,7 +268,9 @@ impl Lowerer<'_> {
         self.frames.push(frame);
         self.outer_control_depth += outer;
         let static_depth = std::mem::take(&mut self.static_depth);
+        let stopped = self.stopped.len();
         let flow = self.lower_stmts(&parsed.body);
+        self.stopped.truncate(stopped);
         self.static_depth = static_depth;
         self.outer_control_depth -= outer;
         let frame = self.frames.pop();

@@ -15,6 +15,7 @@ mod outlined;
 mod pass;
 mod returns;
 mod stmt;
+mod stop_gradient;
 mod structs;
 mod subscript;
 mod tensor;
@@ -168,6 +169,8 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
     companions: BTreeMap<BufferId, BufferId>,
+    /// Arrays that `qd.stop_grad` makes constants here.
+    stopped: Vec<BufferId>,
     roots: Vec<u32>,
     functions: Vec<Function>,
     /// `None`: a function of the IR cannot return what this one does.
@@ -220,6 +223,7 @@ impl<'w> Lowerer<'w> {
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
             companions: BTreeMap::new(),
+            stopped: Vec::new(),
             roots: Vec::new(),
             functions: Vec::new(),
             function_keys: HashMap::new(),
@@ -342,7 +346,9 @@ impl<'w> Lowerer<'w> {
     /// Runs `f` in a scope of its own.
     fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.frame().scopes.push(HashMap::new());
+        let stopped = self.stopped.len();
         let result = f(self);
+        self.stopped.truncate(stopped);
         let span = self.b.span;
         let frame = self.frame();
         if let Some(scope) = frame.scopes.pop() {

@@ -134,7 +134,9 @@ impl Lowerer<'_> {
         let first = self.functions[id.index()].params.len() as u32;
         frame.borrowed = (f.kind != FuncKind::Real).then(|| Borrowed { first, params: Vec::new() });
         self.frames.push(frame);
+        let stopped = std::mem::take(&mut self.stopped);
         let result = self.function_body(&f, in_one_place);
+        self.stopped = stopped;
         let frame = self.frames.pop().expect("compiler bug: the function's frame is gone");
         self.static_depth = static_depth;
         self.in_real_function = outer_in_real;

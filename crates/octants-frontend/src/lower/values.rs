@@ -141,7 +141,7 @@ impl Lowerer<'_> {
                 let addr = self.b.local_addr(*local);
                 self.b.load(addr)
             }
-            Value::Place(p) => self.b.load(p.addr),
+            Value::Place(p) => self.load_place(p.addr),
             Value::Bool(x) => self.b.int(i64::from(*x), Scalar::U1),
             Value::Int(i) => self.int_literal(*i)?,
             Value::Float(f) => {
