@@ -18,9 +18,12 @@ def lambda_text(code: CodeType, lines: list[str]) -> tuple[str, int] | None:
     except SyntaxError:
         return None
     found = [node for node in ast.walk(tree) if isinstance(node, ast.Lambda) and node.lineno == code.co_firstlineno]
+    positions = getattr(code, "co_positions", None)
     if len(found) > 1:
+        if positions is None:
+            return None  # Python 3.10 does not tell which.
         # Several on one line: the one whose body the code's instructions come from, innermost first.
-        places = {(line, column) for line, _, column, _ in code.co_positions() if line and column}
+        places = {(line, column) for line, _, column, _ in positions() if line and column}
         found = [node for node in found if all(_holds(node.body, place) for place in places)][-1:]
     if not found:
         return None
