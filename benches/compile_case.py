@@ -1,6 +1,7 @@
 """One compile-time case in a fresh process: imports the package, initialises it, runs the case's kernels once.
 
-Prints a line of JSON with the seconds of each. Usage: compile_case.py MODULE CASE CACHE_FOLDER
+Prints a line of JSON with the seconds of each; of the last also the processor's seconds and the megabytes by
+which the process grew. Usage: compile_case.py MODULE CASE CACHE_FOLDER
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import json
+import resource
 import sys
 import time
 from pathlib import Path
@@ -44,7 +46,55 @@ def long_kernel(statements: int) -> str:
     return head + "        v0 = a[i]\n" + "\n".join(lines) + f"\n        a[i] = v{statements - 1}\n"
 
 
-CASES = {
+HEAD = "@qd.kernel\ndef k0(a: qd.types.ndarray(dtype=qd.f32, ndim=1)):\n"
+
+
+def branching_kernel(statements: int) -> str:
+    """One kernel of `statements` statements in one loop: a branch, an assignment in it, a store and a load, over and over."""
+    lines = [
+        f"        if v > {n}.5:\n            v = v * 0.5 + {n}.0\n        a[i] = v + 1.0\n        v += a[i] * 0.25\n"
+        for n in range(statements // 4)
+    ]
+    return f"{HEAD}    for i in range(a.shape[0]):\n        v = a[i]\n{''.join(lines)}"
+
+
+def many_loops(statements: int) -> str:
+    """One kernel of `statements` statements in loops of 20."""
+    loops = [
+        "    for i in range(a.shape[0]):\n        v0 = a[i]\n"
+        + "".join(f"        v{k} = v{k - 1} * 0.{1 + k % 4} + {n}.0\n" for k in range(1, 18))
+        + "        a[i] = v17\n"
+        for n in range(statements // 20)
+    ]
+    return HEAD + "".join(loops)
+
+
+def call_tree(width: int, levels: int) -> str:
+    """One kernel that calls `width` functions, each of which calls two of the next level, and so on."""
+    text = ""
+    for level in reversed(range(levels)):
+        for n in range(width):
+            text += f"@qd.func\ndef f{level}_{n}(x):\n    y = x * 0.{1 + n % 5} + {level}.0\n"
+            text += f"    if y > {n}.0:\n        y = y * 0.5 - x\n"
+            if level + 1 < levels:
+                below = f"f{level + 1}_{n}(y) * 0.5", f"f{level + 1}_{(n + 1) % width}(x)"
+                text += f"    y += {below[0]}\n    y -= {below[1]}\n"
+            text += "    return y\n\n\n"
+    calls = "".join(f"        v += f0_{n}(v)\n" for n in range(width))
+    return f"{text}{HEAD}    for i in range(a.shape[0]):\n        v = a[i]\n{calls}        a[i] = v\n"
+
+
+SIZES = (200, 2_000, 20_000)
+
+GROWTH = {
+    **{f"one long loop, {n:,} statements": (long_kernel(n), 1) for n in SIZES},
+    **{f"branches, {n:,} statements": (branching_kernel(n), 1) for n in SIZES},
+    **{f"loops of 20, {n:,} statements": (many_loops(n), 1) for n in SIZES},
+    "call tree, 60 functions, 6 deep": (call_tree(10, 6), 1),
+    "call tree, 300 functions, 6 deep": (call_tree(50, 6), 1),
+}
+
+CASES: dict[str, tuple[str | None, int]] = {
     "trivial kernel": (TRIVIAL, 1),
     "50 small kernels": (small_kernels(50), 50),
     "200 statements": (long_kernel(200), 1),
@@ -52,11 +102,16 @@ CASES = {
 }
 
 
+def peak() -> float:
+    """The most memory that this process has held, in megabytes."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / (2**20 if sys.platform == "darwin" else 2**10)
+
+
 def run(module: str, case: str, cache: str) -> dict[str, float]:
     """Seconds of import, initialisation, and from there to the last result."""
     import numpy as np  # not part of what is measured
 
-    text, count = CASES[case]
+    text, count = (CASES | GROWTH)[case]
     started = time.perf_counter()
     qd: Any = importlib.import_module(module)
     imported = time.perf_counter()
@@ -79,13 +134,17 @@ def run(module: str, case: str, cache: str) -> dict[str, float]:
         assert spec.loader is not None
         kernels = importlib.util.module_from_spec(spec)
         array = np.ones(16, np.float32)
+        memory, processor = peak(), time.process_time()
         first = time.perf_counter()
         spec.loader.exec_module(kernels)
         for n in range(count):
             getattr(kernels, f"k{n}")(array)
         qd.sync()
         assert (array != 1.0).any()
-    return {"import": imported - started, "init": ready - imported, "first": time.perf_counter() - first}
+    taken = {"import": imported - started, "init": ready - imported, "first": time.perf_counter() - first}
+    if text is not None:
+        taken |= {"processor": time.process_time() - processor, "megabytes": peak() - memory}
+    return taken
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 import os
 from collections.abc import Callable
@@ -220,6 +221,18 @@ def ten_tasks(a: F1):
         a[9] = 1.0
 
 
+def nested_arrays() -> Any:
+    """A dataclass of 25 arrays and a dataclass of 25 arrays, and so on: four in all."""
+    members = [(f"a{n}", F1) for n in range(25)]
+    made: Any = None
+    for level in range(4):
+        inner = [] if made is None else [("inner", type(made))]
+        cls = dataclasses.make_dataclass(f"Level{level}", members + inner, frozen=True)
+        arrays = [qd.ndarray(qd.f32, (16,)) for _ in members]
+        made = cls(*arrays) if made is None else cls(*arrays, made)
+    return made
+
+
 def launches() -> dict[str, Callable[[], object]]:
     """Launches of kernels that do next to nothing, by what they are given."""
     flag = qd.field(qd.f32, ())
@@ -232,6 +245,25 @@ def launches() -> dict[str, Callable[[], object]]:
     def three_scalars(a: qd.i32, b: qd.f32, c: qd.f32):
         flag[None] = a + b * c
 
+    @qd.data_oriented
+    class Holder:
+        def __init__(self) -> None:
+            self.values = qd.field(qd.f32, 4)
+
+        @qd.kernel
+        def method(self, a: F1):
+            a[0] = 1.0
+
+    @qd.kernel
+    def free(a: F1):
+        a[0] = 1.0
+
+    holder, nested = Holder(), nested_arrays()
+
+    @qd.kernel
+    def hundred_arrays(s: type(nested)):  # type: ignore[valid-type]
+        s.a0[0] = s.inner.a1[0] + s.inner.inner.a2[0] + s.inner.inner.inner.a24[0]
+
     on_device = [device(np.ones(16, np.float32)) for _ in range(3)]
     on_host = [np.ones(16, np.float32) for _ in range(3)]
     return {
@@ -239,5 +271,8 @@ def launches() -> dict[str, Callable[[], object]]:
         "three scalars": lambda: three_scalars(1, 2.0, 3.0),
         "three ndarrays": lambda: arrays(*on_device),
         "three numpy arrays": lambda: arrays(*on_host),
+        "one ndarray": lambda: free(on_device[0]),
+        "one ndarray, of a method": lambda: holder.method(on_device[0]),
+        "a dataclass of 100 ndarrays, 4 deep": lambda: hundred_arrays(nested),
         "ten tasks": lambda: ten_tasks(on_device[0]),
     }

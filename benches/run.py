@@ -1,4 +1,4 @@
-"""Micro-benchmarks: host time of launches, compile time of fresh processes, throughput of small programs.
+"""Micro-benchmarks: host time of launches, compile time of fresh processes and how it grows, throughput of small programs.
 
     python benches/run.py                           everything, on every system that is installed
     python benches/run.py throughput --threads 1 --only triad sum
@@ -23,10 +23,13 @@ from pathlib import Path
 from typing import Any
 
 import c_kernels
-from compile_case import CASES
+from compile_case import CASES, GROWTH
 
 HERE = Path(__file__).resolve().parent
-GROUPS = ("launch", "compile", "throughput")
+GROUPS = ("launch", "compile", "growth", "throughput")
+
+# Seconds after which a case of growth is given up.
+LONGEST = 300.0
 
 
 def installed(system: str) -> bool:
@@ -34,13 +37,19 @@ def installed(system: str) -> bool:
     return c_kernels.available() if system == "c" else importlib.util.find_spec(system) is not None
 
 
-def records(script: str, *arguments: str, threads: int | None = None) -> Iterator[dict[str, Any]]:
-    """The results that a script of this folder prints, run in a process of its own."""
+def records(
+    script: str, *arguments: str, threads: int | None = None, limit: float | None = None
+) -> Iterator[dict[str, Any]]:
+    """The results that a script of this folder prints, run in a process of its own, for so many seconds at most."""
     environment = dict(os.environ)
     if threads is not None:
         environment |= {"OMP_NUM_THREADS": str(threads), "NUMBA_NUM_THREADS": str(threads)}
     command = [sys.executable, "-W", "ignore", str(HERE / script), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False, timeout=limit)
+    except subprocess.TimeoutExpired:
+        print(f"note: {script} {' '.join(arguments)}: given up after {limit} s", file=sys.stderr)
+        return
     if done.returncode != 0:
         last = ([s for s in done.stderr.splitlines() if s[:1].strip()] or ["no output"])[-1]
         print(f"note: {script} {' '.join(arguments)}: exit {done.returncode}: {last}", file=sys.stderr)
@@ -128,6 +137,28 @@ def run_compile(args: argparse.Namespace, systems: list[str]) -> list[Table]:
     return [table]
 
 
+def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
+    """Seconds of the processor, and memory, for kernels of growing size. One that takes a system too long ends its shape."""
+    systems = [s for s in systems if s not in ("c", "numba")]
+    time = Table("compilation, processor s", systems, higher_is_better=False)
+    memory = Table("compilation, MB", systems, higher_is_better=False)
+    too_long: set[tuple[str, str]] = set()
+    for case in [c for c in GROWTH if not args.only or c in args.only]:
+        shape = case.split(",")[0]
+        for _ in range(args.rounds):
+            for system in [s for s in systems if (s, shape) not in too_long]:
+                with tempfile.TemporaryDirectory() as cache:
+                    found = list(records("compile_case.py", system, case, cache, limit=LONGEST))
+                if not found:
+                    too_long.add((system, shape))
+                for r in found:
+                    time.add(case, system, r["processor"])
+                    memory.add(case, system, r["megabytes"])
+    time.print()
+    memory.print()
+    return [time, memory]
+
+
 def main() -> None:
     """Runs the groups that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -145,7 +176,7 @@ def main() -> None:
     absent = [s for s in args.systems if s not in systems]
     if absent:
         print(f"not installed here: {', '.join(absent)}")
-    runners = {"launch": run_launch, "compile": run_compile, "throughput": run_throughput}
+    runners = {"launch": run_launch, "compile": run_compile, "growth": run_growth, "throughput": run_throughput}
     tables = [table for group in args.groups for table in runners[group](args, systems)]
     if args.json:
         args.json.write_text(json.dumps({t.title: t.values for t in tables}, indent=1))

@@ -31,6 +31,7 @@ from octants._logging import (
     is_logging_effective,
     set_logging_level,
 )
+from octants.ahead_of_time import Precompilation, compile, precompile
 from octants.architectures import (
     Arch,
     amdgpu,
@@ -174,6 +175,7 @@ __all__ = [  # and the exceptions
     "MatrixNdarray",
     "MatrixTensor",
     "Ndarray",
+    "Precompilation",
     "SNode",
     "ScalarField",
     "ScalarNdarray",
@@ -210,6 +212,7 @@ __all__ = [  # and the exceptions
     "cache_read_only",
     "cast",
     "ceil",
+    "compile",
     "cos",
     "cpu",
     "create_event",
@@ -277,6 +280,7 @@ __all__ = [  # and the exceptions
     "one",
     "perf_dispatch",
     "pow",
+    "precompile",
     "pure",
     "pyfunc",
     "python",

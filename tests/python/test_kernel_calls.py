@@ -850,3 +850,25 @@ def test_several_tasks_from_several_threads():
     [t.join() for t in threads]
     for number, x in enumerate(counts):
         assert (x.to_numpy() == 50 * (number + 1)).all()
+
+
+def test_two_of_many_arrays_that_are_one_are_found():
+    qd.init(arch=qd.cpu)
+    Array = qd.types.ndarray(dtype=qd.i32, ndim=1)
+    Many = dataclasses.make_dataclass("Many", [(f"a{n}", Array) for n in range(20)])
+
+    @qd.kernel
+    def write(many: Many):
+        with qd.stream_parallel():
+            for i in many.a3:
+                many.a3[i] = 1
+        with qd.stream_parallel():
+            for i in many.a17:
+                many.a17[i] = 2
+
+    arrays = [qd.ndarray(qd.i32, 4) for _ in range(20)]
+    write(Many(*arrays))
+    assert (arrays[3][0], arrays[17][0]) == (1, 2)
+    arrays[17] = arrays[3]
+    with pytest.raises(qd.QuadrantsSyntaxError, match="the same memory in this call"):
+        write(Many(*arrays))

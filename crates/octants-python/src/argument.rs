@@ -89,6 +89,9 @@ impl Place<'_> {
     }
 }
 
+/// Of more arrays than this overlaps are found by sorting.
+const MANY_SPANS: usize = 16;
+
 const TAG_NONE: u64 = 1;
 const TAG_BOOL: u64 = 2;
 const TAG_INT: u64 = 3;
@@ -203,6 +206,13 @@ impl<'py> Gathered<'py> {
 
     /// Some two array arguments share bytes.
     pub fn overlapping(&self) -> bool {
+        if self.spans.len() > MANY_SPANS {
+            // In the order of memory only neighbours need to be compared.
+            let mut sorted: SmallVec<[(u64, u64); 128]> =
+                self.spans.iter().filter(|s| s.low < s.high).map(|s| (s.low, s.high)).collect();
+            sorted.sort_unstable();
+            return sorted.windows(2).any(|pair| pair[1].0 < pair[0].1);
+        }
         self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
     }
 

@@ -114,6 +114,19 @@ impl KernelGradient {
         Kernel::inspect(self.kernel.bind(py), &args, kwargs, AutodiffMode::Reverse)
     }
 
+    /// Compiles for a call with these arguments.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn _compile<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let instance = self.instance.as_ref().map(|i| i.bind(py).clone());
+        let args: Vec<_> = instance.into_iter().chain(args.iter()).collect();
+        Kernel::compile_ahead(self.kernel.bind(py), &args, kwargs, AutodiffMode::Reverse)
+    }
+
     /// The kernel.
     #[getter]
     fn kernel(&self, py: Python<'_>) -> Py<Kernel> {
@@ -172,6 +185,18 @@ impl BoundKernel {
     ) -> PyResult<Inspection> {
         let args: Vec<_> = [self.instance.bind(py).clone()].into_iter().chain(args.iter()).collect();
         Kernel::inspect(self.kernel.bind(py), &args, kwargs, AutodiffMode::None)
+    }
+
+    /// Compiles for a call with these arguments.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn _compile<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        let args: Vec<_> = [self.instance.bind(py).clone()].into_iter().chain(args.iter()).collect();
+        Kernel::compile_ahead(self.kernel.bind(py), &args, kwargs, AutodiffMode::None)
     }
 
     /// The gradient, bound to the same object.

@@ -21,6 +21,7 @@ use crate::classify::Handles;
 use crate::errors;
 use crate::func::{Wrapped, function_name};
 use crate::gradient::{BoundKernel, KernelGradient, in_scope, scope};
+use crate::in_progress::InProgress;
 use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
 use crate::program::{self, Program};
@@ -49,6 +50,7 @@ pub struct Kernel {
     /// It works for the package: nobody differentiates or records it.
     library: bool,
     state: Mutex<State>,
+    in_progress: InProgress,
 }
 
 /// What a kernel has learned under the current program.
@@ -220,13 +222,19 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Arc<Specialization>> {
         let py = slf.py();
-        let known: Vec<_> = self.lock().specializations.clone();
-        for spec in known {
-            if *spec.key == *gathered.key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
-                self.move_to_front(&spec);
-                return Ok(spec);
+        let key = gathered.key.clone();
+        let _turn = loop {
+            let known: Vec<_> = self.lock().specializations.clone();
+            for spec in known {
+                if *spec.key == *key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
+                    self.move_to_front(&spec);
+                    return Ok(spec);
+                }
             }
-        }
+            if let Some(turn) = self.in_progress.enter(py, &key) {
+                break turn;
+            }
+        };
         self.warn_of_changes(py, prepared, gathered, args)?;
         let spec = Arc::new(self.compile(slf, prepared, gathered, args, mode)?);
         if !spec.fill(gathered, args, slots, true)? {
@@ -427,6 +435,20 @@ impl Kernel {
             code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?,
             format!("graph={}", self.graph),
         ])
+    }
+
+    /// Compiles for a call with these arguments, unless that was done.
+    pub fn compile_ahead<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        kwargs: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<()> {
+        let this = slf.get();
+        let args = this.bind(slf.py(), args, kwargs)?;
+        let (prepared, _) = this.prepared(slf.py())?;
+        let mut gathered = this.gather(&prepared, &args, mode)?;
+        this.find_or_compile(slf, &prepared, &mut gathered, &args, &mut Slots::new(), mode).map(drop)
     }
 
     /// What a call with these arguments would be compiled from.
@@ -679,7 +701,14 @@ impl Kernel {
             Err(e) => return Err(e),
         }
         let name = function_name(&fn_);
-        Ok(Kernel { wrapped: Wrapped::new(fn_), name, graph, library, state: Mutex::default() })
+        Ok(Kernel {
+            wrapped: Wrapped::new(fn_),
+            name,
+            graph,
+            library,
+            state: Mutex::default(),
+            in_progress: InProgress::default(),
+        })
     }
 
     /// The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads.
@@ -740,6 +769,16 @@ impl Kernel {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Inspection> {
         Kernel::inspect(slf, args.as_slice(), kwargs, AutodiffMode::None)
+    }
+
+    /// Compiles for a call with these arguments.
+    #[pyo3(signature = (*args, **kwargs))]
+    fn _compile<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<()> {
+        Kernel::compile_ahead(slf, args.as_slice(), kwargs, AutodiffMode::None)
     }
 
     /// How many specialisations are kept.

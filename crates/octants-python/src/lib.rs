@@ -3,7 +3,7 @@
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
-//! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`world`], [`classify`], [`source`] (what the
+//! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], [`errors`], [`names`].
 
 mod annotation;
@@ -19,6 +19,7 @@ mod foreign_array;
 mod func;
 mod gradient;
 mod guard;
+mod in_progress;
 mod inspection;
 mod kept_kernels;
 mod kernel;

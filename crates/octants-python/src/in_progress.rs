@@ -1,0 +1,56 @@
+//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the others
+//! who want it wait.
+
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, ThreadId};
+
+use pyo3::prelude::*;
+
+/// Keys of specialisations, each with the thread that compiles it.
+#[derive(Default)]
+pub struct InProgress {
+    keys: Mutex<Vec<(Box<[u64]>, ThreadId)>>,
+    ended: Condvar,
+}
+
+/// The right to compile for a key, until dropped.
+pub struct Turn<'a> {
+    all: &'a InProgress,
+    key: &'a [u64],
+}
+
+impl InProgress {
+    fn lock(&self) -> MutexGuard<'_, Vec<(Box<[u64]>, ThreadId)>> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits for itself:
+    /// what the compiler asks of Python may call the kernel.
+    pub fn enter<'a>(&'a self, py: Python<'_>, key: &'a [u64]) -> Option<Turn<'a>> {
+        let me = thread::current().id();
+        let of_others = |keys: &Vec<(Box<[u64]>, ThreadId)>| keys.iter().any(|(k, who)| **k == *key && *who != me);
+        {
+            let mut keys = self.lock();
+            if !of_others(&keys) {
+                keys.push((key.into(), me));
+                return Some(Turn { all: self, key });
+            }
+        }
+        py.detach(|| {
+            let keys = self.lock();
+            drop(self.ended.wait_while(keys, |keys| of_others(keys)).unwrap_or_else(PoisonError::into_inner));
+        });
+        None
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        let me = thread::current().id();
+        let mut keys = self.all.lock();
+        if let Some(i) = keys.iter().position(|(k, who)| **k == *self.key && *who == me) {
+            keys.swap_remove(i);
+        }
+        self.all.ended.notify_all();
+    }
+}

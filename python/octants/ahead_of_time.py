@@ -1,0 +1,146 @@
+"""Compiling ahead of the first call: one kernel, or many on all processors, in the background too."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO
+
+from octants import _octants
+from octants.exceptions import OctantsRuntimeError, OctantsTypeError
+
+_BAR = 30
+
+
+def compile(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
+    """Compiles a kernel for a call with these arguments, which is not made. The call itself then starts at once.
+
+    Of arrays only type and number of axes matter; small ones will do.
+    """
+    _compiler_of(kernel)(*args, **kwargs)
+
+
+def precompile(
+    calls: Iterable[Any], *, background: bool = False, progress: bool | None = None, threads: int | None = None
+) -> Precompilation:
+    """Compiles kernels for calls, which are not made, on all processors.
+
+        qd.precompile([(step, x, 0.1), (render, image), reset])
+
+    A call is a tuple of a kernel and its arguments, a kernel that takes none, or `functools.partial(kernel, ...)` where there
+    are keywords. The function returns when all are compiled, and raises the first error among them; with `background=True`
+    it returns at once, and the result's `wait` does so. `progress` draws a bar on standard error: by default where that is a
+    terminal and the function waits. `threads` is how many kernels are compiled at a time, by default one for each processor.
+    """
+    jobs = [_job(call) for call in calls]
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads is at least 1, not {threads}")
+    if not _octants.is_initialized():
+        raise OctantsRuntimeError("call qd.init() before qd.precompile()")
+    if progress is None:
+        progress = not background and sys.stderr is not None and sys.stderr.isatty()
+    made = Precompilation(jobs, threads or os.cpu_count() or 1, sys.stderr if progress else None)
+    if not background:
+        made.wait()
+    return made
+
+
+class Precompilation:
+    """Kernels on their way to being compiled. Made by `octants.precompile`."""
+
+    def __init__(self, jobs: Sequence[Callable[[], None]], threads: int, progress: TextIO | None) -> None:
+        self._jobs = jobs
+        self._program = _octants.generation()
+        self._changed = threading.Condition()
+        self._next = 0
+        self._completed = 0
+        self._errors: dict[int, BaseException] = {}
+        self._progress = progress
+        self._draw()
+        for _ in range(min(threads, len(jobs))):
+            threading.Thread(target=self._work, name="octants precompile").start()
+
+    @property
+    def total(self) -> int:
+        """How many calls there are to compile for."""
+        return len(self._jobs)
+
+    @property
+    def completed(self) -> int:
+        """For how many of them that has been done, or has failed."""
+        return self._completed
+
+    @property
+    def done(self) -> bool:
+        """Whether that is all of them."""
+        return self._completed == self.total
+
+    @property
+    def errors(self) -> list[BaseException]:
+        """What was raised so far, in the order of the calls."""
+        with self._changed:
+            return [self._errors[i] for i in sorted(self._errors)]
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until all is compiled, or for so many seconds; says whether it is. Raises the first error, in the order of the
+        calls, once all others are compiled."""
+        with self._changed:
+            if not self._changed.wait_for(lambda: self.done, timeout):
+                return False
+        for error in self.errors:
+            raise error
+        return True
+
+    def __repr__(self) -> str:
+        return f"<octants precompilation, {self._completed} of {self.total} done>"
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                i = self._next
+                self._next += 1
+            if i >= self.total:
+                return
+            error: BaseException | None = None
+            try:
+                # A process that ends does not wait for what was not begun.
+                if not threading.main_thread().is_alive():
+                    raise OctantsRuntimeError("the process ended before this kernel was compiled")
+                if _octants.generation() != self._program:
+                    raise OctantsRuntimeError("the program ended before this kernel was compiled")
+                self._jobs[i]()
+            except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
+                error = raised
+            with self._changed:
+                self._completed += 1
+                if error is not None:
+                    self._errors[i] = error
+                self._draw()
+                self._changed.notify_all()
+
+    def _draw(self) -> None:
+        if self._progress is None or not self.total:
+            return
+        full = _BAR * self._completed // self.total
+        end = "\n" if self.done else ""
+        self._progress.write(f"\rcompiling [{'#' * full}{'.' * (_BAR - full)}] {self._completed}/{self.total}{end}")
+        self._progress.flush()
+
+
+def _compiler_of(kernel: Any) -> Callable[..., None]:
+    if not isinstance(kernel, (_octants.Kernel, _octants.BoundKernel, _octants.KernelGradient)):
+        raise OctantsTypeError(f"only kernels are compiled ahead: expected what @qd.kernel makes, got {kernel!r}")
+    return kernel._compile
+
+
+def _job(call: Any) -> Callable[[], None]:
+    if isinstance(call, functools.partial):
+        return functools.partial(_compiler_of(call.func), *call.args, **call.keywords)
+    if isinstance(call, (tuple, list)):
+        if not call:
+            raise OctantsTypeError("a call to compile for is a tuple of a kernel and its arguments, got an empty one")
+        return functools.partial(_compiler_of(call[0]), *call[1:])
+    return _compiler_of(call)

@@ -1,0 +1,236 @@
+"""`qd.compile` and `qd.precompile`: code is there before the first call, made once, and by several threads."""
+
+import functools
+import io
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+Values = qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def make_kernel(number):
+    @qd.kernel
+    def add(x: Values, n: qd.i32):
+        for i in range(n):
+            x[i] += number
+
+    return add
+
+
+def compiled():
+    return len(qd.profiler.compile_report().compilations)
+
+
+def test_a_compiled_kernel_is_not_launched_and_not_compiled_again():
+    add, x = make_kernel(2.0), qd.ndarray(qd.f32, 4)
+    assert qd.compile(add, x, n=4) is None
+    assert (compiled(), x.to_numpy().tolist()) == (1, [0.0] * 4)
+    qd.compile(add, np.zeros(8, np.float32), 1)
+    add(x, 4)
+    assert (compiled(), x.to_numpy().tolist()) == (1, [2.0] * 4)
+
+
+def test_methods_and_gradients_are_compiled_for_their_object():
+    @qd.data_oriented
+    class Scaled:
+        def __init__(self, scale):
+            self.scale = scale
+
+        @qd.kernel
+        def run(self, x: Values):
+            for i in x:
+                x[i] *= self.scale
+
+    x = qd.ndarray(qd.f32, 4, needs_grad=True)
+    x.fill(1.0)
+    one = Scaled(3.0)
+    qd.compile(one.run, x)
+    qd.compile(one.run.grad, x)
+    assert (compiled(), x[0]) == (2, 1.0)
+    one.run(x)
+    assert (compiled(), x[0]) == (2, 3.0)
+
+
+def test_calls_are_compiled_on_several_threads_and_waited_for():
+    kernels = [make_kernel(float(n)) for n in range(6)]
+    x = qd.ndarray(qd.f32, 4)
+
+    @qd.kernel
+    def nothing():
+        pass
+
+    calls = [(kernel, x, 4) for kernel in kernels[:4]]
+    calls += [[kernels[4], x, 4], functools.partial(kernels[5], x, n=4), nothing]
+    made = qd.precompile(calls, threads=3)
+    assert (made.total, made.completed, made.done, made.errors) == (7, 7, True, [])
+    assert compiled() == 7
+    for kernel in kernels:
+        kernel(x, 4)
+    assert (compiled(), x[0]) == (7, 15.0)
+
+
+def test_in_the_background_the_caller_goes_on():
+    # A kernel that asks Python for a value which comes later.
+    may_go_on = threading.Event()
+
+    class Late:
+        @property
+        def value(self):
+            assert may_go_on.wait(60)
+            return 5.0
+
+    late, x = Late(), qd.ndarray(qd.f32, 4)
+
+    @qd.kernel
+    def held(x: Values):
+        for i in x:
+            x[i] = late.value
+
+    made = qd.precompile([(held, x)], background=True)
+    assert not made.done
+    assert not made.wait(timeout=0.01)
+    assert "0 of 1" in repr(made)
+    may_go_on.set()
+    assert made.wait()
+    assert made.done
+    assert compiled() == 1
+    held(x)
+    assert (compiled(), x[0]) == (1, 5.0)
+
+
+def test_a_call_waits_for_the_thread_that_compiles_the_same():
+    entered, may_go_on = threading.Event(), threading.Event()
+    asked = []
+
+    class Late:
+        @property
+        def value(self):
+            asked.append(threading.get_ident())
+            entered.set()
+            assert may_go_on.wait(60)
+            return 5.0
+
+    late, x = Late(), qd.ndarray(qd.f32, 4)
+
+    @qd.kernel
+    def held(x: Values):
+        for i in x:
+            x[i] = late.value
+
+    made = qd.precompile([(held, x)], background=True)
+    assert entered.wait(60)
+    threading.Timer(0.2, may_go_on.set).start()
+    held(x)
+    made.wait()
+    assert x[0] == 5.0
+    assert compiled() == 1
+    assert threading.get_ident() not in asked, "the call did not compile anything"
+
+
+def test_errors_come_in_the_order_of_the_calls_when_all_else_is_compiled():
+    @qd.kernel
+    def wrong(x: Values):
+        y = nowhere  # noqa: F821
+
+    @qd.kernel
+    def wrong_too(x: Values):
+        for i in x:
+            x[i] = "text"
+
+    x, add = qd.ndarray(qd.f32, 4), make_kernel(1.0)
+    calls = [(wrong, x), (add, x, 4), (wrong_too, x)]
+    with pytest.raises(qd.QuadrantsNameError, match="nowhere"):
+        qd.precompile(calls, threads=1)
+    assert compiled() == 1
+    made = qd.precompile(calls, background=True)
+    with pytest.raises(qd.QuadrantsNameError, match="nowhere"):
+        made.wait()
+    assert [type(error).__name__ for error in made.errors] == ["OctantsNameError", type(made.errors[1]).__name__]
+    assert len(made.errors) == 2
+
+
+def test_what_cannot_be_compiled_is_refused_at_once():
+    x = qd.ndarray(qd.f32, 4)
+    with pytest.raises(qd.QuadrantsTypeError, match="only kernels are compiled ahead: expected what @qd.kernel makes"):
+        qd.compile(len, x)
+    with pytest.raises(qd.QuadrantsTypeError, match="only kernels are compiled ahead"):
+        qd.precompile([(print, 3)])
+    with pytest.raises(qd.QuadrantsTypeError, match="got an empty one"):
+        qd.precompile([()])
+    with pytest.raises(ValueError, match="threads is at least 1"):
+        qd.precompile([], threads=0)
+    assert qd.precompile([]).wait()
+    with pytest.raises(qd.QuadrantsSyntaxError, match="Missing argument 'n'"):
+        qd.compile(make_kernel(1.0), x)
+    qd.reset()
+    with pytest.raises(RuntimeError, match=r"qd\.init"):
+        qd.precompile([make_kernel(1.0)])
+
+
+def test_a_program_that_ends_leaves_the_rest():
+    entered, may_go_on = threading.Event(), threading.Event()
+
+    class Late:
+        @property
+        def value(self):
+            entered.set()
+            assert may_go_on.wait(60)
+            return 5.0
+
+    late, x = Late(), qd.ndarray(qd.f32, 4)
+
+    @qd.kernel
+    def held(x: Values):
+        for i in x:
+            x[i] = late.value
+
+    made = qd.precompile([(held, x), (make_kernel(1.0), x, 4)], background=True, threads=1)
+    assert entered.wait(60)
+    qd.init(arch=qd.cpu)
+    may_go_on.set()
+    with pytest.raises(RuntimeError):
+        made.wait()
+    assert "the program ended before this kernel was compiled" in str(made.errors[-1])
+    assert compiled() == 0
+
+
+def test_a_process_ends_with_kernels_under_way(tmp_path):
+    script = tmp_path / "ends.py"
+    script.write_text(
+        "import octants as qd\n"
+        "qd.init(arch=qd.cpu)\n"
+        "@qd.kernel\n"
+        "def fill(x: qd.types.ndarray(), value: qd.template()):\n"
+        "    for i in x:\n"
+        "        x[i] = value\n"
+        "x = qd.ndarray(qd.f32, 4)\n"
+        "qd.precompile([(fill, x, float(n)) for n in range(2000)], background=True)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_progress_is_drawn_where_asked_for(monkeypatch):
+    shown = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", shown)
+    x = qd.ndarray(qd.f32, 4)
+    qd.precompile([(make_kernel(1.0), x, 4)])
+    assert shown.getvalue() == "", "not a terminal"
+    qd.precompile([(make_kernel(float(n)), x, 4) for n in range(2)], progress=True, threads=1)
+    steps = shown.getvalue().split("\r")[1:]
+    assert steps[0] == f"compiling [{'.' * 30}] 0/2"
+    assert steps[1] == f"compiling [{'#' * 15}{'.' * 15}] 1/2"
+    assert steps[2] == f"compiling [{'#' * 30}] 2/2\n"
