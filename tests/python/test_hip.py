@@ -76,6 +76,29 @@ def test_kernels_run_on_every_device_that_is_visible(standin, run):
         assert (out.strip(), err) == ("amdgpu", "")
 
 
+@pytest.mark.parametrize("architecture", ["twin-wave32", "twin-wave64:sramecc+:xnack-"])
+def test_waves_of_either_width_combine_sums(standin, run, architecture):
+    then = """
+total = qd.field(qd.f32, shape=())
+counts = qd.field(qd.i32, shape=8)
+
+
+@qd.kernel
+def add_up(x: qd.types.ndarray(dtype=qd.i32, ndim=1)) -> qd.f32:
+    for i in x:
+        total[None] += x[i]
+    for i in x:
+        counts[i % 8] += 1
+    return total[None]
+
+
+assert add_up(x) == 999 * 1000
+assert (counts.to_numpy() == 125).all()
+"""
+    _, err = run(standin, ", enable_fallback=False", then, HIP_STANDIN_ARCH=architecture, HIP_STANDIN_SEED="3")
+    assert err == ""
+
+
 def test_without_a_device_programs_run_on_the_cpu_and_say_so_in_one_line(standin, run):
     for hidden in ["", "-1"]:
         out, err = run(standin, HIP_VISIBLE_DEVICES=hidden)

@@ -1,6 +1,4 @@
 //! HIP's functions, as far as our driver uses them, with the parameters of its headers.
-//!
-//! Addresses of the device are what they are in HIP: untyped pointers.
 
 #![allow(non_snake_case, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 #![allow(missing_docs)]
@@ -14,10 +12,12 @@ use crate::code::{Function, load};
 use crate::event::Event;
 use crate::faults::note;
 use crate::memory::Kind;
-use crate::state::{Outcome, WARP, code, current, lock, set_current, state};
+use crate::state::{Outcome, code, current, lock, set_current, state};
 use crate::stream::{Stream, Work};
 
 type Handle = *mut c_void;
+/// An untyped pointer in HIP.
+type Address = u64;
 
 const ARCHITECTURE_IN_R0600: usize = 1160;
 const BYTES_OF_R0600: usize = 1472;
@@ -93,7 +93,7 @@ pub unsafe extern "C" fn hipDeviceGetAttribute(value: *mut c_int, attribute: c_i
     finish(known_device(device).and_then(|()| {
         let answer = match attribute {
             63 => 2,
-            87 => WARP as c_int,
+            87 => state().settings.warp as c_int,
             88 => 1,
             _ => return Err(code::INVALID_VALUE),
         };
@@ -164,15 +164,14 @@ pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMalloc(at: *mut Handle, bytes: usize) -> c_int {
+pub unsafe extern "C" fn hipMalloc(at: *mut Address, bytes: usize) -> c_int {
     let made = state().device().and_then(|_| state().memory.allocate(bytes, Kind::Plain(current())));
     // SAFETY: HIP's contract.
-    finish(made.and_then(|a| unsafe { give(at, a as Handle) }))
+    finish(made.and_then(|a| unsafe { give(at, a) }))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipFree(at: Handle) -> c_int {
-    let at = at as u64;
+pub unsafe extern "C" fn hipFree(at: Address) -> c_int {
     finish(match state().memory.kind(at) {
         _ if at == 0 => Ok(()),
         // The real one waits for the device. This one does not: our driver must not need it to.
@@ -222,24 +221,24 @@ fn queue(call: &str, stream: Handle, work: impl FnOnce(&Arc<Stream>) -> Outcome<
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMemsetD8Async(to: Handle, value: u8, bytes: usize, stream: Handle) -> c_int {
-    queue("hipMemsetD8Async", stream, |_| Ok(Work::Fill { to: to as u64, value, bytes }))
+pub unsafe extern "C" fn hipMemsetD8Async(to: Address, value: u8, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemsetD8Async", stream, |_| Ok(Work::Fill { to, value, bytes }))
 }
 
 // Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need not.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMemcpyHtoDAsync(to: Handle, from: *const c_void, bytes: usize, stream: Handle) -> c_int {
-    queue("hipMemcpyHtoDAsync", stream, |_| Ok(Work::Copy { to: (to as u64, true), from: (from as u64, false), bytes }))
+pub unsafe extern "C" fn hipMemcpyHtoDAsync(to: Address, from: *const c_void, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyHtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from as u64, false), bytes }))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMemcpyDtoHAsync(to: *mut c_void, from: Handle, bytes: usize, stream: Handle) -> c_int {
-    queue("hipMemcpyDtoHAsync", stream, |_| Ok(Work::Copy { to: (to as u64, false), from: (from as u64, true), bytes }))
+pub unsafe extern "C" fn hipMemcpyDtoHAsync(to: *mut c_void, from: Address, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyDtoHAsync", stream, |_| Ok(Work::Copy { to: (to as u64, false), from: (from, true), bytes }))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipMemcpyDtoDAsync(to: Handle, from: Handle, bytes: usize, stream: Handle) -> c_int {
-    queue("hipMemcpyDtoDAsync", stream, |_| Ok(Work::Copy { to: (to as u64, true), from: (from as u64, true), bytes }))
+pub unsafe extern "C" fn hipMemcpyDtoDAsync(to: Address, from: Address, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyDtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from, true), bytes }))
 }
 
 #[unsafe(no_mangle)]
@@ -447,9 +446,6 @@ pub unsafe extern "C" fn hipFuncGetAttribute(value: *mut c_int, attribute: c_int
     }))
 }
 
-/// Few threads, so that grids stay small.
-const BEST_BLOCK: c_int = WARP as c_int;
-
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(
     blocks: *mut c_int,
@@ -469,7 +465,8 @@ pub unsafe extern "C" fn hipModuleOccupancyMaxPotentialBlockSize(
     _memory: usize,
     most: c_int,
 ) -> c_int {
-    let best = if most > 0 { BEST_BLOCK.min(most) } else { BEST_BLOCK };
+    // Few threads, so that grids stay small.
+    let best = if most > 0 { most.min(64) } else { 64 };
     // SAFETY: HIP's contract.
     finish(
         function("hipModuleOccupancyMaxPotentialBlockSize", f)
@@ -503,8 +500,9 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
         note(format!("{CALL}: {threads} threads of a block for code made for {}", known.entry.most_threads));
         return code::INVALID_CONFIGURATION;
     }
-    if threads > 1 && !threads.is_multiple_of(WARP) {
-        note(format!("{CALL}: {threads} threads of a block are no whole warps of {WARP}"));
+    let warp = state().settings.warp;
+    if threads > 1 && !threads.is_multiple_of(warp) {
+        note(format!("{CALL}: {threads} threads of a block are no whole warps of {warp}"));
     }
     if parameters.is_null() == extra.is_null() {
         return code::INVALID_VALUE;
@@ -573,7 +571,7 @@ pub unsafe extern "C" fn hipMemPoolTrimTo(handle: Handle, _keep: usize) -> c_int
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMallocFromPoolAsync(
-    at: *mut Handle,
+    at: *mut Address,
     bytes: usize,
     handle: Handle,
     stream: Handle,
@@ -585,18 +583,18 @@ pub unsafe extern "C" fn hipMallocFromPoolAsync(
         let made = state().memory.allocate(bytes, Kind::Pool(device, handle as u64))?;
         stream.push(Work::Allocate { at: made });
         // SAFETY: HIP's contract.
-        unsafe { give(at, made as Handle) }
+        unsafe { give(at, made) }
     }))
 }
 
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipFreeAsync(at: Handle, stream: Handle) -> c_int {
+pub unsafe extern "C" fn hipFreeAsync(at: Address, stream: Handle) -> c_int {
     const CALL: &str = "hipFreeAsync";
     queue(CALL, stream, |_| {
-        if state().memory.announce_release(at as u64) {
-            return Ok(Work::Free { at: at as u64 });
+        if state().memory.announce_release(at) {
+            return Ok(Work::Free { at });
         }
-        note(format!("{CALL} of {at:?}, which is no memory of a pool, or goes already"));
+        note(format!("{CALL} of {at:#x}, which is no memory of a pool, or goes already"));
         Err(code::INVALID_VALUE)
     })
 }

@@ -43,14 +43,14 @@ pub struct Settings {
     pub version: i32,
     /// What it says its architecture is.
     pub architecture: String,
+    /// Threads that run in step.
+    pub warp: u32,
     /// Bytes of memory of a device.
     pub memory: u64,
     /// The real devices behind those that the process sees.
     pub visible: Vec<i32>,
 }
 
-/// Threads of a warp, as the code generator's twin has them.
-pub const WARP: u32 = 64;
 /// Devices that there are.
 const DEVICES: i32 = 2;
 
@@ -67,9 +67,11 @@ impl Settings {
             Err(_) => (0..DEVICES).collect(),
         };
         SEED.store(number("HIP_STANDIN_SEED", 0), Ordering::Relaxed);
+        let architecture = read("HIP_STANDIN_ARCH").unwrap_or_else(|| "twin-wave64:sramecc+:xnack-".into());
         Settings {
             version: number("HIP_STANDIN_VERSION", 60_300_000) as i32,
-            architecture: read("HIP_STANDIN_ARCH").unwrap_or_else(|| "twin-wave64:sramecc+:xnack-".into()),
+            warp: if architecture.contains("wave32") { 32 } else { 64 },
+            architecture,
             memory: number("HIP_STANDIN_MEMORY", 16 << 30),
             visible,
         }

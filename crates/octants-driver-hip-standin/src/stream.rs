@@ -9,7 +9,7 @@ use crate::code::Function;
 use crate::event::Event;
 use crate::faults::note;
 use crate::processor::Grid;
-use crate::state::{SEED, WARP, lock, state};
+use crate::state::{SEED, lock, state};
 
 /// A piece of work.
 #[allow(missing_docs)] // The variants tell of their fields.
@@ -172,7 +172,7 @@ impl Stream {
             Work::Allocate { at } => state.memory.make_valid(at),
             Work::Free { at } => state.memory.release(at),
             Work::Launch { function, blocks, threads, parameter } => {
-                let grid = Grid { blocks, threads, warp: WARP };
+                let grid = Grid { blocks, threads, warp: state.settings.warp };
                 // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's affair.
                 let ran = unsafe { function.module.code.run(function.entry, grid, &parameter) };
                 if let Err(crash) = ran {
