@@ -119,7 +119,8 @@ def clear_compilations() -> None:
     """Forgets what `compilations` tells."""
 
 def memory_info() -> dict[str, Any]:
-    """The device's name, and bytes: those that buffers hold (`in_use`) and those the device has, where known (`capacity`)."""
+    """The device's name, what drives it with its version as its maker writes it (`software`), and bytes: those that
+    buffers hold (`in_use`) and those the device has, where known (`capacity`)."""
 
 @final
 class Stream:

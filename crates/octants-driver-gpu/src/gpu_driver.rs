@@ -79,6 +79,11 @@ impl Driver for GpuDriver {
         &self.context.name
     }
 
+    fn software(&self) -> Option<(&'static str, i32)> {
+        let library = self.context.library();
+        Some((library.facts().api, library.driver_version().ok()?))
+    }
+
     fn is_immediate(&self) -> bool {
         false
     }

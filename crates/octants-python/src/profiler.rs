@@ -114,6 +114,7 @@ pub fn memory_info(py: Python<'_>) -> PyResult<Bound<'_, PyDict>> {
     let device = program.session.device();
     let dict = PyDict::new(py);
     dict.set_item("device", device.name())?;
+    dict.set_item("software", device.software())?;
     dict.set_item("in_use", device.bytes_in_use())?;
     dict.set_item("capacity", device.memory_bytes())?;
     Ok(dict)

@@ -323,6 +323,11 @@ impl Device {
         self.0.core.driver.name()
     }
 
+    /// What drives the device, and its version as its maker writes it.
+    pub fn software(&self) -> Option<(&'static str, i32)> {
+        self.0.core.driver.software()
+    }
+
     /// The stream that launches use unless told otherwise.
     pub fn default_stream(&self) -> &Stream {
         &self.0.default

@@ -96,6 +96,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Name of the device, for messages.
     fn name(&self) -> &str;
 
+    /// What drives the device: a name, and its version as its maker writes it; `None` where nothing does but this program.
+    fn software(&self) -> Option<(&'static str, i32)> {
+        None
+    }
+
     /// True when every call returns only after its work is done.
     fn is_immediate(&self) -> bool;
 

@@ -1,0 +1,65 @@
+"""Other libraries' arrays, where they are installed."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only.
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+import numpy as np
+
+import octants as qd
+from octants.selftest.registry import LeftOut, check, equal, on_gpu
+
+
+@qd.kernel
+def square(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    """Squares all elements."""
+    for i in x:
+        x[i] = x[i] * x[i]
+
+
+@check()
+def numpy_arrays_come_back_changed() -> None:
+    """In place, and not their neighbours."""
+    x = np.arange(10, dtype=np.float32)
+    square(x[2:8])
+    want = np.arange(10.0)
+    want[2:8] **= 2
+    equal(x, want, "x")
+
+
+@check()
+def tensors_of_torch() -> str:
+    """On the device where torch has it, without a copy; on the host elsewhere."""
+    if importlib.util.find_spec("torch") is None:
+        raise LeftOut("torch is not installed")
+    torch: Any = __import__("torch")
+    gpu = on_gpu() and torch.cuda.is_available()
+    # ROCm's torch calls its devices cuda, too.
+    x = torch.arange(1000, dtype=torch.float32, device="cuda" if gpu else "cpu")
+    square(x)
+    if gpu:
+        qd.sync()
+    equal(x.cpu().numpy(), np.arange(1000, dtype=np.float32) ** 2, "x")
+    return f"on {x.device}"
+
+
+@check()
+def arrays_shown_by_dlpack() -> str:
+    """Our arrays for other libraries."""
+    x = qd.ndarray(qd.f32, shape=16)
+    x.fill(3.0)
+    square(x)
+    if on_gpu():
+        if importlib.util.find_spec("torch") is None:
+            raise LeftOut("torch is not installed")
+        torch: Any = __import__("torch")
+        if not torch.cuda.is_available():
+            raise LeftOut("torch has no GPU")
+        equal(torch.from_dlpack(x).cpu().numpy(), np.full(16, 9.0), "x")
+        return "torch"
+    equal(np.from_dlpack(x), np.full(16, 9.0), "x")
+    return "numpy"

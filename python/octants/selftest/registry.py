@@ -1,0 +1,91 @@
+"""What the checks of the self-test share: how they are found, how results are compared, how one says that it was left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+import octants as qd
+
+Run = Callable[[], str | None]
+
+
+class LeftOut(Exception):
+    """A check that cannot be made here; the text says why."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that a device must do."""
+
+    group: str
+    """The kind of thing: the name of the module."""
+    name: str
+    run: Run
+    options: dict[str, Any] = field(default_factory=dict)
+    """What `qd.init` is to get besides the arch."""
+
+
+CHECKS: list[Check] = []
+"""All checks, in the order in which they run."""
+
+
+def check(**options: Any) -> Callable[[Run], Run]:
+    """Makes a function a check, run in a program of its own with these options. It raises `AssertionError` where the device is
+    wrong, and may return a remark for the table."""
+
+    def add(run: Run) -> Run:
+        group = run.__module__.rsplit(".", 1)[-1]
+        CHECKS.append(Check(group, run.__name__.replace("_", " "), run, options))
+        return run
+
+    return add
+
+
+def equal(got: Any, want: Any, what: str = "") -> None:
+    """Fails unless all elements are the same."""
+    got, want = np.asarray(got), np.asarray(want)
+    wrong = np.argwhere(got != want)
+    if len(wrong):
+        at = tuple(int(i) for i in wrong[0])
+        shown = f"{what}[{', '.join(map(str, at))}]" if at else what
+        raise AssertionError(f"{len(wrong)} of {got.size} wrong, first {shown}: {got[at]} instead of {want[at]}")
+
+
+def close(got: Any, want: npt.ArrayLike, relative: float, absolute: float = 0.0, what: str = "") -> float:
+    """Fails unless all elements are within a tolerance; gives the largest error as a part of it."""
+    got, want = np.asarray(got, dtype=np.float64), np.asarray(want, dtype=np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(got - want) / (absolute + relative * np.abs(want))
+    error = np.where(np.isfinite(got) & np.isfinite(want), error, np.where(got == want, 0.0, np.inf)).ravel()
+    worst = int(np.argmax(error))
+    if not error[worst] <= 1.0:
+        got, want = got.ravel()[worst], want.ravel()[worst]
+        raise AssertionError(f"{what}: {got!r} instead of {want!r}, {error[worst]:.3g} times what is allowed")
+    return float(error[worst])
+
+
+def require(condition: object, otherwise: str) -> None:
+    """Fails with a text unless something holds."""
+    if not condition:
+        raise AssertionError(otherwise)
+
+
+def raises(run: Callable[[], object], text: str) -> None:
+    """Fails unless a kernel's assertion fails, with this text in its message, by the time that the device is done."""
+    try:
+        run()
+        qd.sync()
+    except qd.OctantsAssertionError as e:
+        require(text in str(e), f"the message is {e}")
+    else:
+        raise AssertionError(f"nothing was raised, instead of an error with `{text}`")
+
+
+def on_gpu() -> bool:
+    """Whether the program runs on a GPU."""
+    return qd.cfg.arch in (qd.cuda, qd.amdgpu)

@@ -1,0 +1,128 @@
+"""Runs the checks, each in a program of its own, and shows a table."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import time
+import traceback
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+import octants as qd
+from octants import _octants
+from octants.selftest.registry import CHECKS, Check, LeftOut, on_gpu
+
+GROUPS = ("arithmetic", "memory", "sums", "order", "messages", "interop")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a check."""
+
+    check: Check
+    state: str
+    """`passed`, `FAILED` or `left out`."""
+    seconds: float
+    remark: str = ""
+    """What the check said, or the first line of what went wrong."""
+    details: str = ""
+    """All of what went wrong."""
+
+
+def device_description() -> str:
+    """The running program's device, the chip code is made for, and what drives it."""
+    info = _octants.memory_info()
+    if not on_gpu():
+        return f"{platform.processor() or platform.machine()}, {os.cpu_count()} processors"
+    words = [str(info["device"]), str(_octants.device_processor())]
+    if software := info["software"]:
+        words.append(f"{software[0]} driver {_version(*software)}")
+    return ", ".join(words)
+
+
+def _version(api: str, number: int) -> str:
+    """A driver's version as people write it."""
+    if api == "CUDA":
+        return f"{number // 1000}.{number % 1000 // 10}"
+    if api == "HIP":
+        return f"{number // 10**7}.{number // 10**5 % 100}.{number % 10**5}"
+    return str(number)
+
+
+def all_checks() -> list[Check]:
+    """All checks, in the order in which they run."""
+    for group in GROUPS:
+        importlib.import_module(f"octants.selftest.{group}")
+    return sorted(CHECKS, key=lambda check: GROUPS.index(check.group))
+
+
+def run_one(check: Check, arch: str) -> Outcome:
+    """Runs a check in a program of its own."""
+    start = time.perf_counter()
+    state, remark, details = "passed", "", ""
+    try:
+        qd.init(arch=getattr(qd, arch), enable_fallback=False, offline_cache=False, log_level="warn", **check.options)
+        remark = check.run() or ""
+    except LeftOut as e:
+        state, remark = "left out", str(e)
+    except Exception as e:
+        state, details = "FAILED", traceback.format_exc()
+        remark = f"{type(e).__name__}: {e}".splitlines()[0]
+    finally:
+        qd.reset()
+    return Outcome(check, state, time.perf_counter() - start, remark, details)
+
+
+def run_checks(arch: str, only: str = "") -> Iterable[Outcome]:
+    """Runs the checks whose group or name holds `only`."""
+    for check in all_checks():
+        if only in check.group or only in check.name:
+            yield run_one(check, arch)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """What the command line asks for; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m octants.selftest", description="Check that a device does what programs ask of it."
+    )
+    parser.add_argument("--arch", default="gpu", help="cpu, cuda, amdgpu, or gpu: the best that is there (default)")
+    parser.add_argument("--only", default="", metavar="TEXT", help="only checks with this in their name or group")
+    given = parser.parse_args(argv)
+    if given.arch not in ("cpu", "gpu", "cuda", "amdgpu"):
+        parser.error(f"--arch: `{given.arch}` is not one of cpu, gpu, cuda, amdgpu")
+    try:
+        qd.init(arch=getattr(qd, given.arch), enable_fallback=False, offline_cache=False, log_level="warn")
+    except RuntimeError as e:
+        print(f"{given.arch} cannot be checked here: {e}", file=sys.stderr)
+        return 2
+    arch, device = qd.cfg.arch.name if on_gpu() else "cpu", device_description()
+    print(f"octants {_octants.__version__} on {arch}: {device}\n")
+    outcomes = []
+    for outcome in run_checks(arch, given.only):
+        outcomes.append(outcome)
+        name = f"{outcome.check.group}: {outcome.check.name}"
+        print(f"{name:56} {outcome.state:9} {outcome.seconds:7.2f} s  {outcome.remark}"[:200].rstrip(), flush=True)
+    states = [outcome.state for outcome in outcomes]
+    print(f"\n{states.count('passed')} passed, {states.count('FAILED')} failed, {states.count('left out')} left out")
+    failed = [outcome for outcome in outcomes if outcome.state == "FAILED"]
+    if failed:
+        _say_what_to_report(arch, device, failed)
+    return 1 if failed or not outcomes else 0
+
+
+def _say_what_to_report(arch: str, device: str, failed: list[Outcome]) -> None:
+    print(
+        "\nPlease report this, with all of the text below, and where it is easy with the code of a kernel that went wrong"
+    )
+    print(f"(`python -m octants.selftest --arch {arch} --only NAME` runs one check alone):\n")
+    print(f"    octants {_octants.__version__}, Python {platform.python_version()}, numpy {np.__version__}")
+    print(f"    {platform.platform()}")
+    print(f"    {arch}: {device}")
+    for outcome in failed:
+        print(f"\n--- {outcome.check.group}: {outcome.check.name}\n{outcome.details}")

@@ -1,0 +1,67 @@
+"""The self-test passes here, and says so when something is wrong."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from octants import selftest
+from octants.selftest import registry
+from octants.selftest.run import all_checks, run_one
+
+
+def test_everything_passes_on_the_cpu():
+    command = [sys.executable, "-m", "octants.selftest", "--arch", "cpu"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 failed" in done.stdout
+    assert "on cpu: " in done.stdout
+    for group in ("arithmetic", "memory", "sums", "order", "messages", "interop"):
+        assert f"{group}: " in done.stdout
+
+
+def test_every_kind_of_thing_has_checks():
+    assert len(all_checks()) >= 30
+
+
+def wrong():
+    registry.equal(np.array([1, 2, 3]), np.array([1, 2, 4]), "x")
+
+
+def test_a_wrong_result_fails_with_the_place():
+    outcome = run_one(selftest.Check("sums", "a wrong one", wrong), "cpu")
+    assert outcome.state == "FAILED"
+    assert outcome.remark == "AssertionError: 1 of 3 wrong, first x[2]: 3 instead of 4"
+    assert "registry.equal" in outcome.details
+
+
+def test_what_is_reported(capsys, monkeypatch):
+    monkeypatch.setattr(
+        sys.modules["octants.selftest.run"], "all_checks", lambda: [selftest.Check("sums", "a wrong one", wrong)]
+    )
+    assert selftest.main(["--arch", "cpu"]) == 1
+    text = capsys.readouterr().out
+    assert "0 passed, 1 failed" in text
+    assert "Please report this" in text
+    assert "3 instead of 4" in text
+
+
+def test_a_device_that_is_not_there_is_no_failure_of_checks(capsys):
+    import octants as qd
+
+    try:
+        qd.init(arch=qd.amdgpu, enable_fallback=False)
+    except RuntimeError:
+        assert selftest.main(["--arch", "amdgpu"]) == 2
+        assert "cannot be checked here" in capsys.readouterr().err
+    finally:
+        qd.reset()
+
+
+def test_comparisons_notice_what_they_should():
+    with pytest.raises(AssertionError, match="instead of"):
+        registry.close([1.0, 2.0], [1.0, 2.1], 1e-3)
+    with pytest.raises(AssertionError, match="instead of"):
+        registry.close([np.nan], [1.0], 1e-3)
+    assert registry.close([np.inf, 1.0], [np.inf, 1.0], 1e-3) == 0.0
