@@ -1,5 +1,6 @@
 """Code of kernels for machines that need not be there: `qd.inspect` and `python -m octants.inspect`."""
 
+import os
 import subprocess
 import sys
 
@@ -15,7 +16,7 @@ import sys
 import numpy as np
 import octants as qd
 
-qd.init(arch=qd.cpu, offline_cache=False)
+qd.init(arch=qd.cpu)
 
 @qd.kernel
 def first(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
@@ -128,8 +129,11 @@ def test_what_is_no_machine_kernel_or_form_is_refused(saxpy):
 def run(tmp_path, *options):
     script = tmp_path / "script.py"
     script.write_text(SCRIPT)
+    environment = os.environ | {"OCTANTS_OFFLINE_CACHE": "1", "OCTANTS_OFFLINE_CACHE_FILE_PATH": str(tmp_path / "kept")}
     command = [sys.executable, "-m", "octants.inspect", str(script), "--out", str(tmp_path / "code"), *options]
-    return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path)
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=300, check=False, cwd=tmp_path, env=environment
+    )
 
 
 def test_the_kernels_of_a_script_are_written_to_files(tmp_path):
@@ -139,6 +143,15 @@ def test_the_kernels_of_a_script_are_written_to_files(tmp_path):
     written = {p.name for p in (tmp_path / "code").iterdir()}
     chips = {"gfx1100": ("oir", "s", "hsaco"), "sm_80": ("oir", "ptx")}
     assert written == {f"{k}.{c}.{e}" for k in ("first", "second") for c, ends in chips.items() for e in ends}
+
+
+def test_kernels_kept_on_disk_are_written_too(tmp_path):
+    for _ in range(2):
+        done = run(tmp_path, "--target", "gfx90a")
+        assert done.returncode == 0, done.stderr
+        assert len(list((tmp_path / "code").iterdir())) == 2
+        for path in (tmp_path / "code").iterdir():
+            path.unlink()
 
 
 def test_one_kernel_of_a_script_ends_it(tmp_path):
