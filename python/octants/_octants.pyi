@@ -384,6 +384,7 @@ class Kernel:
     def _specialization_count(self) -> int:
         """How many specialisations are kept."""
 
+    def _declare_pure(self) -> None: ...
     def _update(self) -> None: ...
 
 class Inspection:

@@ -34,7 +34,8 @@ def kernel(
     """Compiles a function, at its first call with arguments of new types, to run in parallel: its outermost loops are
     spread over threads. As a method, the class is decorated with `@qd.data_oriented`.
 
-    `pure` and `fastcache` promise that the kernel depends on its parameters alone; they change nothing at present.
+    `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of the
+    scope around it are an error. Kernels are kept on disk with or without it.
     `graph` asks for all tasks in one launch; on the CPU that is what a launch is, so it changes nothing, and
     `qd.graph.do_while` repeats its body on one thread. `checkpoints` is refused.
     """
@@ -44,7 +45,10 @@ def kernel(
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) is not supported")
         if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None):
             raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
-        return _wrapped(_octants.Kernel(_plain(function, "@qd.kernel"), graph), function)
+        made: _octants.Kernel = _wrapped(_octants.Kernel(_plain(function, "@qd.kernel"), graph), function)
+        if pure or fastcache:
+            made._declare_pure()
+        return made
 
     return decorate if fn is None else decorate(fn)
 
@@ -95,7 +99,9 @@ def data_oriented(cls: Any = None, *, stable_members: bool = False, template_pri
 
 
 def pure(fn: Any) -> Any:
-    """Marks a kernel as depending on its parameters alone; the same as `@qd.kernel(pure=True)`."""
+    """Declares that a kernel depends on its arguments alone; the same as `@qd.kernel(fastcache=True)`."""
+    if isinstance(fn, _octants.Kernel):
+        fn._declare_pure()
     return fn
 
 

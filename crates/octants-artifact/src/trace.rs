@@ -113,6 +113,8 @@ pub struct Outcome {
     pub has_groups: bool,
     /// How a launch fills its slots.
     pub arguments: ArgumentPlan,
+    /// What a gradient keeps in the store of a launch.
+    pub store: Option<StoreOfGradient>,
     /// Type of the result.
     pub result: ValueType,
     /// The annotations of the results.
@@ -121,6 +123,21 @@ pub struct Outcome {
     pub warnings: Vec<StoredWarning>,
     /// Lines that were printed while compiling.
     pub printed: Vec<String>,
+}
+
+/// How a launch of a gradient makes its store.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct StoreOfGradient {
+    /// Key of the artifact that counts what the store must hold.
+    pub count: Key,
+    /// Its slots of addresses, and whether it writes there.
+    pub pointers: Vec<(u32, bool)>,
+    /// First slots of the buffers.
+    pub buffers: Vec<u32>,
+    /// Slots of the parameters.
+    pub params: Vec<u32>,
+    /// What is kept, for messages.
+    pub kept: String,
 }
 
 /// Where each argument of a launch comes from, and the slots it goes to.

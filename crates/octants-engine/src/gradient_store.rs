@@ -4,10 +4,12 @@
 //! written: the store that is then made suffices. Where a parallel loop has more iterations than the store may have lanes, a lane
 //! runs several, one after the other; where memory is short there are fewer lanes.
 
+use octants_artifact::StoreOfGradient;
 use octants_passes::{STORE_PARAMS, StoreArguments};
-use octants_runtime::{Buffer, LoadedKernel, Results};
+use octants_runtime::{Buffer, Results};
 
 use crate::error::Error;
+use crate::session::Executable;
 
 /// Words of 32 and of 64 bits.
 const WORD_BYTES: [u64; 2] = [4, 8];
@@ -15,7 +17,7 @@ const WORD_BYTES: [u64; 2] = [4, 8];
 /// What a launch with a store needs.
 pub(crate) struct GradientStore {
     /// Counts what the store must hold.
-    pub count: LoadedKernel,
+    pub count: Box<Executable>,
     /// First slots of the two buffers of words.
     pub buffers: [u32; 2],
     /// Slots of the parameters.
@@ -44,17 +46,30 @@ struct Counted {
 
 impl GradientStore {
     /// For the arguments of a store in slots of a layout.
-    pub fn new(
-        count: LoadedKernel,
-        at: &StoreArguments,
-        layout: &octants_ir::ArgLayout,
-        kept: String,
-    ) -> GradientStore {
+    pub fn new(count: Executable, at: &StoreArguments, layout: &octants_ir::ArgLayout, kept: String) -> GradientStore {
         let buffer = |i: u32| {
             layout.buffers[(at.first_buffer + i) as usize].expect("compiler bug: a store is an array of its own")
         };
         let params = std::array::from_fn(|i| layout.params[at.first_param as usize + i]);
-        GradientStore { count, buffers: [buffer(0), buffer(1)], params, kept }
+        GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept }
+    }
+
+    /// To be kept on disk, where the counting code is.
+    pub fn to_stored(&self) -> Option<StoreOfGradient> {
+        Some(StoreOfGradient {
+            count: self.count.key?,
+            pointers: self.count.pointers.iter().map(|p| (p.slot, p.written)).collect(),
+            buffers: self.buffers.to_vec(),
+            params: self.params.to_vec(),
+            kept: self.kept.clone(),
+        })
+    }
+
+    /// Of the counting code, and what [`GradientStore::to_stored`] said.
+    pub fn from_stored(count: Executable, stored: &StoreOfGradient) -> Option<GradientStore> {
+        let buffers = stored.buffers.as_slice().try_into().ok()?;
+        let params = stored.params.as_slice().try_into().ok()?;
+        Some(GradientStore { count: Box::new(count), buffers, params, kept: stored.kept.clone() })
     }
 
     /// Makes the store that was counted to be needed, and tells the launch's slots of it.

@@ -104,8 +104,8 @@ pub struct Executable {
     kernel: LoadedKernel,
     store: Option<GradientStore>,
     /// What its code is kept under.
-    key: Option<Key>,
-    pointers: Vec<Pointer>,
+    pub(crate) key: Option<Key>,
+    pub(crate) pointers: Vec<Pointer>,
 }
 
 impl Executable {
@@ -230,30 +230,46 @@ impl Session {
 
     /// The code that an earlier compilation made, if it is still kept. `watch` has measured how long finding it took.
     pub fn load_recalled(&self, recalled: &Recalled, mut watch: Stopwatch) -> Option<Executable> {
-        let artifact = self.cache.as_ref()?.get_again(&recalled.artifact)?;
-        watch.lap(Phase::Load, "read");
-        let kernel = self.device.load(&artifact).ok()?.with_pointers(recalled.pointers.clone());
-        watch.lap(Phase::Link, "");
+        let mut code = self.load_again(recalled.artifact, &recalled.pointers, recalled, &mut watch)?;
+        if let Some(stored) = &recalled.store {
+            let pointers: Vec<_> = stored.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
+            let count = self.load_again(stored.count, &pointers, recalled, &mut watch)?;
+            code.store = Some(GradientStore::from_stored(count, stored)?);
+        }
         self.recalled.fetch_add(1, Ordering::Relaxed);
-        self.compilations.add(kernel.name(), true, watch);
-        Some(Executable {
-            layout: recalled.layout.clone(),
-            ret: recalled.ret.clone(),
-            kernel,
-            key: Some(recalled.artifact),
-            pointers: recalled.pointers.clone(),
-            store: None,
-        })
+        self.compilations.add(code.kernel.name(), true, watch);
+        Some(code)
+    }
+
+    fn load_again(
+        &self,
+        key: Key,
+        pointers: &[Pointer],
+        recalled: &Recalled,
+        watch: &mut Stopwatch,
+    ) -> Option<Executable> {
+        let artifact = self.cache.as_ref()?.get_again(&key)?;
+        watch.lap(Phase::Load, "read");
+        let pointers = pointers.to_vec();
+        let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
+        watch.lap(Phase::Link, "");
+        let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
+        Some(Executable { layout, ret, kernel, key: Some(key), pointers, store: None })
     }
 
     /// Stores what a compilation asked and what came of it.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) {
-        let (Some(cache), Some(artifact), None) = (&self.cache, code.key, &code.store) else { return };
+        let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return };
+        let store = code.store.as_ref().map(GradientStore::to_stored);
+        // A store whose counting code is not kept could not be made again.
+        if store.as_ref().is_some_and(Option::is_none) {
+            return;
+        }
         let lowered = &lowering.lowered;
         let outcome = outcome(
             &Binding::of(lowered),
             (&code.layout, &code.pointers, &code.ret),
-            artifact,
+            (artifact, store.flatten()),
             (may_alias, group_loops(lowered).next().is_some()),
             search.tracing.said(&lowered.sources),
         );
@@ -360,7 +376,7 @@ impl Session {
             let place =
                 |(name, at): &(String, Span)| format!("`{name}` of the loop at {}", lowered.sources.location(*at));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
-            code.store = Some(GradientStore::new(count.kernel, &store.arguments, &code.layout, names));
+            code.store = Some(GradientStore::new(count, &store.arguments, &code.layout, names));
             kept &= found;
         }
         self.compilations.add(code.kernel.name(), kept, watch);
@@ -509,7 +525,7 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let mut slots = slots.to_vec();
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
-        let counted = unsafe { stream.launch_with(&store.count, &slots, arrays, caller) }?;
+        let counted = unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) }?;
         let counted = counted.expect("compiler bug: a store is counted without a result");
         let buffers = store.make(&counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
         // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.

@@ -143,6 +143,8 @@ pub struct FuncSource {
     pub returns: Option<Obj>,
     /// `@qd.func(requires_top_level=True)`.
     pub requires_top_level: bool,
+    /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments alone.
+    pub pure: bool,
 }
 
 /// A declared parameter.

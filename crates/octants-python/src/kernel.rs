@@ -2,6 +2,7 @@
 //! none, fills the slots and launches, all without a Python frame.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use octants_engine::frontend::World;
@@ -49,6 +50,8 @@ pub struct Kernel {
     graph: bool,
     /// It works for the package: nobody differentiates or records it.
     library: bool,
+    /// Declared to depend on its arguments alone.
+    pure: AtomicBool,
     state: Mutex<State>,
     in_progress: InProgress,
 }
@@ -97,6 +100,11 @@ impl Drop for Interpreter {
 }
 
 impl Kernel {
+    /// It is declared to depend on its arguments alone.
+    pub fn is_pure(&self) -> bool {
+        self.pure.load(Ordering::Relaxed)
+    }
+
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.wrapped.get(py)
@@ -387,7 +395,7 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Specialization> {
         let py = slf.py();
-        prepared.program.compiled.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+        prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
         let session = &prepared.program.session;
         let world = PyWorld::new(py, session.config());
         let described = self.describe(prepared, args, &world)?;
@@ -706,6 +714,7 @@ impl Kernel {
             name,
             graph,
             library,
+            pure: AtomicBool::new(false),
             state: Mutex::default(),
             in_progress: InProgress::default(),
         })
@@ -719,6 +728,11 @@ impl Kernel {
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.wrapped.traverse(&visit)
+    }
+
+    /// Declares that it depends on its arguments alone; called by decorators.
+    fn _declare_pure(&self) {
+        self.pure.store(true, Ordering::Relaxed);
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.

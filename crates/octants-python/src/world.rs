@@ -226,6 +226,7 @@ impl<'py> PyWorld<'py> {
             params,
             returns: declared.returns.map(|r| self.handle(r)),
             requires_top_level,
+            pure: object.cast::<Kernel>().is_ok_and(|k| k.get().is_pure()),
         })
     }
 }

@@ -4,7 +4,7 @@
 //! captured names are at first sight, the options, the machine. That is an address and no more: whether a trace holds is told by
 //! its questions alone.
 
-use octants_artifact::{Key, KeyMaker, Lookup, Outcome, StoredWarning, Trace};
+use octants_artifact::{Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
 use octants_ir::{ArgLayout, AutodiffMode, Type};
 use octants_runtime::Pointer;
@@ -57,6 +57,7 @@ pub struct Recalled {
     pub(crate) pointers: Vec<Pointer>,
     pub(crate) artifact: Key,
     pub(crate) ret: Type,
+    pub(crate) store: Option<StoreOfGradient>,
     may_alias: bool,
     /// It has `stream_parallel` groups.
     pub has_groups: bool,
@@ -75,6 +76,7 @@ impl Recalled {
             pointers,
             artifact: outcome.artifact,
             ret: type_of(&outcome.result),
+            store: outcome.store,
             may_alias: outcome.may_alias,
             has_groups: outcome.has_groups,
             warnings: outcome.warnings,
@@ -210,7 +212,7 @@ pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) 
 pub(crate) fn outcome(
     binding: &Binding,
     (layout, pointers, ret): (&ArgLayout, &[Pointer], &Type),
-    artifact: Key,
+    (artifact, store): (Key, Option<StoreOfGradient>),
     (may_alias, has_groups): (bool, bool),
     (warnings, printed): (Vec<StoredWarning>, Vec<String>),
 ) -> Outcome {
@@ -219,6 +221,7 @@ pub(crate) fn outcome(
         may_alias,
         has_groups,
         arguments: argument_plan(binding, layout, pointers),
+        store,
         result: type_to_stored(ret),
         returns: binding.returns.iter().map(|o| o.0).collect(),
         warnings,

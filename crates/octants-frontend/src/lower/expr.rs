@@ -141,7 +141,10 @@ impl Lowerer<'_> {
         }
         let func = self.frame_ref().func;
         match self.world.global(func, name) {
-            Ok(Some(obj)) => Ok(self.lift(obj)),
+            Ok(Some(obj)) => {
+                self.check_outer_name(name, obj)?;
+                Ok(self.lift(obj))
+            }
             Ok(None) => {
                 let d = Diagnostic::new(Code::Name, self.b.span, format!("Name \"{name}\" is not defined"));
                 Err(match self.frame_ref().left.get(name) {
@@ -477,6 +480,7 @@ impl Lowerer<'_> {
     pub(super) fn host_attribute(&mut self, obj: crate::world::Obj, name: &str) -> Result<Value> {
         match self.world.attribute(obj, name) {
             Ok(Some(found)) => {
+                self.check_outer_attribute(obj, name, found)?;
                 if let Some((index, path)) = self.reached.get(&obj).cloned() {
                     let mut path = path;
                     path.push(name.to_owned());

@@ -13,6 +13,7 @@ mod function;
 mod loops;
 mod outlined;
 mod pass;
+mod purity;
 mod returns;
 mod stmt;
 mod stop_gradient;
@@ -22,7 +23,7 @@ mod tensor;
 mod text;
 mod values;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -145,6 +146,10 @@ pub(crate) struct Lowerer<'w> {
     /// A `@qd.real_func` is being built, or a function that it calls.
     in_real_function: bool,
     static_depth: u32,
+    /// The kernel is declared to depend on its arguments alone.
+    pure: bool,
+    /// Objects that were reached from names of the scopes around it, where that matters.
+    outer: HashSet<Obj>,
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
@@ -204,6 +209,8 @@ impl<'w> Lowerer<'w> {
             in_kernel_body: true,
             in_real_function: false,
             static_depth: 0,
+            pure: false,
+            outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
             group: None,
@@ -241,6 +248,7 @@ impl<'w> Lowerer<'w> {
 
     fn lower_kernel(&mut self, kernel: Obj, args: &[ArgSpec]) -> Result<Vec<Obj>> {
         let parsed = self.parse(kernel)?;
+        self.pure = parsed.source.pure;
         self.args = args.to_vec();
         let mut returns = Vec::new();
         if let Some(annotation) = parsed.source.returns {

@@ -145,6 +145,7 @@ impl Reader<'_> {
         let t = &m.table;
         let mut kind = FuncKind::Plain;
         let mut requires_top_level = false;
+        let mut pure = false;
         for d in &def.decorator_list {
             let (name, call) = decorator(&d.expression);
             kind = match name.as_str() {
@@ -154,6 +155,7 @@ impl Reader<'_> {
                 other => panic!("{}: no decorator {other}", self.path),
             };
             requires_top_level |= call.is_some_and(|c| c.arguments.find_keyword("requires_top_level").is_some());
+            pure |= call.is_some_and(|c| c.arguments.find_keyword("fastcache").is_some());
         }
         let params = def
             .parameters
@@ -180,7 +182,7 @@ impl Reader<'_> {
             text: self.text[start..end].into(),
             first_line: self.text[..start].matches('\n').count() as u32 + 1,
         });
-        let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level };
+        let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level, pure };
         let names: Vec<String> = source.params.iter().map(|p| p.name.clone()).collect();
         let mut record = Record { source: Some(source), ..Record::new(Entity::Func(kind), "function") };
         if let (FuncKind::Plain, Some(r::Stmt::Return(ret))) = (kind, def.body.last()) {
