@@ -1,11 +1,13 @@
 """Log messages of the package, through Python's `logging` under the name "octants".
 
-`qd.set_logging_level("debug")` sets how much the package says; where it goes is the program's own `logging` setup.
+`qd.set_logging_level("debug")` sets how much the package says; where it goes is the program's own `logging` setup,
+and standard error where there is none.
 """
 
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 
 TRACE, DEBUG, INFO, WARN, ERROR, CRITICAL = "trace", "debug", "info", "warn", "error", "critical"
@@ -26,9 +28,27 @@ logger = logging.getLogger("octants")
 logger.setLevel(logging.INFO)
 
 
+class _StandardError(logging.StreamHandler):
+    """Shows messages of a program that has not said where they go. Python itself would show warnings and errors alone."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return not logging.getLogger().handlers and all(handler is self for handler in logger.handlers)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.setStream(sys.stderr)
+        super().emit(record)
+
+
+_standard_error = _StandardError()
+
+
 def set_logging_level(level: str) -> None:
     """Messages below this level are dropped: trace, debug, info, warn, error, critical or off."""
     logger.setLevel(_number(level))
+    if logger.level <= logging.DEBUG:
+        logger.addHandler(_standard_error)
+    else:
+        logger.removeHandler(_standard_error)
 
 
 def is_logging_effective(level: str) -> bool:

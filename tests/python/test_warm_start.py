@@ -823,6 +823,30 @@ def result():
         [1, 2, 2, 2],
         [1, 2, 3, 4],
     ),
+    "a gradient that keeps what a loop changes": (
+        """
+N = {{2|3}}
+x = qd.field(qd.f32, shape=3, needs_grad=True)
+y = qd.field(qd.f32, shape=(), needs_grad=True)
+
+@qd.kernel
+def k():
+    for i in x:
+        v = x[i]
+        for _ in range(N):
+            v = v * x[i]
+        y[None] += v
+
+def result():
+    x.fill(2.0)
+    k()
+    y.grad[None] = 1.0
+    k.grad()
+    return [y[None], x.grad[0]]
+""",
+        [24, 12],
+        [48, 32],
+    ),
     "whether a function is marked": (
         """
 {{@qd.func|}}
@@ -940,3 +964,105 @@ def test_whatever_is_changed_the_new_result_comes(run):
     for which in (0, 1):
         results, _, _, _ = run(versions[which])
         assert differing(results, which) == {}
+
+
+def test_what_is_said_while_compiling_is_said_again(run):
+    text = (
+        HEAD
+        + """
+@qd.kernel
+def result() -> qd.i32:
+    n = 0
+    qd.static_print("a line")
+    for i in qd.static(range(40)):
+        n += i
+    return n
+"""
+    )
+    for lowered in (1, 0):
+        results, counts, printed, err = run([text])
+        assert (results, counts[-1]["lowered"]) == ([780], lowered)
+        assert printed == ["a line"]
+        assert err.count("m0.py:14: UserWarning") == 1
+
+
+def test_options_that_matter_are_looked_at(run):
+    text = (
+        HEAD
+        + """
+@qd.kernel
+def result() -> qd.f64:
+    return 1.0 / 3
+"""
+    )
+    single, double = float(1 / (3 * (1 + 2**-25))), 1 / 3
+    assert run([text])[0][0] == pytest.approx(single, rel=1e-7)
+    results, counts, _, _ = run([text], OCTANTS_DEFAULT_FP="f64")
+    assert (results, counts[-1]["lowered"]) == ([double], 1)
+    assert run([text], OCTANTS_RANDOM_SEED="7")[1][-1]["lowered"] == 0
+    assert run([text], OCTANTS_DEBUG="1")[1][-1]["lowered"] == 1
+
+
+def test_many_values_of_a_compile_time_argument(run):
+    text = (
+        HEAD
+        + """
+@qd.kernel
+def get(n: qd.template()) -> qd.i32:
+    return n
+
+def make(n):
+    @qd.kernel
+    def k() -> qd.i32:
+        return n
+
+    return k
+
+def result():
+    return sum(get(n) + make(n)() for n in range(40))
+"""
+    )
+    for lowered in (80, 0):
+        results, counts, _, _ = run([text])
+        assert (results, counts[-1]["lowered"]) == ([2 * sum(range(40))], lowered)
+
+
+def test_traces_that_are_damaged_or_lead_nowhere_are_made_anew(run, tmp_path):
+    text = HEAD + MODULES["a function's text, two calls deep"][0].replace("{{1|2}}", "1")
+    run([text])
+    (trace,) = tmp_path.rglob("*.traces")
+    whole = trace.read_bytes()
+    for damage in (whole[:-3], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], b""):
+        trace.write_bytes(damage)
+        results, counts, _, _ = run([text])
+        assert (results, counts[-1]["lowered"], counts[-1]["damaged"], counts[-1]["hits"]) == ([20], 1, 1, 1)
+    assert run([text])[1][-1]["lowered"] == 0
+    for kernel in (tmp_path / "kept").rglob("*"):
+        if kernel.is_file() and kernel != trace:
+            kernel.unlink()
+    results, counts, _, _ = run([text])
+    assert (results, counts[-1]["lowered"], counts[-1]["stored"]) == ([20], 1, 1)
+    assert run([text])[1][-1]["lowered"] == 0
+
+
+def test_why_a_kernel_is_compiled_is_said_to_who_asks(run):
+    texts = [version(MODULES[name][0], 0) for name in MODULES]
+    changed = [version(MODULES[name][0], 1) for name in MODULES]
+    said = dict(zip(MODULES, range(len(MODULES)), strict=True))
+    ask = {"OCTANTS_LOG_LEVEL": "debug"}
+    wanted = {
+        "a global": "value of type int is another",
+        "a function's text, two calls deep": "the text or the signature of `inner` changed",
+        "a function's meaning": "text or the signature of",
+        "a class attribute": "a value of type int is another",
+        "one object or two": "`b` in `result` is another object",
+    }
+    subset = [texts[said[name]] for name in wanted]
+    _, _, _, err = run(subset, **ask)
+    assert err.count("is compiled: it was not compiled before") == len(wanted)
+    _, _, _, err = run(subset, **ask)
+    assert "is compiled" not in err
+    _, _, _, err = run([changed[said[name]] for name in wanted], **ask)
+    reasons = [line.split("is compiled: ", 1)[1] for line in err.splitlines() if "is compiled: " in line]
+    for (name, part), reason in zip(wanted.items(), reasons, strict=True):
+        assert part in reason, name

@@ -14,8 +14,8 @@ mod trace;
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use trace::{
-    ArgumentPlan, ArraySource, ArrayType, Fingerprint, Lookup, Made, Outcome, ParamSource, StoredWarning, Trace,
-    ValueType,
+    ArgumentPlan, ArraySource, ArrayType, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
+    StoredWarning, Trace, ValueType,
 };
 
 use serde::{Deserialize, Serialize};

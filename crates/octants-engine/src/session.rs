@@ -109,6 +109,11 @@ pub struct Executable {
 }
 
 impl Executable {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        self.kernel.name()
+    }
+
     /// Whether some task writes to the buffer of this index.
     pub fn writes_buffer(&self, index: u32) -> bool {
         self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
