@@ -16,7 +16,7 @@ use octants_ir::{
 };
 
 use super::keep_states::{Stack, Store, uses_store_within};
-use super::plan_sweeps::{LoopPlan, Need, Plan};
+use super::plan_sweeps::{Exit, LoopPlan, Need, Plan, exit_of};
 use crate::derivative_rules::{Kind, Part, has_derivative, kind_of, pull_back, whole, zero};
 use crate::make_updates_atomic::shared_locals;
 use crate::trace_address::{Place, first_use_sets, trace_address};
@@ -238,7 +238,12 @@ impl<'a> Emitter<'a> {
     // The forward sweep.
 
     pub fn forward(&mut self, block: BlockId, need: &Need, mode: Mode) {
-        for &v in self.source().block(block) {
+        self.forward_insts(block, self.source().block(block), need, mode);
+    }
+
+    /// The forward sweep of some instructions of a block.
+    fn forward_insts(&mut self, block: BlockId, insts: &[ValueId], need: &Need, mode: Mode) {
+        for &v in insts {
             if mode == Mode::Keep
                 && let Some(plan) = self.plan.loops.get(&v)
             {
@@ -342,12 +347,16 @@ impl<'a> Emitter<'a> {
             if let Some(trips) = trips {
                 e.add_to_counter(trips, 1);
             }
+            // What is counted is complete before the loop may be left.
+            let insts = e.source().block(from);
+            let (run, exit) = insts.split_at(insts.len() - usize::from(exit_of(e.source(), from) != Exit::Never));
             match counting {
                 Some((largest, sum)) => e.count_iteration(v, from, largest, sum, |e, sum| {
-                    e.forward(from, need, Mode::Count(sum));
+                    e.forward_insts(from, run, need, Mode::Count(sum));
                 }),
-                None => e.forward(from, need, Mode::Pass),
+                None => e.forward_insts(from, run, need, Mode::Pass),
             }
+            e.forward_insts(from, exit, need, Mode::Pass);
         });
         self.scopes.pop();
         if let Some((largest, sum)) = counting {

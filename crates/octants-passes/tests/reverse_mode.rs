@@ -1,0 +1,168 @@
+//! Gradients of kernels from seeds against finite differences, before and after the pipeline, with one lane and with several.
+//!
+//! `OCTANTS_TEST_SEEDS` says how many kernels (default 3000).
+
+#![allow(clippy::unwrap_used)]
+
+#[path = "reverse_mode/interpreter.rs"]
+mod interpreter;
+#[path = "reverse_mode/random_kernels.rs"]
+mod random_kernels;
+
+use interpreter::{Leaf, Memory, run};
+use octants_ir::Kernel;
+use octants_passes::differentiate_reverse::{StoreNeed, differentiate_reverse};
+use octants_passes::{PassOptions, run_pipeline};
+use random_kernels::{COUNTS, Dice, N, W, X, Y, Z, random_kernel};
+
+/// Memory with random numbers and no gradients.
+fn memory(kernel: &Kernel, dice: &mut Dice) -> Memory {
+    let mut memory: Memory = Vec::new();
+    for b in &kernel.buffers {
+        let n = N as usize * b.elem.leaf_count();
+        let is_gradient = b.name.ends_with(".grad");
+        memory.push(
+            (0..n)
+                .map(|_| match b.elem.scalar() {
+                    Some(s) if s.is_int() => Leaf::Int(dice.below(4) as i64),
+                    _ if is_gradient => Leaf::Float(0.0),
+                    _ => Leaf::Float(dice.unit()),
+                })
+                .collect(),
+        );
+    }
+    memory
+}
+
+/// The inputs: what is read, and what was there before it was written.
+const INPUTS: [octants_ir::BufferId; 4] = [X, W, Y, Z];
+
+fn loss(kernel: &Kernel, before: &Memory, weights: &[Vec<f64>; 2]) -> f64 {
+    let mut after = before.clone();
+    run(kernel, &mut after, &[]);
+    assert_eq!(after[COUNTS.index()], before[COUNTS.index()]);
+    let part = |i: usize, w: &[f64]| after[i].iter().zip(w).map(|(x, w)| x.float() * w).sum::<f64>();
+    part(Y.index(), &weights[0]) + part(Z.index(), &weights[1])
+}
+
+/// The derivative along a direction, by differences; `None` where it does not settle: a branch or a kink is in between.
+fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[Vec<f64>; 2]) -> Option<f64> {
+    let moved = |by: f64| {
+        let mut m = at.clone();
+        for (b, d) in INPUTS.iter().zip(direction) {
+            for (x, d) in m[b.index()].iter_mut().zip(d) {
+                *x = Leaf::Float(x.float() + by * d);
+            }
+        }
+        loss(kernel, &m, weights)
+    };
+    let slope = |h: f64| (moved(h) - moved(-h)) / (2.0 * h);
+    let (a, b, c) = (slope(1e-5), slope(3e-6), slope(1e-6));
+    let tolerance = 1e-4 * (1.0 + a.abs());
+    ((a - b).abs() < tolerance && (b - c).abs() < tolerance).then_some(b)
+}
+
+/// Runs an adjoint with a store of exactly the size that was counted.
+fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory, lanes: i64, neighbours: bool) {
+    let Some(store) = store else {
+        run(adjoint, memory, &[]);
+        return;
+    };
+    memory.extend([Vec::new(), Vec::new()]);
+    let counted = run(&store.count, memory, &[Leaf::Int(0); 7]).unwrap();
+    let &[iterations, lane32, lane64, root32, root64] = &counted.iter().map(|l| l.int()).collect::<Vec<_>>()[..] else {
+        panic!("{counted:?}")
+    };
+    let lanes = lanes.min(iterations).max(1);
+    let first = store.arguments.first_buffer as usize;
+    memory[first] = vec![Leaf::Int(0); (root32 + lanes * lane32) as usize];
+    memory[first + 1] = vec![Leaf::Int(0); (root64 + lanes * lane64) as usize];
+    let (step, stride32, stride64) = if neighbours { (1, lane32, lane64) } else { (lanes, 1, 1) };
+    let params = [lanes, step, stride32, stride64, root32, root64, i64::from(neighbours)].map(Leaf::Int);
+    run(adjoint, memory, &params);
+}
+
+/// Checks the gradient of the kernel of a seed; false where differences do not tell.
+fn check(seed: u64) -> bool {
+    let kernel = random_kernel(seed);
+    octants_ir::assert_kernel(&kernel, "making it up");
+    let mut dice = Dice(seed ^ 0x5555);
+    let before = memory(&kernel, &mut dice);
+    let mut numbers = |n: usize| (0..n).map(|_| dice.unit()).collect::<Vec<f64>>();
+    let weights = [Y, Z].map(|b| numbers(before[b.index()].len()));
+    let direction: Vec<Vec<f64>> = INPUTS.iter().map(|b| numbers(before[b.index()].len())).collect();
+    let Some(expected) = difference(&kernel, &before, &direction, &weights) else { return false };
+
+    let mut after = before.clone();
+    run(&kernel, &mut after, &[]);
+    let gradient = |b: octants_ir::BufferId| kernel.companions[&b].index();
+    for (b, w) in [Y, Z].into_iter().zip(&weights) {
+        after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
+    }
+    let mut adjoint = kernel.clone();
+    let store = differentiate_reverse(&mut adjoint).unwrap_or_else(|e| panic!("seed {seed}: {e:?}\n{kernel}"));
+    octants_ir::assert_kernel(&adjoint, "differentiating it");
+    if std::env::var_os("SHOW").is_some() {
+        let mut c = store.clone().unwrap().count;
+        octants_passes::eliminate_dead_code::eliminate_dead_code(&mut c);
+        println!("{c}");
+        let mut m = after.clone();
+        m.extend([Vec::new(), Vec::new()]);
+        println!("{:?}", run(&c, &mut m, &[Leaf::Int(0); 7]));
+        return true;
+    }
+    for (lanes, neighbours) in [(1, true), (3, true), (2, false)] {
+        let mut memory = after.clone();
+        run_adjoint(&adjoint, store.as_ref(), &mut memory, lanes, neighbours);
+        let found: f64 = INPUTS
+            .iter()
+            .zip(&direction)
+            .flat_map(|(b, d)| memory[gradient(*b)].iter().zip(d))
+            .map(|(g, d)| g.float() * d)
+            .sum();
+        let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs().max(found.abs()));
+        assert!(close, "seed {seed}, {lanes} lanes: {found} instead of {expected}\n{kernel}");
+        if store.is_none() {
+            break;
+        }
+    }
+    true
+}
+
+#[test]
+fn gradients_are_those_of_differences() {
+    let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3000);
+    let told = (0..seeds).filter(|seed| check(*seed)).count() as u64;
+    assert!(told * 10 > seeds * 8, "differences told of {told} kernels only");
+}
+
+#[test]
+fn the_pipeline_keeps_what_an_adjoint_does() {
+    for seed in 0..200 {
+        let kernel = random_kernel(seed);
+        let mut adjoint = kernel.clone();
+        let store = differentiate_reverse(&mut adjoint).unwrap();
+        for mut k in store.into_iter().map(|s| s.count).chain([adjoint]) {
+            run_pipeline(&mut k, &PassOptions { debug: true, check_bounds: true, ..PassOptions::default() });
+        }
+    }
+}
+
+#[test]
+#[ignore = "finds the smallest kernel that fails"]
+fn smallest_failure() {
+    let seeds: u64 = std::env::var("OCTANTS_TEST_SEEDS").unwrap().parse().unwrap();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut failed = Vec::new();
+    for seed in std::env::var("SEED").map_or(0..seeds, |s| s.parse().map(|s| s..s + 1).unwrap()) {
+        if let Err(e) = std::panic::catch_unwind(|| check(seed)) {
+            let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
+            failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
+        }
+    }
+    failed.sort_by_key(|f| f.0.lines().count());
+    println!("{} of {seeds} fail", failed.len());
+    for (text, seed, why) in failed.iter().take(3) {
+        println!("==== {seed}: {}\n{text}", why.lines().next().unwrap_or(""));
+    }
+}
