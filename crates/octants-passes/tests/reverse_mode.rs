@@ -1,6 +1,6 @@
 //! Gradients of kernels from seeds against finite differences, before and after the pipeline, with one lane and with several.
 //!
-//! `OCTANTS_TEST_SEEDS` says how many kernels (default 3000).
+//! `OCTANTS_TEST_SEEDS` says how many kernels (default 1000).
 
 #![allow(clippy::unwrap_used)]
 
@@ -100,17 +100,8 @@ fn check(seed: u64) -> bool {
         after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
     }
     let mut adjoint = kernel.clone();
-    let store = differentiate_reverse(&mut adjoint).unwrap_or_else(|e| panic!("seed {seed}: {e:?}\n{kernel}"));
+    let store = differentiate_reverse(&mut adjoint).unwrap_or_else(|e| panic!("{e:?}"));
     octants_ir::assert_kernel(&adjoint, "differentiating it");
-    if std::env::var_os("SHOW").is_some() {
-        let mut c = store.clone().unwrap().count;
-        octants_passes::eliminate_dead_code::eliminate_dead_code(&mut c);
-        println!("{c}");
-        let mut m = after.clone();
-        m.extend([Vec::new(), Vec::new()]);
-        println!("{:?}", run(&c, &mut m, &[Leaf::Int(0); 7]));
-        return true;
-    }
     for (lanes, neighbours) in [(1, true), (3, true), (2, false)] {
         let mut memory = after.clone();
         run_adjoint(&adjoint, store.as_ref(), &mut memory, lanes, neighbours);
@@ -121,7 +112,7 @@ fn check(seed: u64) -> bool {
             .map(|(g, d)| g.float() * d)
             .sum();
         let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs().max(found.abs()));
-        assert!(close, "seed {seed}, {lanes} lanes: {found} instead of {expected}\n{kernel}");
+        assert!(close, "{lanes} lanes: {found} instead of {expected}");
         if store.is_none() {
             break;
         }
@@ -131,8 +122,25 @@ fn check(seed: u64) -> bool {
 
 #[test]
 fn gradients_are_those_of_differences() {
-    let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(3000);
-    let told = (0..seeds).filter(|seed| check(*seed)).count() as u64;
+    let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let mut told = 0;
+    let mut failed = Vec::new();
+    for seed in 0..seeds {
+        match std::panic::catch_unwind(|| check(seed)) {
+            Ok(tells) => told += u64::from(tells),
+            Err(e) => {
+                let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
+                failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
+            }
+        }
+    }
+    std::panic::set_hook(hook);
+    // The smallest kernel tells most.
+    failed.sort_by_key(|f| f.0.lines().count());
+    let report: Vec<String> = failed.iter().take(1).map(|(k, seed, why)| format!("seed {seed}: {why}\n{k}")).collect();
+    assert!(failed.is_empty(), "{} of {seeds} fail\n{}", failed.len(), report.concat());
     assert!(told * 10 > seeds * 8, "differences told of {told} kernels only");
 }
 
@@ -145,24 +153,5 @@ fn the_pipeline_keeps_what_an_adjoint_does() {
         for mut k in store.into_iter().map(|s| s.count).chain([adjoint]) {
             run_pipeline(&mut k, &PassOptions { debug: true, check_bounds: true, ..PassOptions::default() });
         }
-    }
-}
-
-#[test]
-#[ignore = "finds the smallest kernel that fails"]
-fn smallest_failure() {
-    let seeds: u64 = std::env::var("OCTANTS_TEST_SEEDS").unwrap().parse().unwrap();
-    std::panic::set_hook(Box::new(|_| {}));
-    let mut failed = Vec::new();
-    for seed in std::env::var("SEED").map_or(0..seeds, |s| s.parse().map(|s| s..s + 1).unwrap()) {
-        if let Err(e) = std::panic::catch_unwind(|| check(seed)) {
-            let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
-            failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
-        }
-    }
-    failed.sort_by_key(|f| f.0.lines().count());
-    println!("{} of {seeds} fail", failed.len());
-    for (text, seed, why) in failed.iter().take(3) {
-        println!("==== {seed}: {}\n{text}", why.lines().next().unwrap_or(""));
     }
 }
