@@ -1,0 +1,356 @@
+"""Gradients of kernels: what `kernel.grad` adds to the gradients of what a kernel reads, for every shape of loop."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+N = 6
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def fields():
+    x = qd.field(qd.f64, shape=N, needs_grad=True)
+    y = qd.field(qd.f64, shape=N, needs_grad=True)
+    n = qd.field(qd.i32, shape=N)
+    x.from_numpy(np.linspace(0.4, 1.3, N))
+    n.from_numpy(np.array([0, 1, 3, 2, 5, 4], dtype=np.int32))
+    return x, y, n
+
+
+def check(kernel, x, y, *args, tolerance=1e-6):
+    """Compares the gradient of a weighted sum of `y` with differences in `x`."""
+    weights = np.cos(np.arange(y.to_numpy().size, dtype=np.float64)).reshape(y.to_numpy().shape)
+    at = x.to_numpy()
+
+    def loss(values):
+        x.from_numpy(values)
+        y.fill(0)
+        kernel(*args)
+        return float((y.to_numpy() * weights).sum())
+
+    expected = np.zeros_like(at)
+    for i in np.ndindex(at.shape):
+        step = np.zeros_like(at)
+        step[i] = 1e-6
+        expected[i] = (loss(at + step) - loss(at - step)) / 2e-6
+    loss(at)
+    x.grad.fill(0)
+    y.grad.from_numpy(weights)
+    kernel.grad(*args)
+    np.testing.assert_allclose(x.grad.to_numpy(), expected, rtol=tolerance, atol=tolerance)
+
+
+def test_a_sum_of_squares(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            y[0] += x[i] ** 2
+
+    check(compute, x, y)
+
+
+def test_loops_whose_length_is_read_from_a_field(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            s = 1.0
+            for j in range(n[i]):
+                s = s * x[i] + x[j]
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_nested_and_triangular_loops(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            s = x[i]
+            for j in range(n[i]):
+                t = s
+                for k in range(j, n[j]):
+                    t = qd.sin(t * x[k])
+                    for _ in range(k // 2):
+                        t = t * s
+                s = t + 0.5 * s
+            y[i] = s * s
+
+    check(compute, x, y)
+
+
+def test_a_loop_whose_length_is_computed_by_a_function(fields):
+    x, y, n = fields
+
+    @qd.func
+    def length(i):
+        result = n[i] * 2 + 1
+        if result > 7:
+            result = 7
+        return result
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            s = x[i]
+            for j in range(length(i)):
+                s = qd.cos(s) * x[j % N]
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_while_with_break_and_continue(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            s = x[i]
+            k = 0
+            while s < 3.0:
+                k += 1
+                if k == 2:
+                    continue
+                if k > n[i] + 2:
+                    break
+                s = s * (1.0 + 0.3 * x[k % N])
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_a_function_that_returns_from_a_loop(fields):
+    x, y, n = fields
+
+    @qd.func
+    def search(i: qd.i32, start: qd.f64) -> qd.f64:
+        s = start
+        for j in range(N):
+            s = s * x[j] + 0.1
+            if j >= n[i]:
+                return s * s
+        return s
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            y[i] = search(i, x[i])
+
+    check(compute, x, y)
+
+
+def test_indices_and_branches_that_a_loop_carries_along(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            p, q = 0, 1
+            s = x[i]
+            for _ in range(n[i] + 3):
+                p, q = q, (p + q) % N
+                if q % 2 == 0:
+                    s = s * x[q]
+                else:
+                    s += qd.exp(-s) * x[p]
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_an_inner_loop_over_a_field(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in y:
+            s = 1.0
+            for j in x:
+                s = s * (x[j] + 0.1 * i)
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_a_loop_in_order_at_the_top(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        s = 1.0
+        qd.loop_config(serialize=True)
+        for i in range(N):
+            for j in range(n[i]):
+                s = qd.sin(s * x[i]) + x[j]
+            y[i] = s
+
+    check(compute, x, y)
+
+
+def test_variables_that_tasks_share(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compute():
+        total = 0.0
+        for i in x:
+            total += x[i] * x[i]
+        scale = qd.sqrt(total)
+        for i in x:
+            y[i] = x[i] / scale
+        scale = scale * total
+        for i in x:
+            y[i] += x[i] * scale
+
+    check(compute, x, y)
+
+
+def test_matrices(fields):
+    a = qd.Matrix.field(2, 2, qd.f64, shape=N, needs_grad=True)
+    y = qd.field(qd.f64, shape=N, needs_grad=True)
+    a.from_numpy(np.random.default_rng(1).uniform(-0.6, 0.6, (N, 2, 2)))
+
+    @qd.kernel
+    def compute():
+        for i in a:
+            m = qd.Matrix([[1.0, 0.2], [0.1, 1.0]])
+            for k in range(i):
+                m = m @ a[k] + m
+                m[0, k % 2] = m[1, 0] * m[0, 1]
+            y[i] = m.determinant() + m.norm_sqr()
+
+    check(compute, a, y)
+
+
+def test_arrays_as_arguments():
+    x = qd.ndarray(qd.f64, (N,), needs_grad=True)
+    y = qd.ndarray(qd.f64, (N,), needs_grad=True)
+    n = qd.ndarray(qd.i32, (N,))
+    x.from_numpy(np.linspace(0.2, 0.9, N))
+    n.from_numpy(np.arange(N, dtype=np.int32))
+
+    @qd.kernel
+    def compute(x: qd.types.NDArray, y: qd.types.NDArray, n: qd.types.NDArray, factor: qd.f64):
+        for i in range(x.shape[0]):
+            s = factor
+            for j in range(n[i]):
+                s = s * x[i] + qd.tanh(s)
+            y[i] = s
+
+    check(compute, x, y, x, y, n, 0.7)
+
+
+def test_a_store_takes_its_gradient_and_clears_it(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            y[i] = 2.0 * x[i]
+
+    y.grad.fill(1)
+    compute.grad()
+    assert (x.grad.to_numpy() == 2).all()
+    assert (y.grad.to_numpy() == 0).all()
+
+
+def test_what_has_no_gradient_is_left_out(fields):
+    x, y, _ = fields
+    w = qd.field(qd.f64, shape=N)
+    w.fill(3)
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            y[i] = w[i] * x[i]
+
+    y.grad.fill(1)
+    compute.grad()
+    assert (x.grad.to_numpy() == 3).all()
+
+
+def test_casts_to_integers_end_gradients(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            y[i] = qd.cast(x[i] * 10, qd.i32) * 2.0 + x[i]
+
+    y.grad.fill(1)
+    compute.grad()
+    assert (x.grad.to_numpy() == 1).all()
+
+
+def test_results_do_not_depend_on_the_number_of_threads():
+    found = []
+    for threads in (1, 2, 7):
+        qd.init(arch=qd.cpu, cpu_max_num_threads=threads, default_fp=qd.f64, fast_math=False)
+        x = qd.field(qd.f64, shape=100, needs_grad=True)
+        y = qd.field(qd.f64, shape=100, needs_grad=True)
+        x.from_numpy(np.linspace(0.1, 0.9, 100))
+
+        @qd.kernel
+        def compute(x: qd.template(), y: qd.template()):
+            for i in x:
+                s = x[i]
+                for _ in range(i % 13):
+                    s = qd.sin(s) * x[i]
+                y[i] = s
+
+        y.grad.fill(1)
+        compute.grad(x, y)
+        found.append(x.grad.to_numpy())
+    assert (found[0] == found[1]).all()
+    assert (found[0] == found[2]).all()
+
+
+def test_the_store_is_bounded_and_says_what_it_keeps():
+    qd.init(arch=qd.cpu, ad_store_bytes=4000)
+    x = qd.field(qd.f32, shape=4, needs_grad=True)
+    n = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            speed = x[i]
+            for _ in range(n[None]):
+                speed = qd.sin(speed)
+            x[i] = speed
+
+    n[None] = 500
+    x.grad.fill(1)
+    compute.grad()
+    n[None] = 2000
+    with pytest.raises(
+        Exception, match=r"kernel `compute` needs 8000 bytes for each thread, to keep `speed` of the loop at .*:\d+"
+    ):
+        compute.grad()
+
+
+def test_a_position_from_an_atomic_is_refused(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compact():
+        for i in x:
+            at = qd.atomic_add(n[0], 1)
+            y[at] = x[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="what an atomic operation on memory returned") as error:
+        compact.grad()
+    assert "qd.atomic_add(n[0], 1)" in str(error.value)
