@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use crate::code_object::Reader;
 use crate::processor::{Code, Entry, Processor};
 use crate::state::{Outcome, code};
 use crate::twin::Twin;
@@ -37,7 +38,7 @@ pub struct Function {
 }
 
 /// What runs code, the first that takes it.
-const PROCESSORS: &[&dyn Processor] = &[&Twin];
+const PROCESSORS: &[&dyn Processor] = &[&Twin, &Reader];
 
 /// Loads code.
 ///

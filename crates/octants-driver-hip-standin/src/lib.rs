@@ -9,7 +9,8 @@
 //!   another device is the thread's, or after it was destroyed, or code unloaded while it is queued.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
 //! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far it is code of the same
-//!   form as a GPU's, made for this machine's processor ([`twin`]); an emulator of a GPU's instructions could take its place.
+//!   form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read and not run ([`code_object`]): an emulator of their
+//!   instructions could take that place.
 //!
 //! What this proves: that our driver's calls are right by HIP's documentation, and that what is built on them computes right results in every
 //! order that they allow. What it does not: that HIP keeps to its documentation, nor anything of AMD's machine code.
@@ -18,9 +19,10 @@
 //! `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
 //!
 //! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`faults`], [`memory`], [`stream`], [`event`], [`code`],
-//! [`processor`], [`twin`], [`fibers`].
+//! [`processor`], [`twin`], [`fibers`], [`code_object`].
 
 pub mod code;
+pub mod code_object;
 pub mod control;
 pub mod event;
 pub mod exports;

@@ -70,7 +70,7 @@ impl Settings {
         let architecture = read("HIP_STANDIN_ARCH").unwrap_or_else(|| "twin-wave64:sramecc+:xnack-".into());
         Settings {
             version: number("HIP_STANDIN_VERSION", 60_300_000) as i32,
-            warp: if architecture.contains("wave32") { 32 } else { 64 },
+            warp: if architecture.contains("wave32") || architecture.starts_with("gfx1") { 32 } else { 64 },
             architecture,
             memory: number("HIP_STANDIN_MEMORY", 16 << 30),
             visible,

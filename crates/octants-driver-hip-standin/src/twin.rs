@@ -17,12 +17,17 @@ pub struct Twin;
 
 /// Where an ELF file says what machine it is for.
 const MACHINE: std::ops::Range<usize> = 18..20;
-const GPU: u16 = 224;
+/// The number of AMD's GPUs.
+pub const GPU: u16 = 224;
+
+/// What machine code is for; nothing where it is no such file.
+pub fn machine_of(image: &[u8]) -> Option<u16> {
+    image.get(MACHINE).filter(|_| image.starts_with(b"\x7fELF")).map(|m| u16::from_le_bytes([m[0], m[1]]))
+}
 
 impl Processor for Twin {
     fn takes(&self, image: &[u8]) -> bool {
-        let machine = image.get(MACHINE).map(|m| u16::from_le_bytes([m[0], m[1]]));
-        image.starts_with(b"\x7fELF") && machine.is_some_and(|m| m != GPU)
+        machine_of(image).is_some_and(|machine| machine != GPU)
     }
 
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {

@@ -1,0 +1,83 @@
+//! [`Reader`]: takes code objects for AMD GPUs as they are, finds their entry points and what these need, and runs nothing: a launch does no
+//! more than to come to its turn. It shows that the code that would go to a GPU is found, and asked for with the names and sizes that it has;
+//! an emulator would begin here.
+
+use std::collections::HashMap;
+
+use crate::processor::{Code, Crash, Entry, Grid, Processor};
+use crate::twin::{GPU, machine_of};
+
+/// What loads code objects.
+#[derive(Debug)]
+pub struct Reader;
+
+/// The kind of a section that lists the symbols seen from outside.
+const DYNAMIC_SYMBOLS: u32 = 11;
+const SYMBOL_BYTES: usize = 24;
+/// What a kernel's description is called behind the kernel's name, and its size.
+const DESCRIPTION: &str = ".kd";
+const DESCRIPTION_BYTES: usize = 64;
+/// Where it says how many bytes of arguments the kernel has.
+const ARGUMENT_BYTES: usize = 8;
+
+impl Processor for Reader {
+    fn takes(&self, image: &[u8]) -> bool {
+        machine_of(image) == Some(GPU)
+    }
+
+    fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
+        let kernels = kernels(image).ok_or("the file ends too early")?;
+        Ok(Box::new(Read { kernels }))
+    }
+}
+
+struct Read {
+    /// Bytes of arguments of each kernel.
+    kernels: HashMap<String, usize>,
+}
+
+impl Code for Read {
+    fn entry(&self, name: &str) -> Option<Entry> {
+        Some(Entry { at: 0, parameter_bytes: *self.kernels.get(name)?, most_threads: 1024 })
+    }
+
+    unsafe fn run(&self, _entry: Entry, _grid: Grid, _parameter: &[u64]) -> Result<(), Crash> {
+        Ok(())
+    }
+}
+
+fn number(bytes: &[u8], at: usize, size: usize) -> Option<usize> {
+    let digits = bytes.get(at..at.checked_add(size)?)?;
+    Some(digits.iter().rev().fold(0, |n, b| n << 8 | usize::from(*b)))
+}
+
+/// The kernels of a code object, and the bytes of arguments that each says it has.
+fn kernels(image: &[u8]) -> Option<HashMap<String, usize>> {
+    let (sections, size, count) = (number(image, 40, 8)?, number(image, 58, 2)?, number(image, 60, 2)?);
+    let section = |n: usize| image.get(sections + n * size..sections + (n + 1) * size);
+    let mut found = HashMap::new();
+    for table in (0..count).filter_map(section).filter(|s| number(s, 4, 4) == Some(DYNAMIC_SYMBOLS as usize)) {
+        let (at, bytes) = (number(table, 24, 8)?, number(table, 32, 8)?);
+        let names = number(section(number(table, 40, 4)?)?, 24, 8)?;
+        for symbol in image.get(at..at + bytes)?.chunks_exact(SYMBOL_BYTES) {
+            let name = image.get(names + number(symbol, 0, 4)?..)?.split(|b| *b == 0).next()?;
+            let name = String::from_utf8_lossy(name);
+            let Some(kernel) = name.strip_suffix(DESCRIPTION) else { continue };
+            let description = in_file(image, number(symbol, 8, 8)?)?;
+            let description = image.get(description..description + DESCRIPTION_BYTES)?;
+            found.insert(kernel.to_string(), number(description, ARGUMENT_BYTES, 4)?);
+        }
+    }
+    Some(found)
+}
+
+/// Where in the file lies what is loaded at an address.
+fn in_file(image: &[u8], address: usize) -> Option<usize> {
+    let (segments, size, count) = (number(image, 32, 8)?, number(image, 54, 2)?, number(image, 56, 2)?);
+    (0..count).find_map(|n| {
+        let segment = image.get(segments + n * size..segments + (n + 1) * size)?;
+        let (kind, offset) = (number(segment, 0, 4)?, number(segment, 8, 8)?);
+        let (from, bytes) = (number(segment, 16, 8)?, number(segment, 32, 8)?);
+        (kind == 1 && (from..from + bytes).contains(&address)).then(|| address - from + offset)
+    })
+}
