@@ -234,6 +234,39 @@ for _ in range(3):
     assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
 
 
+def test_no_code_is_left_for_other_libraries_to_find(standin, run):
+    # PyTorch asks HIP for a thread's last code after its own calls.
+    then = f"""
+import ctypes
+
+last = ctypes.CDLL({str(standin)!r}).hipGetLastError
+s, e = qd.create_stream(), qd.create_event()
+
+
+@qd.kernel
+def slow(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    qd.loop_config(serialize=True)
+    for _ in range(1):
+        s = 1
+        for step in range(30_000_000):
+            s = (s ^ (s >> 7)) * 1664525 + step
+        x[0] = s
+
+
+slow(x, qd_stream=s)
+e.record(s)
+assert (s.query(), e.query(), last()) == (False, False, 0)
+try:
+    qd.ndarray(qd.f32, shape=1 << 40)
+except MemoryError:
+    assert last() == 0
+else:
+    raise AssertionError("so much memory")
+"""
+    _, err = run(standin, ", enable_fallback=False", then)
+    assert err == ""
+
+
 def test_a_lost_device_is_told_with_the_kernel_and_the_way_out(standin, run):
     then = f"""
 import ctypes

@@ -24,7 +24,7 @@ use octants_runtime::{DeviceError, Result};
 use crate::context::Entered;
 use crate::library::call;
 use crate::symbols::{
-    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawModule, RawPool, RawStream, code, number,
+    Address, PoolProperties, RawDevice, RawEvent, RawFunction, RawModule, RawPool, RawStream, number,
 };
 
 /// Room for what the compiler of the driver says.
@@ -190,16 +190,10 @@ impl Entered<'_> {
 
     /// Whether its work is done.
     pub unsafe fn query_stream(&self, stream: RawStream) -> Result<bool> {
+        let library = self.library();
         // SAFETY: the contract at the top.
-        match unsafe { (self.library().symbols.stream_query)(stream) } {
-            code::NOT_READY => Ok(false),
-            c => {
-                self.library().check(self.library().names.stream_query, c, Some(stream), || {
-                    "asking whether a stream is done".into()
-                })?;
-                Ok(true)
-            }
-        }
+        let c = unsafe { (library.symbols.stream_query)(stream) };
+        library.is_done(library.names.stream_query, c, Some(stream), "a stream")
     }
 
     /// Makes a stream wait for an event.
@@ -238,15 +232,10 @@ impl Entered<'_> {
 
     /// Whether it is done.
     pub unsafe fn query_event(&self, event: RawEvent) -> Result<bool> {
+        let library = self.library();
         // SAFETY: the contract at the top.
-        match unsafe { (self.library().symbols.event_query)(event) } {
-            code::NOT_READY => Ok(false),
-            c => {
-                self.library()
-                    .check(self.library().names.event_query, c, None, || "asking whether an event is done".into())?;
-                Ok(true)
-            }
-        }
+        let c = unsafe { (library.symbols.event_query)(event) };
+        library.is_done(library.names.event_query, c, None, "an event")
     }
 
     /// Milliseconds between two.

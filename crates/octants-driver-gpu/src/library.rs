@@ -87,6 +87,7 @@ impl Library {
 
     #[cold]
     fn error(&self, call: &'static str, c: c_int, stream: Option<RawStream>, doing: String) -> DeviceError {
+        self.vendor.forget_error();
         let name = self.describe(c);
         if !self.facts().final_codes.contains(&c) {
             return ErrorKind::Call { call, code: c.into(), name, doing }.into();
@@ -100,6 +101,15 @@ impl Library {
         let _ = self.lost.set(cause);
         let doing = format!("{doing}{suspects}. The GPU is lost to this process: restart it to use the GPU again");
         ErrorKind::Call { call, code: c.into(), name, doing }.into()
+    }
+
+    /// Whether something asked for is done, from what a query returned.
+    pub(crate) fn is_done(&self, call: &'static str, c: c_int, stream: Option<RawStream>, what: &str) -> Result<bool> {
+        if c == code::NOT_READY {
+            self.vendor.forget_error();
+            return Ok(false);
+        }
+        self.check(call, c, stream, || format!("asking whether {what} is done")).map(|()| true)
     }
 
     /// Starts the library. The code alone, since the reason is put into other words.

@@ -117,4 +117,8 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
     }
+
+    /// Forgets the code of the last call that failed, where the library keeps it for a thread to ask for: another library in the process would
+    /// take it for that of a call of its own.
+    fn forget_error(&self) {}
 }

@@ -24,9 +24,24 @@ const BYTES_OF_R0600: usize = 1472;
 const ARCHITECTURE_IN_R0000: usize = 396;
 const BYTES_OF_R0000: usize = 792;
 
+thread_local! {
+    static LAST_ERROR: Cell<c_int> = const { Cell::new(code::SUCCESS) };
+}
+
 /// HIP's result of a function.
 fn finish(outcome: Outcome<()>) -> c_int {
-    outcome.err().unwrap_or(code::SUCCESS)
+    outcome.map_or_else(
+        |c| {
+            LAST_ERROR.set(c);
+            c
+        },
+        |()| code::SUCCESS,
+    )
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipGetLastError() -> c_int {
+    LAST_ERROR.replace(code::SUCCESS)
 }
 
 /// Stores a result, where there is a place for it.
@@ -491,7 +506,7 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
     const CALL: &str = "hipModuleLaunchKernel";
     let known = match function(CALL, f) {
         Ok(known) => known,
-        Err(c) => return c,
+        Err(c) => return finish(Err(c)),
     };
     if blocks == 0 || threads == 0 || [blocks_y, blocks_z, threads_y, threads_z] != [1; 4] {
         return code::INVALID_CONFIGURATION;

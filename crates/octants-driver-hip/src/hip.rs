@@ -99,6 +99,11 @@ impl Vendor for Hip {
         let c = unsafe { (self.0.best_block)(&mut grid, &mut block, function, 0, most) };
         called("hipModuleOccupancyMaxPotentialBlockSize", c, block)
     }
+
+    fn forget_error(&self) {
+        // SAFETY: the function has no parameters.
+        let _ = unsafe { (self.0.last_error)() };
+    }
 }
 
 #[cfg(test)]

@@ -120,6 +120,8 @@ own_functions! {
         error_name = "hipGetErrorName"(Code) -> *const c_char;
         /// Sentence of a code.
         error_string = "hipGetErrorString"(Code) -> *const c_char;
+        /// The code of the thread's last call that failed, which is then forgotten.
+        last_error = "hipGetLastError"() -> Code;
         /// The thread's device.
         device_current = "hipGetDevice"(*mut c_int);
         /// Sets it.

@@ -81,6 +81,7 @@ fn functions_have_the_types_of_the_table() {
     let _ = Own {
         error_name: hipGetErrorName,
         error_string: hipGetErrorString,
+        last_error: hipGetLastError,
         device_current: hipGetDevice,
         device_set: hipSetDevice,
         best_block: hipModuleOccupancyMaxPotentialBlockSize,
