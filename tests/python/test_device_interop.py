@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -233,3 +236,35 @@ def test_numpy_arrays_of_all_kinds():
     reverse = line[::-1]
     add(reverse[:5], 10.0)
     assert line.tolist() == [0, 1, 2, 3, 4, 10, 11, 12, 13, 14]
+
+
+LOST = """
+import octants as qd
+
+class Bad:
+    __cuda_array_interface__ = {"data": (16, False), "shape": (4,), "typestr": "<f4", "version": 3}
+
+qd.init(arch=qd.cuda, debug=True, enable_fallback=False)
+
+@qd.kernel
+def touch(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in x:
+        x[i] = 1.0
+
+for _ in range(2):
+    try:
+        touch(Bad())
+    except RuntimeError as error:
+        print(error.__traceback__.tb_lineno, error)
+"""
+
+
+def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(tmp_path):
+    script = tmp_path / "lost.py"
+    script.write_text(LOST)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    first, again = done.stdout.splitlines()
+    line = LOST.splitlines().index("        touch(Bad())") + 1
+    assert re.match(rf"{line} cuStreamSynchronize failed with code 700 .*; launched last: `touch`", first), done
+    assert "The GPU is lost to this process" in first
+    assert "the device is lost to this process since an earlier error" in again

@@ -50,6 +50,11 @@ impl Memory {
             let pools = context.library().has_pools() && supported.is_ok_and(|yes| yes != 0);
             let pool = if pools { Some(calls.create_pool(context.device, keep)?) } else { None };
             let setup = calls.create_stream(number::STREAM_NON_BLOCKING, 0)?;
+            // The first memory of a pool takes the driver some milliseconds: the program's start, not its first array. What goes wrong here
+            // shows when memory is asked for.
+            if let Some(first) = pool.and_then(|pool| calls.allocate_on(pool, 1, setup).ok()) {
+                let _ = calls.free_on(first, setup);
+            }
             Ok(Memory { pool, setup, kept_frees: Mutex::default() })
         }
     }

@@ -29,7 +29,8 @@ use crate::program::{self, Program};
 use crate::result::ResultKind;
 use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
 use crate::specialization::{Described, Slots, Specialization};
-use crate::stream::{in_stream_scope, keyword_stream, scope_stream};
+use crate::stream::{in_stream_scope, scope_stream, stream_argument};
+use crate::vectorcall;
 use crate::world::PyWorld;
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
@@ -54,6 +55,8 @@ pub struct Kernel {
     pure: AtomicBool,
     state: Mutex<State>,
     in_progress: InProgress,
+    /// What the interpreter looks for in a kernel to call it quickly.
+    pub vectorcall: ffi::vectorcallfunc,
 }
 
 /// What a kernel has learned under the current program.
@@ -491,12 +494,12 @@ impl Kernel {
         kwargs: Option<&Bound<'py, PyDict>>,
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
-        let (this, py) = (slf.get(), slf.py());
-        let stream = match keyword_stream(kwargs)? {
-            None => scope_stream(py)?,
-            Some(_) if this.graph => return Err(this.refuse_stream(py)),
-            given => given,
+        let py = slf.py();
+        let stream = match kwargs {
+            Some(k) => k.get_item(pyo3::intern!(py, "qd_stream"))?,
+            None => None,
         };
+        let named = kwargs.filter(|k| k.len() > usize::from(stream.is_some()));
         let mut whole: SmallVec<[Bound<'py, PyAny>; 8]> = SmallVec::new();
         let mut given = args.as_slice();
         if let Some(instance) = instance {
@@ -504,21 +507,37 @@ impl Kernel {
             whole.extend(given.iter().cloned());
             given = &whole;
         }
-        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
-        // With as many arguments as parameters a keyword can only be the stream, or one too many.
-        let plain = match kwargs {
-            None => true,
-            Some(k) => k.len() == 1 && k.contains(pyo3::intern!(py, "qd_stream"))?,
+        Self::call_on(slf, given, stream.as_ref(), named, mode)
+    }
+
+    /// A call with arguments by place, the value of `qd_stream`, and all that was named, where that is more than the stream.
+    #[inline]
+    pub fn call_on<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
+        let given = stream.filter(|s| !s.is_none());
+        let stream = match given {
+            None => scope_stream(py)?,
+            Some(_) if this.graph => return Err(this.refuse_stream(py)),
+            Some(stream) => Some(stream_argument(stream, "qd_stream")?),
         };
+        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
         let bound;
-        if !(plain && expected == Some(given.len())) {
-            bound = this.bind(py, given, kwargs)?;
-            given = &bound;
-        }
+        let args = if named.is_some() || expected != Some(args.len()) {
+            bound = this.bind(py, args, named)?;
+            &bound[..]
+        } else {
+            args
+        };
         if mode == AutodiffMode::None && (this.library || !in_scope()) {
-            return Self::run(slf, given, stream, mode);
+            return Self::run(slf, args, stream, mode);
         }
-        Self::run_differentiated(slf, given, kwargs, stream, mode)
+        Self::run_differentiated(slf, args, (stream, given.is_some()), mode)
     }
 
     /// A gradient, or a launch in a scope that differentiates or records.
@@ -526,13 +545,12 @@ impl Kernel {
     fn run_differentiated<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        kwargs: Option<&Bound<'py, PyDict>>,
-        stream: Option<runtime::Stream>,
+        (stream, is_named): (Option<runtime::Stream>, bool),
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         let (this, py) = (slf.get(), slf.py());
         let (mode, record) = if mode == AutodiffMode::None { scope(py) } else { (mode, None) };
-        if keyword_stream(kwargs)?.is_some() {
+        if is_named {
             return Err(this.refuse_streams(py, "it is launched with `qd_stream=`"));
         }
         if in_stream_scope() {
@@ -717,6 +735,7 @@ impl Kernel {
             pure: AtomicBool::new(false),
             state: Mutex::default(),
             in_progress: InProgress::default(),
+            vectorcall: vectorcall::ENTRY,
         })
     }
 
@@ -737,6 +756,7 @@ impl Kernel {
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.
     fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
+        vectorcall::tell_type(slf);
         slf.get().wrapped.name(slf)
     }
 

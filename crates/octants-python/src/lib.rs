@@ -34,11 +34,13 @@ mod signature;
 mod source;
 mod specialization;
 mod stream;
+mod vectorcall;
 mod world;
 
 use pyo3::prelude::*;
 
-#[pymodule]
+// Nothing here is known to need the lock of the interpreter, but without it nothing has been tested.
+#[pymodule(gil_used = true)]
 fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<ndarray::Ndarray>()?;

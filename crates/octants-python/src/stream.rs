@@ -126,15 +126,6 @@ pub fn stream_argument(value: &Bound<'_, PyAny>, name: &str) -> PyResult<runtime
     program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))
 }
 
-/// The `qd_stream` among a call's keyword arguments.
-pub fn keyword_stream(kwargs: Option<&Bound<'_, PyDict>>) -> PyResult<Option<runtime::Stream>> {
-    let Some(kwargs) = kwargs else { return Ok(None) };
-    match kwargs.get_item(pyo3::intern!(kwargs.py(), "qd_stream"))? {
-        Some(value) if !value.is_none() => stream_argument(&value, "qd_stream").map(Some),
-        _ => Ok(None),
-    }
-}
-
 /// Torch's current stream; `None` for the default stream.
 #[cold]
 fn followed_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
