@@ -196,7 +196,7 @@ impl StreamCore {
         if device.is_measured() && !self.is_captured()? {
             return self.queue_measured(kernel, launch);
         }
-        if kernel.tasks.len() > 1 && kernel.sections.is_empty() && !self.is_captured()? {
+        if kernel.sections.is_empty() && !self.is_captured()? {
             let tasks = (kernel.module, &kernel.tasks[..]);
             // SAFETY: as in `run`.
             return unsafe { device.driver.launch_as_one(self.handle, tasks, launch) };
