@@ -1,8 +1,10 @@
 """The self-test passes here, and says so when something is wrong."""
 
+import os
 import subprocess
 import sys
 
+import hip_standin
 import numpy as np
 import pytest
 
@@ -19,6 +21,19 @@ def test_everything_passes_on_the_cpu():
     assert "on cpu: " in done.stdout
     for group in ("arithmetic", "memory", "sums", "order", "messages", "interop"):
         assert f"{group}: " in done.stdout
+
+
+def test_everything_passes_on_what_plays_an_amd_gpu():
+    try:
+        library = hip_standin.path()
+    except hip_standin.Missing as missing:
+        pytest.skip(str(missing))
+    command = [sys.executable, "-m", "octants.selftest", "--arch", "amdgpu"]
+    environment = os.environ | {"OCTANTS_DRIVER_LIBRARY": str(library)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert " 0 failed" in done.stdout
+    assert "HIP driver" in done.stdout
 
 
 def test_every_kind_of_thing_has_checks():

@@ -62,12 +62,16 @@ impl CodeObject {
     }
 
     fn with(program: &Program, cpu: &str, options: &CodegenOptions) -> CodeObject {
+        CodeObject::for_target(program, &target(cpu), options)
+    }
+
+    fn for_target(program: &Program, target: &CodeTarget, options: &CodegenOptions) -> CodeObject {
         if std::env::var_os("SHOW_CODE").is_some() {
-            println!("{}", list(program, options, &target(cpu), Listing::Optimised).unwrap());
-            println!("{}", list(program, options, &target(cpu), Listing::Assembly).unwrap());
+            println!("{}", list(program, options, target, Listing::Optimised).unwrap());
+            println!("{}", list(program, options, target, Listing::Assembly).unwrap());
         }
-        let artifact = compile(program, &|_| String::new(), options, &target(cpu), &mut |_| ()).unwrap();
-        let name = format!("octants-{}-{cpu}-{:p}.hsaco", std::process::id(), artifact.code.as_ptr());
+        let artifact = compile(program, &|_| String::new(), options, target, &mut |_| ()).unwrap();
+        let name = format!("octants-{}-{:p}.hsaco", std::process::id(), artifact.code.as_ptr());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, &artifact.code).unwrap();
         let ask = |tool: &str, arguments: &[&str]| {
@@ -342,6 +346,26 @@ fn the_librarys_functions_are_inlined() {
         let c = CodeObject::of(&map(UnaryOp::Tanh, Scalar::F32), cpu);
         c.assert_lacks(&["s_swappc", "scratch_", "__ocml"]);
         assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
+    }
+}
+
+#[test]
+fn older_runtimes_get_code_objects_of_the_fourth_version() {
+    for (cpu, ..) in families() {
+        let features = String::from("+code-object-v4");
+        let older = CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features };
+        for (target, version, told) in [(older, 2, false), (target(cpu), 3, true)] {
+            let c = CodeObject::for_target(&sum(AtomicOp::Add, Scalar::F32), &target, &options());
+            // What ELF calls the fourth version is 2, the fifth 3.
+            assert!(
+                c.description.contains(&format!("ABI Version:                       {version}\n")),
+                "{}",
+                c.description
+            );
+            assert_eq!(c.description.contains("hidden_block_count_x"), told, "{cpu}");
+            assert_eq!(c.description.contains("hidden_group_size_x"), told, "{cpu}");
+            assert!(!c.description.contains("hidden_hostcall_buffer"), "{cpu}");
+        }
     }
 }
 

@@ -4,8 +4,11 @@
 
 use octants_artifact::CodeTarget;
 
-/// What code is made for; `None` for a name that is no architecture's.
-pub fn choose_target(architecture: &str) -> Option<CodeTarget> {
+/// The first version of HIP, as it writes them, whose own compiler makes code objects of the fifth version. Those before get the fourth.
+const FIFTH: i32 = 60_000_000;
+
+/// What code is made for, with a version of HIP; `None` for a name that is no architecture's.
+pub fn choose_target(architecture: &str, version: i32) -> Option<CodeTarget> {
     let cpu = architecture.split(':').next()?;
     // A library that plays HIP's for tests, whose code is for this machine's processor.
     #[cfg(feature = "twin")]
@@ -14,7 +17,8 @@ pub fn choose_target(architecture: &str) -> Option<CodeTarget> {
     }
     let number = cpu.strip_prefix("gfx")?;
     let known = number.len() >= 3 && number.chars().all(|c| c.is_ascii_hexdigit());
-    known.then(|| CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features: String::new() })
+    let features = if version < FIFTH { "+code-object-v4" } else { "" };
+    known.then(|| CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features: features.into() })
 }
 
 #[cfg(test)]
@@ -22,7 +26,11 @@ mod tests {
     use super::*;
 
     fn target(architecture: &str) -> String {
-        match choose_target(architecture) {
+        with_version(architecture, 60_443_482)
+    }
+
+    fn with_version(architecture: &str, version: i32) -> String {
+        match choose_target(architecture, version) {
             Some(CodeTarget::Device { triple, cpu, features }) => format!("{triple} {cpu} [{features}]"),
             _ => "none".into(),
         }
@@ -33,6 +41,12 @@ mod tests {
         assert_eq!(target("gfx1100"), "amdgcn-amd-amdhsa gfx1100 []");
         assert_eq!(target("gfx90a:sramecc+:xnack-"), "amdgcn-amd-amdhsa gfx90a []");
         assert_eq!(target("gfx942:sramecc+:xnack+"), "amdgcn-amd-amdhsa gfx942 []");
+    }
+
+    #[test]
+    fn versions_before_6_get_code_that_they_know() {
+        assert_eq!(with_version("gfx90a", 50_221_153), "amdgcn-amd-amdhsa gfx90a [+code-object-v4]");
+        assert_eq!(with_version("gfx90a", 60_000_000), "amdgcn-amd-amdhsa gfx90a []");
     }
 
     #[test]

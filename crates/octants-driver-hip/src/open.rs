@@ -33,7 +33,7 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let version = library.driver_version().map_err(|e| Unavailable(e.to_string()))?;
     let context = open_context(library, config)?;
     let architecture = architecture(loaded, context.device)?;
-    let Some(target) = choose_target(&architecture) else {
+    let Some(target) = choose_target(&architecture, version) else {
         return no(format!("{} calls its architecture `{architecture}`, for which no code can be made", context.name));
     };
     let plain_memory = config.plain_memory || version < POOLS;

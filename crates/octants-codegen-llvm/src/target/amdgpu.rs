@@ -1,8 +1,9 @@
 //! AMD GPUs, as code objects: ELF shared objects that hold machine code and a description of each entry point.
 //!
 //! Waves (what others call warps) have 64 threads on CDNA and 32 on RDNA. The parameter of an entry point lies in constant memory.
-//! Besides it the runtime fills in the sizes of the grid, where the code asks for them: the fifth version of code objects has them
-//! behind the parameter, and every runtime since ROCm 5.4 loads it.
+//! Besides it the runtime tells the sizes of the grid, where the code asks for them. Code objects of the fifth version, which ROCm's own compiler
+//! makes since ROCm 6.0, have them behind the parameter. A driver with an older runtime asks for the fourth version by a word among the
+//! features ([`OLDER`]); there they are in the packet that starts the kernel.
 //!
 //! Atomic updates promise that memory is the device's own (coarse-grained, as `hipMalloc` gives it), without which LLVM adds floats by
 //! compare and swap. What the host shares, the channel alone, is updated without that promise.
@@ -44,11 +45,14 @@ const CHIPS: &[(&str, u32)] = &[
 const KERNEL_CONVENTION: u32 = 91;
 /// Address space of memory that does not change while a kernel runs, read by way of the scalar cache.
 const CONSTANT: u32 = 4;
-/// Version of code objects, times a hundred.
-const CODE_OBJECT_VERSION: i64 = 500;
+/// Asks for code objects of the fourth version.
+const OLDER: &str = "+code-object-v4";
 /// What the runtime puts behind the parameter: offsets of the number of blocks and of the threads in a block.
 const BLOCK_COUNT: i64 = 0;
 const GROUP_SIZE: i64 = 12;
+/// Offsets in the packet that starts a kernel: the threads in a block, and in the whole grid.
+const PACKET_GROUP_SIZE: i64 = 4;
+const PACKET_GRID_SIZE: i64 = 12;
 /// Threads that exchange values without further ado.
 const WORKGROUP: &str = "workgroup";
 
@@ -56,6 +60,8 @@ const WORKGROUP: &str = "workgroup";
 struct Amdgpu {
     cpu: String,
     warp_bits: u32,
+    /// Code objects have the fourth version.
+    older: bool,
     /// Functions of the vendor's library that the module calls.
     library: RefCell<BTreeSet<String>>,
     options: CodegenOptions,
@@ -80,10 +86,12 @@ pub(super) fn open(
         llvm_sys::target::LLVMInitializeAMDGPUTargetMC();
         llvm_sys::target::LLVMInitializeAMDGPUAsmPrinter();
     });
-    let machine = open_machine(triple, cpu, features, options)?;
-    let amdgpu =
-        Amdgpu { cpu: cpu.into(), warp_bits: *warp_bits, library: RefCell::default(), options: options.clone() };
-    Ok((Box::new(Gpu::new(Box::new(amdgpu), options.fast_math)), machine))
+    let (older, features): (Vec<&str>, Vec<&str>) = features.split(',').partition(|word| *word == OLDER);
+    let machine = open_machine(triple, cpu, &features.join(","), options)?;
+    let (cpu, warp_bits, older, options) = (cpu.into(), *warp_bits, !older.is_empty(), options.clone());
+    let amdgpu = Amdgpu { cpu, warp_bits, older, library: RefCell::default(), options };
+    let fast_math = amdgpu.options.fast_math;
+    Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
 }
 
 /// The processor's number as the vendor's library has it: major, minor (two digits) and step (two digits).
@@ -96,12 +104,30 @@ fn isa_version(cpu: &str) -> Option<i64> {
 }
 
 impl Amdgpu {
-    /// What the runtime says of the grid, of a type and at an offset.
-    fn of_grid(&self, e: &Emitter, ty: T, offset: i64) -> V {
-        let f = e.declare("llvm.amdgcn.implicitarg.ptr", e.pointer_in(CONSTANT), &mut []);
-        let v = e.load(ty, e.byte_offset(e.call(f, &[]), offset), 2);
+    /// Reads constant memory that an intrinsic points to, of a type and at an offset.
+    fn told(&self, e: &Emitter, source: &str, ty: T, offset: i64) -> V {
+        let f = e.declare(source, e.pointer_in(CONSTANT), &mut []);
+        let align = if ty == e.i16 { 2 } else { 4 };
+        let v = e.load(ty, e.byte_offset(e.call(f, &[]), offset), align);
         e.note(v, e.metadata_kind("invariant.load"));
         v
+    }
+
+    /// Threads in a block.
+    fn block_size(&self, e: &Emitter) -> V {
+        let size = match self.older {
+            true => self.told(e, "llvm.amdgcn.dispatch.ptr", e.i16, PACKET_GROUP_SIZE),
+            false => self.told(e, "llvm.amdgcn.implicitarg.ptr", e.i16, GROUP_SIZE),
+        };
+        e.zext(size, e.i32)
+    }
+
+    /// Blocks in the grid, all of the same size.
+    fn blocks(&self, e: &Emitter) -> V {
+        match self.older {
+            true => e.udiv(self.told(e, "llvm.amdgcn.dispatch.ptr", e.i32, PACKET_GRID_SIZE), self.block_size(e)),
+            false => self.told(e, "llvm.amdgcn.implicitarg.ptr", e.i32, BLOCK_COUNT),
+        }
     }
 
     /// An intrinsic of LLVM's as the back end computes it, exact to a unit or two in the last place. Flagged as approximate it would be
@@ -138,7 +164,7 @@ impl Maker for Amdgpu {
     }
 
     fn describe_module(&self, e: &Emitter) {
-        e.set_module_flag("amdhsa_code_object_version", CODE_OBJECT_VERSION);
+        e.set_module_flag("amdhsa_code_object_version", if self.older { 400 } else { 500 });
     }
 
     fn context_type(&self, e: &Emitter) -> T {
@@ -157,8 +183,8 @@ impl Maker for Amdgpu {
         match register {
             Register::Thread => read("llvm.amdgcn.workitem.id.x"),
             Register::Block => read("llvm.amdgcn.workgroup.id.x"),
-            Register::BlockSize => e.zext(self.of_grid(e, e.i16, GROUP_SIZE), e.i32),
-            Register::Blocks => self.of_grid(e, e.i32, BLOCK_COUNT),
+            Register::BlockSize => self.block_size(e),
+            Register::Blocks => self.blocks(e),
         }
     }
 
