@@ -293,17 +293,24 @@ impl<'u, 'p> Lowering<'u, 'p> {
         let head = self.new_block(c"for");
         let inside = self.new_block(c"for.body");
         let next = self.new_block(c"for.next");
+        let is_short = s.bits() <= 32 && self.u.target.counts_in_32_bits();
+        let ty = if is_short { e.i32 } else { e.i64 };
+        let (begin, end) = if is_short { (e.trunc(begin, ty), e.trunc(end, ty)) } else { (begin, end) };
         let from = e.block();
         e.br(head);
         e.position(head);
-        let wide = e.phi(e.i64);
-        e.add_incoming(wide, begin, from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, end), inside, done);
+        let counter = e.phi(ty);
+        e.add_incoming(counter, begin, from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, counter, end), inside, done);
         e.position(next);
-        e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
+        e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         e.br(head);
         e.position(inside);
-        let index = Index { narrow: self.narrow_index(wide, s), wide };
+        let index = if is_short {
+            Index { narrow: counter, wide: e.sext(counter, e.i64) }
+        } else {
+            Index { narrow: self.narrow_index(counter, s), wide: counter }
+        };
         self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
         if axis + 1 == bounds.len() {
             self.loops.push(LoopTargets { on_break: exit, on_continue: next });

@@ -334,6 +334,45 @@ fn what_fails_and_prints_goes_to_the_channel() {
 }
 
 #[test]
+fn blocks_are_as_large_as_the_program_asks() {
+    for (asked, threads) in [(None, 256), (Some(512), 512), (Some(1), 32)] {
+        let mut p = map(&[UnaryOp::Sqrt], Scalar::F32);
+        p.tasks[0].kind = TaskKind::Parallel(LoopConfig { block_dim: asked, ..LoopConfig::default() });
+        assert_has(&ptx(&p, &h200()), &[&format!(".maxntid {threads}\n")]);
+    }
+}
+
+#[test]
+fn serial_loops_of_narrow_integers_count_in_32_bits() {
+    let count = |s: Scalar| {
+        let mut b = Builder::new();
+        let zero = b.int(0, Scalar::I32);
+        let n = shape(&mut b, 0, 0);
+        for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+            let i = index(b, l, 0);
+            let (first, last) = (b.int(0, s), b.push(Op::Param(0), s.into()));
+            for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
+                let k = b.push(Op::LoopIndex(inner, 0), s.into());
+                let a = at(b, 0, Scalar::F32, &[i]);
+                let old = b.load(a);
+                let k = b.cast(k, Scalar::F32);
+                // Not a sum: that would not need the loop.
+                let new = b.binary(BinaryOp::Mul, old, k);
+                b.store(a, new);
+            });
+        });
+        let params = vec![("n", Type::Scalar(s))];
+        ptx(&program(vec![array("x", Scalar::F32, 1)], params, Type::Unit, true, b.body), &h200())
+    };
+    let text = count(Scalar::I32);
+    assert!(
+        text.contains("cvt.rn.f32.") && !text.contains("cvt.rn.f32.s64") && !text.contains("cvt.rn.f32.u64"),
+        "{text}"
+    );
+    assert_has(&count(Scalar::I64), &["cvt.rn.f32.u64"]);
+}
+
+#[test]
 fn older_and_newer_chips_are_compiled_for() {
     for (cpu, features) in
         [("sm_70", "+ptx63"), ("sm_80", "+ptx70"), ("sm_89", "+ptx78"), ("sm_100", "+ptx86"), ("sm_120", "+ptx87")]

@@ -380,6 +380,10 @@ impl Target for Gpu {
         true
     }
 
+    fn counts_in_32_bits(&self) -> bool {
+        true
+    }
+
     fn finish_function(&self, e: &Emitter, function: V) {
         e.function_attribute(function, "nounwind", 0);
         e.function_text_attribute(function, "no-trapping-math", "true");

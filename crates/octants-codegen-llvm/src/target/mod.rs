@@ -213,6 +213,10 @@ pub(crate) trait Target {
     /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop for what is
     /// left over, which takes time to compile and seldom pays there.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
+    /// Arithmetic in 64 bits costs more than in 32.
+    fn counts_in_32_bits(&self) -> bool {
+        false
+    }
     /// Loads of memory that no one writes while a task runs are worth telling apart.
     fn has_constant_loads(&self) -> bool {
         false
