@@ -21,11 +21,21 @@ const GROWTH: usize = 1600;
 /// The same for a function with loops, whose calls cost little beside them.
 const GROWTH_OF_LOOPS: usize = 400;
 
+/// What copies of all functions together may add to a kernel. Copies are made of copies, level by level, and LLVM's time grows faster
+/// than the code.
+const GROWTH_OF_KERNEL: usize = 8000;
+
 /// Inlines calls in the kernel and in its functions, callees first.
 pub fn inline_calls(kernel: &mut Kernel) {
+    let mut left = GROWTH_OF_KERNEL;
     inline(kernel, |size, copies, loops| {
         let growth = if loops { GROWTH_OF_LOOPS } else { GROWTH };
-        size <= SMALL || copies.saturating_mul(size) <= growth
+        let added = copies.saturating_mul(size);
+        let cheap = added <= growth.min(left);
+        if cheap && size > SMALL {
+            left -= added;
+        }
+        cheap || size <= SMALL
     });
 }
 
@@ -36,7 +46,7 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
 
 /// Inlines the calls of functions that `is_cheap` chooses by their size, the number of copies beside the first, and whether they
 /// have loops.
-fn inline(kernel: &mut Kernel, is_cheap: impl Fn(usize, usize, bool) -> bool) {
+fn inline(kernel: &mut Kernel, mut is_cheap: impl FnMut(usize, usize, bool) -> bool) {
     if kernel.functions.is_empty() {
         return;
     }

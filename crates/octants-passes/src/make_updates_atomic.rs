@@ -18,7 +18,12 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
             continue;
         }
         let inner = l.body;
+        let written = written_locals(body, inner);
+        if written.is_empty() {
+            continue;
+        }
         let mut shared = shared_locals(body, v);
+        shared.retain(|l| written.contains(l));
         // What an iteration sets before it reads is its own.
         shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
         if !shared.is_empty() {
@@ -31,6 +36,19 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
             }
         }
     }
+}
+
+/// The locals that code of a loop stores to.
+fn written_locals(body: &Body, inner: BlockId) -> HashSet<LocalId> {
+    let mut written = HashSet::new();
+    body.visit(inner, &mut |_, inst| {
+        if let Op::Store(addr, _) = inst.op
+            && let Place::Local(l) = trace_address(body, addr)
+        {
+            written.insert(l);
+        }
+    });
+    written
 }
 
 /// The locals that code outside a root loop reads or writes.

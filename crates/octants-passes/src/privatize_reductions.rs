@@ -39,7 +39,9 @@ pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.parallel.as_ref().is_some_and(|c| !c.serialize) {
             let updates = foldable_updates(body, v, &functions, &inside, &memory);
-            privatize(body, v, &updates);
+            if !updates.is_empty() {
+                privatize(body, v, &updates);
+            }
         }
     }
 }
@@ -53,6 +55,12 @@ fn foldable_updates(
     memory: &dyn Fn(Place) -> Place,
 ) -> Vec<ValueId> {
     let Op::For(l) = &body.inst(root_loop).op else { return Vec::new() };
+    // Most loops have no updates. The rest looks at the whole kernel.
+    let mut any = false;
+    body.visit(l.body, &mut |_, inst| any |= matches!(inst.op, Op::Atomic(..)));
+    if !any {
+        return Vec::new();
+    }
     let mut used = vec![false; body.insts.len()];
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
     let mut in_loop = vec![false; body.insts.len()];

@@ -45,3 +45,44 @@ fn functions_with_loops_are_called_sooner() {
     assert_eq!(calls_left(2, 200, true), 0);
     assert_eq!(calls_left(8, 200, true), 8);
 }
+
+/// The instructions of a kernel that calls the first of `levels` functions of `operations` operations, each of which calls the next twice.
+fn size_of_tree(levels: u32, operations: usize) -> usize {
+    let function = |level: u32| {
+        let mut f = Builder::new();
+        let mut v = f.push(Op::Param(0), Type::I32);
+        for _ in 0..operations {
+            v = f.binary(BinaryOp::Add, v, v);
+        }
+        for _ in 0..2 {
+            if level + 1 < levels {
+                v = f.push(Op::Call(FuncId(level + 1), vec![v]), Type::I32);
+            }
+        }
+        f.push(Op::Return(Some(v)), Type::Unit);
+        Function { name: format!("f{level}"), params: vec![Type::I32], ret: Type::I32, body: f.body }
+    };
+    let functions = (0..levels).map(function).collect();
+    let mut b = Builder::new();
+    let mut v = b.int(1, Scalar::I32);
+    for _ in 0..8 {
+        v = b.push(Op::Call(FuncId(0), vec![v]), Type::I32);
+    }
+    b.push(Op::Return(Some(v)), Type::Unit);
+    let mut kernel = Kernel { name: "k".into(), functions, body: b.body, ret: Type::I32, ..Kernel::default() };
+    inline_calls(&mut kernel);
+    octants_ir::assert_kernel(&kernel, "inline_calls");
+    let mut size = 0;
+    for body in kernel.functions.iter().map(|f| &f.body).chain([&kernel.body]) {
+        body.visit(body.root, &mut |_, _| size += 1);
+    }
+    size
+}
+
+#[test]
+fn copies_of_copies_are_bounded() {
+    assert!(size_of_tree(3, 24) > 8 * 7 * 24, "a small tree is inlined whole");
+    // Each of sixty functions may be copied; together they may not. What is copied stays as a function, too.
+    let size = size_of_tree(60, 400);
+    assert!(size < 60 * 403 + 2 * 8000, "{size}");
+}

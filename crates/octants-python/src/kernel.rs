@@ -652,6 +652,17 @@ fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
     Ok(())
 }
 
+/// Lets `object.kernel(...)` call the kernel with the object as first argument, as it does functions, without a bound method in between.
+pub fn call_as_methods(py: Python<'_>) {
+    let class = py.get_type::<Kernel>();
+    // SAFETY: the type is alive, and nothing else knows it yet. What the flag promises holds: `__get__` of an instance returns an object
+    // that calls the kernel with the instance ahead of its arguments.
+    unsafe {
+        (*class.as_type_ptr()).tp_flags |= ffi::Py_TPFLAGS_METHOD_DESCRIPTOR;
+        ffi::PyType_Modified(class.as_type_ptr());
+    }
+}
+
 /// A broken invariant of the compiler as an exception that programs survive.
 fn guarded<T>(py: Python<'_>, kernel: &str, run: impl FnOnce() -> T) -> PyResult<T> {
     // What a panic leaves half done is dropped with the compilation.

@@ -47,6 +47,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<element_view::ElementView>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
+    kernel::call_as_methods(m.py());
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
     m.add_class::<gradient::BoundKernel>()?;
