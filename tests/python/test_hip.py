@@ -143,15 +143,15 @@ def test_an_architecture_without_code_leads_to_the_cpu(standin, run):
 
 
 @pytest.fixture
-def without(standin, tmp_path):
-    """The library that plays HIP's, less some functions."""
+def altered(standin, tmp_path):
+    """The library that plays HIP's, less some functions, or with others (in C) in their place."""
     if shutil.which("cc") is None or os.uname().machine != "x86_64":
         pytest.skip("no C compiler, or not for this machine: nothing to make a library with")
     exported = subprocess.run(["nm", "-D", "--defined-only", str(standin)], capture_output=True, text=True, check=True)
     names = [line.split()[-1] for line in exported.stdout.splitlines()]
     names = [name for name in names if name.startswith(("hip", "standin_"))]
 
-    def without(*missing):
+    def altered(*missing, instead=""):
         assert set(missing) <= set(names)
         kept = [name for name in names if name not in missing]
         text = ["#include <dlfcn.h>", *(f"void *to_{name};" for name in kept)]
@@ -162,13 +162,13 @@ def without(standin, tmp_path):
         text.append("__attribute__((constructor)) static void find(void) {")
         text.append(f'    void *whole = dlopen("{standin}", RTLD_NOW);')
         text.extend(f'    to_{name} = dlsym(whole, "{name}");' for name in kept)
-        text.append("}")
-        source, library = tmp_path / "less.c", tmp_path / "libamdhip64.so"
+        text.extend(["}", instead])
+        source, library = tmp_path / "altered.c", tmp_path / "libamdhip64.so"
         source.write_text("\n".join(text))
         subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
         return library
 
-    return without
+    return altered
 
 
 POOLS = [
@@ -187,20 +187,20 @@ print(*numbers)
 """
 
 
-def test_without_pools_of_memory_plain_memory_is_used(standin, without, run):
-    for library, environment in [(without(*POOLS), {}), (standin, {"HIP_STANDIN_VERSION": "50221153"})]:
+def test_without_pools_of_memory_plain_memory_is_used(standin, altered, run):
+    for library, environment in [(altered(*POOLS), {}), (standin, {"HIP_STANDIN_VERSION": "50221153"})]:
         out, err = run(library, ", enable_fallback=False", COUNT.format(library=str(standin)), **environment)
         *_, plain, pooled, _pinned, launches = map(int, out.splitlines()[1].split())
         assert (err, pooled) == ("", 0)
         assert min(plain, launches) > 0
 
 
-def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(without, run):
+def test_what_an_older_library_lacks_is_named_with_the_version_that_has_it(altered, run):
     for name, version in [("hipStreamIsCapturing", "4.3"), ("hipThreadExchangeStreamCaptureMode", "5.0")]:
-        _, err = run(without(name))
+        _, err = run(altered(name))
         assert says(err, f"HIP's library has no {name}: ROCm {version} or newer is needed"), err
     # Older ones have the older struct.
-    out, err = run(without("hipGetDevicePropertiesR0600"), ", enable_fallback=False")
+    out, err = run(altered("hipGetDevicePropertiesR0600"), ", enable_fallback=False")
     assert (out.strip(), err) == ("amdgpu", "")
 
 
@@ -232,6 +232,76 @@ for _ in range(3):
     assert err == ""
     streams, events, modules, pools, plain, pooled, pinned, _ = map(int, out.splitlines()[1].split())
     assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
+
+
+TWO_STREAMS = """
+import threading
+
+
+@qd.kernel
+def slow(x: qd.types.ndarray(dtype=qd.i32, ndim=1), value: qd.i32):
+    qd.loop_config(serialize=True)
+    for _ in range(1):
+        s = value
+        for step in range(20_000_000):
+            s = (s ^ (s >> 7)) * 1664525 + step
+        x[0] = s
+
+
+@qd.kernel
+def add(x: qd.types.ndarray(dtype=qd.i32, ndim=1), y: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    for i in y:
+        y[i] = x[0] + 1
+
+
+def work():
+    y = qd.ndarray(qd.i32, shape=100)
+    with qd.create_stream() as s, qd.create_stream() as t, qd.create_event() as e:
+        slow(x, 7)
+        add(x, y)
+        expected = y[0]
+        x.fill(0)
+        add(x, y)
+        assert y[0] == 1, "wrong"
+        slow(x, 7, qd_stream=s)
+        e.record(s)
+        e.wait(t)
+        add(x, y, qd_stream=t)
+        assert (y.to_numpy() == expected).all(), "wrong"
+
+
+thread = threading.Thread(target=work)
+thread.start()
+thread.join()
+"""
+FORGOTTEN = {
+    # The thread that began the program is the only one that works on the device that it was begun for.
+    "hipSetDevice": (
+        "#include <unistd.h>\nint hipSetDevice(int n) {"
+        ' return gettid() == getpid() ? ((int (*)(int))dlsym(dlopen("STANDIN", RTLD_NOW), "hipSetDevice"))(n) : 0; }',
+        "of device 1 while the thread's device is 0",
+    ),
+    "hipStreamWaitEvent": ("int hipStreamWaitEvent(void *s, void *e, unsigned f) { return 0; }", "wrong"),
+    "hipEventRecord": ("int hipEventRecord(void *e, void *s) { return 0; }", "wrong"),
+    "hipStreamSynchronize": ("int hipStreamSynchronize(void *s) { return 0; }", "wrong"),
+    "hipMemcpyDtoHAsync": (
+        "int hipMemcpyDtoHAsync(void *to, void *from, unsigned long n, void *s) { return 0; }",
+        "wrong",
+    ),
+}
+
+
+def test_work_of_two_streams_from_a_thread(standin, run):
+    _, err = run(standin, ", device=1, enable_fallback=False", TWO_STREAMS)
+    assert err == ""
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_a_driver_that_forgets_a_call_is_seen(standin, altered, run, name):
+    text, seen = FORGOTTEN[name]
+    library = altered(name, instead=text.replace("STANDIN", str(standin)))
+    _, err = run(library, ", device=1, enable_fallback=False", TWO_STREAMS, compute=False)
+    assert seen in err
 
 
 def test_no_code_is_left_for_other_libraries_to_find(standin, run):

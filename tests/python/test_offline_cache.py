@@ -12,6 +12,7 @@ import sys
 import time
 from pathlib import Path
 
+import hip_standin
 import pytest
 
 from octants import cache
@@ -69,7 +70,11 @@ EXPECTED = sum(i * 3 + 10 + 100 + 4 for i in range(4))
 def start(tmp_path, request):
     """Starts a program with a folder of its own for compiled kernels, on the machine that the tests are for."""
     arch = request.config.getoption("--arch")
-    there = "arch=qd.cpu, cpu_separate_memory=True" if arch == "cpu-separate" else f"arch=qd.{arch}"
+    there = f"arch=qd.{arch}"
+    if arch == "cpu-separate":
+        there = "arch=qd.cpu, cpu_separate_memory=True"
+    elif arch == "amdgpu-standin":
+        there = f"arch=qd.amdgpu, device=1, driver_library={str(hip_standin.path())!r}"
 
     def start(text, **environment):
         path = tmp_path / "program.py"
