@@ -108,6 +108,25 @@ def heat_map(values: np.ndarray) -> np.ndarray:
     return (np.clip(level, 0.0, 1.0) * 255.0).astype(np.uint8)
 
 
+def curve(values: list[float], size: int = 480) -> np.ndarray:
+    """A picture of positive values over their number, on a logarithmic scale, with a line at each power of ten."""
+    image = np.full((size * 2 // 3, size, 3), 20, np.uint8)
+    height, margin = image.shape[0], 12
+    level = np.log10(np.maximum(np.array(values), 1e-30))
+    low, high = np.floor(level.min()), np.ceil(level.max() + 1e-9)
+
+    def row(value: np.ndarray) -> np.ndarray:
+        return (margin + (high - value) / (high - low) * (height - 1 - 2 * margin)).astype(int)
+
+    for power in np.arange(low, high + 1):
+        image[row(power), :] = 60
+    at = np.linspace(0, len(level) - 1, size - 2 * margin)
+    rows = row(np.interp(at, np.arange(len(level)), level))
+    for column, (a, b) in enumerate(zip(rows, np.append(rows[1:], rows[-1]), strict=True), margin):
+        image[min(a, b) : max(a, b) + 2, column] = [255, 190, 60]
+    return image
+
+
 def write_pictures(path: Path, pictures: list[np.ndarray]) -> None:
     """Writes an animation (`.gif`) or the last picture (any other suffix that Pillow knows)."""
     from PIL import Image

@@ -76,6 +76,18 @@ impl ArrayView {
         self.strides.clear();
     }
 
+    /// Gives a row-major array without gaps its strides.
+    pub fn spell_out_strides(&mut self) {
+        if !self.strides.is_empty() {
+            return;
+        }
+        let mut stride = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
+        for &extent in self.extents.iter().rev() {
+            self.strides.insert(0, stride);
+            stride *= extent as i64;
+        }
+    }
+
     /// Folds the trailing axes into the element type that an annotation asks for. False when they do not match.
     pub fn fold_elements(&mut self, elem: &Type) -> bool {
         let shape = elem.shape();

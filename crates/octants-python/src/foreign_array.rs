@@ -31,11 +31,11 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         return elements.get().view(py).map(Some);
     }
     if let Some(view) = exchange_table::view(value)? {
-        return Ok(Some(view));
+        return Ok(Some(ArrayView { needs_grad: has_gradient(value)?, ..view }));
     }
     // Torch is never imported here: a tensor can only exist when the user did.
     if value.hasattr(pyo3::intern!(py, "data_ptr"))? && value.hasattr(pyo3::intern!(py, "element_size"))? {
-        return from_torch(value).map(Some);
+        return Ok(Some(ArrayView { needs_grad: has_gradient(value)?, ..from_torch(value)? }));
     }
     if value.is_instance_of::<pyo3::types::PyBytes>() || value.is_instance_of::<pyo3::types::PyByteArray>() {
         return Ok(None);
@@ -60,6 +60,25 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         }
         None => Ok(None),
     }
+}
+
+/// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add to.
+fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = tensor.py();
+    let wants = tensor.getattr_opt(pyo3::intern!(py, "requires_grad"))?;
+    if !wants.is_some_and(|w| w.is_truthy().unwrap_or(false)) {
+        return Ok(false);
+    }
+    // The public name warns where torch itself would not fill it.
+    let found = tensor.getattr(pyo3::intern!(py, "_grad"))?;
+    if found.is_none() {
+        let like = tensor.call_method0(pyo3::intern!(py, "detach"))?.call_method0(pyo3::intern!(py, "contiguous"))?;
+        let zeros = py.import("torch")?.call_method1(pyo3::intern!(py, "zeros_like"), (like,))?;
+        tensor.setattr(pyo3::intern!(py, "grad"), zeros)?;
+    } else if !found.call_method0(pyo3::intern!(py, "is_contiguous"))?.is_truthy()? {
+        tensor.setattr(pyo3::intern!(py, "grad"), found.call_method0(pyo3::intern!(py, "contiguous"))?)?;
+    }
+    Ok(true)
 }
 
 /// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's device has it.

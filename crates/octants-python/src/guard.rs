@@ -15,8 +15,10 @@ use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
 use crate::array::{self, ArrayView};
+use crate::dlpack;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
+use crate::program;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// One step from an object to one that it holds.
@@ -141,6 +143,11 @@ impl Guard {
         Ok(Some(Guard { route: Route::new(py, path), expected }))
     }
 
+    /// Slots of the launch are filled only where it holds.
+    pub fn fills_slots(&self) -> bool {
+        matches!(self.expected, Expected::Array { .. })
+    }
+
     /// Position of the parameter, and the way from there as the user writes it.
     pub fn path(&self) -> (u32, String) {
         (self.route.param, self.route.text.clone())
@@ -163,13 +170,13 @@ impl Guard {
             Expected::Like(expected) => Ok(object.is(expected) || same_contents(&object, expected.bind(py))),
             Expected::Array { desc, to } => {
                 let object = unwrap_tensor(object)?;
-                let Ok(array) = object.cast::<Ndarray>() else { return Ok(false) };
-                if array.get().desc() != *desc {
-                    return Ok(false);
-                }
-                if let Some(view) = array::view(&object)? {
-                    fill_array(slots, *to, &view);
-                }
+                let view = match object.cast::<Ndarray>() {
+                    Ok(array) if array.get().desc() == *desc => array::view(&object)?,
+                    Ok(_) => None,
+                    Err(_) => foreign_view(&object, desc)?,
+                };
+                let Some(view) = view else { return Ok(false) };
+                fill_array(slots, *to, &view);
                 held.push(object);
                 Ok(true)
             }
@@ -251,6 +258,28 @@ impl LiveNumber {
         })?;
         Ok(())
     }
+}
+
+/// Another library's array, reached from an argument (a tensor's gradient), as one of this type.
+fn foreign_view(object: &Bound<'_, PyAny>, desc: &NdarrayDesc) -> PyResult<Option<ArrayView>> {
+    let Some(mut view) = array::view(object)? else { return Ok(None) };
+    if view.host && !dlpack::is_host(program::dlpack_device()) {
+        return Err(PyTypeError::new_err(
+            "the gradient of a tensor in the host's memory cannot be used by a kernel on another device: move the tensor there",
+        ));
+    }
+    if !view.fold_elements(&desc.elem) || (desc.contiguous && !view.strides.is_empty()) {
+        return Ok(None);
+    }
+    view.needs_grad = desc.needs_grad;
+    let found = NdarrayDesc { contiguous: desc.contiguous, clamped: desc.clamped, ..view.desc() };
+    if found != *desc {
+        return Ok(None);
+    }
+    if !desc.contiguous {
+        view.spell_out_strides();
+    }
+    Ok(Some(view))
 }
 
 fn same_contents(a: &Bound<'_, PyAny>, b: &Bound<'_, PyAny>) -> bool {

@@ -557,10 +557,25 @@ impl Kernel {
             return Err(this.refuse_streams(py, "it is launched in a qd.stream_scope()"));
         }
         let result = Self::run(slf, args, stream, mode)?;
+        if mode == AutodiffMode::Reverse {
+            // Gradients of other libraries' arrays are where they look themselves.
+            this.wait_for_foreign_gradients(py, args)?;
+        }
         if let Some(record) = record {
             record.call1(py, (slf, PyTuple::new(py, args)?))?;
         }
         Ok(result)
+    }
+
+    fn wait_for_foreign_gradients(&self, py: Python<'_>, args: &[Bound<'_, PyAny>]) -> PyResult<()> {
+        let (prepared, _) = self.prepared(py)?;
+        let session = &prepared.program.session;
+        if session.device().is_immediate()
+            || self.gather(&prepared, args, AutodiffMode::Reverse)?.spans.iter().all(|s| !s.host)
+        {
+            return Ok(());
+        }
+        py.detach(|| session.sync()).map_err(|e| errors::from_engine(py, e))
     }
 
     fn refuse_streams(&self, py: Python<'_>, why: &str) -> PyErr {

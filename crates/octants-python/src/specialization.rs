@@ -6,7 +6,7 @@ use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc, Obj};
 use octants_engine::ir::BufferId;
 use octants_engine::runtime::HostArray;
 use octants_engine::trace::Binding;
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use smallvec::SmallVec;
@@ -329,8 +329,18 @@ impl Specialization {
             slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
         }
         for guard in &*self.guards {
-            if !guard.holds(args, slots, &mut gathered.held)? && !fresh {
+            if guard.holds(args, slots, &mut gathered.held)? {
+                continue;
+            }
+            if !fresh {
                 return Ok(false);
+            }
+            if guard.fills_slots() {
+                let (_, path) = guard.path();
+                return Err(PyTypeError::new_err(format!(
+                    "`{}` is no array of the type that the kernel was compiled for",
+                    path.trim_start_matches('.')
+                )));
             }
         }
         for number in &*self.numbers {
