@@ -8,7 +8,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use octants_artifact::{Artifact, Key, KeyMaker, Policy, Store, StoreOptions, key_of_bytes};
+use octants_artifact::{
+    ArgumentPlan, ArraySource, Artifact, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Policy, ScalarKind, Store,
+    StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
+};
 
 /// A folder that goes with the test.
 struct Folder(PathBuf);
@@ -51,6 +54,36 @@ fn artifact(i: u64, bytes: usize) -> Artifact {
         result: Vec::new(),
         tasks: Vec::new(),
         sites: Vec::new(),
+    }
+}
+
+fn trace(i: u64) -> Trace {
+    let lookups = [
+        Lookup::Entity(i as u32),
+        Lookup::Call { function: 1, args: vec![2, 3], named: vec![("by".into(), 4)] },
+        Lookup::Make(Made::Int(i128::MIN)),
+        Lookup::Make(Made::Float(f64::NAN.to_bits())),
+        Lookup::Make(Made::Slice(None, Some(5), None)),
+    ];
+    Trace {
+        lookups: lookups.into_iter().zip((0..).map(|n| [n; 16])).collect(),
+        outcome: Outcome {
+            artifact: key(i),
+            may_alias: false,
+            has_groups: true,
+            arguments: ArgumentPlan {
+                roots: vec![7],
+                buffers: vec![None, Some((ArraySource::Object(8, Some((0, vec!["x".into()]))), 1))],
+                params: vec![ParamSource { index: 1, path: Vec::new(), slot: 3, leaves: vec![ScalarKind::F32] }],
+                slots: 4,
+                pointers: vec![(0, true), (1, false)],
+            },
+            store: None,
+            result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
+            returns: vec![9],
+            warnings: vec![StoredWarning { text: "long".into(), place: Some(("a.py".into(), 3)) }],
+            printed: vec!["a line".into()],
+        },
     }
 }
 
@@ -157,6 +190,46 @@ fn examining_tells_whole_damaged_and_other_entries_apart() {
     assert_eq!(contents.damaged, [path]);
     assert_eq!(store.clear().unwrap().0, 5);
     assert_eq!(files(&folder.0), [folder.0.join("notes.txt")]);
+}
+
+#[test]
+fn traces_are_kept_beside_the_artifact_of_the_same_key() {
+    let folder = Folder::new("traces");
+    let store = Store::open(options(&folder.0));
+    store.put(&key(1), &artifact(1, 40)).unwrap();
+    assert_eq!(store.traces(&key(1)), []);
+    store.put_traces(&key(1), &[trace(1)]).unwrap();
+    store.put_traces(&key(1), &[trace(2), trace(1)]).unwrap();
+    let other = Store::open(options(&folder.0));
+    assert_eq!(other.traces(&key(1)), [trace(2), trace(1)]);
+    assert_eq!(other.get_again(&key(1)), Some(artifact(1, 40)));
+    assert_eq!(other.get_again(&key(2)), None);
+    assert_eq!((other.counts().hits, other.counts().misses, store.counts().stored), (1, 0, 1));
+    let contents = other.examine();
+    assert_eq!((contents.entries, contents.traces), (1, 1));
+    assert_eq!(contents.bytes + contents.trace_bytes, bytes_in(&folder.0));
+    assert_eq!(other.clear().unwrap().0, 1);
+    assert_eq!(files(&folder.0), [] as [PathBuf; 0]);
+}
+
+#[test]
+fn damage_to_any_byte_of_a_trace_is_found() {
+    let folder = Folder::new("damaged-traces");
+    let store = Store::open(options(&folder.0));
+    store.put_traces(&key(1), &[trace(1)]).unwrap();
+    let [path] = &files(&folder.0)[..] else { panic!("one entry, one file") };
+    let whole = fs::read(path).unwrap();
+    for at in 0..whole.len() {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 4;
+        fs::write(path, &damaged).unwrap();
+        assert_eq!(store.traces(&key(1)), [], "byte {at}");
+        assert!(!path.exists(), "byte {at}: the entry stays");
+    }
+    for length in 0..whole.len() {
+        fs::write(path, &whole[..length]).unwrap();
+        assert_eq!(store.traces(&key(1)), [], "length {length}");
+    }
 }
 
 #[test]
