@@ -97,6 +97,20 @@ pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
     tasks
 }
 
+/// Lowers the wide form of a task that has one, and the functions it calls. There is nothing to tell of it that the task does not.
+pub(crate) fn lower_wide_form_of(u: &Unit<'_>, number: usize) -> Vec<TaskMeta> {
+    let task = &u.program.tasks[number];
+    let mut memo = u.effects.iter().copied().map(Some).collect();
+    u.task.set(number as u32);
+    let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
+    let symbol = u.target.task_symbol(number, &task.name);
+    u.metadata.set_constants(&constants_of(u, task));
+    let in_blocks = block_scatter_of(u, task, effects);
+    lower_wide(u, task, &symbol, effects, None, in_blocks.as_ref());
+    u.lower_pending();
+    Vec::new()
+}
+
 /// An assertion of the task may fail.
 fn may_fail(u: &Unit<'_>, task: &Task) -> bool {
     let mut memo = u.effects.iter().copied().map(Some).collect();
@@ -147,7 +161,9 @@ fn lower_wide(
     }
     let grouping = find_grouping(u, task, parallel_loop(task).0, count)?;
     let form = wide_form(u, format!("{symbol}_wide"), grouping);
-    lower_variant(u, task, &form.symbol, effects, Variant::Strided(grouping, Some(&form), in_blocks));
+    if u.has_wide_forms {
+        lower_variant(u, task, &form.symbol, effects, Variant::Strided(grouping, Some(&form), in_blocks));
+    }
     Some(form)
 }
 

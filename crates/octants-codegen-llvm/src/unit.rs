@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use inkwell::context::Context;
 use inkwell::targets::{FileType, TargetMachine};
-use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site, WideForm};
+use octants_artifact::{Artifact, CodeTarget, ScalarKind, Site};
 use octants_diag::Span;
 use octants_ir::{ArgLayout, Layout, Program, Scalar};
 
 use crate::analyse_locals::{Effects, inlined_sizes};
 use crate::emit::{Emitter, V, llvm};
 use crate::functions::InstanceKey;
-use crate::lower_task::lower_tasks;
+use crate::lower_task::{lower_tasks, lower_wide_form_of};
 use crate::metadata::Metadata;
 use crate::optimise::{emit_code, optimise};
 use crate::place::MemoryLayout;
@@ -44,6 +44,8 @@ pub(crate) struct Unit<'p> {
     pub helpers: RefCell<HashMap<String, V>>,
     /// Vector forms of math functions, which must outlive the passes before vectorisation.
     pub vector_functions: RefCell<Vec<V>>,
+    /// The module holds wide forms of tasks.
+    pub has_wide_forms: bool,
     /// Number of the task under way, part of the key of random numbers.
     pub task: Cell<u32>,
 }
@@ -123,6 +125,7 @@ impl<'p> Unit<'p> {
             pending: RefCell::default(),
             helpers: RefCell::default(),
             vector_functions: RefCell::default(),
+            has_wide_forms: true,
             task: Cell::new(0),
         }
     }
@@ -146,12 +149,24 @@ impl<'p> Unit<'p> {
     }
 }
 
+/// What of a program is to be in a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    /// All of it.
+    Whole,
+    /// All but what is kept apart.
+    Main,
+    /// The wide form of a task.
+    Wide(usize),
+}
+
 /// Lowers the program, then gives the finished module to `then`.
 fn with_module<R>(
     program: &Program,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     machine: &CodeTarget,
+    part: Part,
     then: impl FnOnce(&inkwell::module::Module<'_>, &TargetMachine, &dyn Target, Artifact) -> Result<R, CodegenError>,
 ) -> Result<R, CodegenError> {
     let (target, machine, name) = target::open(machine, options)?;
@@ -161,10 +176,14 @@ fn with_module<R>(
     module.set_data_layout(&machine.get_target_data().get_data_layout());
     let artifact = {
         let e = Emitter::new(&context, &module, options.fast_math, &target.atomic_style());
-        let unit = Unit::new(program, location, options, &*target, e);
+        let mut unit = Unit::new(program, location, options, &*target, e);
+        unit.has_wide_forms = part != Part::Main || !target.keeps_forms_apart();
         target.set_slots(unit.args.slots);
         target.describe_module(&unit.e);
-        let tasks = lower_tasks(&unit);
+        let tasks = match part {
+            Part::Wide(task) => lower_wide_form_of(&unit, task),
+            _ => lower_tasks(&unit),
+        };
         unit.keep_vector_functions();
         Artifact {
             kernel: program.name.clone(),
@@ -194,25 +213,54 @@ pub(crate) fn compile(
     target: &CodeTarget,
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    let on_host = *target == CodeTarget::Host;
-    with_module(program, location, options, target, |module, machine, target, mut artifact| {
+    with_module(program, location, options, target, Part::Main, |module, machine, opened, mut artifact| {
         after("lower to LLVM");
-        optimise(module, machine, options.opt_level, on_host)?;
-        after("optimise");
-        let kind = match target.code_form() {
-            CodeForm::Object => FileType::Object,
-            CodeForm::Text => FileType::Assembly,
-        };
-        let mut code = emit_code(module, machine, kind)?;
-        let mut wide: Vec<&mut WideForm> =
-            artifact.tasks.iter_mut().filter_map(|t| t.parallel.as_mut()?.wide.as_mut()).collect();
-        let symbols: Vec<String> = wide.iter().map(|form| form.symbol.clone()).collect();
-        let symbols: Vec<&str> = symbols.iter().map(String::as_str).collect();
-        let parts = target.cut_out(&mut code, &symbols);
-        wide.iter_mut().zip(parts).for_each(|(form, code)| form.code = code);
-        artifact.code = target.package(code)?;
-        after("emit");
+        let mut apart: Vec<(usize, &mut Vec<u8>)> = Vec::new();
+        if opened.keeps_forms_apart() {
+            let wide = artifact.tasks.iter_mut().map(|t| t.parallel.as_mut()?.wide.as_mut());
+            apart.extend(wide.enumerate().filter_map(|(i, form)| Some((i, &mut form?.code))));
+        }
+        artifact.code = std::thread::scope(|scope| {
+            // Beside the rest: with a context of its own nothing is shared.
+            let others = (!apart.is_empty()).then(|| {
+                scope.spawn(|| {
+                    apart.into_iter().try_for_each(|(task, code)| {
+                        *code = compile_wide_form(program, options, target, task)?;
+                        Ok(())
+                    })
+                })
+            });
+            optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
+            after("optimise");
+            let code = opened.package(emit_code(module, machine, file_type(opened))?);
+            if let Some(others) = others {
+                others.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+            }
+            after("emit");
+            code
+        })?;
         Ok(artifact)
+    })
+}
+
+fn file_type(target: &dyn Target) -> FileType {
+    match target.code_form() {
+        CodeForm::Object => FileType::Object,
+        CodeForm::Text => FileType::Assembly,
+    }
+}
+
+/// The code of the wide form of a task, where forms are kept apart.
+fn compile_wide_form(
+    program: &Program,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+    task: usize,
+) -> Result<Vec<u8>, CodegenError> {
+    // Nothing in such a form has a place to tell.
+    with_module(program, &|_| String::new(), options, target, Part::Wide(task), |module, machine, opened, _| {
+        optimise(module, machine, options.opt_level, false)?;
+        opened.package(emit_code(module, machine, file_type(opened))?)
     })
 }
 
@@ -223,7 +271,7 @@ pub(crate) fn list(
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    with_module(program, &|_| String::new(), options, target, |module, machine, _, _| {
+    with_module(program, &|_| String::new(), options, target, Part::Whole, |module, machine, _, _| {
         if listing != Listing::Lowered {
             optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
         }

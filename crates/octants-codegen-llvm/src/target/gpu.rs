@@ -89,10 +89,6 @@ pub(super) trait Maker {
     fn finish_function(&self, e: &Emitter, function: V);
     /// See [`Target::link`].
     fn link(&self, module: &Module<'_>) -> Result<(), CodegenError>;
-    /// See [`Target::cut_out`].
-    fn cut_out(&self, _code: &mut Vec<u8>, _symbols: &[&str]) -> Vec<Vec<u8>> {
-        Vec::new()
-    }
     /// See [`Target::package`].
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
         Ok(code)
@@ -397,8 +393,8 @@ impl Target for Gpu {
         self.maker.link(module)
     }
 
-    fn cut_out(&self, code: &mut Vec<u8>, symbols: &[&str]) -> Vec<Vec<u8>> {
-        self.maker.cut_out(code, symbols)
+    fn keeps_forms_apart(&self) -> bool {
+        self.maker.code_form() == CodeForm::Text
     }
 
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {

@@ -11,7 +11,6 @@ mod inline_math;
 mod link_code_object;
 mod nvptx;
 mod nvptx_math;
-mod ptx_text;
 mod rocm_library;
 #[cfg(feature = "twin")]
 mod twin;
@@ -100,10 +99,9 @@ pub(crate) trait Target {
     fn package(&self, code: Vec<u8>) -> Result<Vec<u8>, CodegenError> {
         Ok(code)
     }
-    /// Takes these functions out of the code, each to be loaded by itself where the driver is to do that. None where the code is one
-    /// piece.
-    fn cut_out(&self, _code: &mut Vec<u8>, _symbols: &[&str]) -> Vec<Vec<u8>> {
-        Vec::new()
+    /// The driver assembles code when it loads it, so that forms which few launches fit are better kept apart.
+    fn keeps_forms_apart(&self) -> bool {
+        false
     }
     /// Symbol of a task.
     fn task_symbol(&self, number: usize, name: &str) -> String;

@@ -10,7 +10,6 @@ use octants_ir::Scalar;
 
 use super::device_library::link_device_library;
 use super::gpu::{Gpu, Maker, Register, open_machine};
-use super::ptx_text::cut_out;
 use super::{AtomicStyle, CodeForm, Target};
 use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -56,13 +55,6 @@ impl Maker for Nvptx {
     fn code_form(&self) -> CodeForm {
         // The driver assembles it for the very chip it finds.
         CodeForm::Text
-    }
-
-    fn cut_out(&self, code: &mut Vec<u8>, symbols: &[&str]) -> Vec<Vec<u8>> {
-        let mut text = String::from_utf8_lossy(code).into_owned();
-        let parts = cut_out(&mut text, symbols);
-        *code = text.into_bytes();
-        parts.into_iter().map(String::into_bytes).collect()
     }
 
     fn warp_bits(&self) -> u32 {
