@@ -158,7 +158,7 @@ fn every_iteration_is_run_once_on_any_grid() {
 fn the_wide_form_runs_what_its_groups_have_of_the_loop() {
     for edges in [&[(0, 0)][..], &[(3, 2)], &[(4, 4)], &[(1, 1), (1, 1)], &[(0, 0), (2, 7)], &[(1, 0), (2, 1), (5, 3)]]
     {
-        let p = inside_of(Scalar::I32, edges, one);
+        let p = inside_of(if edges.len() == 2 { Scalar::I64 } else { Scalar::I32 }, edges, one);
         for extents in [[1000, 1, 1], [20, 64, 1], [3, 44, 1], [3, 5, 48]] {
             let extents = &extents[..edges.len()];
             // Rows are a multiple of the lanes, where there are several.
