@@ -1,0 +1,161 @@
+//! Memory: plain, of pools, of the host; what fills and copies it.
+
+#![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
+
+use std::ffi::{c_int, c_uint, c_void};
+
+use super::{Address, Handle, finish, give, known_device, queue};
+use crate::faults::note;
+use crate::memory::Kind;
+use crate::state::{Outcome, code, current, lock, state};
+use crate::stream::Work;
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
+    let (f, t) = state().memory.info();
+    // SAFETY: HIP's contract.
+    finish(unsafe { give(free, f as usize).and_then(|()| give(total, t as usize)) })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMalloc(at: *mut Address, bytes: usize) -> c_int {
+    let made = state().device().and_then(|_| state().memory.allocate(bytes, Kind::Plain(current())));
+    // SAFETY: HIP's contract.
+    finish(made.and_then(|a| unsafe { give(at, a) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFree(at: Address) -> c_int {
+    finish(match state().memory.kind(at) {
+        _ if at == 0 => Ok(()),
+        // The real one waits for the device. This one does not: our driver must not need it to.
+        Some(Kind::Plain(device)) => {
+            state().check_device("hipFree", "block of memory", device).map(|()| state().memory.release(at))
+        }
+        other => {
+            note(format!("hipFree of {at:#x}, which is {other:?}"));
+            Err(code::INVALID_VALUE)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipHostMalloc(at: *mut Handle, bytes: usize, flags: c_uint) -> c_int {
+    const KNOWN: c_uint = 0x1 | 0x2 | 0x4 | 0x4000_0000;
+    let made = if flags & !KNOWN == 0 {
+        state().device().and_then(|_| state().memory.allocate(bytes, Kind::Host))
+    } else {
+        Err(code::INVALID_VALUE)
+    };
+    // SAFETY: HIP's contract.
+    finish(made.and_then(|a| unsafe { give(at, a as Handle) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipHostFree(at: Handle) -> c_int {
+    finish(match state().memory.kind(at as u64) {
+        _ if at.is_null() => Ok(()),
+        Some(Kind::Host) => {
+            state().memory.release(at as u64);
+            Ok(())
+        }
+        other => {
+            note(format!("hipHostFree of {at:?}, which is {other:?}"));
+            Err(code::INVALID_VALUE)
+        }
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemsetD8Async(to: Address, value: u8, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemsetD8Async", stream, |_| Ok(Work::Fill { to, value, bytes }))
+}
+
+// Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need not.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemcpyHtoDAsync(to: Address, from: *const c_void, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyHtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from as u64, false), bytes }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemcpyDtoHAsync(to: *mut c_void, from: Address, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyDtoHAsync", stream, |_| Ok(Work::Copy { to: (to as u64, false), from: (from, true), bytes }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemcpyDtoDAsync(to: Address, from: Address, bytes: usize, stream: Handle) -> c_int {
+    queue("hipMemcpyDtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from, true), bytes }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemPoolCreate(pool: *mut Handle, properties: *const [u32; 4]) -> c_int {
+    finish(state().device().and_then(|_| {
+        // SAFETY: HIP's contract: the struct begins with these four numbers.
+        let [kind, handles, place, device] = unsafe { *properties };
+        if [kind, handles, place] != [1, 0, 1] {
+            return Err(code::INVALID_VALUE);
+        }
+        known_device(device as c_int)?;
+        let handle = state().handle();
+        lock(&state().pools).insert(handle, device as c_int);
+        // SAFETY: HIP's contract.
+        unsafe { give(pool, handle as Handle) }
+    }))
+}
+
+fn pool(call: &str, handle: Handle) -> Outcome<i32> {
+    let device = lock(&state().pools).get(&(handle as u64)).copied();
+    device.ok_or_else(|| {
+        note(format!("{call}: a pool that is not there"));
+        code::INVALID_VALUE
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemPoolDestroy(handle: Handle) -> c_int {
+    finish(pool("hipMemPoolDestroy", handle).map(|_| {
+        state().memory.trim(handle as u64);
+        lock(&state().pools).remove(&(handle as u64));
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemPoolSetAttribute(handle: Handle, attribute: c_int, value: *mut c_void) -> c_int {
+    let known = (1..=4).contains(&attribute) && !value.is_null();
+    finish(pool("hipMemPoolSetAttribute", handle).and(if known { Ok(()) } else { Err(code::INVALID_VALUE) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemPoolTrimTo(handle: Handle, _keep: usize) -> c_int {
+    finish(pool("hipMemPoolTrimTo", handle).map(|_| state().memory.trim(handle as u64)))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMallocFromPoolAsync(
+    at: *mut Address,
+    bytes: usize,
+    handle: Handle,
+    stream: Handle,
+) -> c_int {
+    const CALL: &str = "hipMallocFromPoolAsync";
+    finish(pool(CALL, handle).and_then(|device| {
+        let stream = state().stream(CALL, stream as u64)?;
+        state().check_device(CALL, "pool", device)?;
+        let made = state().memory.allocate(bytes, Kind::Pool(device, handle as u64))?;
+        stream.push(Work::Allocate { at: made });
+        // SAFETY: HIP's contract.
+        unsafe { give(at, made) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipFreeAsync(at: Address, stream: Handle) -> c_int {
+    const CALL: &str = "hipFreeAsync";
+    queue(CALL, stream, |_| {
+        if state().memory.announce_release(at) {
+            return Ok(Work::Free { at });
+        }
+        note(format!("{CALL} of {at:#x}, which is no memory of a pool, or goes already"));
+        Err(code::INVALID_VALUE)
+    })
+}

@@ -1,0 +1,64 @@
+//! HIP's functions, as far as our driver uses them, with the parameters of its headers.
+
+mod code;
+mod devices;
+mod errors;
+mod memory;
+mod streams;
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+
+pub use code::*;
+pub use devices::*;
+pub use errors::*;
+pub use memory::*;
+pub use streams::*;
+
+use crate::state::{Outcome, code as codes, state};
+use crate::stream::{Stream, Work};
+
+type Handle = *mut c_void;
+/// An untyped pointer in HIP.
+type Address = u64;
+
+thread_local! {
+    static LAST_ERROR: Cell<c_int> = const { Cell::new(codes::SUCCESS) };
+}
+
+/// HIP's result of a function.
+fn finish(outcome: Outcome<()>) -> c_int {
+    outcome.map_or_else(
+        |c| {
+            LAST_ERROR.set(c);
+            c
+        },
+        |()| codes::SUCCESS,
+    )
+}
+
+/// Stores a result, where there is a place for it.
+///
+/// # Safety
+/// The place is null or can be written.
+unsafe fn give<T>(place: *mut T, value: T) -> Outcome<()> {
+    if place.is_null() {
+        return Err(codes::INVALID_VALUE);
+    }
+    // SAFETY: the contract above.
+    unsafe { place.write(value) };
+    Ok(())
+}
+
+fn known_device(device: c_int) -> Outcome<()> {
+    if (0..state().devices.len() as c_int).contains(&device) { Ok(()) } else { Err(codes::INVALID_DEVICE) }
+}
+
+fn queue(call: &str, stream: Handle, work: impl FnOnce(&Arc<Stream>) -> Outcome<Work>) -> c_int {
+    finish(state().stream(call, stream as u64).and_then(|stream| {
+        let work = work(&stream)?;
+        stream.push(work);
+        Ok(())
+    }))
+}

@@ -1,0 +1,149 @@
+//! Streams and events.
+
+#![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
+
+use std::cell::Cell;
+use std::ffi::{c_int, c_uint};
+use std::sync::Arc;
+
+use super::{Handle, finish, give};
+use crate::event::Event;
+use crate::state::{code, current, lock, state};
+use crate::stream::{Stream, Work};
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, _priority: c_int) -> c_int {
+    finish(state().device().and_then(|_| {
+        if flags > 1 {
+            return Err(code::INVALID_VALUE);
+        }
+        let handle = state().handle();
+        lock(&state().streams).insert(handle, Stream::new(handle, current(), flags == 0));
+        // SAFETY: HIP's contract.
+        unsafe { give(stream, handle as Handle) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamDestroy(stream: Handle) -> c_int {
+    if stream.is_null() {
+        return code::INVALID_HANDLE;
+    }
+    finish(state().stream("hipStreamDestroy", stream as u64).map(|known| {
+        lock(&state().streams).remove(&known.handle);
+        // What is queued is still done.
+        known.push(Work::End);
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamSynchronize(stream: Handle) -> c_int {
+    finish(state().stream("hipStreamSynchronize", stream as u64).and_then(|stream| {
+        stream.synchronize();
+        state().device().map(|_| ())
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamQuery(stream: Handle) -> c_int {
+    finish(state().stream("hipStreamQuery", stream as u64).and_then(|stream| {
+        let (queued, done) = stream.counts();
+        if done < queued { Err(code::NOT_READY) } else { Ok(()) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) -> c_int {
+    const CALL: &str = "hipStreamWaitEvent";
+    finish(state().stream(CALL, stream as u64).and_then(|stream| {
+        let event = state().event(CALL, event as u64)?;
+        if flags != 0 {
+            return Err(code::INVALID_VALUE);
+        }
+        if let Some((other, count)) = event.point()
+            && !Arc::ptr_eq(&other, &stream)
+        {
+            stream.push(Work::Wait { stream: other, count });
+        }
+        Ok(())
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipStreamIsCapturing(stream: Handle, status: *mut c_int) -> c_int {
+    // SAFETY: HIP's contract.
+    finish(state().stream("hipStreamIsCapturing", stream as u64).and_then(|_| unsafe { give(status, 0) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
+    thread_local! {
+        static MODE: Cell<c_int> = const { Cell::new(0) };
+    }
+    if mode.is_null() {
+        return code::INVALID_VALUE;
+    }
+    // SAFETY: HIP's contract.
+    unsafe {
+        if !(0..3).contains(&*mode) {
+            return code::INVALID_VALUE;
+        }
+        *mode = MODE.replace(*mode);
+    }
+    code::SUCCESS
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventCreateWithFlags(event: *mut Handle, flags: c_uint) -> c_int {
+    finish(state().device().and_then(|_| {
+        if flags & !3 != 0 {
+            return Err(code::INVALID_VALUE);
+        }
+        let handle = state().handle();
+        lock(&state().events).insert(handle, Arc::new(Event::new(current(), flags & 2 == 0)));
+        // SAFETY: HIP's contract.
+        unsafe { give(event, handle as Handle) }
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventDestroy(event: Handle) -> c_int {
+    finish(state().event("hipEventDestroy", event as u64).map(|_| {
+        lock(&state().events).remove(&(event as u64));
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventRecord(event: Handle, stream: Handle) -> c_int {
+    const CALL: &str = "hipEventRecord";
+    finish(state().stream(CALL, stream as u64).and_then(|stream| {
+        state().event(CALL, event as u64)?.record(&stream);
+        Ok(())
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventSynchronize(event: Handle) -> c_int {
+    finish(state().event("hipEventSynchronize", event as u64).and_then(|event| {
+        if let Some((stream, count)) = event.point() {
+            stream.wait(count);
+        }
+        state().device().map(|_| ())
+    }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventQuery(event: Handle) -> c_int {
+    let done = state().event("hipEventQuery", event as u64).map(|event| event.is_done());
+    finish(done.and_then(|done| if done { Ok(()) } else { Err(code::NOT_READY) }))
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipEventElapsedTime(ms: *mut f32, start: Handle, stop: Handle) -> c_int {
+    const CALL: &str = "hipEventElapsedTime";
+    finish(state().event(CALL, start as u64).and_then(|from| {
+        let to = state().event(CALL, stop as u64)?;
+        // SAFETY: HIP's contract.
+        unsafe { give(ms, from.elapsed(&to)?) }
+    }))
+}
