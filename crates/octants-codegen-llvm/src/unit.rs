@@ -233,10 +233,11 @@ pub(crate) fn compile(
             optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
             after("optimise");
             let code = opened.package(emit_code(module, machine, file_type(opened))?);
+            after("emit");
             if let Some(others) = others {
                 others.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+                after("wait for wide forms");
             }
-            after("emit");
             code
         })?;
         Ok(artifact)
