@@ -322,6 +322,7 @@ def test_results_do_not_depend_on_the_number_of_threads():
 def test_the_store_is_bounded_and_says_what_it_keeps():
     qd.init(arch=qd.cpu, ad_store_bytes=4000)
     x = qd.field(qd.f32, shape=4, needs_grad=True)
+    y = qd.field(qd.f32, shape=4, needs_grad=True)
     n = qd.field(qd.i32, shape=())
 
     @qd.kernel
@@ -330,10 +331,10 @@ def test_the_store_is_bounded_and_says_what_it_keeps():
             speed = x[i]
             for _ in range(n[None]):
                 speed = qd.sin(speed)
-            x[i] = speed
+            y[i] = speed
 
     n[None] = 500
-    x.grad.fill(1)
+    y.grad.fill(1)
     compute.grad()
     n[None] = 2000
     with pytest.raises(
@@ -354,3 +355,47 @@ def test_a_position_from_an_atomic_is_refused(fields):
     with pytest.raises(qd.OctantsCompilationError, match="what an atomic operation on memory returned") as error:
         compact.grad()
     assert "qd.atomic_add(n[0], 1)" in str(error.value)
+
+
+def test_what_is_read_and_then_overwritten_is_refused(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def bad():
+        for i in x:
+            y[i] = x[i] * x[i]
+            x[i] = 0.0
+
+    @qd.kernel
+    def fine():
+        for i in x:
+            x[i] = x[i] * 3.0 + y[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="the same kernel overwrites it later") as error:
+        bad.grad()
+    assert "y[i] = x[i] * x[i]" in str(error.value)
+    x.grad.fill(1)
+    fine.grad()
+    assert (x.grad.to_numpy() == 3).all()
+
+
+def test_iterations_that_read_what_others_store_are_refused(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def bad():
+        for i in range(1, N):
+            y[i] = y[i - 1] + x[i]
+
+    @qd.kernel
+    def in_order():
+        qd.loop_config(serialize=True)
+        for i in range(1, N):
+            y[i] = y[i - 1] + x[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
+        bad.grad()
+    y.grad.fill(0)
+    y.grad[N - 1] = 1
+    in_order.grad()
+    assert (x.grad.to_numpy()[1:] == 1).all()

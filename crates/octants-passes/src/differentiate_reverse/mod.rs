@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
-//! `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
+//! `refuse_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
@@ -16,6 +16,7 @@ mod find_active_values;
 mod keep_states;
 mod needed_operands;
 mod plan_sweeps;
+mod refuse_overwritten;
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{BufferId, Kernel, Op, Type};
@@ -32,6 +33,7 @@ use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
+use refuse_overwritten::refuse_overwritten;
 
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
@@ -78,6 +80,7 @@ fn adjoint(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);
     plan.refuse_unrepeatable()?;
+    refuse_overwritten(&plan, &kernel.buffers, &gradients)?;
     let counted = any_uses_store(&plan).then(|| need_of_count(&plan));
     if let Some(need) = &counted {
         plan.refuse_in(need)?;

@@ -1,0 +1,215 @@
+//! Refuses kernels whose gradient would be wrong because memory no longer holds what they read: the sweeps read it as it is when they
+//! run, after the kernel.
+//!
+//! Only what is certain is refused: a read whose value a sweep needs and that the same code overwrites later at the same index, or
+//! in the next iteration of a loop in order; and iterations of a parallel loop of which one reads what another stores. What
+//! depends on values is found while running (`validation=True` of a tape).
+
+use std::collections::BTreeSet;
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{BinaryOp, Body, Buffer, BufferId, Op, ValueId};
+
+use super::plan_sweeps::Plan;
+use crate::make_updates_atomic::same_address;
+
+/// What a read or a write of an array's element is.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    inst: ValueId,
+    buffer: BufferId,
+    addr: ValueId,
+}
+
+/// Refuses reads that later writes make untrue.
+pub(super) fn refuse_overwritten(
+    plan: &Plan,
+    buffers: &[Buffer],
+    gradients: &[Option<BufferId>],
+) -> Result<(), Box<Diagnostic>> {
+    let (mut loads, mut stores, mut updates) = (Vec::new(), Vec::new(), Vec::new());
+    plan.body.visit(plan.body.root, &mut |inst, i| {
+        let (addr, list) = match i.op {
+            Op::Load(a) => (a, &mut loads),
+            Op::Store(a, _) => (a, &mut stores),
+            Op::Atomic(_, a, _) => (a, &mut updates),
+            _ => return,
+        };
+        if let Some((buffer, addr)) = element(plan.body, addr) {
+            list.push(Access { inst, buffer, addr });
+        }
+    });
+    let needed: BTreeSet<ValueId> =
+        plan.root.values.iter().chain(plan.loops.values().flat_map(|p| &p.need.values)).copied().collect();
+    let name = |b: BufferId| &buffers[b.index()].name;
+    for load in &loads {
+        let of_same = |w: &&Access| w.buffer == load.buffer;
+        for store in stores.iter().filter(of_same) {
+            if gradients[load.buffer.index()].is_some() && crosses_iterations(plan, load, store) {
+                let message = format!(
+                    "Cross-iteration read-after-write of `{}`: an iteration of a parallel loop reads what another one stores",
+                    name(load.buffer)
+                );
+                return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
+                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of its own",
+                ));
+            }
+        }
+        if !needed.contains(&load.inst) {
+            continue;
+        }
+        for write in stores.iter().chain(&updates).filter(of_same) {
+            if overwrites(plan, load, write) {
+                let message = format!(
+                    "the gradient needs what is read of `{}` here, and the same kernel overwrites it later",
+                    name(load.buffer)
+                );
+                return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
+                    "overwrite it in a kernel of its own, called afterwards, or write the new values to another array",
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The element that an address is in.
+fn element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueId)> {
+    loop {
+        match &body.inst(addr).op {
+            Op::BufferAddr(b, _) => return Some((*b, addr)),
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = *base,
+            _ => return None,
+        }
+    }
+}
+
+fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
+    match &body.inst(addr).op {
+        Op::BufferAddr(_, indices) => indices,
+        _ => &[],
+    }
+}
+
+/// The same element of a vector or matrix, whichever the component: both addresses lead to it in the same way.
+fn same_component(body: &Body, a: ValueId, b: ValueId) -> bool {
+    let of = |v: ValueId| match &body.inst(v).op {
+        Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) => *a,
+        _ => v,
+    };
+    let (a, b) = (of(a), of(b));
+    let whole = |v: ValueId| matches!(body.inst(v).op, Op::BufferAddr(..));
+    whole(a) || whole(b) || same_parts(body, a, b)
+}
+
+fn same_parts(body: &Body, a: ValueId, b: ValueId) -> bool {
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::BufferAddr(..), Op::BufferAddr(..)) => true,
+        (Op::ElementAddr(a, x), Op::ElementAddr(b, y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) && same_parts(body, *a, *b)
+        }
+        (Op::MemberAddr(a, i), Op::MemberAddr(b, j)) => i == j && same_parts(body, *a, *b),
+        _ => false,
+    }
+}
+
+/// The write is certain to change, after the read, what the read found.
+fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
+    let (body, layout) = (plan.body, &plan.layout);
+    let (x, y) = (indices(body, load.addr), indices(body, write.addr));
+    if !x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) || !same_component(body, load.inst, write.inst) {
+        return false;
+    }
+    // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.
+    let mut at = layout.home[load.inst.index()];
+    let mut position = layout.position[load.inst.index()];
+    loop {
+        let here = layout.home[write.inst.index()] == at;
+        if here && layout.position[write.inst.index()] > position {
+            return true;
+        }
+        let Some(owner) = layout.owner[at.index()] else { return false };
+        match &body.inst(owner).op {
+            // The next iteration writes before it reads, or after: either way what this one read is gone.
+            Op::For(_) | Op::Loop(_) if here && !plan.is_parallel(owner) => {
+                return !x.iter().any(|i| depends_on_loop(plan, *i, owner));
+            }
+            _ => {}
+        }
+        position = layout.position[owner.index()];
+        at = layout.home[owner.index()];
+    }
+}
+
+/// One iteration of a parallel loop is certain to read what another one stores: at an index that differs by a constant from that of
+/// the store, along an axis on which iterations differ, and is the same along all others.
+fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
+    let body = plan.body;
+    let root_loop = |v: ValueId| {
+        let is_around = |l: &&ValueId| match &body.inst(**l).op {
+            Op::For(f) => plan.is_parallel(**l) && plan.layout.is_inside(v, f.body),
+            _ => false,
+        };
+        body.block(body.root).iter().find(is_around).copied()
+    };
+    let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
+    let mut differs = false;
+    for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
+        if same_value(body, x, y) {
+            continue;
+        }
+        let ((base, by), (other, other_by)) = (offset(body, x), offset(body, y));
+        let shifted = same_value(body, base, other) && by != other_by;
+        if !shifted || !matches!(body.inst(base).op, Op::LoopIndex(l, _) if l == around) {
+            return false;
+        }
+        differs = true;
+    }
+    differs && same_component(body, load.inst, store.inst)
+}
+
+/// A value as another one and a constant.
+fn offset(body: &Body, v: ValueId) -> (ValueId, i64) {
+    let Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) = body.inst(v).op else { return (v, 0) };
+    match (op, super::emit_sweeps::known_int(body, a), super::emit_sweeps::known_int(body, b)) {
+        (BinaryOp::Add, _, Some(c)) => (a, c),
+        (BinaryOp::Sub, _, Some(c)) => (a, -c),
+        (BinaryOp::Add, Some(c), _) => (b, c),
+        _ => (v, 0),
+    }
+}
+
+/// Both are computed in the same way from the same values.
+fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
+    if a == b || same_address(body, a, b) {
+        return true;
+    }
+    if body.ty(a) != body.ty(b) {
+        return false;
+    }
+    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
+        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
+        (Op::Cast(x), Op::Cast(y)) => same(x, y),
+        _ => false,
+    }
+}
+
+/// What a value is computed from may differ between iterations of a loop.
+fn depends_on_loop(plan: &Plan, v: ValueId, around: ValueId) -> bool {
+    let inner = plan.body.inst(around).op.blocks()[0];
+    if !plan.layout.is_inside(v, inner) {
+        return false;
+    }
+    let op = &plan.body.inst(v).op;
+    match op {
+        Op::LoopIndex(l, _) => *l == around || plan.layout.is_inside(*l, inner),
+        op if op.is_pure() => {
+            let mut any = false;
+            op.for_each_operand(|u| any |= depends_on_loop(plan, u, around));
+            any
+        }
+        _ => true,
+    }
+}
