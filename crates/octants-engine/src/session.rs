@@ -71,9 +71,9 @@ impl Lowering {
         group_loops(&self.lowered).next().is_some()
     }
 
-    /// Makes of the kernel what a mode asks for.
-    pub fn differentiate(&mut self, mode: AutodiffMode) -> Result<(), CompileError> {
-        match differentiate(&mut self.lowered.kernel, mode) {
+    /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at.
+    pub fn differentiate(&mut self, mode: AutodiffMode, warn: &mut dyn FnMut(Diagnostic)) -> Result<(), CompileError> {
+        match differentiate(&mut self.lowered.kernel, mode, warn) {
             Ok(store) => self.store = store,
             Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),
         }

@@ -11,18 +11,22 @@ use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
 
-/// Makes of a kernel what a mode asks for.
+/// Makes of a kernel what a mode asks for. `warn` is told of what makes a derivative wrong and can be meant nevertheless.
 ///
 /// Updates of variables that iterations share become atomic before: the modes tell them from other updates by that. Locals and
 /// constants are simplified so that there is less to differentiate.
 ///
 /// # Errors
 /// What the mode cannot differentiate, with its place.
-pub fn differentiate(kernel: &mut Kernel, mode: AutodiffMode) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
+pub fn differentiate(
+    kernel: &mut Kernel,
+    mode: AutodiffMode,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     match mode {
         AutodiffMode::None => return Ok(None),
         AutodiffMode::Reverse => {
-            let store = differentiate_reverse(kernel)?;
+            let store = differentiate_reverse(kernel, warn)?;
             if cfg!(debug_assertions) {
                 assert_kernel(kernel, "differentiate_reverse");
             }

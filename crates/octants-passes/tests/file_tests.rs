@@ -108,7 +108,7 @@ fn run(case: &Case) -> String {
         }
         pass => {
             let mut kernel: Kernel = parse(case, &case.input);
-            let mut count = None;
+            let (mut count, mut warnings) = (None, String::new());
             assert_kernel(&kernel, "parsing");
             match pass {
                 "pipeline" => run_pipeline(&mut kernel, &options),
@@ -119,15 +119,21 @@ fn run(case: &Case) -> String {
                     }
                 }
                 "structure_exits" => structure_exits(&mut kernel),
-                "differentiate_reverse" => match differentiate_reverse(&mut kernel) {
-                    Ok(store) => count = store.map(|s| s.count),
-                    Err(errors) => return errors.iter().map(|e| format!("error: {}\n", e.message)).collect(),
-                },
+                "differentiate_reverse" => {
+                    match differentiate_reverse(&mut kernel, &mut |w| warnings += &format!("warning: {}\n", w.message))
+                    {
+                        Ok(store) => count = store.map(|s| s.count),
+                        Err(errors) => return errors.iter().map(|e| format!("error: {}\n", e.message)).collect(),
+                    }
+                }
                 _ => assert!(run_pass(pass, &mut kernel, &options), "{}: no pass `{pass}`", case.path.display()),
             }
             assert_kernel(&kernel, pass);
             if pass == "differentiate_reverse" {
                 eliminate_dead_code(&mut kernel);
+            }
+            if !warnings.is_empty() {
+                return warnings;
             }
             if let Some(mut count) = count {
                 assert_kernel(&count, pass);

@@ -100,7 +100,7 @@ fn check(seed: u64) -> bool {
         after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
     }
     let mut adjoint = kernel.clone();
-    let store = differentiate_reverse(&mut adjoint).unwrap_or_else(|e| panic!("{e:?}"));
+    let store = differentiate_reverse(&mut adjoint, &mut |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
     octants_ir::assert_kernel(&adjoint, "differentiating it");
     for (lanes, neighbours) in [(1, true), (3, true), (2, false)] {
         let mut memory = after.clone();
@@ -149,7 +149,7 @@ fn the_pipeline_keeps_what_an_adjoint_does() {
     for seed in 0..200 {
         let kernel = random_kernel(seed);
         let mut adjoint = kernel.clone();
-        let store = differentiate_reverse(&mut adjoint).unwrap();
+        let store = differentiate_reverse(&mut adjoint, &mut |_| {}).unwrap();
         for mut k in store.into_iter().map(|s| s.count).chain([adjoint]) {
             run_pipeline(&mut k, &PassOptions { debug: true, check_bounds: true, ..PassOptions::default() });
         }

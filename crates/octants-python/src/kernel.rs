@@ -351,7 +351,8 @@ impl Kernel {
         if mode != AutodiffMode::None && lowering.has_groups() {
             return Err(self.refuse_streams(py, GROUPS));
         }
-        guarded(py, &self.name, || lowering.differentiate(mode))?.map_err(&refused)?;
+        guarded(py, &self.name, || lowering.differentiate(mode, &mut |w| world.warn(w)))?.map_err(&refused)?;
+        world.show_warnings(&lowering.lowered.sources)?;
         if self.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }

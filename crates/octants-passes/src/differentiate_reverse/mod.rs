@@ -6,17 +6,17 @@
 //!
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
-//! `refuse_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
+//! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
+mod check_overwritten;
 mod count_words;
 mod emit_sweeps;
 mod find_active_values;
 mod keep_states;
 mod needed_operands;
 mod plan_sweeps;
-mod refuse_overwritten;
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{BufferId, Kernel, Op, Type};
@@ -27,13 +27,13 @@ use crate::inline_calls::inline_all_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
+use check_overwritten::check_overwritten;
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
 use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
-use refuse_overwritten::refuse_overwritten;
 
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
@@ -49,11 +49,14 @@ pub struct StoreNeed {
 }
 
 /// Makes of a kernel its adjoint. Of buffers without a companion there is no gradient. What the adjoint must keep in memory of the
-/// launch is the result.
+/// launch is the result. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
 ///
 /// # Errors
 /// What the kernel does that has no derivative, or that cannot be run again.
-pub fn differentiate_reverse(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
+pub fn differentiate_reverse(
+    kernel: &mut Kernel,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     structure_exits(kernel);
     inline_all_calls(kernel);
     make_updates_atomic(kernel);
@@ -64,10 +67,10 @@ pub fn differentiate_reverse(kernel: &mut Kernel) -> Result<Option<StoreNeed>, V
     if cfg!(debug_assertions) {
         octants_ir::assert_kernel(kernel, "preparing for reverse mode");
     }
-    adjoint(kernel).map_err(|e| vec![*e])
+    adjoint(kernel, warn).map_err(|e| vec![*e])
 }
 
-fn adjoint(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
     let source = std::mem::take(&mut kernel.body);
     if let Some(call) = source.insts.iter().find(|i| matches!(i.op, Op::Call(..))) {
         let message = "a function that calls itself cannot be differentiated in reverse";
@@ -80,7 +83,7 @@ fn adjoint(kernel: &mut Kernel) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);
     plan.refuse_unrepeatable()?;
-    refuse_overwritten(&plan, &kernel.buffers, &gradients)?;
+    check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
     let counted = any_uses_store(&plan).then(|| need_of_count(&plan));
     if let Some(need) = &counted {
         plan.refuse_in(need)?;

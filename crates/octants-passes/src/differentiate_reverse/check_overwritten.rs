@@ -1,9 +1,10 @@
-//! Refuses kernels whose gradient would be wrong because memory no longer holds what they read: the sweeps read it as it is when they
-//! run, after the kernel.
+//! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is when they run,
+//! after the kernel.
 //!
-//! Only what is certain is refused: a read whose value a sweep needs and that the same code overwrites later at the same index, or
-//! in the next iteration of a loop in order; and iterations of a parallel loop of which one reads what another stores. What
-//! depends on values is found while running (`validation=True` of a tape).
+//! Only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, or in
+//! the next iteration of a loop in order, is a warning: the part of the gradient that it spoils may be one that nobody wants.
+//! Iterations of a parallel loop of which one reads what another stores are an error: there is no order in which to run them
+//! back. What depends on values is found while running (`validation=True` of a tape).
 
 use std::collections::BTreeSet;
 
@@ -21,11 +22,12 @@ struct Access {
     addr: ValueId,
 }
 
-/// Refuses reads that later writes make untrue.
-pub(super) fn refuse_overwritten(
+/// Looks for reads that later writes make untrue.
+pub(super) fn check_overwritten(
     plan: &Plan,
     buffers: &[Buffer],
     gradients: &[Option<BufferId>],
+    warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Box<Diagnostic>> {
     let (mut loads, mut stores, mut updates) = (Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
@@ -58,16 +60,15 @@ pub(super) fn refuse_overwritten(
         if !needed.contains(&load.inst) {
             continue;
         }
-        for write in stores.iter().chain(&updates).filter(of_same) {
-            if overwrites(plan, load, write) {
-                let message = format!(
-                    "the gradient needs what is read of `{}` here, and the same kernel overwrites it later",
-                    name(load.buffer)
-                );
-                return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
-                    "overwrite it in a kernel of its own, called afterwards, or write the new values to another array",
-                ));
-            }
+        if stores.iter().chain(&updates).filter(of_same).any(|write| overwrites(plan, load, write)) {
+            let message = format!(
+                "the gradient needs what is read of `{}` here, and the same kernel overwrites it later: it will be wrong",
+                name(load.buffer)
+            );
+            let warning = Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
+                "overwrite it in a kernel of its own, called afterwards, or write the new values to another array",
+            );
+            warn(*warning);
         }
     }
     Ok(())
