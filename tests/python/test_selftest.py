@@ -19,7 +19,7 @@ def test_everything_passes_on_the_cpu():
     assert done.returncode == 0, done.stdout + done.stderr
     assert " 0 failed" in done.stdout
     assert "on cpu: " in done.stdout
-    for group in ("arithmetic", "memory", "sums", "order", "messages", "interop"):
+    for group in ("arithmetic", "memory", "sums", "order", "gradients", "messages", "interop"):
         assert f"{group}: " in done.stdout
 
 

@@ -128,7 +128,8 @@ impl Session {
             Some(target @ CodeTarget::Device { .. }) if matches!(&target, CodeTarget::Device { cpu, .. } if cpu == chip) => {
                 Ok(Machine {
                     target,
-                    library: self.library_or(cuda::find_device_library(&folders(cuda::HOME_VARIABLES), packages)),
+                    library: self
+                        .library_or(Arch::Cuda, cuda::find_device_library(&folders(cuda::HOME_VARIABLES), packages)),
                 })
             }
             _ => Err(bad("target", format!("no code is made for the GPU {chip}"))),
@@ -141,13 +142,15 @@ impl Session {
         check_target(&target).map_err(|e| bad("target", e.to_string()))?;
         Ok(Machine {
             target,
-            library: self.library_or(hip::find_device_library(&folders(hip::HOME_VARIABLES), packages)),
+            library: self.library_or(Arch::Amdgpu, hip::find_device_library(&folders(hip::HOME_VARIABLES), packages)),
         })
     }
 
-    /// The library that the user names, or the one found.
-    fn library_or(&self, found: Option<PathBuf>) -> DeviceLibrary {
-        let given = Some(self.config().device_library.as_str()).filter(|path| !path.is_empty());
+    /// The library of math functions that the user names, unless for GPUs of another kind, or the one found.
+    fn library_or(&self, arch: Arch, found: Option<PathBuf>) -> DeviceLibrary {
+        let config = self.config();
+        let meant = config.arch == Arch::Cpu || config.arch == arch;
+        let given = Some(config.device_library.as_str()).filter(|path| meant && !path.is_empty());
         DeviceLibrary { path: given.map(Into::into).or(found) }
     }
 

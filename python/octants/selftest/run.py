@@ -18,7 +18,7 @@ import octants as qd
 from octants import _octants
 from octants.selftest.registry import CHECKS, Check, LeftOut, on_gpu
 
-GROUPS = ("arithmetic", "memory", "sums", "order", "messages", "interop")
+GROUPS = ("arithmetic", "memory", "sums", "order", "gradients", "messages", "interop")
 
 
 @dataclass(frozen=True)
