@@ -59,6 +59,8 @@ def compile_kernels(out, chips, program, *arguments):
         pytest.skip("AMD's library of math functions is not installed (rocm-device-libs)")
     command = [sys.executable, "-c", OBSERVER, str(out), ",".join(chips), program, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
+    if done.returncode and "is not installed" in done.stderr:
+        pytest.skip(done.stderr.strip())
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     objects = sorted(out.glob("*.hsaco"))
     assert objects
