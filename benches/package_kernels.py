@@ -221,16 +221,20 @@ def ten_tasks(a: F1):
         a[9] = 1.0
 
 
-def nested_arrays() -> Any:
-    """A dataclass of 25 arrays and a dataclass of 25 arrays, and so on: four in all."""
+def nested_class(levels: int) -> Any:
+    """A dataclass of 25 arrays and such a dataclass with a level less."""
     members = [(f"a{n}", F1) for n in range(25)]
-    made: Any = None
-    for level in range(4):
-        inner = [] if made is None else [("inner", type(made))]
-        cls = dataclasses.make_dataclass(f"Level{level}", members + inner, frozen=True)
-        arrays = [qd.ndarray(qd.f32, (16,)) for _ in members]
-        made = cls(*arrays) if made is None else cls(*arrays, made)
-    return made
+    inner = [("inner", nested_class(levels - 1))] if levels > 1 else []
+    return dataclasses.make_dataclass(f"Level{levels}", members + inner, frozen=True)
+
+
+def nested_arrays(cls: Any) -> Any:
+    """An object of `nested_class`."""
+    types = [field.type for field in dataclasses.fields(cls)]
+    return cls(*(nested_arrays(t) if dataclasses.is_dataclass(t) else qd.ndarray(qd.f32, (16,)) for t in types))
+
+
+Nested: Any = nested_class(4)
 
 
 def launches() -> dict[str, Callable[[], object]]:
@@ -258,10 +262,10 @@ def launches() -> dict[str, Callable[[], object]]:
     def free(a: F1):
         a[0] = 1.0
 
-    holder, nested = Holder(), nested_arrays()
+    holder, nested = Holder(), nested_arrays(Nested)
 
     @qd.kernel
-    def hundred_arrays(s: type(nested)):  # type: ignore[valid-type]
+    def hundred_arrays(s: Nested):
         s.a0[0] = s.inner.a1[0] + s.inner.inner.a2[0] + s.inner.inner.inner.a24[0]
 
     on_device = [device(np.ones(16, np.float32)) for _ in range(3)]

@@ -872,3 +872,107 @@ def test_two_of_many_arrays_that_are_one_are_found():
     arrays[17] = arrays[3]
     with pytest.raises(qd.QuadrantsSyntaxError, match="the same memory in this call"):
         write(Many(*arrays))
+
+
+Line = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenInner:
+    y: Line
+    scale: qd.i32
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenOuter:
+    x: Line
+    inner: FrozenInner
+
+
+@dataclasses.dataclass
+class Open:
+    x: Line
+    scale: qd.i32
+
+
+@qd.kernel
+def into(before: qd.i32, s: FrozenOuter, after: Line):
+    for i in s.x:
+        s.x[i] += before
+        s.inner.y[i] += s.inner.scale
+        after[i] += 1
+
+
+@qd.kernel
+def open_into(s: Open):
+    for i in s.x:
+        s.x[i] += s.scale
+
+
+def lines(count, extent=4):
+    return [qd.ndarray(qd.i32, extent) for _ in range(count)]
+
+
+def test_a_frozen_dataclass_that_comes_again_is_itself():
+    qd.init(arch=qd.cpu)
+    a, b, c, d, after = lines(5)
+    one, other = FrozenOuter(a, FrozenInner(b, 10)), FrozenOuter(c, FrozenInner(d, 20))
+    for _ in range(4):
+        into(1, one, after)
+    into(1, other, after)
+    into(1, one, after)
+    for _ in range(3):
+        into(2, other, a)
+    assert [x[0] for x in (a, b, c, d, after)] == [5 + 3, 50, 1 + 6, 20 + 60, 6]
+
+
+def test_an_object_at_the_address_of_a_dead_one_is_another():
+    qd.init(arch=qd.cpu)
+    (after,) = lines(1)
+    for n in range(20):
+        x, y = lines(2, extent=3 + n % 2)
+        s = FrozenOuter(x, FrozenInner(y, n))
+        for _ in range(3):
+            into(n, s, qd.ndarray(qd.i32, 8))
+        assert (x[2], y[2]) == (3 * n, 3 * n)
+        del s, x, y
+    assert after[0] == 0
+
+
+def test_a_dataclass_that_may_change_is_read_anew():
+    qd.init(arch=qd.cpu)
+    a, b = lines(2)
+    s = Open(a, 1)
+    for _ in range(3):
+        open_into(s)
+    s.scale = 100
+    open_into(s)
+    s.x = b
+    open_into(s)
+    assert (a[0], b[0]) == (103, 100)
+
+
+def test_a_frozen_dataclass_of_other_arrays_is_looked_at():
+    qd.init(arch=qd.cpu)
+    x, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    s, (after,) = FrozenOuter(x, FrozenInner(y, 3)), lines(1)
+    for _ in range(3):
+        into(1, s, after)
+    assert (x[0], y[0]) == (3, 9)
+    # Its memory moves.
+    x.resize(64, refcheck=False)
+    x[:] = 0
+    y.resize(64, refcheck=False)
+    into(1, s, qd.ndarray(qd.i32, 64))
+    assert x.tolist() == [1] * 64
+
+
+def test_arrays_of_a_dataclass_whose_program_has_ended_are_refused():
+    qd.init(arch=qd.cpu)
+    a, b, after = lines(3)
+    s = FrozenOuter(a, FrozenInner(b, 1))
+    for _ in range(3):
+        into(1, s, after)
+    qd.init(arch=qd.cpu)
+    with pytest.raises(RuntimeError):
+        into(1, s, lines(1)[0])

@@ -56,6 +56,19 @@ pub struct Span {
     words: (u32, u32),
 }
 
+impl Span {
+    /// The same, counted from these leaves and words on.
+    pub fn moved_back(&self, leaves: usize, words: usize) -> Span {
+        let (leaves, words) = (leaves as u32, words as u32);
+        Span { leaf: self.leaf - leaves, words: (self.words.0 - words, self.words.1 - words), ..*self }
+    }
+
+    /// The same behind these leaves and words.
+    pub fn moved_on(&self, leaves: u32, words: u32) -> Span {
+        Span { leaf: self.leaf + leaves, words: (self.words.0 + words, self.words.1 + words), ..*self }
+    }
+}
+
 /// Two array arguments that share bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Overlap {

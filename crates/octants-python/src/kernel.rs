@@ -20,6 +20,7 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, templated_float};
 use crate::classify::Handles;
 use crate::errors;
+use crate::flattened::Flattened;
 use crate::func::{Wrapped, function_name};
 use crate::gradient::{BoundKernel, KernelGradient, in_scope, scope};
 use crate::in_progress::InProgress;
@@ -71,6 +72,8 @@ struct State {
 struct Prepared {
     program: Arc<Program>,
     signature: Signature,
+    /// For each parameter what it was last, if it is a dataclass.
+    flattened: Box<[Flattened]>,
 }
 
 /// Lets go of the interpreter when a launch is about to take long.
@@ -136,7 +139,8 @@ impl Kernel {
         let program = program::require(py)?;
         let function = self.function(py);
         let signature = Signature::of(function, &declaration(function, &[])?, program.session.config())?;
-        let prepared = Arc::new(Prepared { program, signature });
+        let flattened = signature.params.iter().map(|_| Flattened::default()).collect();
+        let prepared = Arc::new(Prepared { program, signature, flattened });
         let old = {
             let mut state = self.lock();
             let old = std::mem::take(&mut state.specializations);
@@ -181,7 +185,10 @@ impl Kernel {
         let mut gathered = Gathered::new(prepared.program.session.config().raise_on_templated_floats);
         for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
             let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
-            gathered.take(&param.kind, arg, &place)?;
+            match &param.kind {
+                ParamKind::Dataclass(..) => prepared.flattened[i].take(&mut gathered, &param.kind, arg, &place)?,
+                kind => gathered.take(kind, arg, &place)?,
+            }
         }
         gathered.finish(mode);
         Ok(gathered)

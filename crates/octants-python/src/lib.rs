@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
 //! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`mod@array`], [`plain_array`], [`foreign_array`],
+//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], [`errors`], [`names`].
@@ -15,6 +15,7 @@ mod dlpack;
 mod element_view;
 mod errors;
 mod exchange_table;
+mod flattened;
 mod foreign_array;
 mod func;
 mod gradient;
