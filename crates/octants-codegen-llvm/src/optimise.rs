@@ -1,5 +1,6 @@
 //! The pass pipeline and the final code generation.
 
+use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
@@ -32,7 +33,25 @@ pub(crate) fn optimise(
             "function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment,load-store-vectorizer)";
         run(module, machine, passes, PassBuilderOptions::create())?;
     }
+    if vectors {
+        emit_long_functions_plainly(module);
+    }
     Ok(())
+}
+
+/// Functions of more instructions than this are emitted without the back end's own optimisations, whose time grows with the square of the
+/// function: scheduling, moving code out of loops, the order of two-address instructions.
+const LONG: usize = 15_000;
+
+fn emit_long_functions_plainly(module: &Module<'_>) {
+    let attribute = |name| module.get_context().create_enum_attribute(Attribute::get_named_enum_kind_id(name), 0);
+    for function in module.get_functions() {
+        let instructions: usize = function.get_basic_block_iter().map(|b| b.get_instructions().count()).sum();
+        if instructions > LONG {
+            function.add_attribute(AttributeLoc::Function, attribute("noinline"));
+            function.add_attribute(AttributeLoc::Function, attribute("optnone"));
+        }
+    }
 }
 
 fn run(

@@ -173,3 +173,14 @@ fn very_long_loops_are_not_planned_for_vectors() {
     };
     assert!(!forbids(1000) && forbids(6000));
 }
+
+/// The back end's time grows with the square of a function, too.
+#[test]
+fn very_long_functions_are_emitted_plainly() {
+    let plainly = |statements: usize| {
+        let program = map(&vec![UnaryOp::Sqrt; statements], Scalar::F32);
+        let text = list_host(&program, &CodegenOptions::default(), Listing::Optimised).unwrap();
+        text.contains("optnone")
+    };
+    assert!(!plainly(5_000) && plainly(20_000));
+}
