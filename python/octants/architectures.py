@@ -50,4 +50,5 @@ SUPPORTED: dict[Arch, frozenset[Extension]] = {
     Arch.x64: frozenset({Extension.data64, Extension.assertion}),
     Arch.arm64: frozenset({Extension.data64, Extension.assertion}),
     Arch.cuda: frozenset({Extension.data64, Extension.assertion}),
+    Arch.amdgpu: frozenset({Extension.data64, Extension.assertion}),
 }

@@ -304,6 +304,16 @@ def test_a_driver_that_forgets_a_call_is_seen(standin, altered, run, name):
     assert seen in err
 
 
+def test_other_libraries_are_told_of_memory_as_hip_has_it(standin, run):
+    then = """
+assert x.__dlpack_device__() == (10, 1)
+assert "dltensor" in repr(x.__dlpack__(stream=0))
+assert x.__cuda_array_interface__["stream"] is None
+"""
+    _, err = run(standin, ", device=1, enable_fallback=False", then)
+    assert err == ""
+
+
 def test_no_code_is_left_for_other_libraries_to_find(standin, run):
     # PyTorch asks HIP for a thread's last code after its own calls.
     then = f"""

@@ -40,6 +40,7 @@ static FACTS: Facts = Facts {
     dlpack: 0,
     array_protocol: None,
     null_stream: 1,
+    unnamed_stream: None,
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
     warp: 0,

@@ -13,7 +13,7 @@ use crate::memory::Memory;
 use crate::module::{LoadedTask, Module};
 use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
-use crate::streams::{LEGACY, Streams};
+use crate::streams::Streams;
 use crate::symbols::RawEvent;
 
 /// Code that was given back is unloaded together, this many at once.
@@ -101,7 +101,7 @@ impl Driver for GpuDriver {
     }
 
     fn unnamed_stream(&self) -> Option<StreamHandle> {
-        Some(StreamHandle(LEGACY))
+        self.context.facts().unnamed_stream.map(StreamHandle)
     }
 
     fn synchronize_device(&self) -> Result<()> {

@@ -12,7 +12,7 @@ use crate::context::Context;
 use crate::symbols::{RawEvent, RawStream, number};
 
 /// The name of the null stream for those who ask for it.
-pub const LEGACY: u64 = 1;
+const LEGACY: u64 = 1;
 /// The handle of "the stream of whichever thread asks".
 const PER_THREAD: u64 = 2;
 

@@ -25,8 +25,10 @@ pub struct Facts {
     pub dlpack: i32,
     /// The attribute by which Python objects show arrays in the device's memory.
     pub array_protocol: Option<&'static str>,
-    /// The handle of the stream that other libraries use where they name none.
+    /// The handle of the null stream.
     pub null_stream: u64,
+    /// What libraries call the stream that they use where they name none, if all of them take the name.
+    pub unnamed_stream: Option<u64>,
     /// Codes after which the device works no more.
     pub final_codes: &'static [i32],
     /// Attribute: how many multiprocessors there are.

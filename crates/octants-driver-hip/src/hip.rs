@@ -22,6 +22,8 @@ static FACTS: Facts = Facts {
     // PyTorch and CuPy for ROCm show their arrays under CUDA's name.
     array_protocol: Some("__cuda_array_interface__"),
     null_stream: 0,
+    // DLPack calls it 0, which the array protocol forbids; both forbid CUDA's 1.
+    unnamed_stream: None,
     final_codes: &[
         code::ECC_NOT_CORRECTABLE,
         code::ILLEGAL_ADDRESS,
