@@ -914,7 +914,9 @@ def run(tmp_path):
 
     def run(texts, **environment):
         for i, text in enumerate(texts):
-            (tmp_path / f"m{i}.py").write_text(text)
+            path = tmp_path / f"m{i}.py"
+            if not path.exists() or path.read_text() != text:
+                path.write_text(text)
         env = {
             **os.environ,
             "OCTANTS_OFFLINE_CACHE": "1",
@@ -984,6 +986,15 @@ def result() -> qd.i32:
         assert (results, counts[-1]["lowered"]) == ([780], lowered)
         assert printed == ["a line"]
         assert err.count("m0.py:14: UserWarning") == 1
+
+
+def test_modules_that_python_has_compiled_are_the_same(run, tmp_path):
+    texts = [version(case[0], 0) for case in MODULES.values()]
+    run(texts, PYTHONDONTWRITEBYTECODE="")
+    assert len(list(tmp_path.rglob("m*.pyc"))) == len(texts)
+    results, counts, _, _ = run(texts, PYTHONDONTWRITEBYTECODE="")
+    assert differing(results, 0) == {}
+    assert lowered(counts) == set()
 
 
 def test_options_that_matter_are_looked_at(run):
