@@ -269,7 +269,9 @@ impl Driver for GpuDriver {
         // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
         let module = unsafe { &*(module.0 as *const Module) };
         // Another thread that launches the same tasks does so on another stream, for which the graph is not.
-        if let Ok(mut graph) = module.graph.try_lock() {
+        if !tasks.is_empty()
+            && let Ok(mut graph) = module.graph.try_lock()
+        {
             let known = matches!(*graph, Graph::Made(_));
             let calls = if known { self.context.enter()? } else { self.context.enter_aside()? };
             // SAFETY: as in `launch`.
