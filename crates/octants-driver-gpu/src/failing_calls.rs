@@ -1,11 +1,12 @@
 //! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs no GPU.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::ffi::c_int;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 use octants_artifact::{Artifact, Bound, CodeTarget, ParallelMeta, ScalarKind, TaskMeta, WideForm};
-use octants_runtime::{Contents, Driver, Result, StreamHandle};
+use octants_runtime::{Contents, Device, DeviceConfig, Driver, Patient, Result, StreamHandle};
 
 use crate::context::{Context, Entered};
 use crate::gpu_driver::GpuDriver;
@@ -14,8 +15,8 @@ use crate::memory::Memory;
 use crate::module::Module;
 use crate::open::GpuConfig;
 use crate::pinned::Pinned;
-use crate::symbols::{Names, RawDevice, RawFunction, Symbols, code};
-use crate::vendor::{Called, Facts, Place, Vendor};
+use crate::symbols::{Names, RawDevice, RawFunction, RawStream, Symbols, code};
+use crate::vendor::{Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
 
 const INVALID_VALUE: c_int = 1;
 const ILLEGAL_ADDRESS: c_int = 700;
@@ -23,9 +24,14 @@ const ILLEGAL_ADDRESS: c_int = 700;
 thread_local! {
     /// The call that fails on this thread, and its code.
     static FAILS: Cell<(&'static str, c_int)> = const { Cell::new(("", 0)) };
+    /// What was called that launches, or has to do with graphs.
+    static LAUNCHING: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
 fn outcome(name: &str) -> c_int {
+    if name == "launch" || name.starts_with("graph_") {
+        LAUNCHING.with_borrow_mut(|calls| calls.push(name.into()));
+    }
     let (fails, code) = FAILS.get();
     if name == fails { code } else { code::SUCCESS }
 }
@@ -85,6 +91,29 @@ impl Vendor for Acme {
 
     unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
         called("own_best_block", most)
+    }
+
+    fn graphs(&self) -> Option<&dyn Graphs> {
+        Some(self)
+    }
+}
+
+impl Graphs for Acme {
+    unsafe fn make(&self, kernels: &[KernelNode]) -> Called<RawGraph> {
+        let nodes = vec![null_mut(); kernels.len()];
+        called("graph_make", RawGraph { described: null_mut(), ready: null_mut(), nodes })
+    }
+
+    unsafe fn exchange(&self, _graph: &RawGraph, _node: usize, _kernel: &KernelNode) -> Called<()> {
+        called("graph_exchange", ())
+    }
+
+    unsafe fn launch(&self, _graph: &RawGraph, _stream: RawStream) -> Called<()> {
+        called("graph_launch", ())
+    }
+
+    unsafe fn destroy(&self, _graph: RawGraph) {
+        outcome("graph_destroy");
     }
 }
 
@@ -195,10 +224,23 @@ fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
     }
 }
 
+/// As many tasks of one thread.
+fn serial(tasks: usize) -> Artifact {
+    let task = TaskMeta {
+        name: "t".into(),
+        symbol: "t".into(),
+        single_thread_symbol: None,
+        parallel: None,
+        group: None,
+        reads: vec![],
+        writes: vec![],
+    };
+    artifact(vec![task; tasks])
+}
+
 #[test]
 fn code_that_is_refused_is_told_with_its_kernel() {
-    let context = context();
-    let artifact = artifact(vec![]);
+    let (context, artifact) = (context(), artifact(vec![]));
     FAILS.set(("module_load", INVALID_VALUE));
     let text = Module::load(&context, &artifact).unwrap_err().to_string();
     let call = "module_load failed with code 1 (a sentence) while loading code";
@@ -303,4 +345,42 @@ fn a_device_that_cannot_be_opened_says_at_which_call() {
     // SAFETY: the functions do nothing.
     let text = unsafe { driver.query_stream(StreamHandle(0)) }.unwrap_err().to_string();
     assert!(text.starts_with("stream_query failed"), "{text}");
+}
+
+#[test]
+fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
+    let driver = GpuDriver::new(context(), CodeTarget::Host, &GpuConfig::default()).unwrap();
+    let device = Device::new(driver, DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) });
+    let launch = |kernel: &octants_runtime::LoadedKernel| {
+        LAUNCHING.take();
+        // SAFETY: the functions do nothing.
+        unsafe { device.default_stream().launch(kernel, &[], &Patient) }.unwrap();
+        LAUNCHING.take().join(" ")
+    };
+    let load = |tasks| device.load(&serial(tasks)).unwrap();
+    let two = load(2);
+    FAILS.set(("stream_query", code::NOT_READY));
+    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
+    assert_eq!(calls, ["launch launch"; 4], "not while the stream works: making a graph waits");
+    FAILS.set(("", 0));
+    let two = load(2);
+    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
+    let again = "graph_exchange graph_exchange graph_launch";
+    assert_eq!(calls, ["launch launch", "launch launch", "graph_make graph_launch", again], "each has a number");
+    FAILS.set(("graph_exchange", INVALID_VALUE));
+    assert_eq!(launch(&two), "graph_exchange graph_destroy launch launch");
+    FAILS.set(("graph_make", INVALID_VALUE));
+    assert_eq!(launch(&two), "launch launch", "not tried again");
+    let one = load(1);
+    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
+    assert_eq!(calls, ["launch", "launch", "graph_make launch", "launch"]);
+    FAILS.set(("", 0));
+    let none = load(0);
+    assert_eq!((0..4).map(|_| launch(&none)).collect::<String>(), "");
+    FAILS.set(("graph_launch", INVALID_VALUE));
+    let other = load(1);
+    (0..2).for_each(|_| _ = launch(&other));
+    // SAFETY: as above.
+    let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
+    assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
 }

@@ -5,6 +5,7 @@
 //! stream; launches on others are made task by task.
 
 use std::ffi::c_void;
+use std::sync::atomic::Ordering;
 
 use octants_runtime::{Launch, Result};
 
@@ -14,8 +15,11 @@ use crate::plan_grid::Parameter;
 use crate::symbols::{RawFunction, RawStream};
 use crate::vendor::{KernelNode, RawGraph};
 
-/// A graph is made when its tasks are launched for this time: many kernels never are.
+/// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream idle: many kernels
+/// are not launched as often.
 const MADE_AT: u32 = 3;
+/// Graphs of a device at most. Each takes some 100 KiB of its memory.
+const MOST: usize = 512;
 
 /// A module's graph.
 #[derive(Debug)]
@@ -81,14 +85,19 @@ impl Graph {
         unsafe {
             if let Graph::None(launches) = self {
                 *launches += 1;
-                if *launches < MADE_AT {
+                // Making a graph waits for work that runs, which no launch should.
+                let room = library.graphs.load(Ordering::Relaxed) < MOST;
+                if *launches < MADE_AT || !room || !calls.query_stream(stream)? {
                     return Ok(false);
                 }
                 let told: Option<Vec<_>> = tasks.iter().map(|t| Told::of(t, calls, launch)).collect();
                 let Some(told) = told else { return Ok(false) };
                 let nodes: Vec<_> = told.iter().map(Told::node).collect();
                 *self = match graphs.make(&nodes) {
-                    Ok(raw) => Graph::Made(Made { raw, stream, told }),
+                    Ok(raw) => {
+                        library.graphs.fetch_add(1, Ordering::Relaxed);
+                        Graph::Made(Made { raw, stream, told })
+                    }
                     Err(_) => Graph::Refused,
                 };
             }
@@ -125,6 +134,7 @@ impl Graph {
     /// No launch of it is being made.
     pub unsafe fn destroy(&mut self, calls: &Entered<'_>) {
         if let (Graph::Made(made), Some(graphs)) = (std::mem::take(self), calls.library().vendor.graphs()) {
+            calls.library().graphs.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: the contract above.
             unsafe { graphs.destroy(made.raw) }
         }

@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;
+use std::sync::atomic::AtomicUsize;
 
 use octants_runtime::{DeviceError, ErrorKind, Result};
 
@@ -21,6 +22,8 @@ pub struct Library {
     lost: OnceLock<String>,
     /// Which kernels to name when it is.
     pub last: LastLaunches,
+    /// How many graphs there are.
+    pub graphs: AtomicUsize,
 }
 
 /// Calls `$library.symbols.$name` and checks the result.
@@ -46,7 +49,14 @@ pub(crate) use call;
 impl Library {
     /// Takes the functions over.
     pub fn new(symbols: Symbols, names: &'static Names, vendor: Box<dyn Vendor>) -> Library {
-        Library { symbols, names, vendor, lost: OnceLock::new(), last: LastLaunches::default() }
+        Library {
+            symbols,
+            names,
+            vendor,
+            lost: OnceLock::new(),
+            last: LastLaunches::default(),
+            graphs: AtomicUsize::new(0),
+        }
     }
 
     /// Numbers and words of the vendor.

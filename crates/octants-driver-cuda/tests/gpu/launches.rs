@@ -85,6 +85,15 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     let kernel = mad_in_groups(&gpu, &[None; 3]);
     let (default, other) = (gpu.device.default_stream(), gpu.device.create_stream(0).unwrap());
     let (x, y, empty) = (gpu.numbers(1000), gpu.numbers(200_000), gpu.numbers(0));
+    // While work runs nothing waits for it, and no graph is made.
+    let fresh = mad_in_groups(&gpu, &[None; 3]);
+    launch_slow(&other, &mad(&gpu), &gpu.numbers(64), 100_000_000, (1, 0)).unwrap();
+    launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100_000_000, (1, 0)).unwrap();
+    let start = std::time::Instant::now();
+    (0..5).for_each(|_| launch(default, &fresh, &y, (1, 0)).unwrap());
+    let took = start.elapsed().as_millis();
+    assert!(took < 20, "{took} ms");
+    gpu.device.synchronize(&Patient).unwrap();
     let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
     let mut expected = [0; 2];
     for round in 1..=20 {
@@ -95,6 +104,10 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
         other.wait_for(default).unwrap();
         launch(&other, &kernel, &x, (2, 1)).unwrap();
         default.wait_for(&other).unwrap();
+        if round % 4 == 0 {
+            // An idle stream is where a graph is made.
+            default.synchronize(&Patient).unwrap();
+        }
         expected = [after(after(after(expected[0], round), round), 1), after(expected[1], round)];
     }
     assert!(values(&x).iter().all(|&v| v == expected[0]));
