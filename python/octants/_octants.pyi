@@ -360,6 +360,7 @@ class Kernel:
     """A function that is compiled and launched; what `@kernel` makes."""
 
     __name__: str
+    autodiff_mode: Any
 
     def __init__(self, fn_: Callable[..., Any], graph: bool = False, library: bool = False) -> None: ...
     @property

@@ -21,7 +21,7 @@ from octants.matrix import Matrix
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 from octants.snode import NOT_PLACED, Component, Placement, SNode, SNodeTree, checked_shape, require_program, root
 from octants.types.enums import SNodeGradType
-from octants.types.primitive import DataType, numpy_dtype, resolve_dtype
+from octants.types.primitive import DataType, i32, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType, components_array
 
 
@@ -41,6 +41,7 @@ class Field:
         self._host: HostMemory | CopiedMemory | None = None
         self._shifted = False
         self._placements: list[Placement] | None = None
+        self._marks: Field | None = None
         self.grad: Any = None
         self.dual: Any = None
 
@@ -140,6 +141,14 @@ class Field:
         """The level `n` above the field's place; None above the root or before the field is placed."""
         node = self._parts[0].node
         return None if node is None else node.parent(n)
+
+    @property
+    def _read_marks(self) -> Field | None:
+        """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
+        if self._marks is None and self.has_grad():
+            offset = self._offset if any(self._offset) else None
+            self._marks = make_scalar_field(i32, self.shape, name=f"{self._name}.marks", offset=offset)
+        return self._marks
 
     def has_grad(self) -> bool:
         """Whether the gradient has memory."""

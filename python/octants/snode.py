@@ -213,6 +213,11 @@ class SNode:
         component = self._component
         return SNodeGradType.PRIMAL if component is None else component.role
 
+    def has_adjoint_checkbit(self) -> bool:
+        """Whether a tape with `validation=True` watches the field."""
+        grad = None if self._component is None else self._component.grad
+        return grad is not None and grad.node is not None
+
     def _get_children(self) -> list[SNode]:
         return list(self._children)
 

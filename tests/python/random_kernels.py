@@ -85,11 +85,11 @@ class Writer:
                 lambda: f"qd.sin({sub()})",
                 lambda: f"qd.tanh({sub()})",
                 lambda: f"qd.exp(-abs({sub()}))",
-                lambda: f"({sub()} / (1.5 + {sub()} ** 2))",
-                lambda: f"qd.sqrt(1.0 + {sub()} ** 2)",
+                lambda: f"({sub()} / (1.5 + ({sub()}) ** 2))",
+                lambda: f"qd.sqrt(1.0 + ({sub()}) ** 2)",
                 lambda: f"qd.max({sub()}, {sub()})",
                 lambda: f"qd.min({sub()}, {sub()})",
-                lambda: f"qd.atan2({sub()}, 2.0 + {sub()} ** 2)",
+                lambda: f"qd.atan2({sub()}, 2.0 + ({sub()}) ** 2)",
                 lambda: f"qd.select({self.condition()}, {sub()}, {sub()})",
                 lambda: f"({sub()} if {self.condition()} else {sub()})",
                 lambda: f"(2.0 + qd.sin({sub()})) ** qd.tanh({sub()})",
@@ -170,17 +170,18 @@ class Writer:
         elif kind < 0.50:
             self.line(f"k = ({self.index()} + {r.randint(1, 5)}) % 7")
         elif kind < 0.58:
-            self.line(f"v = {self.vector()} + v * 0.3")
+            self.line(f"v = qd.sin({self.vector()}) + v * 0.3")
         elif kind < 0.64:
-            self.line(f"v[({self.index()}) % 2] += {self.scalar(2)}")
+            self.line(f"v[({self.index()}) % 2] += qd.tanh({self.scalar(2)})")
         elif kind < 0.68:
-            self.line(f"m[({self.index()}) % 2, 1] = {self.scalar(1)}")
+            self.line(f"m[({self.index()}) % 2, 1] = qd.sin({self.scalar(1)})")
         elif kind < 0.76:
             self.line(f"y[{self.slot}, ({self.index()}) % 4] += {self.scalar(2)}")
         else:
             name = r.choice("ab")
             form = r.choice(["{0} = {1}", "{0} += {1}", "{0} = {0} * 0.5 + {1}", "{0} -= {1}", "{0} *= qd.tanh({1})"])
-            self.line(form.format(name, self.scalar()))
+            # Without a bound, what is fed back in loops would soon be infinite.
+            self.line(form.format(name, f"qd.{r.choice(['sin', 'tanh'])}({self.scalar()})"))
 
     def block(self, depth: int) -> None:
         self.depth += 1

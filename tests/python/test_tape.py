@@ -380,3 +380,60 @@ def test_bound_kernels_are_methods():
     assert a.count.__func__ is Model.count
     assert "octants kernel count" in repr(a.count)
     assert "gradient of octants kernel count" in repr(a.count.grad)
+
+
+def test_validation_finds_what_is_overwritten():
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.f32, 8, needs_grad=True, name="x")
+    y = qd.Vector.field(2, qd.f32, (4, 3), needs_grad=True, name="y")
+    plain = qd.field(qd.f32, 4)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def good(n: qd.i32):
+        for i in range(4):
+            x[i + 4] = x[i] * n
+            plain[i] = plain[i] + 1
+        for i in range(4):
+            y[i, 1][0] = 2.0
+            loss[None] += x[i + 4]
+            loss[None] += y[i, 1][1]
+
+    @qd.kernel
+    def later_loop():
+        for i in range(4):
+            loss[None] += x[i]
+        for i in range(4):
+            if i == 3:
+                x[i] = 0.0
+
+    @qd.kernel
+    def component(k: qd.i32):
+        for i in range(1):
+            loss[None] += y[k, 2][0]
+            y[k, 2][1] += 1.0
+
+    for _ in range(2):
+        with qd.ad.Tape(loss, validation=True) as tape:
+            good(2)
+            good(3)
+            assert good.autodiff_mode.name == "VALIDATION"
+        assert good.autodiff_mode.name == "NONE"
+        assert len(tape.calls) == len(tape.modes) == 2
+
+    def run(kernel, *args):
+        with qd.ad.Tape(loss, validation=True):
+            kernel(*args)
+
+    with pytest.raises(AssertionError, match=r"`x`\[3\] is overwritten after line \d+ has read it in the same launch"):
+        run(later_loop)
+    with pytest.raises(AssertionError, match=r"`y`\[2, 2\] is overwritten after line \d+ has read it"):
+        run(component, 2)
+    later_loop()  # without validation it runs
+
+
+def test_validation_wants_debug_mode(scaling):
+    _, total, _ = scaling
+    with pytest.warns(UserWarning, match="Debug mode is disabled, autodiff valid check will not work"):
+        tape = qd.ad.Tape(total, validation=True)
+    assert tape.validation is False

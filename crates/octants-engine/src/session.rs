@@ -12,6 +12,7 @@ use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
 use octants_passes::{
     Alias, PassOptions, StoreNeed, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with,
+    validate_reads,
 };
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
@@ -73,6 +74,10 @@ impl Lowering {
 
     /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at.
     pub fn differentiate(&mut self, mode: AutodiffMode, warn: &mut dyn FnMut(Diagnostic)) -> Result<(), CompileError> {
+        if mode == AutodiffMode::Validation {
+            validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
+            return Ok(());
+        }
         match differentiate(&mut self.lowered.kernel, mode, warn) {
             Ok(store) => self.store = store,
             Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),

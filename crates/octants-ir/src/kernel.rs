@@ -104,7 +104,8 @@ impl AutodiffMode {
         match self {
             AutodiffMode::None => None,
             AutodiffMode::Forward => Some("dual"),
-            AutodiffMode::Reverse | AutodiffMode::Validation => Some("grad"),
+            AutodiffMode::Reverse => Some("grad"),
+            AutodiffMode::Validation => Some("_read_marks"),
         }
     }
 }
@@ -118,7 +119,8 @@ pub struct Kernel {
     pub params: Vec<Param>,
     /// Array arguments and fields.
     pub buffers: Vec<Buffer>,
-    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it: of the same type and shape.
+    /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it, of the same type and shape; or
+    /// marks of its elements.
     pub companions: BTreeMap<BufferId, BufferId>,
     /// Number of distinct field roots that `Layout::Dense` components name.
     pub roots: u32,

@@ -51,7 +51,7 @@ rules! {
     FunctionReturns = 11: "every way through a function that has a result ends in `return`",
     TaskForm = 12: "a serial task holds no parallel loop; the root of a parallel task is instructions without effects and no local, \
                     then one parallel loop; a frame is used in programs only; names of tasks differ",
-    CompanionFits = 13: "a companion is another buffer with floats of the same type and as many axes",
+    CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; its type follows from it",
@@ -108,7 +108,7 @@ fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
         let fits = match (k.buffers.get(buffer.index()), k.buffers.get(companion.index())) {
             (Some(b), Some(c)) => {
                 let float = b.elem.scalar().is_some_and(Scalar::is_float);
-                float && buffer != companion && b.elem == c.elem && b.ndim == c.ndim
+                float && buffer != companion && (b.elem == c.elem || c.elem == Type::I32) && b.ndim == c.ndim
             }
             _ => false,
         };

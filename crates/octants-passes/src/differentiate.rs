@@ -1,6 +1,6 @@
 //! From a kernel to the one that computes its derivatives, before the pipeline runs: what both modes need first, then the mode.
 
-use octants_diag::{Code, Diagnostic, Span};
+use octants_diag::Diagnostic;
 use octants_ir::{AutodiffMode, Kernel, verify::assert_kernel};
 
 use crate::differentiate_forward::differentiate_forward;
@@ -24,7 +24,8 @@ pub fn differentiate(
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     match mode {
-        AutodiffMode::None => return Ok(None),
+        // What validation takes is put in by `validate_reads`.
+        AutodiffMode::None | AutodiffMode::Validation => return Ok(None),
         AutodiffMode::Reverse => {
             let store = differentiate_reverse(kernel, warn)?;
             if cfg!(debug_assertions) {
@@ -32,21 +33,14 @@ pub fn differentiate(
             }
             return Ok(store);
         }
-        AutodiffMode::Forward | AutodiffMode::Validation => {}
+        AutodiffMode::Forward => {}
     }
     inline_calls(kernel);
     make_updates_atomic(kernel);
     simplify_locals(kernel);
     fold_constants(kernel, false);
     eliminate_dead_code(kernel);
-    match mode {
-        AutodiffMode::None | AutodiffMode::Reverse => {}
-        AutodiffMode::Forward => differentiate_forward(kernel)?,
-        AutodiffMode::Validation => {
-            let message = format!("kernel `{}` has no gradient: reverse mode is not supported yet", kernel.name);
-            return Err(vec![*Diagnostic::new(Code::Compilation, Span::default(), message)]);
-        }
-    }
+    differentiate_forward(kernel)?;
     if cfg!(debug_assertions) {
         assert_kernel(kernel, "differentiate");
     }

@@ -28,6 +28,7 @@ pub mod privatize_reductions;
 pub mod simplify_locals;
 pub mod structure_exits;
 pub mod trace_address;
+pub mod validate_reads;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
@@ -37,3 +38,4 @@ pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
 pub use trace_address::{Place, trace_address};
+pub use validate_reads::validate_reads;

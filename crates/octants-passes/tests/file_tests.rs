@@ -12,6 +12,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use octants_diag::Sources;
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program};
 use octants_passes::differentiate_forward::differentiate_forward;
@@ -19,11 +20,19 @@ use octants_passes::differentiate_reverse::differentiate_reverse;
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::pipeline::PIPELINE;
 use octants_passes::structure_exits::structure_exits;
-use octants_passes::{PassOptions, offload, renumber, run_pass, run_pipeline};
+use octants_passes::{PassOptions, offload, renumber, run_pass, run_pipeline, validate_reads};
 
 /// Passes that are not in the pipeline's table.
-const OTHERS: &[&str] =
-    &["differentiate_forward", "differentiate_reverse", "offload", "pipeline", "print", "renumber", "structure_exits"];
+const OTHERS: &[&str] = &[
+    "differentiate_forward",
+    "validate_reads",
+    "differentiate_reverse",
+    "offload",
+    "pipeline",
+    "print",
+    "renumber",
+    "structure_exits",
+];
 
 const SEPARATOR: &str = "----\n";
 
@@ -113,6 +122,7 @@ fn run(case: &Case) -> String {
             match pass {
                 "pipeline" => run_pipeline(&mut kernel, &options),
                 "renumber" => renumber(&mut kernel.body),
+                "validate_reads" => validate_reads(&mut kernel, &Sources::default()),
                 "differentiate_forward" => {
                     if let Err(errors) = differentiate_forward(&mut kernel) {
                         return errors.iter().map(|e| format!("error: {}\n", e.message)).collect();

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +14,8 @@ from octants.companions import companion
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
 from octants.ndarrays import Ndarray
+from octants.runtime import current_config
+from octants.types.enums import AutodiffMode
 
 
 class Tape(Scope):
@@ -21,8 +24,8 @@ class Tape(Scope):
 
     `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to zero. With
     `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are the caller's). With
-    `validation` (and `qd.init(debug=True)`) kernels check that what they have read is not overwritten before their gradient
-    runs. `grad_check` lists f64 fields whose gradients are compared with finite differences afterwards.
+    `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what they have read of fields with a
+    gradient. `grad_check` lists f64 fields whose gradients are compared with finite differences afterwards.
 
     What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too.
     Launches on streams are refused. If the block raises, no gradient is computed.
@@ -40,6 +43,15 @@ class Tape(Scope):
         self.validation = validation
         self.gradient_evaluated = False
         self.calls: list[tuple[Any, tuple[Any, ...]]] = []
+        self.modes: list[AutodiffMode] = []
+        config = current_config()
+        if validation and (config is None or not config.debug):
+            warnings.warn(
+                "Debug mode is disabled, autodiff valid check will not work. Please specify `qd.init(debug=True)` to enable "
+                "the check.",
+                stacklevel=2,
+            )
+            self.validation = False
         if grad_check is not None and not isinstance(grad_check, list):
             raise TypeError("grad_check is a list of the fields whose gradients are to be checked")
         self._check = None if grad_check is None else GradientCheck(self.loss, [unwrapped(x) for x in grad_check])
@@ -57,6 +69,7 @@ class Tape(Scope):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._close()
+        self._set_modes(AutodiffMode.NONE)
         if kind is None:
             self.grad()
 
@@ -66,6 +79,14 @@ class Tape(Scope):
     def insert(self, func: Any, args: tuple[Any, ...]) -> None:
         """Records a call. Its gradient will be `func.grad(*args)`."""
         self.calls.append((func, args))
+        self.modes.append(AutodiffMode.NONE)
+        if self.validation and isinstance(func, _octants.Kernel):
+            func.autodiff_mode = AutodiffMode.VALIDATION
+
+    def _set_modes(self, mode: AutodiffMode) -> None:
+        for func, _ in self.calls if self.validation else []:
+            if isinstance(func, _octants.Kernel):
+                func.autodiff_mode = mode
 
     def grad(self) -> None:
         """Runs the recorded gradients; leaving the block does so."""
