@@ -386,17 +386,18 @@ def test_validation_finds_what_is_overwritten():
     qd.init(arch=qd.cpu, debug=True)
     x = qd.field(qd.f32, 8, needs_grad=True, name="x")
     y = qd.Vector.field(2, qd.f32, (4, 3), needs_grad=True, name="y")
+    z = qd.field(qd.f32, 4, needs_grad=True)
     plain = qd.field(qd.f32, 4)
     loss = qd.field(qd.f32, (), needs_grad=True)
 
     @qd.kernel
     def good(n: qd.i32):
         for i in range(4):
-            x[i + 4] = x[i] * n
+            z[i] = x[i] * n
             plain[i] = plain[i] + 1
         for i in range(4):
             y[i, 1][0] = 2.0
-            loss[None] += x[i + 4]
+            loss[None] += z[i]
             loss[None] += y[i, 1][1]
 
     @qd.kernel
