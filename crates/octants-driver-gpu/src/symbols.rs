@@ -1,5 +1,5 @@
 //! [`Symbols`]: the functions of a GPU driver's library that the vendors have in the same form, each under a name of its own ([`Names`]);
-//! and [`own_functions`], by which a vendor's crate declares those that it has in another.
+//! and [`crate::own_functions`], by which a vendor's crate declares those that it has in another.
 //!
 //! Results are plain integers here: a newer library may return codes that no enumeration of ours lists. Each parameter has a type of its
 //! own name where the vendors' headers have one, so that declarations can be checked against the headers from what [`Names::signatures`]
