@@ -5,6 +5,7 @@
 
 use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::{AutodiffMode, Scalar, Type};
+use octants_engine::runtime::HostArray;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
@@ -33,6 +34,8 @@ pub struct Gathered<'py> {
     pub held: Held<'py>,
     /// Handles of other libraries' streams that arrays are ready on.
     pub ready_on: SmallVec<[u64; 2]>,
+    /// Arrays in the host's memory that are reached from arguments (gradients of tensors).
+    pub hosted: SmallVec<[HostArray; 2]>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
 }
@@ -128,6 +131,7 @@ impl<'py> Gathered<'py> {
             spans: SmallVec::new(),
             held: SmallVec::new(),
             ready_on: SmallVec::new(),
+            hosted: SmallVec::new(),
             no_template_floats,
         }
     }
@@ -265,6 +269,11 @@ impl<'py> Gathered<'py> {
             host: view.host,
             gaps: view.has_gaps(),
         });
+        self.keep(view, py);
+    }
+
+    /// Notes what keeps an array's memory, and what the launch must wait for before it uses it.
+    pub fn keep(&mut self, view: ArrayView, py: Python<'py>) {
         self.held.extend(view.owner.map(|owner| owner.into_bound(py)));
         if let Some(handle) = view.ready_on
             && !self.ready_on.contains(&handle)

@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::Scalar;
+use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
 use smallvec::SmallVec;
 
+use crate::argument::Gathered;
 use crate::array::{self, ArrayView};
-use crate::dlpack;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
-use crate::program;
 use crate::scalar::{ScalarError, scalar_to_slot};
 
 /// One step from an object to one that it holds.
@@ -153,8 +153,13 @@ impl Guard {
         (self.route.param, self.route.text.clone())
     }
 
-    /// Looks again. Puts the memory of an ndarray into its slots, and the ndarray among the objects that the launch holds.
-    pub fn holds<'py>(&self, args: &[Bound<'py, PyAny>], slots: &mut [u64], held: &mut Held<'py>) -> PyResult<bool> {
+    /// Looks again. Puts the memory of an array into its slots, and the array among the objects that the launch holds.
+    pub fn holds<'py>(
+        &self,
+        args: &[Bound<'py, PyAny>],
+        slots: &mut [u64],
+        gathered: &mut Gathered<'py>,
+    ) -> PyResult<bool> {
         let Some(object) = self.route.follow(args)? else { return Ok(false) };
         let py = object.py();
         match &self.expected {
@@ -177,7 +182,12 @@ impl Guard {
                 };
                 let Some(view) = view else { return Ok(false) };
                 fill_array(slots, *to, &view);
-                held.push(object);
+                if view.host {
+                    let (low, high) = view.span();
+                    gathered.hosted.push(HostArray { slot: *to, low, high, written: true, gaps: view.has_gaps() });
+                }
+                gathered.keep(view, py);
+                gathered.held.push(object);
                 Ok(true)
             }
         }
@@ -263,11 +273,6 @@ impl LiveNumber {
 /// Another library's array, reached from an argument (a tensor's gradient), as one of this type.
 fn foreign_view(object: &Bound<'_, PyAny>, desc: &NdarrayDesc) -> PyResult<Option<ArrayView>> {
     let Some(mut view) = array::view(object)? else { return Ok(None) };
-    if view.host && !dlpack::is_host(program::dlpack_device()) {
-        return Err(PyTypeError::new_err(
-            "the gradient of a tensor in the host's memory cannot be used by a kernel on another device: move the tensor there",
-        ));
-    }
     if !view.fold_elements(&desc.elem) || (desc.contiguous && !view.strides.is_empty()) {
         return Ok(None);
     }

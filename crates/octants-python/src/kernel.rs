@@ -210,8 +210,9 @@ impl Kernel {
         spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
         let session = &prepared.program.session;
         // Where all work is done at once the host's arrays are used as they are.
-        let tells = !session.device().is_immediate() && gathered.spans.iter().any(|s| s.host);
-        let arrays = if tells { spec.host_arrays(&gathered.spans) } else { SmallVec::new() };
+        let hosts = gathered.spans.iter().any(|s| s.host) || !gathered.hosted.is_empty();
+        let tells = !session.device().is_immediate() && hosts;
+        let arrays = if tells { spec.host_arrays(gathered) } else { SmallVec::new() };
         for &handle in &gathered.ready_on {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
@@ -565,25 +566,10 @@ impl Kernel {
             return Err(this.refuse_streams(py, "it is launched in a qd.stream_scope()"));
         }
         let result = Self::run(slf, args, stream, mode)?;
-        if mode == AutodiffMode::Reverse {
-            // Gradients of other libraries' arrays are where they look themselves.
-            this.wait_for_foreign_gradients(py, args)?;
-        }
         if let Some(record) = record {
             record.call1(py, (slf, PyTuple::new(py, args)?))?;
         }
         Ok(result)
-    }
-
-    fn wait_for_foreign_gradients(&self, py: Python<'_>, args: &[Bound<'_, PyAny>]) -> PyResult<()> {
-        let (prepared, _) = self.prepared(py)?;
-        let session = &prepared.program.session;
-        if session.device().is_immediate()
-            || self.gather(&prepared, args, AutodiffMode::Reverse)?.spans.iter().all(|s| !s.host)
-        {
-            return Ok(());
-        }
-        py.detach(|| session.sync()).map_err(|e| errors::from_engine(py, e))
     }
 
     fn refuse_streams(&self, py: Python<'_>, why: &str) -> PyErr {

@@ -17,7 +17,7 @@ use crate::array::{self, ArrayView};
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
-use crate::guard::{Guard, Held, LiveNumber, Path, Step, fill_array};
+use crate::guard::{Guard, LiveNumber, Path, Step, fill_array};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -297,8 +297,8 @@ impl Specialization {
 
     /// What differs from what was read while compiling, for messages.
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
-        let (mut slots, mut held) = (Slots::from_slice(&self.slots), Held::new());
-        let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut held), Ok(false));
+        let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::new(false));
+        let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
         self.guards.iter().find(differs).map(Guard::path)
     }
 
@@ -328,8 +328,9 @@ impl Specialization {
             let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
             slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
         }
+        gathered.hosted.clear();
         for guard in &*self.guards {
-            if guard.holds(args, slots, &mut gathered.held)? {
+            if guard.holds(args, slots, gathered)? {
                 continue;
             }
             if !fresh {
@@ -378,11 +379,12 @@ impl Specialization {
 }
 
 impl Specialization {
-    /// The arguments in the host's memory that the code uses.
-    pub fn host_arrays(&self, spans: &[Span]) -> SmallVec<[HostArray; 4]> {
+    /// The arrays in the host's memory that the code uses.
+    pub fn host_arrays(&self, gathered: &Gathered<'_>) -> SmallVec<[HostArray; 4]> {
         let used = |s: &Span| self.arrays.iter().find(|a| a.leaf == s.leaf);
-        let host = spans.iter().filter(|s| s.host).filter_map(|s| used(s).map(|a| (s, a)));
+        let host = gathered.spans.iter().filter(|s| s.host).filter_map(|s| used(s).map(|a| (s, a)));
         host.map(|(s, a)| HostArray { slot: a.slot, low: s.low, high: s.high, written: a.written, gaps: s.gaps })
+            .chain(gathered.hosted.iter().copied())
             .collect()
     }
 }
