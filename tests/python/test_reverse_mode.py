@@ -399,3 +399,19 @@ def test_iterations_that_read_what_others_store_are_refused(fields):
     y.grad[N - 1] = 1
     in_order.grad()
     assert (x.grad.to_numpy()[1:] == 1).all()
+
+
+def test_what_is_kept_is_shown(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            speed = x[i]
+            for _ in range(n[i]):
+                speed = qd.sin(speed)
+            y[i] = speed
+
+    shown = qd.inspect(compute.grad, emit="ir")
+    assert shown.startswith("; keeps `speed` of the loop at ")
+    assert ": 8 bytes for each iteration" in shown.splitlines()[0]

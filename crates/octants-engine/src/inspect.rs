@@ -167,7 +167,7 @@ impl Session {
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
         let code = match form {
-            Form::Ir => return Ok(program.to_string().into_bytes()),
+            Form::Ir => return Ok((lowering.kept() + &program.to_string()).into_bytes()),
             Form::Llvm => listed(Listing::Optimised),
             Form::Assembly => listed(Listing::Assembly),
             Form::Object => {

@@ -11,7 +11,7 @@ use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
 use octants_passes::{
-    Alias, PassOptions, StoreNeed, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with,
+    Alias, Kept, PassOptions, StoreNeed, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with,
     validate_reads,
 };
 use octants_runtime::{
@@ -65,6 +65,15 @@ impl Lowering {
     /// Of a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
         Lowering { lowered, store: None, watch: Stopwatch::default() }
+    }
+
+    /// What the code keeps in memory of the launch, a line of comment each.
+    pub fn kept(&self) -> String {
+        let line = |k: &Kept| {
+            let place = self.lowered.sources.location(k.span);
+            format!("; keeps `{}` of the loop at {place}: {} bytes for each iteration\n", k.name, k.bytes)
+        };
+        self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
     /// The kernel has `stream_parallel` groups.
@@ -383,8 +392,7 @@ impl Session {
         if let Some(store) = &lowering.store {
             let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
             let (count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
-            let place =
-                |(name, at): &(String, Span)| format!("`{name}` of the loop at {}", lowered.sources.location(*at));
+            let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
             code.store = Some(GradientStore::new(count, &store.arguments, &code.layout, names));
             kept &= found;

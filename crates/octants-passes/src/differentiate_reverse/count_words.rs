@@ -37,7 +37,7 @@ fn is_multiplied(plan: &Plan, v: ValueId) -> bool {
 
 /// Makes the counting kernel; `made` has the arguments of the adjoint.
 pub(super) fn count_words(plan: &Plan, need: &Need, made: &Kernel) -> Kernel {
-    let mut e = Emitter::new(plan, &[], Store::new(None));
+    let mut e = Emitter::new(plan, &[], &[], Store::new(None));
     let i64 = Type::from(Scalar::I64);
     let results = RESULTS.map(|name| e.b.body.add_local(name, i64.clone()));
     results.iter().for_each(|r| e.set(*r, 0));

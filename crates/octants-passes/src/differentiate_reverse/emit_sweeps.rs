@@ -11,8 +11,8 @@
 use std::collections::{HashMap, HashSet};
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Const, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp,
-    ValueId,
+    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Builder, Const, ForLoop, Layout, LocalId, Op, Range, Scalar,
+    Type, UnaryOp, ValueId,
 };
 
 use super::keep_states::{Stack, Store, uses_store_within};
@@ -52,6 +52,8 @@ struct Adjoint {
 struct Iteration {
     /// Locals of the source that are its own.
     private: HashSet<LocalId>,
+    /// Buffers of which no other iteration touches the same elements.
+    own: HashSet<BufferId>,
     adjoints: HashMap<LocalId, LocalId>,
     block: BlockId,
     /// Instruction behind which its adjoints are set to zero.
@@ -62,6 +64,7 @@ struct Iteration {
 pub(super) struct Emitter<'a> {
     pub plan: &'a Plan<'a>,
     gradients: &'a [Option<BufferId>],
+    buffers: &'a [Buffer],
     pub b: Builder,
     /// Blocks around the cursor, outermost first.
     open: Vec<BlockId>,
@@ -87,13 +90,19 @@ pub(super) struct Emitter<'a> {
 }
 
 impl<'a> Emitter<'a> {
-    pub fn new(plan: &'a Plan<'a>, gradients: &'a [Option<BufferId>], store: Store) -> Emitter<'a> {
+    pub fn new(
+        plan: &'a Plan<'a>,
+        gradients: &'a [Option<BufferId>],
+        buffers: &'a [Buffer],
+        store: Store,
+    ) -> Emitter<'a> {
         let mut b = Builder::new();
         b.body.locals = plan.body.locals.clone();
         let root = b.body.root;
         Emitter {
             plan,
             gradients,
+            buffers,
             b,
             open: vec![root],
             scopes: vec![HashMap::new()],
@@ -571,7 +580,8 @@ impl<'a> Emitter<'a> {
             Op::BufferAddr(buffer, indices) => {
                 let gradient = self.gradients[buffer.index()]?;
                 let indices = indices.into_iter().map(|i| self.get(i)).collect();
-                Some((self.b.push(Op::BufferAddr(gradient, indices), inst.ty), self.iteration.is_some()))
+                let shared = self.iteration.as_ref().is_some_and(|i| !i.own.contains(&buffer));
+                Some((self.b.push(Op::BufferAddr(gradient, indices), inst.ty), shared))
             }
             op => panic!("compiler bug: {op:?} is not an address"),
         }
@@ -632,9 +642,43 @@ impl<'a> Emitter<'a> {
 
     fn run_iteration(&mut self, v: ValueId, from: BlockId, private: HashSet<LocalId>) {
         let (block, anchor) = (self.b.cursor(), self.anchor());
-        self.iteration = Some(Iteration { private, adjoints: HashMap::new(), block, anchor });
+        let own = self.own_buffers(v, from);
+        self.iteration = Some(Iteration { private, own, adjoints: HashMap::new(), block, anchor });
         self.body(v, from);
         self.iteration = None;
+    }
+
+    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an iteration adds to
+    /// their gradients no other one adds to. Arrays may be the same memory as others, and are left out, as are fields that share memory.
+    fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
+        let source = self.source();
+        let Op::For(l) = &source.inst(v).op else { return HashSet::new() };
+        // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
+        let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
+        source.visit(from, &mut |_, inst| {
+            let Op::BufferAddr(b, indices) = &inst.op else { return };
+            let is = |p: usize, axis: usize| source.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
+            let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
+            let axes = positions.entry(*b).or_insert_with(all);
+            axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
+        });
+        let components = |b: &Buffer| match &b.layout {
+            Layout::Dense { components, .. } => components.iter().map(|c| (c.root, c.base)).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        };
+        // A component of a field may be a field of its own.
+        let is_alone = |g: BufferId| {
+            let own = components(&self.buffers[g.index()]);
+            let others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
+            others.flat_map(|(_, b)| components(b)).all(|c| !own.contains(&c))
+        };
+        let own = |b: BufferId| {
+            let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });
+            let gradient = self.gradients[b.index()];
+            is_field && gradient.is_some_and(|g| !positions.contains_key(&g) && is_alone(g))
+        };
+        let touched = positions.iter().filter(|(_, axes)| axes.iter().all(|p| !p.is_empty()));
+        touched.map(|(b, _)| *b).filter(|b| own(*b)).collect()
     }
 
     /// A parallel loop over lanes, each of which has a part of the store and runs its share of the iterations in order.

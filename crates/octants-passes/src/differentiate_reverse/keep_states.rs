@@ -5,11 +5,11 @@
 //! its part and gives them back in the opposite order, so that two positions are all that there is to know. What a lane takes at
 //! most is counted by a kernel of its own before (`count_words`), so that its part cannot overflow.
 
-use octants_diag::Span;
 use octants_ir::{
     BinaryOp, Body, Buffer, BufferId, Builder, Kernel, Layout, Local, LocalId, Op, Param, Scalar, Type, ValueId,
 };
 
+use super::Kept;
 use super::emit_sweeps::known_int;
 use super::plan_sweeps::Plan;
 
@@ -358,12 +358,16 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
 }
 
 /// The variables that go to the store, and the loops that keep them.
-pub(super) fn kept_in_store(plan: &Plan) -> Vec<(String, Span)> {
+pub(super) fn kept_in_store(plan: &Plan) -> Vec<Kept> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {
         if uses_store(plan, v) {
-            let name = |l: &LocalId| plan.body.locals[l.index()].name.clone();
-            out.extend(plan.loops[&v].kept.iter().map(|l| (name(l), inst.span)));
+            let of = |l: &LocalId| {
+                let Local { name, ty } = &plan.body.locals[l.index()];
+                let bytes = ty.leaves().iter().map(|s| if word_class(*s) == 0 { 4 } else { 8 }).sum();
+                Kept { name: name.clone(), span: inst.span, bytes }
+            };
+            out.extend(plan.loops[&v].kept.iter().map(of));
         }
     });
     out

@@ -44,8 +44,19 @@ pub struct StoreNeed {
     /// numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32 bits, of 64), words of
     /// the root (of 32 bits, of 64).
     pub count: Kernel,
-    /// The variables that are kept, and their loops.
-    pub kept: Vec<(String, Span)>,
+    /// What is kept in the store.
+    pub kept: Vec<Kept>,
+}
+
+/// A variable whose value at the start of each iteration of a loop is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The variable.
+    pub name: String,
+    /// The loop.
+    pub span: Span,
+    /// Bytes for each iteration of a thread.
+    pub bytes: u64,
 }
 
 /// Makes of a kernel its adjoint. Of buffers without a companion there is no gradient. What the adjoint must keep in memory of the
@@ -91,7 +102,7 @@ fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Opti
     kernel.name = format!("{}_grad", kernel.name);
     kernel.ret = Type::Unit;
     let arguments = counted.as_ref().map(|_| StoreArguments::declare(kernel));
-    kernel.body = Emitter::new(&plan, &gradients, Store::new(arguments)).root();
+    kernel.body = Emitter::new(&plan, &gradients, &kernel.buffers, Store::new(arguments)).root();
     Ok(arguments.zip(counted).map(|(arguments, need)| {
         let count = count_words(&plan, &need, kernel);
         StoreNeed { arguments, count, kept: kept_in_store(&plan) }

@@ -186,12 +186,16 @@ impl<'a> Plan<'a> {
     /// Refuses what a sweep would have to do again and cannot.
     pub fn refuse_unrepeatable(&self) -> Result<(), Box<Diagnostic>> {
         self.refuse_in(&self.root)?;
-        self.loops.values().try_for_each(|p| self.refuse_in(&p.need))
+        let mut loops: Vec<_> = self.loops.iter().collect();
+        loops.sort_by_key(|(v, _)| self.layout.position[v.index()]);
+        loops.into_iter().try_for_each(|(_, p)| self.refuse_in(&p.need))
     }
 
     /// Refuses what a sweep with this need cannot do again.
     pub fn refuse_in(&self, need: &Need) -> Result<(), Box<Diagnostic>> {
-        for &v in &need.values {
+        let mut values: Vec<ValueId> = need.values.iter().copied().collect();
+        values.sort_by_key(|v| self.layout.position[v.index()]);
+        for v in values {
             let inst = self.body.inst(v);
             let (what, hint) = match &inst.op {
                 Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)
