@@ -154,7 +154,7 @@ fn ask_again(
         let Some((lookup, _)) = traces[first].lookups.get(at) else { break };
         let answer = ask(world, lookup);
         let print = fingerprint(lookup, &answer);
-        let before = holding.len();
+        answered.push((lookup.clone(), answer));
         holding.retain(|&i| {
             let same = traces[i].lookups.get(at).is_some_and(|(l, p)| l == lookup && *p == print);
             if !same && matches!(lookup, Lookup::Source(_)) {
@@ -163,10 +163,9 @@ fn ask_again(
             }
             same
         });
-        if holding.is_empty() && before > 0 {
-            *reason = difference(world, lookup);
+        if holding.is_empty() {
+            *reason = difference(world, lookup, &answered);
         }
-        answered.push((lookup.clone(), answer));
         at += 1;
     }
     let found =
@@ -175,10 +174,16 @@ fn ask_again(
     (found, others, answered)
 }
 
-/// What is not as it was.
-fn difference(world: &dyn World, lookup: &Lookup) -> String {
-    let name =
-        |func: u32| world.source(Obj(func)).map_or_else(|_| String::from("a function"), |s| format!("`{}`", s.name));
+/// What is not as it was. The world is asked nothing that could make an object known to it: the compilation that follows must number
+/// objects as if this had not been asked.
+fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)]) -> String {
+    let name = |func: u32| {
+        let source = answered.iter().find_map(|(lookup, answer)| match (lookup, answer) {
+            (Lookup::Source(f), Answer::Source(Ok(source))) if *f == func => Some(source),
+            _ => None,
+        });
+        source.map_or_else(|| String::from("a function"), |s| format!("`{}`", s.name))
+    };
     let kind = |obj: u32| world.type_name(Obj(obj));
     match lookup {
         Lookup::Entity(obj) => format!("a value of type {} is another", kind(*obj)),
