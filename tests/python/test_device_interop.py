@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import subprocess
 import sys
@@ -268,3 +269,19 @@ def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(tmp_path)
     assert re.match(rf"{line} cuStreamSynchronize failed with code 700 .*; launched last: `touch`", first), done
     assert "The GPU is lost to this process" in first
     assert "the device is lost to this process since an earlier error" in again
+
+
+def test_machine_code_is_kept_where_the_driver_has_an_assembler(tmp_path):
+    try:
+        ctypes.CDLL("libnvidia-ptxjitcompiler.so.1").nvPTXCompilerGetVersion
+    except (OSError, AttributeError):
+        pytest.skip("this driver has no assembler to call")
+    kept = {"offline_cache": True, "offline_cache_file_path": str(tmp_path)}
+    for _ in range(2):
+        qd.init(arch=qd.cuda, enable_fallback=False, **kept)
+        x = qd.ndarray(qd.f32, 100)
+        for _ in range(4):
+            add(x, 1.5)
+        assert (x.to_numpy() == 6.0).all()
+    contents = [path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()]
+    assert any(b"\x7fELF" in text for text in contents)

@@ -1,8 +1,10 @@
 //! Finds the driver library and a device, or says why that cannot be.
 
+use octants_artifact::CodeTarget;
 use octants_driver_gpu::open::{load, open_context};
 use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavailable};
 
+use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
 use crate::graphs::CudaGraphs;
@@ -60,7 +62,11 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     }
     let target = choose_target((major, minor), driver)
         .ok_or_else(|| Unavailable(format!("{} or its driver is too old", context.name)))?;
-    GpuDriver::new(context, target, config)
+    // Text for an older chip, where this one is newer than the compiler, is better left to the driver, which knows it.
+    let chip = format!("sm_{major}{minor}");
+    let exact = matches!(&target, CodeTarget::Device { cpu, .. } if *cpu == chip);
+    let driver = GpuDriver::new(context, target, config)?;
+    Ok(if exact { driver.with_assembler(Box::new(DriverAssembler::new(&chip))) } else { driver })
 }
 
 fn capability(context: &Context) -> octants_runtime::Result<(u32, u32)> {

@@ -15,6 +15,7 @@ use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
 use crate::streams::Streams;
 use crate::symbols::RawEvent;
+use crate::vendor::Assembler;
 
 /// Code that was given back is unloaded together, this many at once.
 const MOST_RETIRED: usize = 256;
@@ -28,6 +29,7 @@ pub struct GpuDriver {
     memory: Memory,
     pinned: Pinned,
     retired: Mutex<Retired>,
+    assembler: Option<Box<dyn Assembler>>,
 }
 
 /// Code that is no longer used by the host, and may still be by the device.
@@ -51,7 +53,14 @@ impl GpuDriver {
         let memory = memory.map_err(failed)?;
         let streams = Streams::new(&context).inspect_err(|_| memory.end(&context)).map_err(failed)?;
         let (pinned, retired) = (Pinned::default(), Mutex::default());
-        Ok(GpuDriver { context, target, streams, memory, pinned, retired })
+        Ok(GpuDriver { context, target, streams, memory, pinned, retired, assembler: None })
+    }
+
+    /// The same, with text made to machine code ahead of loading.
+    pub fn with_assembler(self, assembler: Box<dyn Assembler>) -> GpuDriver {
+        let mut driver = self;
+        driver.assembler = Some(assembler);
+        driver
     }
 
     /// Free and total bytes of the device's memory, as the driver counts them: all processes' together.
@@ -222,6 +231,10 @@ impl Driver for GpuDriver {
         }
         // SAFETY: the trait's contract.
         unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
+    }
+
+    fn assemble(&self, code: &[u8]) -> Option<Vec<u8>> {
+        self.assembler.as_ref()?.assemble(code)
     }
 
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {

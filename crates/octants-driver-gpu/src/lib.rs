@@ -37,7 +37,7 @@ pub use gpu_driver::GpuDriver;
 pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
 pub use symbols::{Names, Symbols};
-pub use vendor::{Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
+pub use vendor::{Assembler, Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
 
 // For the tables of vendors' functions.
 #[doc(hidden)]

@@ -43,6 +43,12 @@ pub struct Facts {
     pub assembles: bool,
 }
 
+/// What makes machine code of text ahead of loading it.
+pub trait Assembler: fmt::Debug + Send + Sync + 'static {
+    /// The machine code; `None` where it cannot be made, so that text is to be loaded.
+    fn assemble(&self, text: &[u8]) -> Option<Vec<u8>>;
+}
+
 /// A launch of a function with one parameter, as a node of a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelNode {

@@ -438,12 +438,21 @@ impl Session {
         let artifact =
             compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
                 .map_err(|e| Error::Codegen(e.to_string()))?;
+        // Where nothing is kept here, the device's driver may keep what it makes of the text.
+        let assembled = key.and_then(|_| self.device.assemble(&artifact));
+        let loaded = assembled.as_ref().and_then(|a| load(a).ok());
+        let (artifact, (kernel, pointers)) = match (loaded, assembled) {
+            (Some(loaded), Some(assembled)) => (assembled, loaded),
+            _ => {
+                let loaded = load(&artifact)?;
+                (artifact, loaded)
+            }
+        };
+        watch.lap(Phase::Link, "");
         if let Some((cache, key)) = key {
             self.keep(cache, &key, &artifact);
             watch.lap(Phase::Load, "store");
         }
-        let (kernel, pointers) = load(&artifact)?;
-        watch.lap(Phase::Link, "");
         Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, false))
     }
 

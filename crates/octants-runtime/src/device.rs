@@ -400,6 +400,12 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes)
     }
 
+    /// The artifact with machine code in the place of text, where the device has an assembler to call.
+    pub fn assemble(&self, artifact: &Artifact) -> Option<Artifact> {
+        let code = self.0.core.driver.assemble(&artifact.code)?;
+        Some(Artifact { code, ..artifact.clone() })
+    }
+
     /// Loads compiled code.
     pub fn load(&self, artifact: &Artifact) -> Result<LoadedKernel> {
         let core = &self.0.core;

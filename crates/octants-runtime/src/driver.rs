@@ -209,6 +209,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
+    /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is loaded, or there is none.
+    fn assemble(&self, _code: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+
     /// Loads code. The second part of the result has a handle for each of the artifact's tasks.
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)>;
 

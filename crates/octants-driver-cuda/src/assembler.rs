@@ -1,0 +1,106 @@
+//! [`DriverAssembler`]: the assembler that comes with NVIDIA's driver, called by name, so that its results can be kept like other code.
+//!
+//! The driver's library assembles text when it is loaded, by this same assembler, and keeps the result where users may have turned that off,
+//! or bounded it. Code as fast came from it on an H200 (driver 580), and from `ptxas`; that of the linkers, `cuLinkComplete` and nvJitLink, was
+//! up to 15 % slower. The functions are those that a toolkit has in a static library; where the driver's has none, text is loaded as it is.
+
+use std::ffi::{CString, c_char, c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::OnceLock;
+
+use octants_driver_gpu::{Assembler, libloading, own_functions};
+
+#[cfg(windows)]
+const LIBRARY: &str = "nvptxJitCompiler64.dll";
+#[cfg(not(windows))]
+const LIBRARY: &str = "libnvidia-ptxjitcompiler.so.1";
+
+/// The oldest version of the interface that is used: earlier ones were not tried.
+const OLDEST: u32 = 12;
+
+own_functions! {
+    /// The assembler's functions.
+    Functions {
+        /// Major and minor version.
+        version = "nvPTXCompilerGetVersion"(*mut u32, *mut u32);
+        /// Takes text.
+        create = "nvPTXCompilerCreate"(*mut *mut c_void, usize, *const c_char);
+        /// Assembles it, by options.
+        compile = "nvPTXCompilerCompile"(*mut c_void, c_int, *const *const c_char);
+        /// Bytes of the result.
+        size = "nvPTXCompilerGetCompiledProgramSize"(*mut c_void, *mut usize);
+        /// The result.
+        get = "nvPTXCompilerGetCompiledProgram"(*mut c_void, *mut c_void);
+        /// Gives all back.
+        destroy = "nvPTXCompilerDestroy"(*mut *mut c_void);
+    }
+}
+
+impl Functions {
+    /// Those of the driver that is installed. It stays loaded, as the driver itself would keep it.
+    fn of_driver() -> Option<Functions> {
+        // SAFETY: loading NVIDIA's assembler has no effect on anything else; the functions' types are those of its header.
+        let functions = unsafe {
+            let library = Box::leak(Box::new(libloading::Library::new(LIBRARY).ok()?));
+            Functions::find(library).ok()?
+        };
+        let (mut major, mut minor) = (0, 0);
+        // SAFETY: the pointers are to variables.
+        let told = unsafe { (functions.version)(&mut major, &mut minor) };
+        (told == 0 && major >= OLDEST).then_some(functions)
+    }
+
+    fn assemble(&self, text: &[u8], chip: &str) -> Option<Vec<u8>> {
+        let options = [CString::new(format!("--gpu-name={chip}")).ok()?, CString::new("-O3").ok()?];
+        let options = options.each_ref().map(|o| o.as_ptr());
+        let text = CString::new(text).ok()?;
+        let mut work = null_mut();
+        // SAFETY: the text and the options end with zeros, and live as long as the work; the result has room.
+        unsafe {
+            if (self.create)(&mut work, text.as_bytes().len(), text.as_ptr()) != 0 {
+                return None;
+            }
+            let mut size = 0;
+            let done = (self.compile)(work, options.len() as c_int, options.as_ptr()) == 0
+                && (self.size)(work, &mut size) == 0;
+            let mut code = vec![0; size];
+            let done = done && (self.get)(work, code.as_mut_ptr().cast()) == 0;
+            let _ = (self.destroy)(&mut work);
+            // What is wrong with a text the driver says better.
+            done.then_some(code)
+        }
+    }
+}
+
+/// The driver's assembler, for one chip; looked for when it is first needed.
+#[derive(Debug)]
+pub struct DriverAssembler {
+    chip: String,
+    functions: OnceLock<Option<Functions>>,
+}
+
+impl DriverAssembler {
+    /// For a chip by the assembler's name.
+    pub fn new(chip: &str) -> DriverAssembler {
+        DriverAssembler { chip: chip.into(), functions: OnceLock::new() }
+    }
+}
+
+impl Assembler for DriverAssembler {
+    fn assemble(&self, text: &[u8]) -> Option<Vec<u8>> {
+        self.functions.get_or_init(Functions::of_driver).as_ref()?.assemble(text, &self.chip)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_assembled_is_left_as_it_is() {
+        // With a driver because it is wrong, without one because there is nobody to ask.
+        let assembler = DriverAssembler::new("sm_90");
+        assert_eq!(assembler.assemble(b"nonsense"), None);
+        assert_eq!(assembler.assemble(b"a zero \0 within"), None);
+    }
+}
