@@ -27,11 +27,12 @@ _known: dict[str, weakref.WeakSet[Any]] = {
     "field": weakref.WeakSet(),
     "grad": weakref.WeakSet(),
     "dual": weakref.WeakSet(),
+    "marks": weakref.WeakSet(),
 }
 
 
 def remember(kind: str, field: Any) -> None:
-    """Takes note of a field: "field", or the "grad" or "dual" of one."""
+    """Takes note of a field: "field", or the "grad", "dual" or "marks" of one."""
     _known[kind].add(field)
 
 

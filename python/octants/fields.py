@@ -72,6 +72,9 @@ class Field:
         """The node that holds the first component; raises before the field is placed."""
         node = self._parts[0].node
         if node is None:
+            if self._parts[0].role is SNodeGradType.ADJOINT:
+                name = self._name or "of a field"
+                raise OctantsRuntimeError(f"Gradient {name} has not been placed, check whether `needs_grad=True`")
             raise OctantsRuntimeError(self._named(NOT_PLACED))
         return node
 
@@ -148,6 +151,7 @@ class Field:
         if self._marks is None and self.has_grad():
             offset = self._offset if any(self._offset) else None
             self._marks = make_scalar_field(i32, self.shape, name=f"{self._name}.marks", offset=offset)
+            companions.remember("marks", self._marks)
         return self._marks
 
     def has_grad(self) -> bool:

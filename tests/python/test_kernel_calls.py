@@ -976,3 +976,13 @@ def test_arrays_of_a_dataclass_whose_program_has_ended_are_refused():
     qd.init(arch=qd.cpu)
     with pytest.raises(RuntimeError):
         into(1, s, lines(1)[0])
+
+
+def test_components_written_as_calls():
+    @qd.kernel
+    def old() -> qd.f32:
+        v = qd.Vector([1.0, 2.0])
+        m = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+        return v(1) + m(1, 0)
+
+    assert old() == 5.0

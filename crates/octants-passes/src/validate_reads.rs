@@ -1,14 +1,12 @@
-//! Lets a kernel check that it overwrites nothing that it has read: its gradient will read memory again.
+//! Lets a kernel check that it overwrites nothing that was read before: gradients will read memory again.
 //!
-//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A launch begins by
-//! clearing the marks; a load leaves its line, and a store or an update asserts that there is none. Elements of buffers without
+//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load leaves its
+//! line, and a store or an update asserts that there is none. Whoever records the launches clears the marks, once before the
+//! first: a later kernel may overwrite what the gradient of an earlier one needs. Elements of buffers without
 //! marks, and of those whose address went to a function that is not put in the place of its call, are not checked.
 
 use octants_diag::Sources;
-use octants_ir::{
-    AtomicOp, BinaryOp, Buffer, BufferId, Builder, ForLoop, Kernel, Layout, LoopConfig, Op, Range, Scalar, TextPart,
-    Type, ValueId,
-};
+use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, ValueId};
 
 use crate::inline_calls::inline_calls;
 use crate::insert_code::{bodies, rebuild_blocks};
@@ -42,7 +40,6 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
             b.place(v);
         });
     }
-    clear_marks(kernel, &buffers, companions.values().copied());
     (kernel.buffers, kernel.companions) = (buffers, companions);
 }
 
@@ -72,63 +69,9 @@ fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId
     text.push(TextPart::Text("] is overwritten after line ".into()));
     text.push(TextPart::Value(line, None));
     text.push(TextPart::Text(
-        " has read it in the same launch: the kernel's gradient would see the new value. Read and overwrite in different \
-         kernels, or write to memory of its own"
+        " has read it: the gradient of that line would see the new value. Write to memory of its own, or keep what \
+         was read and use `@qd.ad.grad_replaced`"
             .into(),
     ));
     b.push(Op::Assert(unread, text), Type::Unit);
-}
-
-/// Puts loops that clear the marks before all else.
-fn clear_marks(kernel: &mut Kernel, buffers: &[Buffer], marks: impl Iterator<Item = BufferId>) {
-    let mut b = Builder::new();
-    b.body = std::mem::take(&mut kernel.body);
-    let root = b.body.root;
-    let rest = std::mem::take(&mut b.body.blocks[root.index()]);
-    b.set_cursor(root);
-    for id in marks {
-        let mut dims = Vec::new();
-        let mut offsets = Vec::new();
-        for axis in 0..buffers[id.index()].ndim {
-            let begin = b.int(0, Scalar::I32);
-            let end = match &buffers[id.index()].layout {
-                Layout::Dense { shape, offset, .. } => {
-                    offsets.push(offset[axis as usize]);
-                    b.int(shape[axis as usize] as i64, Scalar::I32)
-                }
-                _ => b.push(Op::Shape(id, axis), Type::I32),
-            };
-            dims.push(Range { begin, end });
-        }
-        if dims.is_empty() {
-            clear(&mut b, id, Vec::new());
-            continue;
-        }
-        let (axes, body) = (dims.len() as u32, b.body.add_block());
-        let config = Some(LoopConfig::default());
-        let each =
-            b.push(Op::For(Box::new(ForLoop { dims, body, parallel: config, reductions: Vec::new() })), Type::Unit);
-        let back = b.set_cursor(body);
-        let indices = (0..axes).map(|axis| {
-            let index = b.push(Op::LoopIndex(each, axis), Type::I32);
-            match offsets.get(axis as usize) {
-                Some(&offset) if offset != 0 => {
-                    let offset = b.int(offset, Scalar::I32);
-                    b.binary(BinaryOp::Add, index, offset)
-                }
-                _ => index,
-            }
-        });
-        let indices = indices.collect();
-        clear(&mut b, id, indices);
-        b.set_cursor(back);
-    }
-    b.body.blocks[root.index()].extend(rest);
-    kernel.body = b.body;
-}
-
-fn clear(b: &mut Builder, marks: BufferId, indices: Vec<ValueId>) {
-    let addr = b.push(Op::BufferAddr(marks, indices), Type::Ref(Box::new(Type::I32)));
-    let zero = b.int(0, Scalar::I32);
-    b.store(addr, zero);
 }

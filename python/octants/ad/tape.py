@@ -10,7 +10,7 @@ from octants import _octants
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
-from octants.companions import companion
+from octants.companions import companion, fields_in_memory
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
 from octants.ndarrays import Ndarray
@@ -24,8 +24,9 @@ class Tape(Scope):
 
     `loss` is a field without axes, an ndarray of one element or a torch tensor of one element; entering sets it to zero. With
     `clear_gradients`, entering sets the gradients of all fields to zero (those of ndarrays and tensors are the caller's). With
-    `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what they have read of fields with a
-    gradient. `grad_check` lists f64 fields whose gradients are compared with finite differences afterwards.
+    `validation` (and `qd.init(debug=True)`) kernels check that they do not overwrite what was read, since the tape was
+    entered, of fields with a gradient. `grad_check` lists f64 fields whose gradients are compared with finite differences
+    afterwards.
 
     What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too.
     Launches on streams are refused. If the block raises, no gradient is computed.
@@ -62,6 +63,9 @@ class Tape(Scope):
         if self.clear_gradients:
             clear_all_gradients()
         _set(self.loss, 0.0)
+        if self.validation:
+            for marks in fields_in_memory("marks"):
+                marks.fill(0)
         if self._check is not None:
             self._check.save()
         self._open()

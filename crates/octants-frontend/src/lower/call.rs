@@ -131,6 +131,10 @@ impl Lowerer<'_> {
                 let (base, name) = (&m.0, m.1.as_str());
                 self.call_method(base, name, args, kwargs)
             }
+            // An old way to write a component: `v(0)`, `m(0, 1)`.
+            tensor if kwargs.is_empty() && self.runtime_type(tensor).is_some_and(|t| t.is_tensor()) => {
+                self.subscript(tensor, args)
+            }
             other => {
                 let what = self.describe(other);
                 self.err(Code::Type, format!("{what} cannot be called"))
