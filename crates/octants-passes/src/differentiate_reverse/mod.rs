@@ -6,7 +6,8 @@
 //!
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
-//! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` builds both sweeps, with `keep_states` for what is kept and `count_words` for how much that is.
+//! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` and `reverse_loops` build both sweeps,
+//! with `keep_states` for what is kept and `count_words` for how much that is.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
@@ -17,6 +18,7 @@ mod find_active_values;
 mod keep_states;
 mod needed_operands;
 mod plan_sweeps;
+mod reverse_loops;
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_ir::{BufferId, Kernel, Op, Type};

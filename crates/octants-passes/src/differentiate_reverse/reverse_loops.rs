@@ -1,0 +1,209 @@
+//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last iteration to the
+//! first, each computed again from the state that was kept at its start.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_ir::{BinaryOp, BlockId, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
+
+use super::emit_sweeps::{Emitter, Indices, Iteration, Mode};
+use super::keep_states::uses_store_within;
+use crate::make_updates_atomic::shared_locals;
+use crate::trace_address::first_use_sets;
+
+impl<'a> Emitter<'a> {
+    fn restore(&mut self, v: ValueId) {
+        for &l in &self.plan.loops[&v].restored {
+            if let Some(value) = self.snapshots.get(&(v, l)).copied() {
+                let value = self.carry(value);
+                let addr = self.b.local_addr(l);
+                self.b.store(addr, value);
+            }
+        }
+    }
+
+    pub(super) fn reverse_parallel(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is no `for`") };
+        let mut shared = shared_locals(source, v);
+        shared.retain(|local| first_use_sets(source, source.block(l.body), *local) != Some(true));
+        let private = (0..source.locals.len() as u32).map(LocalId).filter(|l| !shared.contains(l)).collect();
+        if uses_store_within(self.plan, l.body) {
+            return self.reverse_in_lanes(v, l, private);
+        }
+        let inner = self.b.body.add_block();
+        let copy = self.push_loop(Op::For(Box::new(ForLoop { body: inner, ..(**l).clone() })));
+        self.indices.insert(v, Indices::Of(copy));
+        self.within(inner, |e| e.run_iteration(v, l.body, private));
+    }
+
+    fn run_iteration(&mut self, v: ValueId, from: BlockId, private: HashSet<LocalId>) {
+        let (block, anchor) = (self.b.cursor(), self.anchor());
+        let own = self.own_buffers(v, from);
+        self.iteration = Some(Iteration { private, own, adjoints: HashMap::new(), block, anchor });
+        self.body(v, from);
+        self.iteration = None;
+    }
+
+    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an iteration adds to
+    /// their gradients no other one adds to. Arrays may be the same memory as others, and are left out, as are fields that share memory.
+    fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
+        let source = self.source();
+        let Op::For(l) = &source.inst(v).op else { return HashSet::new() };
+        // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
+        let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
+        source.visit(from, &mut |_, inst| {
+            let Op::BufferAddr(b, indices) = &inst.op else { return };
+            let is = |p: usize, axis: usize| source.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
+            let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
+            let axes = positions.entry(*b).or_insert_with(all);
+            axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
+        });
+        let components = |b: &Buffer| match &b.layout {
+            Layout::Dense { components, .. } => components.iter().map(|c| (c.root, c.base)).collect::<Vec<_>>(),
+            _ => Vec::new(),
+        };
+        // A component of a field may be a field of its own.
+        let is_alone = |g: BufferId| {
+            let own = components(&self.buffers[g.index()]);
+            let others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
+            others.flat_map(|(_, b)| components(b)).all(|c| !own.contains(&c))
+        };
+        let own = |b: BufferId| {
+            let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });
+            let gradient = self.gradients[b.index()];
+            is_field && gradient.is_some_and(|g| !positions.contains_key(&g) && is_alone(g))
+        };
+        let touched = positions.iter().filter(|(_, axes)| axes.iter().all(|p| !p.is_empty()));
+        touched.map(|(b, _)| *b).filter(|b| own(*b)).collect()
+    }
+
+    /// A parallel loop over lanes, each of which has a part of the store and runs its share of the iterations in order.
+    fn reverse_in_lanes(&mut self, v: ValueId, l: &ForLoop, private: HashSet<LocalId>) {
+        let args = self.store.args();
+        let dims: Vec<Range> =
+            l.dims.iter().map(|r| Range { begin: self.get(r.begin), end: self.get(r.end) }).collect();
+        let n = self.extent(&l.dims);
+        let (zero, one) = (self.b.int(0, Scalar::I64), self.b.int(1, Scalar::I64));
+        let lanes = args.lanes(&mut self.b);
+        let (sum, index) = (self.b.binary(BinaryOp::Add, n, lanes), Scalar::I64);
+        let sum = self.b.binary(BinaryOp::Sub, sum, one);
+        let share = self.b.binary(BinaryOp::Div, sum, lanes);
+        let (outer, inner, run) = (self.b.body.add_block(), self.b.body.add_block(), self.b.body.add_block());
+        let range = |end| vec![Range { begin: zero, end }];
+        let parallel =
+            ForLoop { dims: range(lanes), body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
+        let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
+        self.within(outer, |e| {
+            let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
+            let neighbours = args.neighbours(&mut e.b);
+            let first = e.b.binary(BinaryOp::Mul, lane, share);
+            let first = e.b.push(Op::Select(neighbours, first, lane), index.into());
+            let step = e.b.push(Op::Select(neighbours, one, lanes), index.into());
+            let outside = e.store.begin_lane(&mut e.b, lane);
+            let serial = ForLoop { dims: range(share), body: inner, parallel: None, reductions: Vec::new() };
+            let over_share = e.b.push(Op::For(Box::new(serial)), Type::Unit);
+            e.within(inner, |e| {
+                let k = e.b.push(Op::LoopIndex(over_share, 0), index.into());
+                let offset = e.b.binary(BinaryOp::Mul, k, step);
+                let linear = e.b.binary(BinaryOp::Add, first, offset);
+                let inside = e.b.binary(BinaryOp::Lt, linear, n);
+                let nothing = e.b.body.add_block();
+                e.b.push(Op::If(inside, run, nothing), Type::Unit);
+                e.within(run, |e| {
+                    let indices = e.spread(linear, &dims);
+                    e.indices.insert(v, Indices::Are(indices));
+                    e.run_iteration(v, l.body, private);
+                });
+            });
+            e.store = outside;
+        });
+    }
+
+    /// Both sweeps of the body of a loop.
+    fn body(&mut self, v: ValueId, from: BlockId) {
+        self.scopes.push(HashMap::new());
+        self.forward(from, &self.plan.loops[&v].need, Mode::Keep);
+        self.reverse(from);
+        self.scopes.pop();
+    }
+
+    pub(super) fn reverse_loop(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let inner = self.b.body.add_block();
+        let counted = self.plan.is_counted(v);
+        let span = source.inst(v).span;
+        let (dims, from) = match &source.inst(v).op {
+            Op::For(l) => {
+                let map = |e: &mut Self, r: &Range| Range { begin: e.get(r.begin), end: e.get(r.end) };
+                let dims: Vec<Range> = l.dims.iter().map(|r| map(self, r)).collect();
+                (dims, l.body)
+            }
+            Op::Loop(from) => (Vec::new(), *from),
+            op => panic!("compiler bug: {op:?} is no loop"),
+        };
+        self.b.span = span;
+        let run = if counted {
+            dims.clone()
+        } else {
+            let trips = self.carry(self.trips[&v]);
+            vec![Range { begin: self.b.int(0, Scalar::I32), end: trips }]
+        };
+        let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
+        let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
+        self.within(inner, |e| {
+            let indices = if counted { e.mirrored(copy, &run) } else { e.delinearised(copy, run[0].end, &dims) };
+            e.indices.insert(v, Indices::Are(indices));
+            if let Some(stack) = e.stacks.get(&v).cloned() {
+                e.store.pop(&mut e.b, &stack);
+            }
+            e.body(v, from);
+        });
+    }
+
+    /// The indices of a loop counted from its end.
+    fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = Vec::new();
+        for (axis, r) in dims.iter().enumerate() {
+            let ty = self.b.ty(r.begin).clone();
+            let s = ty.scalar().expect("compiler bug: bounds are scalars");
+            let (sum, one) = (self.b.binary(BinaryOp::Add, r.begin, r.end), self.b.int(1, s));
+            let last = self.b.binary(BinaryOp::Sub, sum, one);
+            let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
+            let index = self.b.binary(BinaryOp::Sub, last, index);
+            self.home.insert(index, self.b.cursor());
+            out.push(index);
+        }
+        out
+    }
+
+    /// The indices of a loop that was left after some iterations, counted from there.
+    fn delinearised(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let (one, index) = (self.b.int(1, Scalar::I32), self.b.push(Op::LoopIndex(copy, 0), Type::I32));
+        let last = self.b.binary(BinaryOp::Sub, trips, one);
+        let linear = self.b.binary(BinaryOp::Sub, last, index);
+        self.spread(linear, dims)
+    }
+
+    /// The indices of an iteration by its number.
+    fn spread(&mut self, linear: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = vec![linear; dims.len()];
+        let mut rest = linear;
+        for (axis, r) in dims.iter().enumerate().rev() {
+            let s = self.b.ty(r.begin).scalar().expect("compiler bug: bounds are scalars");
+            let mut at = rest;
+            if axis > 0 {
+                let extent = self.b.binary(BinaryOp::Sub, r.end, r.begin);
+                let number = self.b.ty(rest).scalar().expect("compiler bug: a number of an iteration is a scalar");
+                let extent = self.b.cast(extent, number);
+                at = self.b.binary(BinaryOp::Rem, rest, extent);
+                rest = self.b.binary(BinaryOp::Div, rest, extent);
+            }
+            let at = self.b.cast(at, s);
+            out[axis] = self.b.binary(BinaryOp::Add, r.begin, at);
+            self.home.insert(out[axis], self.b.cursor());
+        }
+        out
+    }
+}
