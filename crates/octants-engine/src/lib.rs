@@ -27,6 +27,8 @@ pub use suggest::nearest;
 
 pub use octants_artifact as artifact;
 pub use octants_diag as diag;
+#[cfg(feature = "recording")]
+pub use octants_driver_recording as recording;
 pub use octants_frontend as frontend;
 pub use octants_ir as ir;
 pub use octants_runtime as runtime;

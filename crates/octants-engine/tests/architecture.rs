@@ -48,6 +48,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-driver-cuda",
             "octants-driver-hip",
             "octants-driver-wgpu",
+            // For tests: see the feature `recording`.
+            "octants-driver-recording",
         ],
     ),
     ("octants-python", &["octants-engine"]),

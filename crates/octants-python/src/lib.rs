@@ -4,7 +4,7 @@
 //! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the
-//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], [`errors`], [`names`].
+//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a program of tests), [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -29,6 +29,8 @@ mod ndarray;
 mod plain_array;
 mod profiler;
 mod program;
+#[cfg(feature = "recording")]
+mod recorder;
 mod result;
 mod scalar;
 mod signature;
@@ -85,6 +87,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(profiler::profiler_start, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_stop, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_spans, m)?)?;
+    #[cfg(feature = "recording")]
+    m.add_function(wrap_pyfunction!(recorder::record_calls, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_totals, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::profiler_clear, m)?)?;
     m.add_function(wrap_pyfunction!(profiler::compilations, m)?)?;

@@ -52,7 +52,7 @@ pub fn require(py: Python<'_>) -> PyResult<Arc<Program>> {
     current().ok_or_else(|| errors::no_program(py, FORKED.load(Ordering::Acquire)))
 }
 
-fn replace(program: Option<Session>) {
+pub fn replace(program: Option<Session>) {
     let old = {
         let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
         let generation = GENERATION.fetch_add(1, Ordering::AcqRel) + 1;
@@ -92,7 +92,7 @@ static PRINTED: Mutex<String> = Mutex::new(String::new());
 static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Takes what kernels print, from whatever thread, without the interpreter.
-fn keep_printed(text: &str) {
+pub fn keep_printed(text: &str) {
     PRINTED.lock().unwrap_or_else(PoisonError::into_inner).push_str(text);
     ANYTHING_PRINTED.store(true, Ordering::Release);
 }

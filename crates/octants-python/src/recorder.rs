@@ -1,0 +1,42 @@
+//! [`Recorder`]: a program on the driver that writes down what it is asked to do, so that tests of what Python decides (scopes of
+//! streams, tapes) can tell which launches reached which stream. Nothing runs, and wheels do not have it.
+
+use std::sync::Arc;
+
+use octants_engine::recording::{Log, RecordingDriver};
+use octants_engine::{Config, OptionValue, Session};
+use pyo3::prelude::*;
+
+use crate::errors;
+use crate::program;
+
+/// What the program's driver was asked to do.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct Recorder(Arc<Log>);
+
+#[pymethods]
+impl Recorder {
+    /// The stream of each task that was queued since the last time, by its handle.
+    fn streams(&self) -> Vec<u64> {
+        self.0.take_launched().iter().map(|task| task.stream).collect()
+    }
+
+    /// Uses of memory whose order is not certain, and what was never given back.
+    fn mistakes(&self) -> Vec<String> {
+        self.0.mistakes()
+    }
+}
+
+/// Goes on with a program on such a driver in place of the present one.
+#[pyfunction]
+pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
+    let log = Arc::new(Log::default());
+    let mut config = Config::default();
+    let off = config.set("offline_cache", &OptionValue::Bool(false));
+    let driver = RecordingDriver::new(log.clone());
+    let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::keep_printed)));
+    let session = session.map_err(|e| errors::from_engine(py, e))?;
+    py.detach(|| program::replace(None));
+    program::replace(Some(session));
+    Ok(Recorder(log))
+}
