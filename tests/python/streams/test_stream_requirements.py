@@ -1,5 +1,6 @@
-"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording driver: most of
-those are in Rust; what Python decides (scopes, tapes) is recorded from Python.
+"""Every requirement has a test that names it, run with work in order and with real streams, and on the recording driver.
+
+Most of the latter are in Rust; what Python decides (scopes, tapes) is recorded from Python.
 """
 
 import re
