@@ -103,7 +103,10 @@ def test_s16_host_arrays_that_are_read_do_not_hold_up_the_call(real):
     x = np.ones(n, np.int32)
     with qd.create_stream() as s:
         slow(a, 1, 1, qd_stream=s)
-        add(x, b, 1, qd_stream=s)  # compiled
+        # Compiled: a driver may wait for the device when it loads code.
+        add(x, b, 1, qd_stream=s)
+        add(x[::-2], b, 1, qd_stream=s)
+        s.synchronize()
         slow(a, 2, 10 * LONG, qd_stream=s)
         add(x, b, 2, qd_stream=s)
         x[:] = 100
