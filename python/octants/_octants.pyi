@@ -335,8 +335,6 @@ class KernelGradient:
         """The kernel."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
-    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection: ...
-    def _compile(self, *args: Any, **kwargs: Any) -> None: ...
 
 @final
 class BoundKernel:
@@ -352,8 +350,6 @@ class BoundKernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
-    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection: ...
-    def _compile(self, *args: Any, **kwargs: Any) -> None: ...
 
 @final
 class Kernel:
@@ -376,17 +372,22 @@ class Kernel:
     def __get__(self, instance: None, owner: Any = None) -> Kernel: ...
     @overload
     def __get__(self, instance: object, owner: Any = None) -> BoundKernel: ...
-    def _inspect(self, *args: Any, **kwargs: Any) -> Inspection:
-        """What a call with these arguments would be compiled from, for a look at its code."""
-
-    def _compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles for a call with these arguments."""
-
     def _specialization_count(self) -> int:
         """How many specialisations are kept."""
 
     def _declare_pure(self) -> None: ...
     def _update(self) -> None: ...
+
+@final
+class UnmadeCall:
+    """A kernel, or its gradient, with the arguments of a call."""
+
+    def __init__(self, callee: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None) -> None: ...
+    def compile(self) -> None:
+        """Compiles for the call, unless that was done."""
+
+    def inspect(self) -> Inspection:
+        """What the call would be compiled from."""
 
 class Inspection:
     """A kernel as a call would compile it, whose code for any machine can be looked at."""

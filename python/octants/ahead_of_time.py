@@ -20,7 +20,7 @@ def compile(kernel: Callable[..., Any], *args: Any, **kwargs: Any) -> None:
 
     Of arrays only type and number of axes matter; small ones will do.
     """
-    _compiler_of(kernel)(*args, **kwargs)
+    _octants.UnmadeCall(kernel, args, kwargs).compile()
 
 
 def precompile(
@@ -35,14 +35,14 @@ def precompile(
     it returns at once, and the result's `wait` does so. `progress` draws a bar on standard error: by default where that is a
     terminal and the function waits. `threads` is how many kernels are compiled at a time, by default one for each processor.
     """
-    jobs = [_job(call) for call in calls]
+    unmade = [_unmade(call) for call in calls]
     if threads is not None and threads < 1:
         raise ValueError(f"threads is at least 1, not {threads}")
     if not _octants.is_initialized():
         raise OctantsRuntimeError("call qd.init() before qd.precompile()")
     if progress is None:
         progress = not background and sys.stderr is not None and sys.stderr.isatty()
-    made = Precompilation(jobs, threads or os.cpu_count() or 1, sys.stderr if progress else None)
+    made = Precompilation(unmade, threads or os.cpu_count() or 1, sys.stderr if progress else None)
     if not background:
         made.wait()
     return made
@@ -51,8 +51,8 @@ def precompile(
 class Precompilation:
     """Kernels on their way to being compiled. Made by `octants.precompile`."""
 
-    def __init__(self, jobs: Sequence[Callable[[], None]], threads: int, progress: TextIO | None) -> None:
-        self._jobs = jobs
+    def __init__(self, calls: Sequence[_octants.UnmadeCall], threads: int, progress: TextIO | None) -> None:
+        self._calls = calls
         self._program = _octants.generation()
         self._changed = threading.Condition()
         self._next = 0
@@ -60,13 +60,13 @@ class Precompilation:
         self._errors: dict[int, BaseException] = {}
         self._progress = progress
         self._draw()
-        for _ in range(min(threads, len(jobs))):
+        for _ in range(min(threads, len(calls))):
             threading.Thread(target=self._work, name="octants precompile").start()
 
     @property
     def total(self) -> int:
         """How many calls there are to compile for."""
-        return len(self._jobs)
+        return len(self._calls)
 
     @property
     def completed(self) -> int:
@@ -111,7 +111,7 @@ class Precompilation:
                     raise OctantsRuntimeError("the process ended before this kernel was compiled")
                 if _octants.generation() != self._program:
                     raise OctantsRuntimeError("the program ended before this kernel was compiled")
-                self._jobs[i]()
+                self._calls[i].compile()
             except BaseException as raised:  # noqa: BLE001 (whoever waits gets it)
                 error = raised
             with self._changed:
@@ -130,17 +130,11 @@ class Precompilation:
         self._progress.flush()
 
 
-def _compiler_of(kernel: Any) -> Callable[..., None]:
-    if not isinstance(kernel, (_octants.Kernel, _octants.BoundKernel, _octants.KernelGradient)):
-        raise OctantsTypeError(f"only kernels are compiled ahead: expected what @qd.kernel makes, got {kernel!r}")
-    return kernel._compile
-
-
-def _job(call: Any) -> Callable[[], None]:
+def _unmade(call: Any) -> _octants.UnmadeCall:
     if isinstance(call, functools.partial):
-        return functools.partial(_compiler_of(call.func), *call.args, **call.keywords)
+        return _octants.UnmadeCall(call.func, call.args, call.keywords)
     if isinstance(call, (tuple, list)):
         if not call:
             raise OctantsTypeError("a call to compile for is a tuple of a kernel and its arguments, got an empty one")
-        return functools.partial(_compiler_of(call[0]), *call[1:])
-    return _compiler_of(call)
+        return _octants.UnmadeCall(call[0], tuple(call[1:]))
+    return _octants.UnmadeCall(call, ())

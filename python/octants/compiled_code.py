@@ -59,11 +59,9 @@ def inspect(
     `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
     NVIDIA, linked code for AMD). Of several, a dictionary.
     """
-    if not isinstance(kernel, (_octants.Kernel, _octants.BoundKernel, _octants.KernelGradient)):
-        raise TypeError(f"qd.inspect takes a kernel and its arguments, got {type(kernel).__name__}")
     if isinstance(arch, Arch):
         arch = arch.name
-    seen = kernel._inspect(*args, **kwargs)
+    seen = _octants.UnmadeCall(kernel, args, kwargs).inspect()
 
     def one(form: str) -> str | bytes:
         code, _ = seen.emit(form, arch, target)

@@ -11,8 +11,8 @@ use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, 
 
 use crate::annotation::{dataclass_fields, scalar_type, value_type};
 use crate::array::scalar_of;
+use crate::bound_kernel::BoundKernel;
 use crate::func::Func;
-use crate::gradient::BoundKernel;
 use crate::kernel::Kernel;
 use crate::names::{Known, marker, text_attribute};
 use crate::ndarray::{Ndarray, element_type, scalar_by_name};
@@ -93,7 +93,7 @@ fn function<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>) -> PyRes
     }
     if let Ok(bound) = object.cast::<BoundKernel>() {
         let (kernel, instance) = bound.get().parts(py);
-        return Ok(Some(Entity::Method(world.handle(kernel), world.handle(instance))));
+        return Ok(Some(Entity::Method(world.handle(kernel.clone().into_any()), world.handle(instance.clone()))));
     }
     // SAFETY: only the type of a live object is read.
     let is_method = unsafe { pyo3::ffi::Py_TYPE(object.as_ptr()) == &raw mut PyMethod_Type };

@@ -1,7 +1,7 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`] and [`kernel`] (what the
-//! decorators make), [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`],
+//! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the
+//! decorators make), [`autodiff_scope`], [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`],
 //! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
 //! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the
 //! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a program of tests), [`errors`], [`names`].
@@ -9,6 +9,8 @@
 mod annotation;
 mod argument;
 mod array;
+mod autodiff_scope;
+mod bound_kernel;
 mod buffer;
 mod classify;
 mod dlpack;
@@ -18,7 +20,6 @@ mod exchange_table;
 mod flattened;
 mod foreign_array;
 mod func;
-mod gradient;
 mod guard;
 mod in_progress;
 mod inspection;
@@ -51,12 +52,13 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());
+    m.add_class::<kernel::UnmadeCall>()?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
-    m.add_class::<gradient::BoundKernel>()?;
-    m.add_class::<gradient::KernelGradient>()?;
-    m.add_function(wrap_pyfunction!(gradient::set_autodiff_scope, m)?)?;
-    m.add_function(wrap_pyfunction!(gradient::in_autodiff_scope, m)?)?;
+    m.add_class::<bound_kernel::BoundKernel>()?;
+    m.add_class::<bound_kernel::KernelGradient>()?;
+    m.add_function(wrap_pyfunction!(autodiff_scope::set_autodiff_scope, m)?)?;
+    m.add_function(wrap_pyfunction!(autodiff_scope::in_autodiff_scope, m)?)?;
     m.add_class::<stream::Stream>()?;
     m.add_class::<stream::Event>()?;
     m.add_class::<stream::StreamScope>()?;

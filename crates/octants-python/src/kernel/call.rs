@@ -1,0 +1,210 @@
+//! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python frame.
+
+use std::cell::Cell;
+
+use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime::{self, Caller};
+use pyo3::ffi;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+use smallvec::SmallVec;
+
+use super::bind_arguments::Arguments;
+use super::refusals::GROUPS;
+use super::{Kernel, Prepared};
+use crate::annotation::ParamKind;
+use crate::argument::{Gathered, Place};
+use crate::autodiff_scope::{in_scope, scope};
+use crate::errors;
+use crate::program;
+use crate::specialization::{Slots, Specialization};
+use crate::stream::{in_stream_scope, scope_stream, stream_argument};
+
+/// Lets go of the interpreter when a launch is about to take long.
+struct Interpreter {
+    saved: Cell<*mut ffi::PyThreadState>,
+}
+
+impl Interpreter {
+    fn held() -> Interpreter {
+        Interpreter { saved: Cell::new(std::ptr::null_mut()) }
+    }
+}
+
+impl Caller for Interpreter {
+    fn will_block(&self) {
+        if self.saved.get().is_null() {
+            // SAFETY: the thread that launches holds the interpreter until here.
+            self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+        }
+    }
+}
+
+impl Drop for Interpreter {
+    fn drop(&mut self) {
+        if !self.saved.get().is_null() {
+            // SAFETY: saved by this thread above.
+            unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
+        }
+    }
+}
+
+impl Kernel {
+    /// A call from Python, of a function or of a method of `instance`.
+    #[inline]
+    pub fn call<'py>(
+        slf: &Bound<'py, Self>,
+        instance: Option<&Bound<'py, PyAny>>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let stream = match kwargs {
+            Some(k) => k.get_item(pyo3::intern!(py, "qd_stream"))?,
+            None => None,
+        };
+        let named = kwargs.filter(|k| k.len() > usize::from(stream.is_some()));
+        let mut whole = Arguments::new();
+        let mut given = args.as_slice();
+        if let Some(instance) = instance {
+            whole.push(instance.clone());
+            whole.extend(given.iter().cloned());
+            given = &whole;
+        }
+        Self::call_on(slf, given, stream.as_ref(), named, mode)
+    }
+
+    /// A call with arguments by place, the value of `qd_stream`, and all that was named, where that is more than the stream.
+    #[inline]
+    pub fn call_on<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<&Bound<'py, PyAny>>,
+        named: Option<&Bound<'py, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
+        let given = stream.filter(|s| !s.is_none());
+        let stream = match given {
+            None => scope_stream(py)?,
+            Some(_) if this.graph => return Err(this.refuse_stream_of_graph(py)),
+            Some(stream) => Some(stream_argument(stream, "qd_stream")?),
+        };
+        let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
+        let bound;
+        let args = if named.is_some() || expected != Some(args.len()) {
+            bound = this.bind(py, args, named)?;
+            &bound[..]
+        } else {
+            args
+        };
+        if mode == AutodiffMode::None && (this.library || !in_scope()) {
+            return Self::run(slf, args, stream, mode);
+        }
+        Self::run_differentiated(slf, args, (stream, given.is_some()), mode)
+    }
+
+    /// A call with all its arguments, by place.
+    fn run<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<runtime::Stream>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let py = slf.py();
+        let this = slf.get();
+        let (prepared, last) = this.prepared(py)?;
+        let mut gathered = this.gather(&prepared, args, mode)?;
+        let mut slots = Slots::new();
+        if let Some(spec) = last
+            && *spec.key == *gathered.key
+            && spec.is_alive(py)
+            && spec.fill(&mut gathered, args, &mut slots, false)?
+        {
+            return this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref());
+        }
+        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?;
+        this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
+    }
+
+    /// A gradient, or a launch in a scope that differentiates or records.
+    #[cold]
+    fn run_differentiated<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        (stream, is_named): (Option<runtime::Stream>, bool),
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        let (this, py) = (slf.get(), slf.py());
+        let (mode, record) = if mode == AutodiffMode::None { scope(py) } else { (mode, None) };
+        if is_named {
+            return Err(this.refuse_differentiation(py, "it is launched with `qd_stream=`"));
+        }
+        if in_stream_scope() {
+            return Err(this.refuse_differentiation(py, "it is launched in a qd.stream_scope()"));
+        }
+        let result = Self::run(slf, args, stream, mode)?;
+        if let Some(record) = record {
+            record.call1(py, (slf, PyTuple::new(py, args)?))?;
+        }
+        Ok(result)
+    }
+
+    /// What the arguments of a call are and hold.
+    #[inline]
+    pub(super) fn gather<'py>(
+        &self,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<Gathered<'py>> {
+        let mut gathered = Gathered::new(prepared.program.session.config().raise_on_templated_floats);
+        for (i, (param, arg)) in prepared.signature.params.iter().zip(args).enumerate() {
+            let place = Place { index: i, name: &param.text, parent: None, kernel: &self.name };
+            match &param.kind {
+                ParamKind::Dataclass(..) => prepared.flattened[i].take(&mut gathered, &param.kind, arg, &place)?,
+                kind => gathered.take(kind, arg, &place)?,
+            }
+        }
+        gathered.finish(mode);
+        Ok(gathered)
+    }
+
+    /// Runs a specialisation whose slots are filled.
+    #[inline]
+    fn launch(
+        &self,
+        py: Python<'_>,
+        prepared: &Prepared,
+        spec: &Specialization,
+        gathered: &Gathered<'_>,
+        slots: &Slots,
+        stream: Option<&runtime::Stream>,
+    ) -> PyResult<Py<PyAny>> {
+        if spec.groups && in_scope() {
+            return Err(self.refuse_differentiation(py, GROUPS));
+        }
+        spec.check(py, &gathered.spans, |leaf| prepared.signature.leaf_name(leaf as usize))?;
+        let session = &prepared.program.session;
+        // Where all work is done at once the host's arrays are used as they are.
+        let hosts = gathered.spans.iter().any(|s| s.host) || !gathered.hosted.is_empty();
+        let tells = !session.device().is_immediate() && hosts;
+        let arrays = if tells { spec.host_arrays(gathered) } else { SmallVec::new() };
+        for &handle in &gathered.ready_on {
+            let stream = stream.unwrap_or_else(|| session.device().default_stream());
+            stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
+        }
+        let interpreter = Interpreter::held();
+        // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
+        // the specialisation keep alive, and whose extents they report.
+        let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
+        drop(interpreter);
+        program::write_printed(py)?;
+        match end {
+            Ok(None) => Ok(py.None()),
+            Ok(Some(results)) => spec.result.build(py, results.slots()),
+            Err(error) => Err(errors::from_engine(py, error)),
+        }
+    }
+}

@@ -1,0 +1,281 @@
+//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an earlier process, or
+//! compiled.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use octants_engine::frontend::World;
+use octants_engine::ir::AutodiffMode;
+use octants_engine::trace::{Binding, Recalled, Request, Search};
+use octants_engine::{CompileError, Executable, Lowering};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::refusals::{GROUPS, check_class, refuse_floats};
+use super::{Kernel, Prepared};
+use crate::annotation::ParamKind;
+use crate::argument::Gathered;
+use crate::classify::Handles;
+use crate::errors;
+use crate::inspection::{self, Inspection};
+use crate::names::text_attribute;
+use crate::result::ResultKind;
+use crate::specialization::{Described, Slots, Specialization};
+use crate::world::PyWorld;
+
+/// Specialisations kept; of more, the ones not used for longest are dropped.
+const MOST_SPECIALIZATIONS: usize = 1024;
+
+/// Compilations for different values of the same objects after which the user is told.
+const MANY_CHANGES: usize = 16;
+
+impl Kernel {
+    /// The specialisation for what was gathered of a call; its slots are filled. One thread compiles it, others wait.
+    #[cold]
+    pub(super) fn find_or_compile<'py>(
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        gathered: &mut Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+        slots: &mut Slots,
+        mode: AutodiffMode,
+    ) -> PyResult<Arc<Specialization>> {
+        let (this, py) = (slf.get(), slf.py());
+        let key = gathered.key.clone();
+        let _turn = loop {
+            let known: Vec<_> = this.lock().specializations.clone();
+            for spec in known {
+                if *spec.key == *key && spec.is_alive(py) && spec.fill(gathered, args, slots, false)? {
+                    this.move_to_front(&spec);
+                    return Ok(spec);
+                }
+            }
+            if let Some(turn) = this.in_progress.enter(py, &key) {
+                break turn;
+            }
+        };
+        this.warn_of_changes(py, prepared, gathered, args)?;
+        let spec = Arc::new(Self::compile(slf, prepared, gathered, args, mode)?);
+        if !spec.fill(gathered, args, slots, true)? {
+            return Err(errors::runtime_error(py, "compiler bug: code that was just made does not take its arguments"));
+        }
+        let dead: Vec<_> = {
+            let mut state = this.lock();
+            let (alive, dead) = state.specializations.drain(..).partition(|s: &Arc<Specialization>| s.is_alive(py));
+            state.specializations = alive;
+            state.specializations.insert(0, spec.clone());
+            let excess = state.specializations.len().min(MOST_SPECIALIZATIONS);
+            let mut dead: Vec<_> = dead;
+            dead.extend(state.specializations.drain(excess..));
+            dead
+        };
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(dead);
+        Ok(spec)
+    }
+
+    /// Says once that a kernel is compiled again and again because something changes that it was compiled for.
+    fn warn_of_changes(
+        &self,
+        py: Python<'_>,
+        prepared: &Prepared,
+        gathered: &Gathered<'_>,
+        args: &[Bound<'_, PyAny>],
+    ) -> PyResult<()> {
+        let same: Vec<_> = self.lock().specializations.iter().filter(|s| *s.key == *gathered.key).cloned().collect();
+        if same.len() != MANY_CHANGES {
+            return Ok(());
+        }
+        let Some((param, path)) = same[0].changed(args) else { return Ok(()) };
+        let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
+        let text = format!(
+            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes often is better \
+             passed as an argument, or kept in a field",
+            self.name
+        );
+        let text = std::ffi::CString::new(text).unwrap_or_default();
+        PyErr::warn(py, &py.get_type::<pyo3::exceptions::PyRuntimeWarning>(), &text, 1)
+    }
+
+    fn move_to_front(&self, spec: &Arc<Specialization>) {
+        let mut state = self.lock();
+        if let Some(i) = state.specializations.iter().position(|s| Arc::ptr_eq(s, spec)) {
+            state.specializations[..=i].rotate_right(1);
+        }
+    }
+
+    /// A new specialisation, from what an earlier process kept where that fits.
+    fn compile<'py>(
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        gathered: &Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<Specialization> {
+        let (this, py) = (slf.get(), slf.py());
+        prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
+        let session = &prepared.program.session;
+        let world = PyWorld::new(py, session.config());
+        let described = this.describe(prepared, args, &world)?;
+        let request = Request {
+            kernel: world.handle(slf.clone().into_any()),
+            args: &described.specs,
+            mode,
+            identity: this.identity(py)?,
+            captured: captured_names(this.function(py))?,
+        };
+        let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
+        let (binding, code, alias, groups) =
+            match this.recall(prepared, (gathered, args), &described, &world, &mut search)? {
+                Some((found, code, alias)) => (found.binding, code, alias, found.has_groups),
+                None => {
+                    log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
+                    let asked = (&search.tracing as &dyn World, &world);
+                    let (lowering, alias) = Self::lower(slf, prepared, (gathered, args, mode), &described, asked)?;
+                    inspection::show(py, || Inspection::new(&this.name, &prepared.program, &lowering, alias))?;
+                    let code = guarded(py, &this.name, || py.detach(|| session.build(&lowering, alias)))?
+                        .map_err(|e| errors::from_engine(py, e))?;
+                    session.keep_trace(search, &lowering, &code, alias);
+                    for notice in session.take_notices() {
+                        py.import("octants._logging")?.call_method1("warn", (notice,))?;
+                    }
+                    (Binding::of(&lowering.lowered), code, alias, lowering.has_groups())
+                }
+            };
+        let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
+        let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
+        let result = ResultKind::new(&code.ret, annotations, tuple);
+        let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
+        spec.groups = groups;
+        Ok(spec)
+    }
+
+    /// What the compiler is told of a call's arguments.
+    pub(super) fn describe<'py>(
+        &self,
+        prepared: &Prepared,
+        args: &[Bound<'py, PyAny>],
+        world: &PyWorld<'py>,
+    ) -> PyResult<Described> {
+        if prepared.signature.method {
+            check_class(&args[0])?;
+        }
+        let kinds: Vec<(&str, &ParamKind)> =
+            prepared.signature.params.iter().map(|p| (p.text.as_str(), &p.kind)).collect();
+        let described = Described::new(&kinds, args, &self.name, world)?;
+        if prepared.program.session.config().raise_on_templated_floats {
+            refuse_floats(&kinds, args, &self.name)?;
+        }
+        Ok(described)
+    }
+
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before `world`.
+    pub(super) fn lower<'py>(
+        slf: &Bound<'py, Self>,
+        prepared: &Prepared,
+        (gathered, args, mode): (&Gathered<'py>, &[Bound<'py, PyAny>], AutodiffMode),
+        described: &Described,
+        (asked, world): (&dyn World, &PyWorld<'py>),
+    ) -> PyResult<(Arc<Lowering>, bool)> {
+        let (this, py) = (slf.get(), slf.py());
+        let session = &prepared.program.session;
+        let handle = world.handle(slf.clone().into_any());
+        let refused = |e: CompileError| {
+            if let CompileError::User(_, sources) = &e
+                && let Err(raised) = world.show_warnings(sources)
+            {
+                return raised;
+            }
+            errors::from_compile(py, e, &world.take_causes())
+        };
+        let mut lowering =
+            guarded(py, &this.name, || session.lower(asked, handle, &described.specs, mode))?.map_err(&refused)?;
+        let (aliases, alias) = described.aliases(gathered, args, &Binding::of(&lowering.lowered), world)?;
+        if !aliases.is_empty() {
+            session.check_groups(world, &lowering.lowered, &aliases).map_err(&refused)?;
+        }
+        world.show_warnings(&lowering.lowered.sources)?;
+        if mode != AutodiffMode::None && lowering.has_groups() {
+            return Err(this.refuse_differentiation(py, GROUPS));
+        }
+        guarded(py, &this.name, || lowering.differentiate(mode, &mut |w| world.warn(w)))?.map_err(&refused)?;
+        world.show_warnings(&lowering.lowered.sources)?;
+        if this.graph {
+            lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
+        }
+        Ok((Arc::new(lowering), alias))
+    }
+
+    /// What of an earlier compilation fits this call, its code, and whether that is for arrays that may overlap.
+    fn recall<'py>(
+        &self,
+        prepared: &Prepared,
+        (gathered, args): (&Gathered<'py>, &[Bound<'py, PyAny>]),
+        described: &Described,
+        world: &PyWorld<'py>,
+        search: &mut Search<'_>,
+    ) -> PyResult<Option<(Recalled, Executable, bool)>> {
+        // Who looks at compilations must be shown them.
+        if inspection::is_observed() {
+            return Ok(None);
+        }
+        let session = &prepared.program.session;
+        for found in std::mem::take(&mut search.recalled) {
+            let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
+            if !found.fits(alias || !aliases.is_empty()) {
+                search.reason = String::from("arrays share memory in another way than before");
+                continue;
+            }
+            let watch = search.watch.clone();
+            let Some(code) = world.py().detach(|| session.load_recalled(&found, watch)) else {
+                search.reason = String::from("its code is no longer kept");
+                continue;
+            };
+            world.repeat(&found.printed, &found.warnings)?;
+            return Ok(Some((found, code, alias)));
+        }
+        Ok(None)
+    }
+
+    /// What tells this kernel from others, for finding what was compiled of it before.
+    fn identity(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        let function = self.function(py);
+        let text = |name| text_attribute(function, name).unwrap_or_default();
+        let code = function.getattr(pyo3::intern!(py, "__code__"))?;
+        Ok(vec![
+            text(pyo3::intern!(py, "__module__")),
+            text(pyo3::intern!(py, "__qualname__")),
+            code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?,
+            format!("graph={}", self.graph),
+        ])
+    }
+}
+
+/// The names that a function takes from the functions around it.
+fn captured_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
+    let py = function.py();
+    function.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?.extract()
+}
+
+/// Says something to who asked for it.
+fn log_debug(py: Python<'_>, text: impl FnOnce() -> String) -> PyResult<()> {
+    let logging = py.import("octants._logging")?;
+    if logging.call_method1("is_logging_effective", ("debug",))?.is_truthy()? {
+        logging.call_method1("debug", (text(),))?;
+    }
+    Ok(())
+}
+
+/// A broken invariant of the compiler as an exception that programs survive.
+fn guarded<T>(py: Python<'_>, kernel: &str, run: impl FnOnce() -> T) -> PyResult<T> {
+    // What a panic leaves half done is dropped with the compilation.
+    catch_unwind(AssertUnwindSafe(run)).map_err(|payload| {
+        let text = payload
+            .downcast_ref::<String>()
+            .map(String::as_str)
+            .or_else(|| payload.downcast_ref::<&str>().copied())
+            .unwrap_or("a panic without a message");
+        errors::runtime_error(py, format!("the compiler failed on kernel `{kernel}`: {text}"))
+    })
+}
