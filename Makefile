@@ -62,11 +62,11 @@ test-rust: $(STAMPS)/system
 	fi
 
 # -rs prints why each skipped test was skipped. The second pass is on a device whose memory the host cannot address, played by the CPU.
-SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_layouts.py test_matrix_values.py test_kernel_calls.py \
+SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_layouts.py test_matrix_values.py calls \
     streams/test_stream_objects.py)
 
 # The third is on a library that plays HIP's, in place of an AMD GPU.
-STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py test_kernel_calls.py \
+STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py streams)
 
 test-python: $(STAMPS)/build

@@ -237,3 +237,13 @@ def test_ndrange_in_python():
         qd.ndrange(1.5)
     with pytest.raises(qd.QuadrantsSyntaxError):
         qd.ndrange((1, 2, 3))
+
+
+def test_components_written_as_calls():
+    @qd.kernel
+    def old() -> qd.f32:
+        v = qd.Vector([1.0, 2.0])
+        m = qd.Matrix([[1.0, 2.0], [3.0, 4.0]])
+        return v(1) + m(1, 0)
+
+    assert old() == 5.0

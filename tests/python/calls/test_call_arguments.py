@@ -1,0 +1,256 @@
+"""How arguments are taken: by place and name, scalars, arrays; and what comes back."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from call_kernels import add, compiled, scale, shift
+
+import octants as qd
+
+
+def test_positional_and_keyword_arguments_mean_the_same():
+    assert add(1, 2.5) == add(1, b=2.5) == add(b=2.5, a=1) == 3.5
+    assert compiled(add) == 1
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "message"),
+    [
+        ((1,), {}, "Missing argument 'b'"),
+        ((1, 2, 3), {}, "Too many arguments"),
+        ((1,), {"c": 2}, "Unexpected argument 'c'"),
+        ((1, 2), {"a": 2}, "Multiple values for argument 'a'"),
+    ],
+)
+def test_wrong_arguments_are_named(args: tuple, kwargs: dict, message: str):
+    with pytest.raises(qd.OctantsSyntaxError, match=message):
+        add(*args, **kwargs)
+
+
+def test_a_stream_argument_may_be_none():
+    assert add(1, 2.0, qd_stream=None) == 3.0
+
+
+def test_integers_keep_their_low_bits():
+    @qd.kernel
+    def same(a: qd.u8) -> qd.i32:
+        return a
+
+    assert same(300) == 44
+
+
+@pytest.mark.parametrize("value", [1.5, "1", None, [1], np.float32(1)])
+def test_what_is_no_integer_is_refused(value: object):
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="required type i32 .parameter `a` of kernel `add`"):
+        add(value, 1.0)
+
+
+@pytest.mark.parametrize("value", [np.int64(2), np.uint8(2), True])
+def test_numpy_integers_and_booleans_are_integers(value: object):
+    assert add(value, 0.0) == int(value)
+
+
+def test_out_of_range_is_refused():
+    @qd.kernel
+    def same(a: qd.u64) -> qd.u64:
+        return a
+
+    assert same(2**64 - 1) == 2**64 - 1
+    for value in (-1, 2**64):
+        with pytest.raises(TypeError, match="does not fit u64"):
+            same(value)
+
+
+def test_numpy_arrays_are_not_copied():
+    a = np.arange(4, dtype=np.float32)
+    scale(a, 2.0)
+    assert a.tolist() == [0, 2, 4, 6]
+
+
+def test_strided_arrays_are_written_in_place():
+    a = np.ones((3, 4), np.float32)
+    scale(a[:, 1], 5.0)
+    scale(a[2, ::-2], 3.0)
+    assert a.tolist() == [[1, 5, 1, 1], [1, 5, 1, 1], [1, 15, 1, 3]]
+
+
+def test_contiguous_and_strided_arrays_have_code_of_their_own():
+    before = compiled(scale)
+    a = np.ones((4, 4), np.float32)
+    scale(a[0], 1.0)
+    scale(a[:, 0], 1.0)
+    scale(a[1], 1.0)
+    assert compiled(scale) <= before + 2
+
+
+def test_vectors_fold_the_last_axis():
+    @qd.kernel
+    def norms(x: qd.types.ndarray(dtype=qd.types.vector(3, qd.f32), ndim=1)) -> qd.f32:
+        s = 0.0
+        for i in range(x.shape[0]):
+            s += x[i].dot(x[i])
+        return s
+
+    assert norms(np.ones((5, 3), np.float32)) == 15
+    with pytest.raises(ValueError, match=r"required element_shape=\(3,\), array with element shape of \(2,\)"):
+        norms(np.ones((5, 2), np.float32))
+    with pytest.raises(ValueError, match="required array has ndim=1 element_dim=1, array with 1 dimensions"):
+        norms(np.ones(3, np.float32))
+    assert norms(np.ones((10, 3), np.float32)[::2]) == 15
+    with pytest.raises(ValueError, match="one after the other"):
+        norms(np.ones((3, 5), np.float32).T)
+
+
+@qd.kernel
+def sum_rows(a: qd.types.ndarray(element_dim=1), b: qd.types.ndarray()):
+    for i in range(a.shape[0]):
+        b[i] = a[i].sum()
+
+
+def test_elements_of_a_number_of_axes_have_the_last_extents() -> None:
+    for n in (3, 2):
+        a, b = np.arange(4 * n, dtype=np.float32).reshape(4, n), np.zeros(4, np.float32)
+        sum_rows(a, b)
+        np.testing.assert_equal(b, a.sum(axis=1))
+    with pytest.raises(ValueError, match="a vector of any size, but f32"):
+        sum_rows(qd.ndarray(qd.f32, (4,)), b)
+
+
+def test_arrays_without_axes() -> None:
+    @qd.kernel
+    def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=0), v: qd.f32):
+        x[None] = v
+
+    a = np.zeros((), np.float32)
+    fill(a, 2.0)
+    assert a[()] == 2.0
+
+
+def test_read_only_arrays_may_be_read():
+    a, b = np.ones(3, np.float32), np.zeros(3, np.float32)
+    a.flags.writeable = False
+    shift(b, a)
+    assert b.tolist() == [0, 1, 1]
+    with pytest.raises(ValueError, match="read-only"):
+        shift(a, b)
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "message"),
+    [
+        (np.zeros(3), ValueError, "required array has dtype=f32, array with dtype=f64"),
+        (np.zeros((2, 2), np.float32), ValueError, "required array has ndim=1, array with 2 dimensions"),
+        (np.zeros(3, np.complex64), ValueError, "complex64 cannot be used"),
+        (np.zeros(3, ">f4"), ValueError, "cannot be used"),
+        ([1.0], TypeError, "Invalid type for argument x"),
+        (3, TypeError, "Invalid type for argument x"),
+    ],
+)
+def test_what_does_not_fit_is_refused(value: object, error: type[Exception], message: str):
+    with pytest.raises(error, match=message):
+        scale(value, 1.0)
+
+
+def test_overlapping_arrays_are_read_after_they_are_written():
+    a = np.arange(64, dtype=np.float32)
+    shift(np.zeros(64, np.float32), a)
+    shift(a[1:], a[:-1])
+    expected = np.arange(64, dtype=np.float32)
+    for i in range(1, 63):
+        expected[i + 1] = expected[i - 1]
+    assert a.tolist() == expected.tolist()
+
+
+def test_memoryviews_are_arrays():
+    a = np.ones(3, np.float32)
+    scale(memoryview(a), 4.0)
+    assert a.tolist() == [4, 4, 4]
+
+
+class _Torchlike:
+    """What the binding asks of a torch tensor, over a numpy array."""
+
+    def __init__(self, array: np.ndarray, device: str = "cpu") -> None:
+        self.array = array
+        self.device = type("device", (), {"type": device})()
+        self.dtype = f"torch.{array.dtype}"
+        self.shape = array.shape
+
+    def data_ptr(self) -> int:
+        return self.array.ctypes.data
+
+    def element_size(self) -> int:
+        return self.array.itemsize
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags.c_contiguous
+
+    def stride(self) -> tuple[int, ...]:
+        return tuple(s // self.array.itemsize for s in self.array.strides)
+
+
+def test_tensors_are_taken_by_their_memory() -> None:
+    a = np.ones((3, 4), np.float32)
+    scale(_Torchlike(a[:, 1]), 3.0)
+    scale(_Torchlike(a[0]), 2.0)
+    assert a[:, 1].tolist() == [6, 3, 3]
+    with pytest.raises(ValueError, match="device `cuda`"):
+        scale(_Torchlike(a[0], "cuda"), 2.0)
+
+
+def test_two_of_many_arrays_that_are_one_are_found():
+    Array = qd.types.ndarray(dtype=qd.i32, ndim=1)
+    Many = dataclasses.make_dataclass("Many", [(f"a{n}", Array) for n in range(20)])
+
+    @qd.kernel
+    def write(many: Many):
+        with qd.stream_parallel():
+            for i in many.a3:
+                many.a3[i] = 1
+        with qd.stream_parallel():
+            for i in many.a17:
+                many.a17[i] = 2
+
+    arrays = [qd.ndarray(qd.i32, 4) for _ in range(20)]
+    write(Many(*arrays))
+    assert (arrays[3][0], arrays[17][0]) == (1, 2)
+    arrays[17] = arrays[3]
+    with pytest.raises(qd.QuadrantsSyntaxError, match="the same memory in this call"):
+        write(Many(*arrays))
+
+
+def test_tuples_vectors_matrices_and_structs():
+    pair = qd.types.struct(a=qd.i32, v=qd.types.vector(2, qd.f32))
+
+    @qd.kernel
+    def several(n: qd.i32) -> tuple[qd.i32, qd.types.vector(2, qd.f32)]:
+        return n, qd.Vector([1.0, 2.0])
+
+    @qd.kernel
+    def matrix() -> qd.types.matrix(2, 3, qd.i32):
+        return qd.Matrix([[1, 2, 3], [4, 5, 6]])
+
+    @qd.kernel
+    def struct(s: pair) -> pair:
+        return pair(a=s.a + 1, v=s.v * 2)
+
+    n, v = several(3)
+    assert (n, v.to_numpy().tolist()) == (3, [1, 2])
+    assert matrix().to_numpy().tolist() == [[1, 2, 3], [4, 5, 6]]
+    s = struct(pair(a=1, v=[1, 2]))
+    assert (s.a, s.v.to_numpy().tolist()) == (2, [2, 4])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [(qd.i8, -5), (qd.u64, 2**63 + 1), (qd.i64, -(2**40)), (qd.f64, 0.1), (qd.f16, 0.5), (qd.u1, 1)],
+)
+def test_scalars_of_every_width(dtype: qd.types.DataType, value: float):
+    @qd.kernel
+    def same(a: dtype) -> dtype:
+        return a
+
+    assert same(value) == value

@@ -1,0 +1,334 @@
+"""Values that code is made for: templates, attributes of objects. A change is seen at the next launch."""
+
+from __future__ import annotations
+
+import dataclasses
+import gc
+import weakref
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from call_kernels import compiled
+
+import octants as qd
+
+
+def test_values_of_equal_type_share_code():
+    @qd.kernel
+    def twice(n: qd.template()) -> qd.f32:
+        return n * 2
+
+    assert [twice(1), twice(1), twice(2), twice(1.0), twice(True)] == [2, 2, 4, 2, 2]
+    assert compiled(twice) == 4
+
+
+def test_tuples_and_none():
+    @qd.kernel
+    def total(items: qd.template(), more: qd.template()) -> qd.i32:
+        s = 0
+        for i in qd.static(range(len(items))):
+            s += items[i]
+        if qd.static(more is not None):
+            s += 100
+        return s
+
+    assert (total((1, 2), None), total((1, 2), 0), total((1, 2, 3), None)) == (3, 103, 6)
+
+
+def test_fields_by_identity():
+    @qd.kernel
+    def fill(f: qd.template(), v: qd.i32):
+        for i in f:
+            f[i] = v
+
+    a, b = qd.field(qd.i32, 3), qd.field(qd.i32, 3)
+    fill(a, 1)
+    fill(b, 2)
+    fill(a, 3)
+    assert (a.to_numpy().tolist(), b.to_numpy().tolist(), compiled(fill)) == ([3] * 3, [2] * 3, 2)
+
+
+def test_objects_are_not_kept_alive():
+    @qd.data_oriented
+    class Holder:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+        @qd.kernel
+        def get(self) -> qd.i32:
+            return self.n
+
+    kept = []
+    for n in range(5):
+        holder = Holder(n)
+        assert holder.get() == n
+        kept.append(weakref.ref(holder))
+        del holder
+    gc.collect()
+    assert [r() for r in kept] == [None] * 5
+
+
+def test_ndarrays_are_refused():
+    @qd.kernel
+    def fill(f: qd.template()):
+        pass
+
+    with pytest.raises(qd.OctantsRuntimeTypeError, match="qd.types.ndarray"):
+        fill(qd.ndarray(qd.f32, 3))
+
+
+def test_numpy_scalars_and_long_integers_as_compile_time_values() -> None:
+    @qd.kernel
+    def same(n: qd.template()) -> qd.i32:
+        return n
+
+    assert [same(np.int32(3)) for _ in range(5)] == [3] * 5
+    assert compiled(same) == 1
+    assert same(np.int64(3)) == 3
+    assert compiled(same) == 2
+
+    @qd.kernel
+    def bits(n: qd.template()) -> qd.i32:
+        return qd.static(n >> 64)
+
+    assert [bits(2**k) for k in (70, 80, 90)] == [2**6, 2**16, 2**26]
+
+
+def test_lists_given_as_compile_time_values_may_change() -> None:
+    @qd.kernel
+    def total(items: qd.template()) -> qd.i32:
+        s = 0
+        for i in qd.static(items):
+            s += i
+        return s
+
+    items = [1, 2]
+    assert total(items) == 3
+    items.append(4)
+    assert total(items) == 7
+
+
+class Numbers(NamedTuple):
+    """Constants by name; `b` is a colour component elsewhere, `index` a method of tuples."""
+
+    x: float
+    b: int
+
+
+NUMBERS = Numbers(1.5, 4)
+
+
+def test_members_of_named_tuples_are_constants():
+    @qd.kernel
+    def by_name_and_position() -> qd.f32:
+        return NUMBERS.x * NUMBERS.b + NUMBERS[1] * 100 + NUMBERS.index(4) * 1000
+
+    @qd.kernel
+    def by_argument(numbers: qd.template()) -> qd.f32:
+        return numbers.x + numbers.b
+
+    assert by_name_and_position() == 1406
+    assert by_argument(NUMBERS) == 5.5
+
+
+def test_dataclasses_may_be_compile_time_values() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Params:
+        n: int
+        x: qd.Ndarray
+
+    @qd.kernel
+    def fill(p: qd.template(), v: qd.f32):
+        for i in range(p.n):
+            p.x[i] = v
+
+    a, b = Params(2, qd.ndarray(qd.f32, 3)), Params(3, qd.ndarray(qd.f32, 3))
+    fill(a, 1.0)
+    fill(b, 2.0)
+    fill(a, 3.0)
+    assert (a.x.to_numpy().tolist(), b.x.to_numpy().tolist()) == ([3, 3, 0], [2, 2, 2])
+
+
+def test_changed_attributes_are_seen():
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.n = 3
+            self.x = qd.field(qd.i32, 8)
+
+        @qd.kernel
+        def fill(self):
+            for i in range(self.n):
+                self.x[i] += 1
+
+    sim = Sim()
+    sim.fill()
+    sim.n = 5
+    sim.fill()
+    sim.x = qd.field(qd.i32, 8)
+    sim.fill()
+    assert sim.x.to_numpy().tolist() == [1] * 5 + [0] * 3
+    assert compiled(Sim.fill) == 3
+    sim.fill()
+    assert compiled(Sim.fill) == 3
+
+
+def test_arrays_of_objects_are_found_at_each_launch():
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.x = qd.ndarray(qd.f32, 4)
+
+        @qd.kernel
+        def fill(self, v: qd.f32):
+            for i in self.x:
+                self.x[i] = v
+
+    sim = Sim()
+    first = sim.x
+    sim.fill(1.0)
+    sim.x = qd.ndarray(qd.f32, 6)
+    sim.fill(2.0)
+    assert first.to_numpy().tolist() == [1.0] * 4
+    assert sim.x.to_numpy().tolist() == [2.0] * 6
+    assert compiled(Sim.fill) == 1
+
+
+def test_the_class_must_be_declared():
+    class Plain:
+        @qd.kernel
+        def run(self):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="Please decorate class Plain with @qd.data_oriented"):
+        Plain().run()
+
+
+def test_values_behind_lists_and_dicts():
+    class Part:
+        def __init__(self, n: int) -> None:
+            self.n = n
+
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.sizes = [1, 2]
+            self.named = {"a": 10}
+            self.parts = [Part(100), Part(200)]
+
+        @qd.kernel
+        def total(self) -> qd.i32:
+            s = self.sizes[0] + self.named["a"]
+            for p in qd.static(self.parts):
+                s += p.n
+            return s
+
+    sim = Sim()
+    assert sim.total() == 311
+    sim.sizes[0] = 2
+    assert sim.total() == 312
+    sim.named["a"] = 20
+    assert sim.total() == 322
+    sim.parts[1].n = 300
+    assert sim.total() == 422
+    before = compiled(Sim.total)
+    assert sim.total() == 422
+    assert compiled(Sim.total) == before
+
+
+def test_vectors_that_a_property_makes_anew():
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.scale = 1.0
+
+        @property
+        def gravity(self) -> qd.Vector:
+            return qd.Vector([0.0, self.scale])
+
+        @qd.kernel
+        def get(self) -> qd.f32:
+            return self.gravity[1]
+
+    sim = Sim()
+    assert [sim.get(), sim.get()] == [1.0, 1.0]
+    assert compiled(Sim.get) == 1
+    sim.scale = 2.0
+    assert sim.get() == 2.0
+
+
+def test_arrays_that_a_property_makes_anew():
+    @qd.data_oriented
+    class Sim:
+        @property
+        def x(self) -> qd.Ndarray:
+            a = qd.ndarray(qd.f32, 3)
+            a.fill(2.0)
+            return a
+
+        @qd.kernel
+        def total(self) -> qd.f32:
+            s = 0.0
+            for i in range(3):
+                s += self.x[i]
+            return s
+
+    sim = Sim()
+    assert [sim.total() for _ in range(20)] == [6.0] * 20
+    assert compiled(Sim.total) == 1
+
+
+def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
+    @qd.func
+    def twice(x):
+        return 2 * x
+
+    @qd.data_oriented(template_primitives=False)
+    class Sim:
+        def __init__(self) -> None:
+            self.t = 0.5
+            self.n = 2
+            self.on = True
+
+        @qd.kernel
+        def get(self) -> qd.f32:
+            s = 0.0
+            for _ in range(self.n):
+                s += twice(self.t)
+            return s if self.on else -1.0
+
+    sim = Sim()
+    assert sim.get() == 2.0
+    sim.t = 3
+    sim.n = 3
+    assert sim.get() == 18.0
+    sim.on = False
+    assert sim.get() == -1.0
+    assert compiled(Sim.get) == 1
+    sim.n = 1.5
+    with pytest.raises(TypeError, match="attribute `n` was compiled as i32"):
+        sim.get()
+
+
+def test_an_attribute_that_changes_all_the_time_is_named() -> None:
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.step = 0
+
+        @qd.kernel
+        def get(self) -> qd.i32:
+            return self.step
+
+    sim = Sim()
+
+    def run(steps: range) -> list[int]:
+        out = []
+        for sim.step in steps:
+            out.append(sim.get())
+        return out
+
+    assert run(range(16)) == list(range(16))
+    with pytest.warns(RuntimeWarning, match=r"compiled 16 times for different values of `self.step`"):
+        assert run(range(16, 20)) == [16, 17, 18, 19]

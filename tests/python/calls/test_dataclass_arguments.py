@@ -1,0 +1,136 @@
+"""Dataclasses of arrays and numbers as arguments; one that is frozen is known again when it comes again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from call_kernels import compiled
+
+import octants as qd
+
+
+def test_dataclasses_of_arrays_and_numbers():
+    @dataclasses.dataclass
+    class Inner:
+        y: qd.types.NDArray[qd.f32, 1]
+
+    @dataclasses.dataclass
+    class State:
+        x: qd.types.NDArray[qd.f32, 1]
+        dt: qd.f32
+        inner: Inner
+
+    @qd.kernel
+    def step(s: State):
+        for i in s.x:
+            s.x[i] += s.dt * s.inner.y[i]
+
+    s = State(np.ones(3, np.float32), 0.5, Inner(np.full(3, 4, np.float32)))
+    step(s)
+    s.dt = 1.0
+    step(s)
+    assert s.x.tolist() == [7.0] * 3
+    assert compiled(step) == 1
+    with pytest.raises(RuntimeError, match="parameter `s` of kernel `step`"):
+        step(3)
+
+
+Line = qd.types.ndarray(dtype=qd.i32, ndim=1)
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenInner:
+    y: Line
+    scale: qd.i32
+
+
+@dataclasses.dataclass(frozen=True)
+class FrozenOuter:
+    x: Line
+    inner: FrozenInner
+
+
+@dataclasses.dataclass
+class Open:
+    x: Line
+    scale: qd.i32
+
+
+@qd.kernel
+def into(before: qd.i32, s: FrozenOuter, after: Line):
+    for i in s.x:
+        s.x[i] += before
+        s.inner.y[i] += s.inner.scale
+        after[i] += 1
+
+
+@qd.kernel
+def open_into(s: Open):
+    for i in s.x:
+        s.x[i] += s.scale
+
+
+def lines(count, extent=4):
+    return [qd.ndarray(qd.i32, extent) for _ in range(count)]
+
+
+def test_a_frozen_dataclass_that_comes_again_is_itself():
+    a, b, c, d, after = lines(5)
+    one, other = FrozenOuter(a, FrozenInner(b, 10)), FrozenOuter(c, FrozenInner(d, 20))
+    for _ in range(4):
+        into(1, one, after)
+    into(1, other, after)
+    into(1, one, after)
+    for _ in range(3):
+        into(2, other, a)
+    assert [x[0] for x in (a, b, c, d, after)] == [5 + 3, 50, 1 + 6, 20 + 60, 6]
+
+
+def test_an_object_at_the_address_of_a_dead_one_is_another():
+    (after,) = lines(1)
+    for n in range(20):
+        x, y = lines(2, extent=3 + n % 2)
+        s = FrozenOuter(x, FrozenInner(y, n))
+        for _ in range(3):
+            into(n, s, qd.ndarray(qd.i32, 8))
+        assert (x[2], y[2]) == (3 * n, 3 * n)
+        del s, x, y
+    assert after[0] == 0
+
+
+def test_a_dataclass_that_may_change_is_read_anew():
+    a, b = lines(2)
+    s = Open(a, 1)
+    for _ in range(3):
+        open_into(s)
+    s.scale = 100
+    open_into(s)
+    s.x = b
+    open_into(s)
+    assert (a[0], b[0]) == (103, 100)
+
+
+def test_a_frozen_dataclass_of_other_arrays_is_looked_at():
+    x, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
+    s, (after,) = FrozenOuter(x, FrozenInner(y, 3)), lines(1)
+    for _ in range(3):
+        into(1, s, after)
+    assert (x[0], y[0]) == (3, 9)
+    # Its memory moves.
+    x.resize(64, refcheck=False)
+    x[:] = 0
+    y.resize(64, refcheck=False)
+    into(1, s, qd.ndarray(qd.i32, 64))
+    assert x.tolist() == [1] * 64
+
+
+def test_arrays_of_a_dataclass_whose_program_has_ended_are_refused():
+    a, b, after = lines(3)
+    s = FrozenOuter(a, FrozenInner(b, 1))
+    for _ in range(3):
+        into(1, s, after)
+    qd.init(arch=qd.cpu)
+    with pytest.raises(RuntimeError):
+        into(1, s, lines(1)[0])

@@ -1,0 +1,163 @@
+"""Kernels and functions as Python objects: names, declarations, sources, copies, the collector; the program they belong to."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import pickle
+import weakref
+
+import numpy as np
+import pytest
+from call_kernels import add, scale
+
+import octants as qd
+
+
+def test_names_are_those_of_the_function():
+    assert add.__name__ == "add"
+    assert add.__doc__ == "Adds."
+    assert add.__wrapped__ is add.fn
+
+
+def test_declarations_are_checked_where_they_stand():
+    with pytest.raises(qd.OctantsSyntaxError, match="must be type annotated.*`a: qd.f32`"):
+
+        @qd.kernel
+        def bare(a):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="variable positional parameters"):
+
+        @qd.kernel
+        def many(*a):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="default values"):
+
+        @qd.kernel
+        def default(a: qd.i32 = 3):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="Invalid type annotation"):
+
+        @qd.kernel
+        def odd(a: 3):
+            pass
+
+
+def test_annotations_may_name_local_variables():
+    vec = qd.types.vector(2, qd.f32)
+
+    @qd.kernel
+    def total(v: vec) -> qd.f32:
+        return v[0] + v[1]
+
+    assert total([1.0, 2.0]) == 3.0
+
+
+def test_functions_of_the_kernel_language_are_not_called_from_python():
+    @qd.func
+    def inner(x):
+        return x
+
+    with pytest.raises(qd.OctantsRuntimeError, match="`inner` is a function of the kernel language"):
+        inner(1)
+
+
+def test_sources_must_be_available():
+    scope: dict = {"qd": qd}
+    exec("@qd.kernel\ndef made() -> qd.i32:\n    return 1\n", scope)
+    with pytest.raises(qd.OctantsCompilationError, match="source of `made` is not available"):
+        scope["made"]()
+
+
+# fmt: off
+@qd.kernel
+def oddly_laid_out(
+    a: qd.i32,  # a comment with a ) and a "quote
+) -> qd.i32:
+    """A text that goes on
+at the first column, with ''' in it
+    """
+    b = (a +
+1)
+# A comment at the first column.
+
+    c = b + \
+2
+    s = "# no comment ("
+    return c
+not_part_of_it = "but the next line would be, were it indented"
+# fmt: on
+
+
+def test_the_text_of_a_kernel_ends_where_it_ends() -> None:
+    assert oddly_laid_out(1) == 4
+
+
+@qd.func
+def doubled(x):
+    return x + x
+
+
+def test_kernels_and_functions_are_copied_and_pickled_as_functions_are() -> None:
+    for made in (add, doubled):
+        assert copy.copy(made) is made
+        assert copy.deepcopy({"callback": made})["callback"] is made
+        assert pickle.loads(pickle.dumps(made)) is made
+
+
+def test_the_collector_may_run_at_any_time() -> None:
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        made = [(qd.func(lambda: None), qd.kernel(lambda: None)) for _ in range(100)]
+    finally:
+        gc.set_threshold(*threshold)
+    assert len(made) == 100
+
+
+def test_classes_with_kernels_can_be_collected() -> None:
+    def make() -> weakref.ref:
+        @qd.data_oriented
+        class Local:
+            n = 3
+
+            @qd.func
+            def three(self):
+                return Local.n
+
+            @qd.kernel
+            def get(self) -> qd.i32:
+                return Local.n + self.three()
+
+        assert Local().get() == 6
+        return weakref.ref(Local)
+
+    ref = make()
+    gc.collect()
+    assert ref() is None
+
+
+def test_use_before_init_says_what_to_do():
+    qd.reset()
+    with pytest.raises(RuntimeError, match=r"init\(\)"):
+        add(1, 2.0)
+
+
+def test_objects_of_a_dead_program_raise():
+    a = qd.ndarray(qd.f32, 3)
+    qd.init(arch=qd.cpu)
+    with pytest.raises(RuntimeError, match="has ended"):
+        scale(a, 1.0)
+
+
+def test_kernels_are_compiled_anew_under_new_options():
+    @qd.kernel
+    def third() -> float:
+        return 1.0 / 3.0
+
+    assert third() == np.float32(1) / np.float32(3)
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    assert third() == 1.0 / 3.0
