@@ -1,8 +1,9 @@
-"""Micro-benchmarks: host time of launches, compile time of fresh processes and how it grows, throughput of small programs.
+"""Micro-benchmarks: host time of launches, compile time of processes and how it grows, throughput of small programs, gradients.
 
     python benches/run.py                           everything, on every system that is installed
     python benches/run.py throughput --threads 1 --only triad sum
     python benches/run.py launch --systems octants quadrants
+    python benches/run.py gradients --arch cuda
 
 Every measurement happens in a process of its own; systems take turns, and the table shows the median of all rounds.
 The last column relates octants to the best of the others in the same run. C is compiled at -O3 for this machine.
@@ -26,7 +27,7 @@ import c_kernels
 from compile_case import CASES, GROWTH
 
 HERE = Path(__file__).resolve().parent
-GROUPS = ("launch", "compile", "growth", "throughput")
+GROUPS = ("launch", "compile", "growth", "throughput", "gradients")
 
 # Seconds after which a case of growth is given up.
 LONGEST = 300.0
@@ -97,13 +98,18 @@ def run_throughput(args: argparse.Namespace, systems: list[str]) -> list[Table]:
                 for r in records("worker.py", system, "throughput", str(threads), *args.only, threads=threads):
                     table.add(f"{r['name']} ({r['unit']})", system, r["value"])
                     sums.setdefault(r["name"], {})[system] = r["checksum"]
-        for name, by_system in sums.items():
-            low, high = min(by_system.values()), max(by_system.values())
-            if high - low > 2e-3 * abs(high):
-                print(f"note: {name}: results differ: {by_system}", file=sys.stderr)
+        report_differences(sums)
         table.print()
         tables.append(table)
     return tables
+
+
+def report_differences(sums: dict[str, dict[str, float]]) -> None:
+    """Notes the programs for which systems got different results."""
+    for name, by_system in sums.items():
+        low, high = min(by_system.values()), max(by_system.values())
+        if high - low > 2e-3 * abs(high):
+            print(f"note: {name}: results differ: {by_system}", file=sys.stderr)
 
 
 def run_launch(args: argparse.Namespace, systems: list[str]) -> list[Table]:
@@ -163,6 +169,41 @@ def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
     return [time, memory]
 
 
+def run_gradients(args: argparse.Namespace, systems: list[str]) -> list[Table]:
+    """Programs and their gradients: time of a call, their ratio, and what the first call takes more; by number of threads."""
+    systems = [s for s in systems if s not in ("c", "numba")]
+    os.environ["BENCH_ARCH"] = args.arch
+    tables: list[Table] = []
+    for threads in args.threads if args.arch == "cpu" else [0]:
+        of = f"threads: {threads}" if threads else args.arch
+        names = (
+            "forward, us",
+            "reverse, us",
+            "reverse over forward",
+            "compilation forward, ms",
+            "compilation reverse, ms",
+        )
+        group = {n: Table(f"{n}, {of}", systems, higher_is_better=False) for n in names}
+        sums: dict[str, dict[str, float]] = {}
+        for _ in range(args.rounds):
+            for system in systems:
+                forward = 0.0
+                for r in records("worker.py", system, "gradients", str(threads), *args.only):
+                    name, way, seconds = r["name"], r["way"], r["seconds"]
+                    group[f"{way}, us"].add(name, system, seconds * 1e6)
+                    group[f"compilation {way}, ms"].add(name, system, r["first"] * 1e3)
+                    if way == "forward":
+                        forward = seconds
+                    else:
+                        group["reverse over forward"].add(name, system, seconds / forward)
+                        sums.setdefault(name, {})[system] = r["checksum"]
+        report_differences(sums)
+        for table in group.values():
+            table.print()
+        tables += group.values()
+    return tables
+
+
 def main() -> None:
     """Runs the groups that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -171,6 +212,7 @@ def main() -> None:
     parser.add_argument("--threads", nargs="+", type=int, default=[1, os.cpu_count() or 1])
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", nargs="+", default=[], help="names of benchmarks")
+    parser.add_argument("--arch", choices=["cpu", "cuda", "amdgpu"], default="cpu", help="of the group gradients")
     parser.add_argument("--json", type=Path, help="write all measurements there as well")
     args = parser.parse_args()
     unknown = set(args.groups) - set(GROUPS)
@@ -180,7 +222,13 @@ def main() -> None:
     absent = [s for s in args.systems if s not in systems]
     if absent:
         print(f"not installed here: {', '.join(absent)}")
-    runners = {"launch": run_launch, "compile": run_compile, "growth": run_growth, "throughput": run_throughput}
+    runners = {
+        "launch": run_launch,
+        "compile": run_compile,
+        "growth": run_growth,
+        "throughput": run_throughput,
+        "gradients": run_gradients,
+    }
     tables = [table for group in args.groups for table in runners[group](args, systems)]
     if args.json:
         args.json.write_text(json.dumps({t.title: t.values for t in tables}, indent=1))

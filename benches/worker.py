@@ -1,6 +1,6 @@
 """Runs one group of benchmarks on one system in this process; each result is a line `@@` and JSON.
 
-Usage: worker.py SYSTEM GROUP THREADS [NAME ...]
+Usage: worker.py SYSTEM GROUP THREADS [NAME ...]; the device's architecture comes from the environment (BENCH_ARCH).
 """
 
 from __future__ import annotations
@@ -39,9 +39,27 @@ def launch(system: Any, names: list[str]) -> None:
             emit(name=name, value=measuring.host_microseconds(call, system.wait), unit="us")
 
 
+def gradients(system: Any, arch: str, names: list[str]) -> None:
+    """Of each program and its gradient the first call, which compiles, and later ones; a checksum of the first gradient."""
+    for name in names or system.PROGRAMS:
+        program = system.prepare(name, arch)
+        system.wait()
+        for way, call in (("forward", program.forward), ("reverse", program.reverse)):
+            first = measuring.burst(call, system.wait, 1)
+            checksum = float(np.mean(np.abs(program.gradient()), dtype=np.float64)) if way == "reverse" else 0.0
+            seconds = measuring.seconds_per_call(call, system.wait)
+            emit(name=name, way=way, first=first - seconds, seconds=seconds, checksum=checksum)
+
+
 def main() -> None:
     """Runs what the command line names."""
     name, group, threads, *only = sys.argv[1:]
+    if group == "gradients":
+        os.environ["BENCH_MODULE"] = name
+        system, arch = importlib.import_module("gradient_kernels"), os.environ.get("BENCH_ARCH", "cpu")
+        system.start(arch, int(threads))
+        gradients(system, arch, only)
+        return
     if name in ("c", "numba"):
         system = importlib.import_module(f"{name}_kernels")
     else:

@@ -2,7 +2,7 @@
 //!
 //! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias`, and holds the input and, after a line
 //! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
-//! `structure_exits`, `differentiate_reverse` (simplified, and followed by the kernel that counts what it keeps), `offload` (the
+//! `hoist_invariants`, `structure_exits`, `differentiate_reverse` (simplified, and followed by the kernel that counts what it keeps), `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
 //! `OCTANTS_BLESS=1` the expected part is written instead of compared.
 
@@ -18,6 +18,7 @@ use octants_ir::{Kernel, Program};
 use octants_passes::differentiate_forward::differentiate_forward;
 use octants_passes::differentiate_reverse::differentiate_reverse;
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
+use octants_passes::hoist_invariants::hoist_invariants;
 use octants_passes::pipeline::PIPELINE;
 use octants_passes::structure_exits::structure_exits;
 use octants_passes::{PassOptions, offload, renumber, run_pass, run_pipeline, validate_reads};
@@ -27,6 +28,7 @@ const OTHERS: &[&str] = &[
     "differentiate_forward",
     "validate_reads",
     "differentiate_reverse",
+    "hoist_invariants",
     "offload",
     "pipeline",
     "print",
@@ -128,6 +130,7 @@ fn run(case: &Case) -> String {
                         return errors.iter().map(|e| format!("error: {}\n", e.message)).collect();
                     }
                 }
+                "hoist_invariants" => hoist_invariants(&mut kernel),
                 "structure_exits" => structure_exits(&mut kernel),
                 "differentiate_reverse" => {
                     match differentiate_reverse(&mut kernel, &mut |w| warnings += &format!("warning: {}\n", w.message))

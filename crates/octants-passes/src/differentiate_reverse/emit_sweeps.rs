@@ -15,6 +15,7 @@ use octants_ir::{
     ValueId,
 };
 
+use super::defer_updates::Deferred;
 use super::keep_states::{Stack, Store};
 use super::plan_sweeps::{Exit, LoopPlan, Need, Plan, exit_of};
 use crate::derivative_rules::{Kind, Part, has_derivative, kind_of, pull_back, whole, zero};
@@ -79,6 +80,8 @@ pub(super) struct Emitter<'a> {
     /// For each block of the source where its reverse sweep stands, and the instruction that it begins with.
     reversed: HashMap<BlockId, (BlockId, ValueId)>,
     pub(super) iteration: Option<Iteration>,
+    /// Of loops that are being run backwards.
+    pub(super) deferred: HashMap<ValueId, Deferred>,
     /// Numbers of iterations that loops have run, where their bounds do not tell.
     pub(super) trips: HashMap<ValueId, ValueId>,
     pub(super) snapshots: HashMap<(ValueId, LocalId), ValueId>,
@@ -112,6 +115,7 @@ impl<'a> Emitter<'a> {
             adjoint_locals: HashMap::new(),
             reversed: HashMap::new(),
             iteration: None,
+            deferred: HashMap::new(),
             trips: HashMap::new(),
             snapshots: HashMap::new(),
             stacks: HashMap::new(),
@@ -156,7 +160,7 @@ impl<'a> Emitter<'a> {
         list.splice(at + 1..at + 1, code);
     }
 
-    fn zero_behind(&mut self, block: BlockId, anchor: ValueId, local: LocalId) {
+    pub(super) fn zero_behind(&mut self, block: BlockId, anchor: ValueId, local: LocalId) {
         self.insert_behind(block, anchor, |b| {
             let ty = b.body.locals[local.index()].ty.clone();
             let (addr, zero) = (b.local_addr(local), zero(b, &ty));
@@ -422,9 +426,11 @@ impl<'a> Emitter<'a> {
             Op::For(_) | Op::Loop(_) if self.plan.is_parallel(v) => self.reverse_parallel(v),
             Op::For(_) | Op::Loop(_) => self.reverse_loop(v),
             Op::Load(a) => {
-                if let Some(adjoint) = self.take_adjoint(v)
-                    && let Some((addr, shared)) = self.adjoint_address(*a)
-                {
+                let Some(adjoint) = self.take_adjoint(v) else { return };
+                if let Some(sum) = self.deferred_sum(v, *a) {
+                    let addr = self.b.local_addr(sum);
+                    self.add_at(addr, adjoint, false);
+                } else if let Some((addr, shared)) = self.adjoint_address(*a) {
                     self.add_at(addr, adjoint, shared);
                 }
             }
@@ -540,7 +546,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Adds the floats of a value to what is at an address.
-    fn add_at(&mut self, addr: ValueId, value: ValueId, shared: bool) {
+    pub(super) fn add_at(&mut self, addr: ValueId, value: ValueId, shared: bool) {
         let ty = self.b.ty(value).clone();
         if let Type::Struct(s) = &ty {
             for (i, (_, member)) in s.members.iter().enumerate() {
@@ -559,7 +565,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// Where the adjoint of what is at an address lies, and whether iterations share it; `None` where it has none.
-    fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
+    pub(super) fn adjoint_address(&mut self, addr: ValueId) -> Option<(ValueId, bool)> {
         let inst = self.source().inst(addr).clone();
         match inst.op {
             Op::LocalAddr(l) => {

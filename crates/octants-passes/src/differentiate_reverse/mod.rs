@@ -7,12 +7,13 @@
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
 //! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` and `reverse_loops` build both sweeps,
-//! with `keep_states` for what is kept and `count_words` for how much that is.
+//! with `keep_states` for what is kept, `count_words` for how much that is, and `defer_updates` for gradients that are summed up in a local.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
 mod check_overwritten;
 mod count_words;
+mod defer_updates;
 mod emit_sweeps;
 mod find_active_values;
 mod keep_states;
@@ -25,6 +26,7 @@ use octants_ir::{BufferId, Kernel, Op, Type};
 
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
+use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_all_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
@@ -75,6 +77,7 @@ pub fn differentiate_reverse(
     make_updates_atomic(kernel);
     simplify_locals(kernel);
     fold_constants(kernel, false);
+    hoist_invariants(kernel);
     eliminate_dead_code(kernel);
     make_updates_atomic(kernel);
     if cfg!(debug_assertions) {

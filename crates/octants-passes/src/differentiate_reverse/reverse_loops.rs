@@ -3,8 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_ir::{BinaryOp, BlockId, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
 
+use super::defer_updates::may_overlap;
 use super::emit_sweeps::{Emitter, Indices, Iteration, Mode};
 use super::keep_states::uses_store_within;
 use crate::make_updates_atomic::shared_locals;
@@ -59,15 +60,10 @@ impl<'a> Emitter<'a> {
             let axes = positions.entry(*b).or_insert_with(all);
             axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
         });
-        let components = |b: &Buffer| match &b.layout {
-            Layout::Dense { components, .. } => components.iter().map(|c| (c.root, c.base)).collect::<Vec<_>>(),
-            _ => Vec::new(),
-        };
-        // A component of a field may be a field of its own.
         let is_alone = |g: BufferId| {
-            let own = components(&self.buffers[g.index()]);
-            let others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
-            others.flat_map(|(_, b)| components(b)).all(|c| !own.contains(&c))
+            let own = &self.buffers[g.index()];
+            let mut others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
+            !others.any(|(_, b)| may_overlap(own, b))
         };
         let own = |b: BufferId| {
             let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });
@@ -150,6 +146,7 @@ impl<'a> Emitter<'a> {
             let trips = self.carry(self.trips[&v]);
             vec![Range { begin: self.b.int(0, Scalar::I32), end: trips }]
         };
+        self.begin_deferring(v);
         let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
         let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
         self.within(inner, |e| {
@@ -160,6 +157,7 @@ impl<'a> Emitter<'a> {
             }
             e.body(v, from);
         });
+        self.end_deferring(v);
     }
 
     /// The indices of a loop counted from its end.

@@ -1,0 +1,68 @@
+//! Moves what a loop computes anew in each iteration from values of outside in front of the loop.
+//!
+//! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all iterations,
+//! and has less to compute again. Only loops within loops are looked at: what stands before a loop of the root is another task's.
+
+use octants_ir::{BinaryOp, BlockId, Body, Kernel, Op, Type, ValueId};
+
+/// Moves values that do not depend on the iteration out of the inner loops of the kernel and its functions.
+pub fn hoist_invariants(kernel: &mut Kernel) {
+    for body in kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body]) {
+        for v in body.block(body.root).to_vec() {
+            for inner in body.inst(v).op.blocks() {
+                hoist_within(body, inner);
+            }
+        }
+    }
+}
+
+/// Inner loops first, so that a value leaves as many as it can.
+fn hoist_within(body: &mut Body, block: BlockId) {
+    let mut out = Vec::new();
+    for v in body.block(block).to_vec() {
+        let op = &body.inst(v).op;
+        let is_loop = matches!(op, Op::For(_) | Op::Loop(_));
+        for inner in op.blocks() {
+            hoist_within(body, inner);
+            if is_loop {
+                out.extend(take_invariants(body, inner));
+            }
+        }
+        out.push(v);
+    }
+    body.blocks[block.index()] = out;
+}
+
+/// Takes the values that stand in a loop's body and depend on nothing in it.
+fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
+    let mut inside = vec![false; body.insts.len()];
+    body.visit(inner, &mut |v, _| inside[v.index()] = true);
+    let (mut taken, mut left) = (Vec::new(), Vec::new());
+    for v in std::mem::take(&mut body.blocks[inner.index()]) {
+        let inst = body.inst(v);
+        let mut moves = may_move(&inst.op) && !matches!(inst.ty, Type::Ref(_));
+        inst.op.for_each_operand(|u| moves &= !inside[u.index()]);
+        if let Op::LoopIndex(l, _) = inst.op {
+            moves &= !body.inst(l).op.blocks().contains(&inner);
+        }
+        if moves {
+            inside[v.index()] = false;
+            taken.push(v);
+        } else {
+            left.push(v);
+        }
+    }
+    body.blocks[inner.index()] = left;
+    taken
+}
+
+/// Computing it where the loop runs no iteration does no harm: no division by zero, no index outside.
+fn may_move(op: &Op) -> bool {
+    match op {
+        Op::Binary(BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod | BinaryOp::Rem, ..) | Op::ExtractDyn(..) => {
+            false
+        }
+        Op::LoopIndex(..) => true,
+        op => op.is_pure(),
+    }
+}
