@@ -364,3 +364,6 @@ for _ in range(2):
     first, second = out.splitlines()[1:3]
     assert says(first, "hipErrorLaunchFailure", "code 719", "`double`", "restart"), first
     assert says(second, "lost to this process", "code 719"), second
+    # In debug mode the line of the kernel is told too.
+    out, _ = run(standin, ", enable_fallback=False, debug=True", then)
+    assert says(out.splitlines()[1], "code 719", "`double` (defined at ", "program.py:9)"), out

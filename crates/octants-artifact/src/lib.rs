@@ -43,6 +43,8 @@ pub enum ScalarKind {
 pub struct Artifact {
     /// The user's name of the kernel.
     pub kernel: String,
+    /// Where the user defines it, as `path:line`: kept in debug mode, for errors that no site reports.
+    pub defined_at: Option<String>,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
     /// A relocatable object file for the host; for a device its own binary or text.
@@ -394,6 +396,7 @@ mod tests {
         };
         let with = |groups: [Option<u32>; 2]| Artifact {
             kernel: "k".into(),
+            defined_at: None,
             target: String::new(),
             code: vec![1, 2, 3],
             arg_slots: 2,

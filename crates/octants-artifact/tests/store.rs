@@ -47,6 +47,7 @@ fn key(i: u64) -> Key {
 fn artifact(i: u64, bytes: usize) -> Artifact {
     Artifact {
         kernel: format!("kernel{i}"),
+        defined_at: None,
         target: String::from("machine"),
         code: (0..bytes).map(|k| (k as u64 * 31 + i) as u8).collect(),
         arg_slots: i as u32,

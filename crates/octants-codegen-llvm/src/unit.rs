@@ -187,6 +187,7 @@ fn with_module<R>(
         unit.keep_vector_functions();
         Artifact {
             kernel: program.name.clone(),
+            defined_at: None,
             target: name,
             code: Vec::new(),
             arg_slots: unit.args.slots,

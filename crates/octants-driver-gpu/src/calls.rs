@@ -307,7 +307,7 @@ impl Entered<'_> {
             self.library(),
             launch(function, grid, 1, 1, block, 1, 1, 0, stream, at, none),
             on Some(stream),
-            format!("launching kernel `{}`", self.library().last.name(kernel))
+            format!("launching kernel {}", self.library().last.name(kernel))
         )
     }
 }

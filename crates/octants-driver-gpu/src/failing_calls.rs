@@ -179,7 +179,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("function_attribute", "asking what a function needs", move || e.function_attribute(none, 0)),
             case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32)),
             case("launch", "launching kernel `scale`", move || {
-                e.launch(none, (1, 1), none, none, e.library().last.number_of("scale"))
+                e.launch(none, (1, 1), none, none, e.library().last.number_of("scale", None))
             }),
             case("pool_create", "making a pool of memory", || e.create_pool(0, 0)),
             case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
@@ -214,6 +214,7 @@ fn every_error_names_the_call_its_code_and_what_was_being_done() {
 fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
     Artifact {
         kernel: "scale".into(),
+        defined_at: None,
         target: String::new(),
         code: b"text".to_vec(),
         arg_slots: 0,
@@ -312,7 +313,7 @@ fn a_device_that_is_lost_says_why_once_and_then_that_it_is_lost() {
     let context = context();
     let entered = context.enter().unwrap();
     let (library, stream) = (context.library(), 0x7000 as *mut _);
-    library.last.note(stream, library.last.number_of("scale"));
+    library.last.note(stream, library.last.number_of("scale", None));
     FAILS.set(("stream_synchronize", ILLEGAL_ADDRESS));
     // SAFETY: the functions do nothing.
     let told = unsafe { entered.synchronize_stream(stream) }.unwrap_err().to_string();

@@ -34,17 +34,18 @@ fn place_of(stream: RawStream) -> usize {
 }
 
 impl LastLaunches {
-    /// The number by which launches of this kernel are noted.
-    pub fn number_of(&self, kernel: &str) -> u32 {
+    /// The number by which launches of this kernel are noted. It is told apart by where it is defined, as far as that is known.
+    pub fn number_of(&self, kernel: &str, defined_at: Option<&str>) -> u32 {
+        let kernel = defined_at.map_or(format!("`{kernel}`"), |place| format!("`{kernel}` (defined at {place})"));
         let mut names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = names.iter().position(|n| n == kernel) {
+        if let Some(known) = names.iter().position(|n| *n == kernel) {
             return known as u32;
         }
-        names.push(kernel.to_string());
+        names.push(kernel);
         names.len() as u32 - 1
     }
 
-    /// The kernel of a number.
+    /// The kernel of a number, for an error's text.
     pub fn name(&self, kernel: u32) -> String {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         names.get(kernel as usize).cloned().unwrap_or_default()
@@ -56,7 +57,7 @@ impl LastLaunches {
         self.places[place_of(stream)].0.store(kernel + 1, Ordering::Relaxed);
     }
 
-    /// The names of the kernels that were launched last: on a stream, or on any.
+    /// The kernels that were launched last, for an error's text: on a stream, or on any.
     pub fn suspects(&self, stream: Option<RawStream>) -> Vec<String> {
         let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
         let places = match stream {
@@ -79,12 +80,12 @@ mod tests {
         let last = LastLaunches::default();
         let (a, b) = (0x5500_1230 as RawStream, 0x5500_1900 as RawStream);
         assert_ne!(place_of(a), place_of(b));
-        let (f, g) = (last.number_of("f"), last.number_of("g"));
-        assert_eq!(last.number_of("f"), f);
+        let (f, g) = (last.number_of("f", None), last.number_of("g", Some("a.py:3")));
+        assert_eq!(last.number_of("f", None), f);
         last.note(a, f);
         last.note(b, g);
-        assert_eq!(last.suspects(Some(a)), ["f"]);
-        assert_eq!(last.suspects(None), ["f", "g"]);
+        assert_eq!(last.suspects(Some(a)), ["`f`"]);
+        assert_eq!(last.suspects(None), ["`f`", "`g` (defined at a.py:3)"]);
         assert!(last.suspects(Some(0x10 as RawStream)).is_empty());
     }
 }

@@ -105,7 +105,7 @@ impl Library {
         if let Some(cause) = self.lost.get() {
             return ErrorKind::Lost { cause: cause.clone() }.into();
         }
-        let suspects = self.last.suspects(stream).iter().map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ");
+        let suspects = self.last.suspects(stream).join(", ");
         let suspects = if suspects.is_empty() { String::new() } else { format!("; launched last: {suspects}") };
         let cause = format!("{call} failed with code {c} ({name}) while {doing}{suspects}");
         let _ = self.lost.set(cause);

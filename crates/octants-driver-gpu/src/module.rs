@@ -77,7 +77,7 @@ impl Module {
             |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
         let calls = context.enter_aside()?;
         let handle = load_code(&calls, &artifact.code).map_err(refused)?;
-        let kernel = calls.library().last.number_of(&artifact.kernel);
+        let kernel = calls.library().last.number_of(&artifact.kernel, artifact.defined_at.as_deref());
         let tasks = artifact.tasks.iter().zip(0..).map(|(task, number)| {
             // SAFETY: the module was loaded above.
             unsafe { load_task(context, &calls, handle, task, number, kernel) }

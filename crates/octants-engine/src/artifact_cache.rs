@@ -65,6 +65,8 @@ pub(crate) struct Ingredients<'a> {
     pub program: &'a Program,
     /// Where its instructions come from.
     pub sources: &'a Sources,
+    /// What the artifact says of where the kernel is defined.
+    pub defined_at: Option<&'a str>,
     /// What was asked of the code generator.
     pub options: &'a CodegenOptions,
     /// The machine.
@@ -173,7 +175,8 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         .add("single_thread_variants", single_thread_variants)
         .add("concurrent_launches", concurrent_launches)
         .add("program", from.program)
-        .add("places", &places(from.program, from.sources));
+        .add("places", &places(from.program, from.sources))
+        .add("defined_at", &from.defined_at);
     key.key()
 }
 
@@ -258,7 +261,7 @@ program k -> f32 {
     }
 
     fn key(program: &Program, sources: &Sources, options: &CodegenOptions, target: &CodeTarget) -> String {
-        let from = Ingredients { program, sources, options, target };
+        let from = Ingredients { program, sources, defined_at: None, options, target };
         key_after(common_part(target, &options.device_library).expect("LLVM names this machine"), &from).to_string()
     }
 

@@ -415,9 +415,14 @@ impl Session {
         let program =
             self.split(lowered, arrays_may_alias, self.config.print_ir, |pass| watch.lap(Phase::Passes, pass));
         let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
+        // A kernel's own source is the first that was read.
+        let own = sources.get(0).filter(|_| self.config.debug);
+        let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
         let key = self.cache.as_ref().and_then(|cache| {
             let target = &self.target;
-            Some((cache, cache.key(&Ingredients { program: &program, sources, options: &options, target })?))
+            let defined_at = defined_at.as_deref();
+            let from = Ingredients { program: &program, sources, defined_at, options: &options, target };
+            Some((cache, cache.key(&from)?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
         let kept_under = key.map(|(_, key)| key);
@@ -435,9 +440,10 @@ impl Session {
             return Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, true));
         }
         let location = |span: Span| sources.location(span);
-        let artifact =
+        let mut artifact =
             compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
                 .map_err(|e| Error::Codegen(e.to_string()))?;
+        artifact.defined_at = defined_at;
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());

@@ -36,6 +36,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
     };
     let artifact = Artifact {
         kernel: "k".into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 1,

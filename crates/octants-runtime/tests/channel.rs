@@ -42,6 +42,7 @@ impl Bench {
         };
         let artifact = Artifact {
             kernel: name.into(),
+            defined_at: None,
             target: String::new(),
             code: vec![],
             arg_slots: 0,
@@ -245,6 +246,7 @@ fn kernels_that_say_nothing_have_no_channel() {
     let bench = Bench::new();
     let artifact = Artifact {
         kernel: "quiet".into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 0,

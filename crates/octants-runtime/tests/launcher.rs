@@ -28,6 +28,7 @@ fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
     };
     Artifact {
         kernel: "k".into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 2,

@@ -28,6 +28,7 @@ fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
     };
     let artifact = Artifact {
         kernel: name.into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 0,

@@ -31,6 +31,7 @@ fn kernel(device: &Device, results: usize) -> LoadedKernel {
     };
     let artifact = Artifact {
         kernel: "k".into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 3,

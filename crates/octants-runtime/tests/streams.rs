@@ -34,6 +34,7 @@ fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
     };
     Artifact {
         kernel: "k".into(),
+        defined_at: None,
         target: String::new(),
         code: vec![],
         arg_slots: 2,

@@ -149,6 +149,7 @@ fn place_slot(code: &str, slot: u64) -> String {
 pub fn artifact(name: &str, code: &str, arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
     Artifact {
         kernel: name.into(),
+        defined_at: None,
         target: String::new(),
         code: (0..6).fold(code.to_string(), |code, slot| place_slot(&code, slot)).into(),
         arg_slots,

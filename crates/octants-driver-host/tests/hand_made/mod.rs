@@ -59,6 +59,7 @@ pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
 pub fn artifact(arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
     Artifact {
         kernel: "kernel".into(),
+        defined_at: None,
         target: String::new(),
         code: tasks_object().to_vec(),
         arg_slots,
