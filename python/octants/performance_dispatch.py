@@ -1,8 +1,11 @@
 """`qd.perf_dispatch`: several implementations of one operation, of which the fastest is measured and used.
 
-Measuring goes round all compatible implementations: first `warmup` calls of each without a clock, then `active` timed
-ones, with the device synchronised before and after. The fastest total wins for this geometry until the measurement is
-repeated. Every call runs exactly one implementation, so implementations need not be idempotent, but must agree.
+Measuring goes round the implementations that are compatible with a call: some calls of each without a measurement, then
+timed ones. The least mean time wins for this geometry until the measurement is repeated. Every call runs exactly one
+implementation, so these need not be idempotent, but must agree.
+
+A timed call is measured by events of the stream that it runs on. The stream is drained before, so that what an
+implementation does on the host counts as well; other streams go on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import functools
 import inspect
 import os
 import time
+from collections import defaultdict
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -25,21 +29,30 @@ DEFAULT_REPEAT_AFTER_COUNT = 300
 class _Implementation:
     """One registered way to do the operation."""
 
-    def __init__(self, function: Callable[..., Any], is_compatible: Callable[..., bool] | None) -> None:
+    def __init__(self, function: Callable[..., Any], is_compatible: Callable[..., bool] | None, scoped: bool) -> None:
         self.function = function
         self.name: str = getattr(function, "__name__", type(function).__name__)
         self.is_compatible = is_compatible
+        self.call = self._call_in_scope if scoped else function
+        """Takes `qd_stream` too. A function that does not know it runs with the stream as the current one."""
+
+    def serves(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        return self.is_compatible is None or bool(self.is_compatible(*args, **kwargs))
+
+    def _call_in_scope(self, *args: Any, qd_stream: Any = None, **kwargs: Any) -> Any:
+        if qd_stream is None:
+            return self.function(*args, **kwargs)
+        with _octants.stream_scope(qd_stream):
+            return self.function(*args, **kwargs)
 
 
 class _Measurement:
     """What is known of one geometry."""
 
-    def __init__(self, candidates: list[_Implementation], first_warmup: int, active: int) -> None:
-        self.candidates = candidates
-        self.warmups_left = first_warmup * len(candidates)
-        self.timed_left = active * len(candidates)
-        self.turn = 0
-        self.seconds = {id(c): 0.0 for c in candidates}
+    def __init__(self, warmup: int) -> None:
+        self.warmup = warmup
+        self.trials: defaultdict[_Implementation, int] = defaultdict(int)
+        self.seconds: defaultdict[_Implementation, float] = defaultdict(float)
         self.winner: _Implementation | None = None
         self.calls_since = 0
         self.decided_at = 0.0
@@ -56,9 +69,9 @@ class PerformanceDispatcher:
         first_warmup: int,
         warmup: int,
         active: int,
-        repeat_after_count: int,
-        repeat_after_seconds: float,
-        clock: Callable[[], float],
+        repeat_after_count: int | None,
+        repeat_after_seconds: float | None,
+        clock: Callable[[], float] | None,
     ) -> None:
         functools.update_wrapper(self, prototype)
         self.name = prototype.__name__
@@ -69,8 +82,11 @@ class PerformanceDispatcher:
         self.clock = clock
         self.implementations: list[_Implementation] = []
         self.measurements: dict[Hashable, _Measurement] = {}
-        self.forced_name = _forced().get(self.name)
-        self.warned_of_force = False
+        self._generation = -1
+        force = _setting("FORCE")
+        self._announces = bool(force) or _setting("PRINT_DEBUG") == "1"
+        self._lists_names = bool(force)
+        self._forced_name = _forced(force).get(self.name)
 
     def register(
         self, function: Callable[..., Any] | None = None, *, is_compatible: Callable[..., bool] | None = None
@@ -91,91 +107,121 @@ class PerformanceDispatcher:
                 f"perf_dispatch `{self.name}`: an implementation takes the parameters {self.parameters}, "
                 f"`{getattr(function, '__name__', function)}` takes {parameters} [PERFDISPATCH_ANNOTATION_SEQUENCE_MISMATCH]"
             )
-        if inspect.isfunction(function):
+        plain = inspect.isfunction(function)
+        if plain:
             # A kernel made of it afterwards would not be what was registered: the decorators check for this mark.
             function._octants_registered = True  # type: ignore[attr-defined]
-        implementation = _Implementation(function, is_compatible)
+        implementation = _Implementation(function, is_compatible, scoped=plain and "qd_stream" not in parameters)
         self.implementations.append(implementation)
         self.measurements.clear()
-        if _forced_text() is not None:
-            print(f"perf_dispatch '{self.name}': registered '{implementation.name}'")
+        self._announce(f"registered '{implementation.name}'")
         return function
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else functools.partial(self, instance)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        forced = self._forced_implementation()
-        if forced is not None:
-            return forced.function(*args, **kwargs)
+        if self._lists_names:
+            self._list_names()
+        if self._forced_name is not None:
+            forced = self._forced_implementation()
+            if forced is not None:
+                return forced.call(*args, **kwargs)
         # The stream says where to run, not what: neither hashes nor compatibility depend on it.
-        plain = {name: value for name, value in kwargs.items() if name != "qd_stream"}
+        plain = kwargs
+        if "qd_stream" in kwargs and "qd_stream" not in self.parameters:
+            plain = {name: value for name, value in kwargs.items() if name != "qd_stream"}
         key = self.get_geometry_hash(*args, **plain)
+        if self._generation != _octants.generation():
+            # Kernels are compiled anew after `qd.init`, perhaps for another device.
+            self._generation = _octants.generation()
+            self.measurements.clear()
         measurement = self.measurements.get(key)
-        if measurement is None:
-            measurement = self._start(key, args, plain, self.first_warmup)
-        if measurement.winner is not None:
-            if not self._is_stale(measurement):
-                measurement.calls_since += 1
-                return measurement.winner.function(*args, **kwargs)
-            measurement = self._start(key, args, plain, self.warmup)
-            if measurement.winner is not None:
-                return measurement.winner.function(*args, **kwargs)
-        return self._measure(measurement, args, kwargs)
+        if measurement is not None and measurement.winner is not None and not self._is_due(measurement):
+            return measurement.winner.call(*args, **kwargs)
 
-    def _forced_implementation(self) -> _Implementation | None:
-        if self.forced_name is None:
-            return None
-        for implementation in self.implementations:
-            if implementation.name == self.forced_name:
-                return implementation
-        if not self.warned_of_force:
-            self.warned_of_force = True
-            names = [i.name for i in self.implementations]
-            _logging.warn(
-                f"perf_dispatch `{self.name}` has no implementation `{self.forced_name}` to force; it has {names}"
-            )
-        return None
-
-    def _start(self, key: Hashable, args: Any, kwargs: Any, warmup: int) -> _Measurement:
-        candidates = [i for i in self.implementations if i.is_compatible is None or i.is_compatible(*args, **kwargs)]
-        if not candidates:
+        compatible = [i for i in self.implementations if i.serves(args, plain)]
+        if not compatible:
             names = [i.name for i in self.implementations]
             raise OctantsRuntimeError(
                 f"perf_dispatch `{self.name}`: none of {names} is compatible with these arguments"
             )
-        measurement = _Measurement(candidates, warmup, self.active)
-        if len(candidates) == 1:
-            measurement.winner = candidates[0]
-            measurement.decided_at = self.clock()
-        self.measurements[key] = measurement
-        return measurement
+        if measurement is None or measurement.winner is not None:
+            warmup = self.first_warmup if measurement is None else self.warmup
+            measurement = self.measurements[key] = _Measurement(warmup)
+        return self._measure(measurement, compatible, args, kwargs)
 
-    def _measure(self, m: _Measurement, args: Any, kwargs: Any) -> Any:
-        candidate = m.candidates[m.turn % len(m.candidates)]
-        m.turn += 1
-        if m.warmups_left > 0:
-            m.warmups_left -= 1
-            return candidate.function(*args, **kwargs)
-        _octants.sync()
-        start = self.clock()
-        result = candidate.function(*args, **kwargs)
-        _octants.sync()
-        m.seconds[id(candidate)] += self.clock() - start
-        m.timed_left -= 1
-        if m.timed_left <= 0:
-            m.winner = min(m.candidates, key=lambda c: m.seconds[id(c)])
-            m.calls_since = 0
-            m.decided_at = self.clock()
-            _logging.debug(f"perf_dispatch `{self.name}` chose `{m.winner.name}`")
+    def _is_due(self, m: _Measurement) -> bool:
+        """Counts a call that could use the winner; says whether to measure again instead."""
+        m.calls_since += 1
+        if 0 < (self.repeat_after_count or 0) <= m.calls_since:
+            return True
+        seconds = self.repeat_after_seconds or 0.0
+        return seconds > 0 and self._now() - m.decided_at >= seconds
+
+    def _measure(self, m: _Measurement, compatible: list[_Implementation], args: Any, kwargs: Any) -> Any:
+        if len(compatible) == 1:
+            self._decide(m, compatible[0], "the only compatible one")
+            return compatible[0].call(*args, **kwargs)
+        candidate = min(compatible, key=lambda i: m.trials[i])
+        if m.trials[candidate] < m.warmup:
+            result = candidate.call(*args, **kwargs)
+        else:
+            result, seconds = self._timed(candidate, args, kwargs)
+            m.seconds[candidate] += seconds
+        # A call that raised is not counted: it would have passed for a quick one.
+        m.trials[candidate] += 1
+        if all(m.trials[i] >= m.warmup + self.active for i in compatible):
+            fastest = min(compatible, key=lambda i: m.seconds[i] / (m.trials[i] - m.warmup))
+            self._decide(m, fastest, f"the fastest of {len(compatible)}")
         return result
 
-    def _is_stale(self, m: _Measurement) -> bool:
-        if len(m.candidates) == 1 and all(i.is_compatible is None for i in self.implementations):
-            return False
-        if 0 < self.repeat_after_count <= m.calls_since:
-            return True
-        return self.repeat_after_seconds > 0 and self.clock() - m.decided_at >= self.repeat_after_seconds
+    def _timed(self, candidate: _Implementation, args: Any, kwargs: Any) -> tuple[Any, float]:
+        stream = kwargs.get("qd_stream")
+        with _octants.create_event(timing=True) as begin, _octants.create_event(timing=True) as end:
+            begin.record(stream)
+            begin.synchronize()
+            if self.clock is None:
+                begin.record(stream)
+            else:
+                start = self.clock()
+            result = candidate.call(*args, **kwargs)
+            end.record(stream)
+            end.synchronize()
+            return result, begin.elapsed_ms(end) / 1e3 if self.clock is None else self.clock() - start
+
+    def _decide(self, m: _Measurement, winner: _Implementation, why: str) -> None:
+        m.winner = winner
+        m.calls_since = 0
+        m.decided_at = self._now()
+        text = f"perf_dispatch '{self.name}': chose '{winner.name}', {why} ({len(self.implementations)} registered)"
+        _logging.debug(text)
+        if _setting("PRINT_DEBUG") == "1":
+            print(text)
+
+    def _now(self) -> float:
+        return time.monotonic() if self.clock is None else self.clock()
+
+    def _announce(self, what: str) -> None:
+        text = f"perf_dispatch '{self.name}': {what}"
+        _logging.debug(text)
+        if self._announces:
+            print(text)
+
+    def _list_names(self) -> None:
+        self._lists_names = False
+        self._announce(f"available implementations: {[i.name for i in self.implementations]}")
+
+    def _forced_implementation(self) -> _Implementation | None:
+        for implementation in self.implementations:
+            if implementation.name == self._forced_name:
+                return implementation
+        names = [i.name for i in self.implementations]
+        _logging.warn(
+            f"perf_dispatch `{self.name}` has no implementation `{self._forced_name}` to force; it has {names}"
+        )
+        self._forced_name = None
+        return None
 
 
 def perf_dispatch(
@@ -186,7 +232,7 @@ def perf_dispatch(
     active: int | None = None,
     repeat_after_count: int | None = None,
     repeat_after_seconds: float | None = None,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> Callable[[Callable[..., Any]], PerformanceDispatcher]:
     """Makes a prototype function the dispatcher of implementations that are added with `.register`.
 
@@ -195,12 +241,12 @@ def perf_dispatch(
         first_warmup: untimed calls of each implementation before the first measurement of a geometry (1).
         warmup: untimed calls of each implementation before a repeated measurement (0).
         active: timed calls of each implementation (1).
-        repeat_after_count: calls after which to measure again; 0 never. 300 if both triggers are left out.
+        repeat_after_count: the call after a decision that measures again; 0 never. 300 if both triggers are left out.
         repeat_after_seconds: seconds after which to measure again; 0 never.
-        clock: seconds, monotonic; tests pass their own.
+        clock: seconds, monotonic; replaces the events of the stream, so that tests decide who is fast.
     """
-    if repeat_after_count is None:
-        repeat_after_count = DEFAULT_REPEAT_AFTER_COUNT if repeat_after_seconds is None else 0
+    if repeat_after_count is None and repeat_after_seconds is None:
+        repeat_after_count = DEFAULT_REPEAT_AFTER_COUNT
     return lambda prototype: PerformanceDispatcher(
         prototype,
         get_geometry_hash,
@@ -208,16 +254,17 @@ def perf_dispatch(
         warmup=0 if warmup is None else warmup,
         active=max(1, 1 if active is None else active),
         repeat_after_count=repeat_after_count,
-        repeat_after_seconds=repeat_after_seconds or 0.0,
+        repeat_after_seconds=repeat_after_seconds,
         clock=clock,
     )
 
 
-def _forced_text() -> str | None:
-    return os.environ.get("OCTANTS_PERFDISPATCH_FORCE", os.environ.get("QD_PERFDISPATCH_FORCE"))
+def _setting(name: str) -> str:
+    name = f"PERFDISPATCH_{name}"
+    return os.environ.get(f"OCTANTS_{name}", os.environ.get(f"QD_{name}", ""))
 
 
-def _forced() -> dict[str, str]:
-    """`dispatcher:implementation` pairs, separated by commas."""
-    pairs = (entry.split(":", 1) for entry in (_forced_text() or "").split(","))
+def _forced(text: str) -> dict[str, str]:
+    """`dispatcher:implementation` pairs, separated by commas; other entries only make dispatchers tell their names."""
+    pairs = (entry.split(":", 1) for entry in text.split(","))
     return {pair[0].strip(): pair[1].strip() for pair in pairs if len(pair) == 2}
