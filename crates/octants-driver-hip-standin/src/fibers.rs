@@ -8,8 +8,9 @@ use corosensei::{Coroutine, CoroutineResult, Yielder};
 
 use crate::processor::{Crash, Grid};
 
-/// HIP's code of a launch that failed.
+/// HIP's codes of a launch that failed, and of an access to memory that is not there.
 const LAUNCH_FAILURE: i32 = 719;
+const ILLEGAL_ADDRESS: i32 = 700;
 const STACK_BYTES: usize = 256 << 10;
 
 /// An entry point: it gets the address of its parameter.
@@ -24,6 +25,8 @@ enum At {
     Barrier,
     /// With a value for others, wanting that of the thread so much further.
     Exchange(i32, i32),
+    /// It did what a device cannot do.
+    Fault,
     End,
 }
 
@@ -41,17 +44,19 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The table of functions that twins' code uses.
+/// The table of functions that twins' code uses. The last is for code written by hand: a real access to memory that is not there would end
+/// the process.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {
     register: unsafe extern "C" fn(i32) -> i32,
     barrier: unsafe extern "C" fn(),
     exchange: unsafe extern "C" fn(i32, i32) -> i32,
+    fault: unsafe extern "C" fn(),
 }
 
 /// The only table.
-pub static TABLE: Table = Table { register, barrier, exchange };
+pub static TABLE: Table = Table { register, barrier, exchange, fault };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
     // SAFETY: code runs in a fiber alone, which sets this before.
@@ -74,6 +79,10 @@ unsafe extern "C" fn barrier() {
 
 unsafe extern "C" fn exchange(value: i32, distance: i32) -> i32 {
     meet(At::Exchange(value, distance))
+}
+
+unsafe extern "C" fn fault() {
+    meet(At::Fault);
 }
 
 fn start(entry: EntryPoint, parameter: *const u64, registers: [u32; 4]) -> Fiber {
@@ -125,11 +134,16 @@ impl Block {
         loop {
             (first..end).for_each(|thread| self.resume(thread));
             let warp = &self.places[first..end];
+            if warp.contains(&At::Fault) {
+                return Err(self.crash(ILLEGAL_ADDRESS, "a thread uses memory that is not there"));
+            }
             if !warp.iter().any(|at| matches!(at, At::Exchange(..))) {
                 return Ok(());
             }
             if warp.contains(&At::Barrier) {
-                return Err(self.crash("threads of a warp wait at a barrier while others exchange values"));
+                return Err(
+                    self.crash(LAUNCH_FAILURE, "threads of a warp wait at a barrier while others exchange values")
+                );
             }
             let before: Vec<At> = warp.to_vec();
             for (lane, at) in before.iter().enumerate() {
@@ -141,8 +155,8 @@ impl Block {
         }
     }
 
-    fn crash(&self, what: &str) -> Crash {
-        Crash { code: LAUNCH_FAILURE, why: format!("block {} of {}: {what}", self.number, self.grid.blocks) }
+    fn crash(&self, code: i32, what: &str) -> Crash {
+        Crash { code, why: format!("block {} of {}: {what}", self.number, self.grid.blocks) }
     }
 
     fn run(&mut self) -> Result<(), Crash> {
@@ -155,7 +169,7 @@ impl Block {
                 return Ok(());
             }
             if self.places.contains(&At::End) {
-                return Err(self.crash("threads wait at a barrier to which others never come"));
+                return Err(self.crash(LAUNCH_FAILURE, "threads wait at a barrier to which others never come"));
             }
             self.places.fill(At::Going(0));
         }

@@ -49,14 +49,16 @@ impl Processor for Twin {
                 **table = &TABLE;
             }
         }
-        Ok(Box::new(SharedObject { library, block: Mutex::new(()) }))
+        // SAFETY: only whether there is such a symbol is asked.
+        let has_memory = unsafe { library.get::<*const u8>(c"octants_twin_block".to_bytes_with_nul()).is_ok() };
+        Ok(Box::new(SharedObject { library, block: has_memory.then(Mutex::default) }))
     }
 }
 
 struct SharedObject {
     library: Library,
-    /// The memory of a block is the shared object's: one block runs at a time.
-    block: Mutex<()>,
+    /// The memory of a block, where code has such, is the shared object's: one block runs at a time.
+    block: Option<Mutex<()>>,
 }
 
 impl Code for SharedObject {
@@ -78,7 +80,7 @@ impl Code for SharedObject {
         // SAFETY: the entry is one of this code.
         let function = unsafe { std::mem::transmute::<usize, EntryPoint>(entry.at) };
         (0..grid.blocks).try_for_each(|number| {
-            let _alone = lock(&self.block);
+            let _alone = self.block.as_ref().map(lock);
             // SAFETY: the contract above.
             unsafe { run_block(function, parameter, number, grid) }
         })

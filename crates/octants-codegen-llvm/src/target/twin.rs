@@ -4,10 +4,10 @@
 //! Code is a shared object. Beside each entry point it has `<symbol>.bytes`, the size of the parameter, and `<symbol>.threads`, the most
 //! threads of a block, both 64 bits wide. What a GPU does in hardware it asks for by way of the table of functions that the player puts into
 //! its variable `octants_twin`: the thread's registers, the barrier of the block, and the exchange within a warp. The memory of a block is a
-//! variable of the shared object, so that one block of it runs at a time.
+//! variable of the shared object, so that one block of it runs at a time where it has the symbol `octants_twin_block`.
 
 use inkwell::OptimizationLevel;
-use inkwell::module::Module;
+use inkwell::module::{Linkage, Module};
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicOrdering as Ordering;
 use llvm_sys::core::*;
@@ -27,6 +27,9 @@ const KINDS: &[(&str, u32)] = &[("wave64", 6), ("wave32", 5)];
 const REGISTER: i64 = 0;
 const BARRIER: i64 = 8;
 const SHUFFLE: i64 = 16;
+
+/// The name of a module's first memory of blocks.
+const FIRST_MEMORY: &str = "octants_block_0";
 
 struct Twin {
     warp_bits: u32,
@@ -133,7 +136,14 @@ impl Maker for Twin {
 
     fn finish_function(&self, _e: &Emitter, _function: V) {}
 
-    fn link(&self, _module: &Module<'_>) -> Result<(), CodegenError> {
+    fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
+        if module.get_global(FIRST_MEMORY).is_some() {
+            let ty = module.get_context().i64_type();
+            let mark = module.add_global(ty, None, "octants_twin_block");
+            mark.set_initializer(&ty.const_zero());
+            // Other modules of the same code may have it too.
+            mark.set_linkage(Linkage::WeakAny);
+        }
         Ok(())
     }
 }

@@ -1,12 +1,13 @@
-//! An error that CUDA does not recover from is told once with its kernel, and then that the GPU is lost. Each such error takes the
+//! An error that a driver does not recover from is told once with its kernel, and then that the GPU is lost. Each such error takes the
 //! process's context with it, so that it happens in a process of its own.
 
 use std::process::Command;
 
 use octants_runtime::Patient;
 
-use crate::kernels::{answer, launch, mad};
-use crate::{Gpu, values};
+use super::kernels::{answer, launch, mad};
+use super::{Gpu, values};
+use crate::vendor;
 
 /// Runs one of the tests below that are ignored otherwise, alone in a process.
 fn alone(name: &str) {
@@ -23,7 +24,7 @@ fn alone(name: &str) {
 
 #[test]
 fn an_illegal_address_is_told_with_the_kernel_and_the_way_out() {
-    alone("losses::child_with_an_illegal_address");
+    alone("suite::losses::child_with_an_illegal_address");
 }
 
 #[test]
@@ -36,7 +37,7 @@ fn child_with_an_illegal_address() {
     assert_eq!(values(&x), [1; 4]);
     // SAFETY: the kernel does what it must not, which is the point.
     let error = unsafe { stream.launch(&bad, &[0], &Patient) }.unwrap_err().to_string();
-    for part in ["CUDA_ERROR_ILLEGAL_ADDRESS", "code 700", "`answer`", "waiting for a stream", "restart"] {
+    for part in [vendor::ILLEGAL_ADDRESS, "code 700", "`answer`", "waiting for a stream", "restart"] {
         assert!(error.contains(part), "{part}: {error}");
     }
     assert!(!error.contains("`mad`"), "that ran on another stream: {error}");
@@ -44,12 +45,13 @@ fn child_with_an_illegal_address() {
     assert!(again.contains("lost to this process") && again.contains("code 700"), "{again}");
     assert!(gpu.device.allocate(64).unwrap_err().to_string().contains("lost"));
     assert!(gpu.device.close(&Patient).is_err());
+    vendor::faults();
     drop((fine, bad, x, stream, other, gpu));
 }
 
 #[test]
 fn what_is_left_at_the_end_of_the_process_does_no_harm() {
-    alone("losses::child_that_keeps_everything");
+    alone("suite::losses::child_that_keeps_everything");
 }
 
 #[test]

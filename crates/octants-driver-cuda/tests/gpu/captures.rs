@@ -1,4 +1,4 @@
-//! Streams that another library made, captured into graphs too. The other library is a second program here, and the driver library itself.
+//! Another library in the process, which captures streams into graphs, or has contexts of its own.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::ptr::null_mut;
@@ -7,32 +7,8 @@ use libloading::Library;
 use octants_driver_gpu::GpuConfig;
 use octants_runtime::Patient;
 
-use crate::kernels::{launch, launch_slow, mad, mad_in_groups};
-use crate::{Gpu, values};
-
-#[test]
-fn s7_a_call_on_a_stream_of_someone_else_does_not_wait() {
-    let Some(gpu) = Gpu::open_alone() else { return };
-    let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
-    let stream = theirs.device.create_stream(0).unwrap();
-    let (kernel, x, dropped) = (mad(&gpu), gpu.numbers(100), gpu.numbers(100));
-    let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
-    launch(&named(), &kernel, &x, (1, 0)).unwrap();
-    gpu.device.synchronize(&Patient).unwrap();
-    let start = std::time::Instant::now();
-    launch_slow(&named(), &kernel, &x, 50_000_000, (1, 2)).unwrap();
-    launch(&named(), &kernel, &x, (10, 1)).unwrap();
-    launch(&named(), &kernel, &dropped, (10, 1)).unwrap();
-    drop(dropped);
-    let returned = start.elapsed().as_millis();
-    assert!(returned < 20, "{returned} ms");
-    assert!(!stream.query().unwrap());
-    // Their stream goes, with its work; ours is known all the same.
-    drop(stream);
-    drop(theirs);
-    assert!(values(&x).iter().all(|&v| v == 21));
-    gpu.device.synchronize(&Patient).unwrap();
-}
+use crate::suite::kernels::{launch, mad, mad_in_groups};
+use crate::suite::{Gpu, values};
 
 /// What a library that captures uses of the driver's.
 struct Graphs {

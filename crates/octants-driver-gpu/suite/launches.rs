@@ -2,10 +2,11 @@
 
 use octants_runtime::{ErrorKind, Patient};
 
-use crate::kernels::{
-    answer, artifact, broken, launch, launch_slow, mad, mad_as, mad_in_groups, nameless, parallel, speak, sum,
+use super::kernels::{
+    answer, artifact, launch, launch_slow, mad, mad_as, mad_in_groups, nameless, parallel, speak, sum,
 };
-use crate::{Gpu, values};
+use super::{Gpu, MS, ms_since, values};
+use crate::vendor;
 
 #[test]
 fn every_iteration_runs_once_whatever_the_grid() {
@@ -66,13 +67,13 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
     stream.synchronize(&Patient).unwrap();
     let start = std::time::Instant::now();
     // All groups store the same number: what matters is that they come after the first launch and before the last.
-    launch_slow(&stream, &one, &x, 20_000_000, (0, 5)).unwrap();
-    launch_slow(&stream, &many, &x, 50_000_000, (0, 7)).unwrap();
+    launch_slow(&stream, &one, &x, 20 * MS, (0, 5)).unwrap();
+    launch_slow(&stream, &many, &x, 50 * MS, (0, 7)).unwrap();
     launch(&stream, &one, &x, (10, 1)).unwrap();
-    let returned = start.elapsed().as_millis();
+    let returned = ms_since(start);
     assert!(returned < 20, "the host waits for nothing, and took {returned} ms");
     assert!(values(&x).iter().all(|&v| v == 71));
-    let took = start.elapsed().as_millis();
+    let took = ms_since(start);
     assert!((65..150).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");
     let stats = gpu.device.stream_pool_stats();
     assert_eq!((stats.created, stats.in_use), (3, 0));
@@ -87,11 +88,11 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     let (x, y, empty) = (gpu.numbers(1000), gpu.numbers(200_000), gpu.numbers(0));
     // While work runs nothing waits for it, and no graph is made.
     let fresh = mad_in_groups(&gpu, &[None; 3]);
-    launch_slow(&other, &mad(&gpu), &gpu.numbers(64), 100_000_000, (1, 0)).unwrap();
-    launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100_000_000, (1, 0)).unwrap();
+    launch_slow(&other, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
+    launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
     let start = std::time::Instant::now();
     (0..5).for_each(|_| launch(default, &fresh, &y, (1, 0)).unwrap());
-    let took = start.elapsed().as_millis();
+    let took = ms_since(start);
     assert!(took < 20, "{took} ms");
     gpu.device.synchronize(&Patient).unwrap();
     let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
@@ -113,7 +114,7 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     assert!(values(&x).iter().all(|&v| v == expected[0]));
     assert!(values(&y).iter().all(|&v| v == expected[1]));
     // Code goes while its last launches run.
-    launch_slow(default, &kernel, &x, 5_000_000, (0, 7)).unwrap();
+    launch_slow(default, &kernel, &x, 5 * MS, (0, 7)).unwrap();
     drop(kernel);
     assert!(values(&x).iter().all(|&v| v == 7));
 }
@@ -121,12 +122,12 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
 #[test]
 fn code_that_cannot_be_loaded_says_why() {
     let Some(gpu) = Gpu::open() else { return };
-    let error = gpu.device.load(&broken()).unwrap_err().to_string();
-    assert!(error.contains("`broken`") && error.contains("madness"), "{error}");
+    for (code, said) in vendor::broken() {
+        let error = gpu.device.load(&artifact("broken", code, 0, vec![])).unwrap_err().to_string();
+        assert!(error.contains("`broken`") && error.contains(said), "{said}: {error}");
+    }
     let error = gpu.device.load(&nameless()).unwrap_err().to_string();
-    assert!(error.contains("`sad`") && error.contains("CUDA_ERROR_NOT_FOUND"), "{error}");
-    let error = gpu.device.load(&artifact("binary", "\x7fELF and nothing more", 0, vec![])).unwrap_err().to_string();
-    assert!(error.contains("`binary`"), "{error}");
+    assert!(error.contains("`sad`") && error.contains(vendor::NOT_FOUND), "{error}");
     // The device is as good as before.
     let (kernel, x) = (mad(&gpu), gpu.numbers(4));
     launch(gpu.device.default_stream(), &kernel, &x, (1, 1)).unwrap();

@@ -1,0 +1,105 @@
+//! The device suite: what every vendor's driver must do on a device, through the runtime's types. A file for vendors' tests to include, each
+//! in a program of its own (`tests/gpu/main.rs` of its crate), so that the tests are written once.
+//!
+//! The program has a module `vendor` beside this one, with what the suite must know of it:
+//!
+//! - `open(&GpuConfig) -> Option<GpuDriver>`: the first device; `None`, with a line that says why, where there is none;
+//! - `code(name) -> Vec<u8>`: machine code or text of each kernel that [`kernels`] describes;
+//! - `broken()`, `NOT_FOUND`, `ILLEGAL_ADDRESS`: codes that cannot be loaded, and what is said of such things;
+//! - `held() -> Vec<u64>` and `SLACK`: what the vendor's library holds of the device, and how much more of each is no leak;
+//! - `faults() -> String`: what it saw that must not be done, since the last call;
+//! - `PACE`: how many times longer than on a GPU anything may take.
+
+pub mod kernels;
+mod launches;
+mod losses;
+mod memory;
+mod streams;
+mod stress;
+
+use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
+
+use octants_driver_gpu::{GpuConfig, GpuDriver};
+use octants_runtime::{Buffer, Device, DeviceConfig, Patient};
+
+use crate::vendor;
+
+/// Tests that count what the library holds, or the time that something takes, hold the device alone.
+static ALONE: RwLock<()> = RwLock::new(());
+
+/// A millisecond of the device's, in nanoseconds.
+const MS: u64 = 1_000_000 * vendor::PACE;
+
+/// Milliseconds of the device's since then.
+fn ms_since(start: std::time::Instant) -> u64 {
+    start.elapsed().as_nanos() as u64 / MS
+}
+
+/// A program on a device.
+pub struct Gpu {
+    /// The device.
+    pub device: Device,
+    printed: Arc<Mutex<String>>,
+    #[allow(dead_code)] // Held until it is dropped.
+    turn: Turn,
+}
+
+#[allow(dead_code)] // As above.
+enum Turn {
+    None,
+    Shared(RwLockReadGuard<'static, ()>),
+    Alone(RwLockWriteGuard<'static, ()>),
+}
+
+impl Gpu {
+    /// The first GPU; `None` where there is none.
+    pub fn open() -> Option<Gpu> {
+        let turn = ALONE.read().unwrap_or_else(|p| p.into_inner());
+        let mut gpu = Gpu::open_as(&GpuConfig::default())?;
+        gpu.turn = Turn::Shared(turn);
+        Some(gpu)
+    }
+
+    /// The same while no other test runs.
+    pub fn open_alone() -> Option<Gpu> {
+        let turn = ALONE.write().unwrap_or_else(|p| p.into_inner());
+        let mut gpu = Gpu::open_as(&GpuConfig::default())?;
+        gpu.turn = Turn::Alone(turn);
+        Some(gpu)
+    }
+
+    /// Another program beside one that is open.
+    pub fn open_as(config: &GpuConfig) -> Option<Gpu> {
+        vendor::open(config).map(Gpu::with)
+    }
+
+    /// A program on a device that is open.
+    pub fn with(driver: GpuDriver) -> Gpu {
+        let printed = Arc::new(Mutex::new(String::new()));
+        let to = printed.clone();
+        let sink = Arc::new(move |t: &str| to.lock().unwrap().push_str(t));
+        Gpu { device: Device::new(driver, DeviceConfig { seed: 1, sink }), printed, turn: Turn::None }
+    }
+
+    /// Memory for so many i32 numbers.
+    pub fn numbers(&self, n: u64) -> Buffer {
+        self.device.allocate(4 * n).unwrap()
+    }
+}
+
+impl Drop for Gpu {
+    fn drop(&mut self) {
+        // What failed in it was looked at by the test.
+        let _ = self.device.close(&Patient);
+        if !std::thread::panicking() {
+            assert_eq!(vendor::faults(), "");
+        }
+    }
+}
+
+/// The i32 numbers in a buffer, after the work that writes them.
+pub fn values(buffer: &Buffer) -> Vec<i32> {
+    let mut bytes = vec![0; buffer.bytes() as usize];
+    buffer.read(0, &mut bytes, &Patient).unwrap();
+    bytes.chunks_exact(4).map(|b| i32::from_ne_bytes(b.try_into().unwrap())).collect()
+}
