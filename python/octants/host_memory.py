@@ -290,13 +290,18 @@ class CopiedMemory:
         if place is None:
             raise AttributeError("no single array describes this memory")
         offset, shape, strides = place
+        stream = self._buffer.hand_over()
+        if stream == 0:
+            # The protocol has no name for it, and none says that the contents are ready.
+            self._buffer.wait(write=True)
+            stream = None
         return {
             "shape": shape,
             "typestr": self.dtype.str,
             "data": (self._buffer.ptr + offset, False),
             "strides": strides,
             "version": 3,
-            "stream": self._buffer.hand_over(),
+            "stream": stream,
         }
 
     def _is_in_order(self) -> bool:

@@ -1,4 +1,8 @@
-"""Arrays shared with torch and CuPy on a GPU, with `arch=qd.cuda`; skipped, with the reason, where that is not available."""
+"""Arrays and streams shared with other libraries on a GPU: with one that is as small as one can be (`other_library.py`), and
+with torch and CuPy where they are.
+
+The GPU is the one that `--arch` names, CUDA's where it names none. Without it tests are skipped, with the reason.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,9 @@ import sys
 from typing import Any
 
 import numpy as np
+import other_library
 import pytest
+from conftest import STANDIN
 from interop_kernels import add, copy, slow_ones
 
 import octants as qd
@@ -19,27 +25,364 @@ N = 4096
 LONG = 20_000_000
 
 
+@pytest.fixture
+def begin(pytestconfig: pytest.Config) -> Any:
+    """Begins a program on the GPU."""
+    on_gpu = not pytestconfig.getoption("--arch").startswith("cpu")
+
+    def begin(**options: Any) -> None:
+        # Elsewhere than on the CPU this stands for the device that the tests run on.
+        qd.init(arch=qd.cpu if on_gpu else qd.cuda, enable_fallback=False, **options)
+
+    return begin
+
+
 @pytest.fixture(autouse=True)
-def program() -> Any:
+def program(begin: Any) -> Any:
     try:
-        qd.init(arch=qd.cuda, enable_fallback=False)
+        begin()
     except Exception as error:  # the reason is printed with the skip
-        pytest.skip(f"no CUDA device: {error}")
+        pytest.skip(f"no GPU: {error}")
+    if not qd.ndarray(qd.f32, shape=1).buffer.array_protocol:
+        pytest.skip("this device has no memory to share")
     yield
     qd.reset()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "library" in metafunc.fixturenames:
+        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") == STANDIN else [""]
+        metafunc.parametrize("library", schedules, indirect=True, ids=lambda name: name or "no schedule")
+
+
+@pytest.fixture
+def library(request: pytest.FixtureRequest, begin: Any) -> Any:
+    if request.param:
+        begin(cpu_stream_schedule=request.param)
+    return other_library.of_program()
+
+
+def skip_unless_same_gpu(module: str, hip: bool) -> None:
+    if hip != (qd.cfg.arch == qd.amdgpu) or qd.cfg.driver_library:
+        pytest.skip(f"this {module} is for other devices")
 
 
 @pytest.fixture
 def torch() -> Any:
     module = pytest.importorskip("torch")
     if not module.cuda.is_available():
-        pytest.skip("this torch has no CUDA device")
+        pytest.skip("this torch has no GPU")
+    skip_unless_same_gpu("torch", module.version.hip is not None)
     return module
 
 
 @pytest.fixture
 def cupy() -> Any:
-    return pytest.importorskip("cupy")
+    module = pytest.importorskip("cupy")
+    skip_unless_same_gpu("CuPy", module.cuda.runtime.is_hip)
+    return module
+
+
+@pytest.fixture
+def cuda() -> None:
+    if qd.cfg.arch != qd.cuda:
+        pytest.skip("this is not CUDA")
+
+
+# A small library's arrays as arguments
+
+
+class Only:
+    """An array that shows itself in one way alone."""
+
+    def __init__(self, array: Any, *names: str) -> None:
+        for name in names:
+            setattr(type(self), name, property(lambda self, name=name: getattr(array, name)))
+
+    @staticmethod
+    def by_dlpack(array: Any) -> Any:
+        return type("Only", (Only,), {})(array, "__dlpack__", "__dlpack_device__")
+
+    @staticmethod
+    def by_protocol(array: Any) -> Any:
+        return type("Only", (Only,), {})(array, "__cuda_array_interface__")
+
+
+WAYS = [Only.by_dlpack, Only.by_protocol]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8", "f2", "f4", "f8"])
+def test_arrays_of_every_type_are_read_and_written_in_place(library, dtype):
+    values = (np.arange(24) % 2).astype(dtype).reshape(4, 6)
+    for shown in WAYS:
+        x, y = library.array(values), library.array(np.zeros_like(values))
+        copy(shown(y), shown(x))
+        assert (y.on(0) == values).all()
+        assert set(x.asked) <= {-1}, "the order is the launch's"
+
+
+def test_arrays_with_gaps(library):
+    expected = np.arange(48, dtype=np.float32).reshape(6, 8)
+    for shown in WAYS:
+        base = library.array(expected)
+        add(shown(base[::2, 1::3]), 100.0)
+        after = expected.copy()
+        after[::2, 1::3] += 100
+        assert (base.on(0) == after).all()
+
+
+def test_arrays_of_another_device_are_refused(library):
+    other = library.array(np.zeros(4, np.float32))
+    other.library = type("Elsewhere", (), {"device": (library.device[0], library.device[1] + 1)})()
+    with pytest.raises(ValueError, match="move it to that device, or to the host, first"):
+        add(Only.by_dlpack(other), 1.0)
+
+
+# Its streams
+
+ROUNDS = 20
+
+
+def check_rounds(library: Any, copies: list[Any], stream: int) -> None:
+    for number, array in enumerate(copies):
+        assert (array.on(stream) == number + 1).all()
+
+
+def rounds(library: Any) -> tuple[Any, list[Any]]:
+    zeros = np.zeros(N, np.uint8)
+    return library.array(zeros), [library.array(zeros) for _ in range(ROUNDS)]
+
+
+def test_the_null_stream_and_our_default_stream_are_in_step(library):
+    x, copies = rounds(library)
+    for number, y in enumerate(copies):
+        x.set_bytes(number + 1, 0)
+        copy(y, x)
+    check_rounds(library, copies, 0)
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+def test_launches_on_their_streams(library, blocking):
+    side = library.stream(blocking)
+    handle = side.handle
+    forms = [
+        side,
+        type("Protocol", (), {"__cuda_stream__": lambda _: (0, handle)})(),
+        qd.Stream.from_handle(handle),
+    ]
+    x, copies = rounds(library)
+    for number, y in enumerate(copies):
+        x.set_bytes(number + 1, handle)
+        if number % 4 == 3:
+            with qd.stream_scope(side):
+                copy(y, x)
+        else:
+            copy(y, x, qd_stream=forms[number % 4])
+    check_rounds(library, copies, handle)
+    qd.sync()
+    del forms
+    side.destroy()
+
+
+def test_their_work_on_our_streams(library):
+    x, copies = rounds(library)
+    with qd.create_stream() as ours:
+        version, handle = ours.__cuda_stream__()
+        assert (version, handle) == (0, ours.handle)
+        for number, y in enumerate(copies):
+            x.set_bytes(number + 1, handle)
+            copy(y, x, qd_stream=ours)
+        check_rounds(library, copies, handle)
+
+
+def test_events_between_their_streams_and_ours(library):
+    side = library.stream()
+    x, copies = rounds(library)
+    with qd.create_stream() as ours, qd.create_event() as event:
+        for number, y in enumerate(copies):
+            x.set_bytes(number + 1, side.handle)
+            if number % 2:
+                ours.wait(side)
+            else:
+                event.record(side)
+                event.wait(ours)
+            copy(y, x, qd_stream=ours)
+            qd.Stream.from_handle(side.handle).wait(ours)
+        check_rounds(library, copies, ours.handle)
+
+
+def test_the_stream_that_an_array_is_ready_on_is_waited_for(library):
+    side = library.stream()
+    for number in range(ROUNDS):
+        x, y = (library.array(np.zeros(N, np.uint8), side.handle) for _ in range(2))
+        x.set_bytes(number + 1, side.handle)
+        copy(y, Only.by_protocol(x))
+        assert (y.on(0) == number + 1).all()
+
+
+def test_a_launch_with_their_arrays_on_their_stream_does_not_wait(library):
+    side = library.stream()
+    x = library.array(np.zeros(64, np.float32), side.handle)
+    slow_ones(x, 10, qd_stream=side)
+    side.synchronize()
+    slow_ones(x, 5 * LONG, qd_stream=side)
+    assert not qd.Stream.from_handle(side.handle).query()
+    assert (x.on(side.handle) == 1).all()
+
+
+# Our arrays for it
+
+
+def test_what_is_taken_is_the_memory(library):
+    x = qd.ndarray(qd.f32, shape=(8, 16))
+    f = qd.Matrix.field(2, 3, qd.f32, shape=(5,))
+    for array in (x, f):
+        array.fill(2.0)
+        taken = library.take(array)
+        assert taken.shape == array.to_numpy().shape
+        taken.fill(5.0)
+        assert (array.to_numpy() == 5).all()
+        add(x, 1.0)
+    assert library.take(x).address == x.buffer.ptr
+
+
+@pytest.mark.parametrize("named", ["a stream", "the null stream", "none"])
+def test_who_takes_an_array_comes_behind_the_work_that_writes_it(library, named):
+    side = library.stream()
+    stream = {"a stream": side.handle, "the null stream": library.unnamed, "none": None}[named]
+    x = qd.ndarray(qd.f32, shape=(N,))
+    with qd.create_stream() as writer:
+        slow_ones(x, 10, qd_stream=writer)
+        x.fill(0.0)
+        slow_ones(x, 5 * LONG, qd_stream=writer)
+        taken = library.take(x, stream=stream)
+        assert not writer.query(), "nobody waits here"
+        assert (taken.on(stream or 0) == 1).all()
+
+
+def test_the_array_protocol_names_the_stream_or_is_ready(library):
+    x = qd.ndarray(qd.f32, shape=(N,))
+    side = library.stream()
+    with qd.create_stream() as writer:
+        for _ in range(3):
+            x.fill(0.0)
+            slow_ones(x, 20_000, qd_stream=writer)
+            shown = x.__cuda_array_interface__
+            assert shown["data"] == (x.buffer.ptr, False)
+            # None: whoever takes it may use it at once, on any stream. 0 is not allowed.
+            assert shown["stream"] in (None, 1)
+            if shown["stream"] is not None:
+                library.order(shown["stream"], side.handle)
+            values = library.read(shown["data"][0], np.dtype(shown["typestr"]), shown["shape"], (4,), side.handle)
+            assert (values == 1).all()
+
+
+def test_what_is_taken_outlives_its_ndarray_and_the_program(library, begin):
+    for end in (lambda: None, qd.reset):
+        begin()
+        x = qd.ndarray(qd.f32, shape=(N,))
+        x.fill(3.0)
+        taken = library.take(x)
+        del x
+        end()
+        assert np.asarray(taken).sum() == 3 * N
+
+
+def test_tensors_are_copied_by_the_device(library):
+    side = library.stream()
+    source = library.array(np.zeros((8, 16), np.float32), side.handle)
+
+    class Tensor:
+        """As torch's look."""
+
+        shape = source.shape
+        device = type("device", (), {"type": "cuda"})()
+        __cuda_array_interface__ = source.__cuda_array_interface__
+        __dlpack_device__ = source.__dlpack_device__
+        __dlpack__ = source.__dlpack__
+
+        def detach(self):
+            return self
+
+        def cpu(self):
+            raise AssertionError("not by the host")
+
+    x = qd.ndarray(qd.f32, shape=(8, 16))
+    for byte in range(1, 10):
+        source.set_bytes(byte, side.handle)
+        x.from_torch(Tensor())
+        assert (x.to_numpy().view(np.uint8) == byte).all()
+        assert source.asked.pop(0) == library.unnamed
+
+
+# Its captures
+
+
+@qd.kernel
+def total(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> qd.f32:
+    s = 0.0
+    for i in x:
+        s += x[i]
+    return s
+
+
+@qd.kernel
+def in_sections(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    with qd.stream_parallel():
+        for i in x:
+            x[i] += 1.0
+    with qd.stream_parallel():
+        for i in y:
+            y[i] += 2.0
+
+
+def test_launches_on_a_captured_stream_are_part_of_the_graph(library):
+    side, zeros = library.stream(), np.zeros(N, np.float32)
+    x, y, z = (library.array(zeros) for _ in range(3))
+    own, *others = (qd.ndarray(qd.f32, shape=N) for _ in range(3))
+    for kernel in (lambda: add(x, 0.0), lambda: copy(z, x), lambda: in_sections(own, y), lambda: total(own)):
+        kernel()
+    own.fill(0.0)
+    y.set_bytes(0, 0)
+    library.order(0, side.handle)
+    qd.sync()
+    for captured in range(2):
+        library.begin_capture(side)
+        add(x, 1.0, qd_stream=side)
+        in_sections(own, y, qd_stream=side)
+        copy(z, x, qd_stream=side)
+        # What has nothing to do with the capture goes on meanwhile, with other workers for its sections.
+        in_sections(*others)
+        assert (total(others[0]), total(others[1])) == ((captured + 1) * N, (captured + 1) * 2 * N)
+        graph = library.end_capture(side)
+        assert (x.on(side.handle) == 3 * captured).all(), "nothing has run"
+        for _ in range(3):
+            graph.launch(side.handle)
+        for array, value in ((x, 1), (y, 2), (z, 1)):
+            assert (array.on(side.handle) == value * 3 * (captured + 1)).all()
+        graph.destroy()
+    assert (own.to_numpy() == 6).all()
+
+
+def test_what_would_wait_for_a_captured_stream_is_refused(library):
+    side, x = library.stream(), qd.ndarray(qd.f32, shape=N)
+    host = np.zeros(N, np.float32)
+    x.fill(1.0)
+    total(x)
+    add(host, 0.0)
+    library.begin_capture(side)
+    for refused in (
+        lambda: qd.Stream.from_handle(side.handle).synchronize(),
+        lambda: total(x, qd_stream=side),
+        lambda: add(host, 1.0, qd_stream=side),
+    ):
+        with pytest.raises(RuntimeError, match="captured into a graph"):
+            refused()
+    add(x, 1.0, qd_stream=side)
+    graph = library.end_capture(side)
+    graph.launch(side.handle)
+    assert total(x, qd_stream=side) == 2 * N
+    graph.destroy()
 
 
 # Torch's tensors as arguments
@@ -87,8 +430,8 @@ def test_launches_on_torchs_streams(torch):
     assert x.min().item() == x.max().item() == 40
 
 
-def test_launches_follow_torchs_current_stream(torch):
-    qd.init(arch=qd.cuda, follow_torch_stream=True)
+def test_launches_follow_torchs_current_stream(torch, begin):
+    begin(follow_torch_stream=True)
     x = torch.zeros(1 << 20, device="cuda")
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -169,9 +512,9 @@ def test_torch_waits_for_the_work_that_writes(torch):
         assert total.item() == N
 
 
-def test_memory_given_away_outlives_its_ndarray_and_the_program(torch):
+def test_memory_given_away_outlives_its_ndarray_and_the_program(torch, begin):
     for end in (lambda: None, qd.reset):
-        qd.init(arch=qd.cuda)
+        begin()
         x = qd.ndarray(qd.f32, shape=(N,))
         x.fill(3.0)
         tensor = torch.from_dlpack(x)
@@ -260,7 +603,7 @@ for _ in range(2):
 """
 
 
-def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(tmp_path):
+def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(cuda, tmp_path):
     script = tmp_path / "lost.py"
     script.write_text(LOST)
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
@@ -271,7 +614,7 @@ def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(tmp_path)
     assert "the device is lost to this process since an earlier error" in again
 
 
-def test_machine_code_is_kept_where_the_driver_has_an_assembler(tmp_path):
+def test_machine_code_is_kept_where_the_driver_has_an_assembler(cuda, tmp_path):
     try:
         ctypes.CDLL("libnvidia-ptxjitcompiler.so.1").nvPTXCompilerGetVersion
     except (OSError, AttributeError):

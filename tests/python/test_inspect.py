@@ -86,10 +86,13 @@ def test_nvidias_chips_have_ptx(saxpy):
     assert qd.inspect(saxpy, 2.0, *arrays(), arch=qd.cuda, emit="object").startswith(b"//")
 
 
-def test_the_kind_of_machine_alone_takes_a_usual_chip(saxpy):
+def test_the_kind_of_machine_alone_takes_the_programs_own_or_a_usual_chip(saxpy):
     x, y = arrays()
-    assert "amdgcn-amd-amdhsa--gfx90a" in qd.inspect(saxpy, 2.0, x, y, arch="amdgpu")
-    assert qd.inspect(saxpy, 2.0, x, y, arch=qd.amdgpu) == qd.inspect(saxpy, 2.0, x, y, target="gfx90a")
+    for arch, chip in ((qd.amdgpu, "gfx90a"), (qd.cuda, "sm_80")):
+        chosen = {} if arch == qd.cfg.arch else {"target": chip}
+        expected = qd.inspect(saxpy, 2.0, x, y, **chosen)
+        assert qd.inspect(saxpy, 2.0, x, y, arch=arch) == expected
+        assert qd.inspect(saxpy, 2.0, x, y, arch=arch.name) == expected
 
 
 def test_keywords_fields_and_methods_are_taken_as_in_a_call():

@@ -27,7 +27,7 @@ static FACTS: Facts = Facts {
     array_protocol: Some("__cuda_array_interface__"),
     // `CU_STREAM_LEGACY`: zero may be a thread's own.
     null_stream: 1,
-    unnamed_stream: Some(1),
+    unnamed_stream: 1,
     final_codes: &[
         code::ECC_UNCORRECTABLE,
         code::NVLINK_UNCORRECTABLE,

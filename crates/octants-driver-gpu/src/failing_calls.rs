@@ -46,7 +46,7 @@ static FACTS: Facts = Facts {
     dlpack: 0,
     array_protocol: None,
     null_stream: 1,
-    unnamed_stream: None,
+    unnamed_stream: 1,
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
     warp: 0,

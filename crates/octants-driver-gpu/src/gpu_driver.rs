@@ -110,7 +110,7 @@ impl Driver for GpuDriver {
     }
 
     fn unnamed_stream(&self) -> Option<StreamHandle> {
-        self.context.facts().unnamed_stream.map(StreamHandle)
+        Some(StreamHandle(self.context.facts().unnamed_stream))
     }
 
     fn synchronize_device(&self) -> Result<()> {

@@ -27,8 +27,8 @@ pub struct Facts {
     pub array_protocol: Option<&'static str>,
     /// The handle of the null stream.
     pub null_stream: u64,
-    /// What libraries call the stream that they use where they name none, if all of them take the name.
-    pub unnamed_stream: Option<u64>,
+    /// What DLPack calls the stream that libraries use where they name none.
+    pub unnamed_stream: u64,
     /// Codes after which the device works no more.
     pub final_codes: &'static [i32],
     /// Attribute: how many multiprocessors there are.

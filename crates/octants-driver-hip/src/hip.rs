@@ -22,8 +22,8 @@ static FACTS: Facts = Facts {
     // PyTorch and CuPy for ROCm show their arrays under CUDA's name.
     array_protocol: Some("__cuda_array_interface__"),
     null_stream: 0,
-    // DLPack calls it 0, which the array protocol forbids; both forbid CUDA's 1.
-    unnamed_stream: None,
+    // DLPack forbids CUDA's 1 here. What waits on our default stream, which is our 0, does so on the null stream, too.
+    unnamed_stream: 0,
     final_codes: &[
         code::ECC_NOT_CORRECTABLE,
         code::ILLEGAL_ADDRESS,

@@ -131,7 +131,7 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
-    /// The stream that other libraries use where they name none.
+    /// The stream that other libraries use where they name none, by the handle that DLPack has for it.
     fn unnamed_stream(&self) -> Option<StreamHandle> {
         None
     }
