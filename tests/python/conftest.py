@@ -28,7 +28,7 @@ os.environ.setdefault("OCTANTS_OFFLINE_CACHE", "0")
 
 TEST_BEDS = {"cpu_stream_schedule", "cpu_separate_memory"}
 SEPARATE = "cpu-separate"
-STANDIN = "amdgpu-standin"
+STANDIN = hip_standin.ARCH
 ONLY_CPU = {
     "in_place": "the host cannot address this memory",
     "in_order": "launches return before their work is done",

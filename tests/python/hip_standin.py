@@ -12,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 CRATE = "octants-driver-hip-standin"
+# How `--arch` calls it.
+ARCH = "amdgpu-standin"
 
 
 class Missing(Exception):

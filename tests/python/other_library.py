@@ -219,18 +219,22 @@ class Stream:
 class Graph:
     """What was captured on a stream."""
 
-    def __init__(self, library: Gpu, graph: int) -> None:
-        self.library, self.graph = library, graph
-        self.ready = library.made("graph_instantiate", _P(graph), ctypes.c_ulonglong(0))
+    def __init__(self, library: Gpu) -> None:
+        self.library, self.graph, self.ready = library, _P(), _P()
+
+    def end(self, stream: Stream) -> None:
+        """Ends the capture."""
+        self.library.call("end_capture", _P(stream.handle), ctypes.byref(self.graph))
+        self.library.call("graph_instantiate", ctypes.byref(self.ready), self.graph, ctypes.c_ulonglong(0))
 
     def launch(self, stream: int) -> None:
         """Queues all of it."""
-        self.library.call("graph_launch", _P(self.ready), _P(stream))
+        self.library.call("graph_launch", self.ready, _P(stream))
 
     def destroy(self) -> None:
         """Gives it back."""
-        self.library.call("ready_destroy", _P(self.ready))
-        self.library.call("graph_destroy", _P(self.graph))
+        self.library.call("ready_destroy", self.ready)
+        self.library.call("graph_destroy", self.graph)
 
 
 class Gpu:
@@ -336,15 +340,15 @@ class Gpu:
         """A stream of this library's own; one that is in step with the null stream where it is `blocking`."""
         return Stream(self, blocking)
 
-    def begin_capture(self, stream: Stream) -> None:
-        """Captures what is queued on a stream from now on; no thread of the process may get in the way."""
+    @contextmanager
+    def captured(self, stream: Stream) -> Iterator[Graph]:
+        """Captures what is queued on a stream; no thread of the process may get in the way."""
+        graph = Graph(self)
         self.call("begin_capture", _P(stream.handle), ctypes.c_int(0))
-
-    def end_capture(self, stream: Stream) -> Graph:
-        """What was captured."""
-        graph = _P()
-        self.call("end_capture", _P(stream.handle), ctypes.byref(graph))
-        return Graph(self, graph.value or 0)
+        try:
+            yield graph
+        finally:
+            graph.end(stream)
 
 
 class Host:

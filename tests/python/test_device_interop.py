@@ -12,10 +12,10 @@ import subprocess
 import sys
 from typing import Any
 
+import hip_standin
 import numpy as np
 import other_library
 import pytest
-from conftest import STANDIN
 from interop_kernels import add, copy, slow_ones
 
 import octants as qd
@@ -51,7 +51,7 @@ def program(begin: Any) -> Any:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "library" in metafunc.fixturenames:
-        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") == STANDIN else [""]
+        schedules = ["", "seed:1", "seed:2"] if metafunc.config.getoption("--arch") == hip_standin.ARCH else [""]
         metafunc.parametrize("library", schedules, indirect=True, ids=lambda name: name or "no schedule")
 
 
@@ -338,28 +338,26 @@ def in_sections(x: qd.types.ndarray(dtype=qd.f32, ndim=1), y: qd.types.ndarray(d
 
 def test_launches_on_a_captured_stream_are_part_of_the_graph(library):
     side, zeros = library.stream(), np.zeros(N, np.float32)
-    x, y, z = (library.array(zeros) for _ in range(3))
+    x, y, z = (library.array(zeros, side.handle) for _ in range(3))
     own, *others = (qd.ndarray(qd.f32, shape=N) for _ in range(3))
     for kernel in (lambda: add(x, 0.0), lambda: copy(z, x), lambda: in_sections(own, y), lambda: total(own)):
         kernel()
-    own.fill(0.0)
-    y.set_bytes(0, 0)
-    library.order(0, side.handle)
+    for array in (own, y):
+        add(array, -1.0 if array is own else -2.0)
     qd.sync()
-    for captured in range(2):
-        library.begin_capture(side)
-        add(x, 1.0, qd_stream=side)
-        in_sections(own, y, qd_stream=side)
-        copy(z, x, qd_stream=side)
-        # What has nothing to do with the capture goes on meanwhile, with other workers for its sections.
-        in_sections(*others)
-        assert (total(others[0]), total(others[1])) == ((captured + 1) * N, (captured + 1) * 2 * N)
-        graph = library.end_capture(side)
-        assert (x.on(side.handle) == 3 * captured).all(), "nothing has run"
+    for number in (1, 2):
+        with library.captured(side) as graph:
+            add(x, 1.0, qd_stream=side)
+            in_sections(own, y, qd_stream=side)
+            copy(z, x, qd_stream=side)
+            # What has nothing to do with the capture goes on meanwhile, with other workers for its sections.
+            in_sections(*others)
+            assert [total(array) for array in others] == [number * N, 2 * number * N]
+        assert (x.on(side.handle) == 3 * (number - 1)).all(), "nothing has run"
         for _ in range(3):
             graph.launch(side.handle)
-        for array, value in ((x, 1), (y, 2), (z, 1)):
-            assert (array.on(side.handle) == value * 3 * (captured + 1)).all()
+        for array, each in ((x, 1), (y, 2), (z, 1)):
+            assert (array.on(side.handle) == 3 * number * each).all()
         graph.destroy()
     assert (own.to_numpy() == 6).all()
 
@@ -369,17 +367,18 @@ def test_what_would_wait_for_a_captured_stream_is_refused(library):
     host = np.zeros(N, np.float32)
     x.fill(1.0)
     total(x)
+    add(x, 0.0)
     add(host, 0.0)
-    library.begin_capture(side)
-    for refused in (
-        lambda: qd.Stream.from_handle(side.handle).synchronize(),
-        lambda: total(x, qd_stream=side),
-        lambda: add(host, 1.0, qd_stream=side),
-    ):
-        with pytest.raises(RuntimeError, match="captured into a graph"):
-            refused()
-    add(x, 1.0, qd_stream=side)
-    graph = library.end_capture(side)
+    with library.captured(side) as graph:
+        for refused in (
+            lambda: qd.Stream.from_handle(side.handle).synchronize(),
+            lambda: total(x, qd_stream=side),
+            lambda: add(host, 1.0, qd_stream=side),
+        ):
+            with pytest.raises(RuntimeError, match="captured into a graph"):
+                refused()
+        add(x, 1.0, qd_stream=side)
+    assert not host.any()
     graph.launch(side.handle)
     assert total(x, qd_stream=side) == 2 * N
     graph.destroy()

@@ -7,6 +7,7 @@
 //!   to its release, and then given to whoever asks next.
 //! - What a program must not do is written down as a fault ([`faults`]) even where the real library would let it pass: an object used while
 //!   another device is the thread's, or after it was destroyed, or code unloaded while it is queued.
+//! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses among those allowed.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
 //! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far it is code of the same
 //!   form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read and not run ([`code_object`]): an emulator of their
@@ -18,9 +19,10 @@
 //! Environment variables, read when the library is first used: `HIP_VISIBLE_DEVICES`; `HIP_STANDIN_SEED`, `HIP_STANDIN_VERSION`,
 //! `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
 //!
-//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`faults`], [`memory`], [`stream`], [`event`], [`code`],
-//! [`processor`], [`twin`], [`fibers`], [`code_object`].
+//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`faults`], [`memory`], [`stream`], [`event`], [`capture`],
+//! [`code`], [`processor`], [`twin`], [`fibers`], [`code_object`].
 
+pub mod capture;
 pub mod code;
 pub mod code_object;
 pub mod control;

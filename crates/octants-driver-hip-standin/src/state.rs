@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use crate::capture::{Captures, Graph};
 use crate::code::{Function, Module};
 use crate::event::Event;
 use crate::faults::note;
@@ -24,8 +25,18 @@ pub mod code {
     pub const INVALID_IMAGE: i32 = 200;
     pub const NO_BINARY_FOR_GPU: i32 = 209;
     pub const INVALID_HANDLE: i32 = 400;
+    pub const ILLEGAL_STATE: i32 = 401;
     pub const NOT_FOUND: i32 = 500;
     pub const NOT_READY: i32 = 600;
+    pub const CAPTURE_UNSUPPORTED: i32 = 900;
+    pub const CAPTURE_INVALIDATED: i32 = 901;
+    pub const CAPTURE_MERGE: i32 = 902;
+    pub const CAPTURE_UNMATCHED: i32 = 903;
+    pub const CAPTURE_UNJOINED: i32 = 904;
+    pub const CAPTURE_ISOLATION: i32 = 905;
+    pub const CAPTURE_IMPLICIT: i32 = 906;
+    pub const CAPTURED_EVENT: i32 = 907;
+    pub const CAPTURE_WRONG_THREAD: i32 = 908;
 }
 
 /// HIP's result.
@@ -105,6 +116,12 @@ pub struct State {
     pub modules: Mutex<HashMap<u64, Arc<Module>>>,
     /// Functions.
     pub functions: Mutex<HashMap<u64, Arc<Function>>>,
+    /// Streams that are captured.
+    pub captures: Mutex<Captures>,
+    /// Graphs as they were captured.
+    pub graphs: Mutex<HashMap<u64, Arc<Graph>>>,
+    /// Graphs that can be launched.
+    pub ready_graphs: Mutex<HashMap<u64, Arc<Graph>>>,
     /// Pools: the device of each.
     pub pools: Mutex<BTreeMap<u64, i32>>,
     /// Memory.
@@ -126,6 +143,9 @@ pub fn state() -> &'static State {
             events: Mutex::default(),
             modules: Mutex::default(),
             functions: Mutex::default(),
+            captures: Mutex::default(),
+            graphs: Mutex::default(),
+            ready_graphs: Mutex::default(),
             pools: Mutex::default(),
             next: AtomicU64::new(0),
         }

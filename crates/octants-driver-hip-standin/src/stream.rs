@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
+use crate::capture::{Graph, some_order};
 use crate::code::Function;
 use crate::event::Event;
 use crate::faults::note;
@@ -25,6 +26,8 @@ pub enum Work {
     Free { at: u64 },
     /// Runs code.
     Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
+    /// Does what was captured.
+    Graph { graph: Arc<Graph> },
     /// Waits until another stream has done so many pieces of work.
     Wait { stream: Arc<Stream>, count: u64 },
     /// Notes when it came here.
@@ -65,6 +68,9 @@ impl Stream {
         let ends = matches!(work, Work::End);
         if !ends {
             self.order_with_null();
+        }
+        for function in work.functions() {
+            function.module.queued.fetch_add(1, Ordering::AcqRel);
         }
         self.push_alone(work)
     }
@@ -137,7 +143,9 @@ impl Stream {
                 sleeps.sleep();
             }
             let ends = matches!(work, Work::End);
-            self.run(work);
+            self.run(&work, &mut sleeps);
+            // Before anyone learns that it is done: it may hold the last reference to something.
+            drop(work);
             lock(&self.queue).done += 1;
             self.changed.notify_all();
             if ends {
@@ -146,35 +154,42 @@ impl Stream {
         }
     }
 
-    fn run(&self, work: Work) {
+    fn run(&self, work: &Work, sleeps: &mut Sleeps) {
         let state = state();
         let device = &state.devices[self.device as usize];
         let lost = device.lost.load(Ordering::Acquire) != 0;
         match work {
-            Work::Wait { stream, count } => stream.wait(count),
+            Work::Wait { stream, count } => stream.wait(*count),
             Work::Record { event } => event.reached(),
             Work::End => {}
+            Work::Graph { graph } => {
+                for number in some_order(graph, |choices| sleeps.pick(choices)) {
+                    sleeps.sleep();
+                    self.run(&graph[number].work, sleeps);
+                }
+            }
             _ if lost => {}
             Work::Copy { to, from, bytes } => {
-                let valid =
-                    |(at, on_device): (u64, bool)| !on_device || state.memory.check("a copy", at, bytes, self.device);
+                let valid = |(at, on_device): &(u64, bool)| {
+                    !on_device || state.memory.check("a copy", *at, *bytes, self.device)
+                };
                 if valid(to) && valid(from) {
                     // SAFETY: the device's memory is checked; the host's is the caller's to keep.
-                    unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, bytes) }
+                    unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, *bytes) }
                 }
             }
             Work::Fill { to, value, bytes } => {
-                if state.memory.check("a fill", to, bytes, self.device) {
+                if state.memory.check("a fill", *to, *bytes, self.device) {
                     // SAFETY: checked.
-                    unsafe { std::ptr::write_bytes(to as *mut u8, value, bytes) }
+                    unsafe { std::ptr::write_bytes(*to as *mut u8, *value, *bytes) }
                 }
             }
-            Work::Allocate { at } => state.memory.make_valid(at),
-            Work::Free { at } => state.memory.release(at),
+            Work::Allocate { at } => state.memory.make_valid(*at),
+            Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
-                let grid = Grid { blocks, threads, warp: state.settings.warp };
+                let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
                 // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's affair.
-                let ran = unsafe { function.module.code.run(function.entry, grid, &parameter) };
+                let ran = unsafe { function.module.code.run(function.entry, grid, parameter) };
                 if let Err(crash) = ran {
                     note(format!("`{}` crashed: {}", function.name, crash.why));
                     device.lost.store(crash.code, Ordering::Release);
@@ -185,19 +200,41 @@ impl Stream {
     }
 }
 
+impl Work {
+    /// The functions that it runs.
+    fn functions(&self) -> Vec<&Arc<Function>> {
+        match self {
+            Work::Launch { function, .. } => vec![function],
+            Work::Graph { graph } => graph.iter().flat_map(|node| node.work.functions()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
 /// How long a stream sleeps between pieces of work.
 struct Sleeps {
     state: u64,
 }
 
 impl Sleeps {
-    fn sleep(&mut self) {
+    /// A number of the seed's; none without one.
+    fn next(&mut self) -> Option<u64> {
         let seed = SEED.load(Ordering::Relaxed);
         if seed == 0 {
-            return;
+            return None;
         }
         self.state = (self.state ^ seed).wrapping_mul(0x2545_f491_4f6c_dd1d).rotate_left(23).wrapping_add(seed);
-        match self.state >> 60 {
+        Some(self.state >> 60)
+    }
+
+    /// One of so many; the first without a seed.
+    fn pick(&mut self, choices: usize) -> usize {
+        self.next().map_or(0, |number| number as usize % choices)
+    }
+
+    fn sleep(&mut self) {
+        let Some(number) = self.next() else { return };
+        match number {
             0..8 => {}
             8..13 => std::thread::yield_now(),
             13..15 => std::thread::sleep(Duration::from_micros(50)),

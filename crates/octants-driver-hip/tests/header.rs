@@ -23,8 +23,18 @@ fn headers() -> Option<PathBuf> {
     found
 }
 
+/// What the stand-in has beside, for the other libraries that tests play.
+const OF_TESTS: [Signature; 6] = [
+    Signature::new("hipStreamBeginCapture", &["RawStream", "CaptureMode"]),
+    Signature::new("hipStreamEndCapture", &["RawStream", "*mut Graph"]),
+    Signature::new("hipGraphInstantiateWithFlags", &["*mut ReadyGraph", "Graph", "c_ulonglong"]),
+    Signature::new("hipGraphLaunch", &["ReadyGraph", "RawStream"]),
+    Signature::new("hipGraphDestroy", &["Graph"]),
+    Signature::new("hipGraphExecDestroy", &["ReadyGraph"]),
+];
+
 fn table() -> Vec<Signature> {
-    NAMES.signatures().iter().chain(Own::SIGNATURES).copied().collect()
+    NAMES.signatures().iter().chain(Own::SIGNATURES).chain(&OF_TESTS).copied().collect()
 }
 
 /// What C calls a type of the table.
@@ -34,6 +44,7 @@ fn in_c(ty: &str) -> String {
         "c_uint" => "unsigned int",
         "c_char" => "char",
         "c_void" => "void",
+        "c_ulonglong" => "unsigned long long",
         "u8" => "unsigned char",
         "usize" => "size_t",
         "f32" => "float",
@@ -52,6 +63,8 @@ fn in_c(ty: &str) -> String {
         "PoolAttribute" => "hipMemPoolAttr",
         "CaptureMode" => "hipStreamCaptureMode",
         "CaptureStatus" => "hipStreamCaptureStatus",
+        "Graph" => "hipGraph_t",
+        "ReadyGraph" => "hipGraphExec_t",
         "JitOption" => "hipJitOption",
         "PoolProperties" => "hipMemPoolProps",
         _ => {

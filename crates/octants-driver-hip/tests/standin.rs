@@ -182,3 +182,140 @@ fn work_of_a_stream_is_done_in_order_and_events_order_streams() {
     });
     assert_eq!(said, "");
 }
+
+/// Two streams, the first of which is captured; an event, and memory.
+struct Captured {
+    streams: [*mut c_void; 2],
+    event: *mut c_void,
+    at: u64,
+}
+
+fn captured(during: impl FnOnce(&Captured)) -> String {
+    noted(|| {
+        // SAFETY: what is wrong is noted, and nothing else happens.
+        unsafe {
+            let streams = [0; 2].map(|_| made(|s| hipStreamCreateWithPriority(s, 1, 0)));
+            let event = made(|e| hipEventCreateWithFlags(e, 2));
+            let mut at = 0;
+            assert_eq!(hipMalloc(&mut at, 64), 0);
+            assert_eq!(hipMemsetD8Async(at, 1, 64, streams[0]), 0);
+            assert_eq!(hipStreamSynchronize(streams[0]), 0);
+            assert_eq!(hipStreamBeginCapture(streams[0], 0), 0);
+            during(&Captured { streams, event, at });
+            assert_eq!(streams.map(|s| hipStreamDestroy(s)), [0; 2]);
+            assert_eq!((hipEventDestroy(event), hipFree(at)), (0, 0));
+        }
+    })
+}
+
+/// Whether a stream is captured.
+fn status(stream: *mut c_void) -> c_int {
+    let mut status = -1;
+    // SAFETY: the pointer is to a variable.
+    assert_eq!(unsafe { hipStreamIsCapturing(stream, &mut status) }, 0);
+    status
+}
+
+#[test]
+fn captured_work_is_done_by_the_graph_in_an_order_that_events_allow() {
+    let said = captured(|c| {
+        let [first, second] = c.streams;
+        // SAFETY: as above.
+        unsafe {
+            let host = |n: u64| std::ptr::read_volatile(n as *const [u8; 2]);
+            assert_eq!((status(first), status(second)), (1, 0));
+            assert_eq!(hipMemsetD8Async(c.at, 2, 2, first), 0);
+            assert_eq!((hipEventRecord(c.event, first), hipStreamWaitEvent(second, c.event, 0)), (0, 0));
+            assert_eq!(status(second), 1, "it waits for what is captured");
+            assert_eq!(hipMemsetD8Async(c.at, 3, 1, second), 0);
+            assert_eq!((hipEventRecord(c.event, second), hipStreamWaitEvent(first, c.event, 0)), (0, 0));
+            assert_eq!(hipMemcpyDtoDAsync(c.at + 1, c.at, 1, first), 0);
+            let graph = made(|g| hipStreamEndCapture(first, g));
+            assert_eq!((status(first), status(second), host(c.at)), (0, 0, [1, 1]));
+            let ready = made(|r| hipGraphInstantiateWithFlags(r, graph, 0));
+            for seed in 0..20 {
+                control::standin_set_seed(seed);
+                assert_eq!(hipMemsetD8Async(c.at, 9, 2, first), 0);
+                assert_eq!((hipGraphLaunch(ready, first), hipStreamSynchronize(first)), (0, 0));
+                assert_eq!(host(c.at), [3, 3]);
+            }
+            control::standin_set_seed(0);
+            assert_eq!((hipGraphExecDestroy(ready), hipGraphDestroy(graph)), (0, 0));
+        }
+    });
+    assert_eq!(said, "");
+}
+
+#[test]
+fn what_breaks_a_capture_is_noted() {
+    type Break<'a> = &'a dyn Fn(&Captured) -> c_int;
+    // SAFETY: as above.
+    let ways: [(Break<'_>, c_int, &str); 7] = unsafe {
+        [
+            (&|c| hipStreamSynchronize(c.streams[0]), 900, "hipStreamSynchronize: not while"),
+            (&|c| hipStreamQuery(c.streams[1]), 900, "hipStreamQuery: not while"),
+            (&|_| hipMalloc(&mut 0, 64), 900, "hipMalloc: not while"),
+            (&|c| hipFree(c.at), 900, "hipFree: not while"),
+            (&|_| hipDeviceSynchronize(), 900, "hipDeviceSynchronize: not while"),
+            (
+                &|c| {
+                    assert_eq!(hipEventRecord(c.event, c.streams[1]), 0);
+                    hipStreamWaitEvent(c.streams[0], c.event, 0)
+                },
+                905,
+                "waits for what is not captured",
+            ),
+            (
+                &|c| {
+                    assert_eq!(hipEventRecord(c.event, c.streams[0]), 0);
+                    assert_eq!(hipThreadExchangeStreamCaptureMode(&mut 2), 0);
+                    let code = hipEventQuery(c.event);
+                    assert_eq!(hipThreadExchangeStreamCaptureMode(&mut 0), 0);
+                    code
+                },
+                907,
+                "an event that was recorded in a capture",
+            ),
+        ]
+    };
+    for (breaks, code, text) in ways {
+        let said = captured(|c| {
+            assert_eq!(breaks(c), code, "{text}");
+            assert_eq!(status(c.streams[0]), 2, "{text}");
+            // SAFETY: as above.
+            assert_eq!(unsafe { hipStreamEndCapture(c.streams[0], &mut null_mut()) }, 901, "{text}");
+        });
+        assert!(said.contains(text) && said.lines().count() == 1, "{said}");
+    }
+}
+
+#[test]
+fn a_thread_that_says_so_may_do_other_things_during_a_capture() {
+    let said = captured(|c| {
+        // SAFETY: as above.
+        unsafe {
+            let (mut mode, mut at) = (2, 0);
+            assert_eq!((hipThreadExchangeStreamCaptureMode(&mut mode), mode), (0, 0));
+            assert_eq!((hipMalloc(&mut at, 64), hipFree(at), hipStreamQuery(c.streams[1])), (0, 0, 0));
+            assert_eq!((hipThreadExchangeStreamCaptureMode(&mut mode), mode), (0, 2));
+            let graph = made(|g| hipStreamEndCapture(c.streams[0], g));
+            assert_eq!(hipGraphDestroy(graph), 0);
+        }
+    });
+    assert_eq!(said, "");
+}
+
+#[test]
+fn streams_that_are_captured_and_not_waited_for_are_noted() {
+    let said = captured(|c| {
+        let [first, second] = c.streams;
+        // SAFETY: as above.
+        unsafe {
+            assert_eq!((hipEventRecord(c.event, first), hipStreamWaitEvent(second, c.event, 0)), (0, 0));
+            assert_eq!(hipMemsetD8Async(c.at, 3, 1, second), 0);
+            assert_eq!(hipStreamEndCapture(second, &mut null_mut()), 903, "it began on the other");
+            assert_eq!(hipStreamEndCapture(first, &mut null_mut()), 904);
+        }
+    });
+    assert!(said.contains("not waited for by the first"), "{said}");
+}

@@ -6,7 +6,7 @@ use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Handle, finish, give, queue};
+use super::{Handle, finish, give, queue, unsafe_call};
 use crate::code::{Function, load};
 use crate::faults::note;
 use crate::state::{Outcome, code, current, lock, state};
@@ -21,6 +21,7 @@ pub unsafe extern "C" fn hipModuleLoadDataEx(
     _values: *mut *mut c_void,
 ) -> c_int {
     finish(state().device().and_then(|_| {
+        unsafe_call("hipModuleLoadDataEx")?;
         // SAFETY: HIP's contract: a whole image lies there.
         let loaded = unsafe { load(image.cast(), current())? };
         let handle = state().handle();
@@ -35,6 +36,7 @@ pub unsafe extern "C" fn hipModuleUnload(module: Handle) -> c_int {
     const CALL: &str = "hipModuleUnload";
     finish(state().find(CALL, "module", &state().modules, module as u64).and_then(|known| {
         state().check_device(CALL, "module", known.device)?;
+        unsafe_call(CALL)?;
         if known.queued.load(Ordering::Acquire) > 0 {
             note("hipModuleUnload: code that is queued");
         }
@@ -151,7 +153,6 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
             let from = (*parameters).cast::<u8>();
             std::ptr::copy_nonoverlapping(from, parameter.as_mut_ptr().cast(), known.entry.parameter_bytes);
         }
-        known.module.queued.fetch_add(1, Ordering::AcqRel);
         LAUNCHES.fetch_add(1, Ordering::Relaxed);
         Ok(Work::Launch { function: known.clone(), blocks, threads, parameter })
     })

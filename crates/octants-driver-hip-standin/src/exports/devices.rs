@@ -4,7 +4,7 @@
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
-use super::{finish, give, known_device};
+use super::{finish, give, known_device, unsafe_call};
 use crate::state::{code, current, set_current, state};
 
 const ARCHITECTURE_IN_R0600: usize = 1160;
@@ -111,6 +111,7 @@ pub unsafe extern "C" fn hipSetDevice(device: c_int) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipDeviceSynchronize() -> c_int {
     finish(state().device().and_then(|_| {
+        unsafe_call("hipDeviceSynchronize")?;
         state().streams_of(current()).iter().for_each(|s| s.synchronize());
         state().device().map(|_| ())
     }))

@@ -4,7 +4,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::{Address, Handle, finish, give, known_device, queue};
+use super::{Address, Handle, enqueue, finish, give, known_device, queue, unsafe_call};
 use crate::faults::note;
 use crate::memory::Kind;
 use crate::state::{Outcome, code, current, lock, state};
@@ -19,7 +19,8 @@ pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMalloc(at: *mut Address, bytes: usize) -> c_int {
-    let made = state().device().and_then(|_| state().memory.allocate(bytes, Kind::Plain(current())));
+    let allowed = state().device().and_then(|_| unsafe_call("hipMalloc"));
+    let made = allowed.and_then(|()| state().memory.allocate(bytes, Kind::Plain(current())));
     // SAFETY: HIP's contract.
     finish(made.and_then(|a| unsafe { give(at, a) }))
 }
@@ -30,7 +31,9 @@ pub unsafe extern "C" fn hipFree(at: Address) -> c_int {
         _ if at == 0 => Ok(()),
         // The real one waits for the device. This one does not: our driver must not need it to.
         Some(Kind::Plain(device)) => {
-            state().check_device("hipFree", "block of memory", device).map(|()| state().memory.release(at))
+            let allowed =
+                unsafe_call("hipFree").and_then(|()| state().check_device("hipFree", "block of memory", device));
+            allowed.map(|()| state().memory.release(at))
         }
         other => {
             note(format!("hipFree of {at:#x}, which is {other:?}"));
@@ -43,7 +46,8 @@ pub unsafe extern "C" fn hipFree(at: Address) -> c_int {
 pub unsafe extern "C" fn hipHostMalloc(at: *mut Handle, bytes: usize, flags: c_uint) -> c_int {
     const KNOWN: c_uint = 0x1 | 0x2 | 0x4 | 0x4000_0000;
     let made = if flags & !KNOWN == 0 {
-        state().device().and_then(|_| state().memory.allocate(bytes, Kind::Host))
+        let allowed = state().device().and_then(|_| unsafe_call("hipHostMalloc"));
+        allowed.and_then(|()| state().memory.allocate(bytes, Kind::Host))
     } else {
         Err(code::INVALID_VALUE)
     };
@@ -55,10 +59,7 @@ pub unsafe extern "C" fn hipHostMalloc(at: *mut Handle, bytes: usize, flags: c_u
 pub unsafe extern "C" fn hipHostFree(at: Handle) -> c_int {
     finish(match state().memory.kind(at as u64) {
         _ if at.is_null() => Ok(()),
-        Some(Kind::Host) => {
-            state().memory.release(at as u64);
-            Ok(())
-        }
+        Some(Kind::Host) => unsafe_call("hipHostFree").map(|()| state().memory.release(at as u64)),
         other => {
             note(format!("hipHostFree of {at:?}, which is {other:?}"));
             Err(code::INVALID_VALUE)
@@ -96,6 +97,7 @@ pub unsafe extern "C" fn hipMemPoolCreate(pool: *mut Handle, properties: *const 
             return Err(code::INVALID_VALUE);
         }
         known_device(device as c_int)?;
+        unsafe_call("hipMemPoolCreate")?;
         let handle = state().handle();
         lock(&state().pools).insert(handle, device as c_int);
         // SAFETY: HIP's contract.
@@ -142,7 +144,7 @@ pub unsafe extern "C" fn hipMallocFromPoolAsync(
         let stream = state().stream(CALL, stream as u64)?;
         state().check_device(CALL, "pool", device)?;
         let made = state().memory.allocate(bytes, Kind::Pool(device, handle as u64))?;
-        stream.push(Work::Allocate { at: made });
+        enqueue(&stream, Work::Allocate { at: made }).inspect_err(|_| state().memory.release(made))?;
         // SAFETY: HIP's contract.
         unsafe { give(at, made) }
     }))

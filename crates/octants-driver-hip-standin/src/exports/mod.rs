@@ -3,6 +3,7 @@
 mod code;
 mod devices;
 mod errors;
+mod graphs;
 mod memory;
 mod streams;
 
@@ -13,10 +14,12 @@ use std::sync::Arc;
 pub use code::*;
 pub use devices::*;
 pub use errors::*;
+pub use graphs::*;
 pub use memory::*;
 pub use streams::*;
 
-use crate::state::{Outcome, code as codes, state};
+use crate::capture::Queued;
+use crate::state::{Outcome, code as codes, lock, state};
 use crate::stream::{Stream, Work};
 
 type Handle = *mut c_void;
@@ -55,10 +58,23 @@ fn known_device(device: c_int) -> Outcome<()> {
     if (0..state().devices.len() as c_int).contains(&device) { Ok(()) } else { Err(codes::INVALID_DEVICE) }
 }
 
+/// Queues work, or writes it down where the stream is captured.
+fn enqueue(stream: &Arc<Stream>, work: Work) -> Outcome<()> {
+    let queued = lock(&state().captures).queue(stream, work)?;
+    if let Queued::Now(work) = queued {
+        stream.push(work);
+    }
+    Ok(())
+}
+
+/// A call that captures forbid.
+fn unsafe_call(call: &str) -> Outcome<()> {
+    lock(&state().captures).unsafe_call(call)
+}
+
 fn queue(call: &str, stream: Handle, work: impl FnOnce(&Arc<Stream>) -> Outcome<Work>) -> c_int {
     finish(state().stream(call, stream as u64).and_then(|stream| {
         let work = work(&stream)?;
-        stream.push(work);
-        Ok(())
+        enqueue(&stream, work)
     }))
 }

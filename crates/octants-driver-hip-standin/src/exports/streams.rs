@@ -2,11 +2,10 @@
 
 #![allow(non_snake_case, missing_docs, clippy::missing_safety_doc)] // HIP's names; its contract is its documentation.
 
-use std::cell::Cell;
 use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
-use super::{Handle, finish, give};
+use super::{Handle, finish, give, unsafe_call};
 use crate::event::Event;
 use crate::state::{code, current, lock, state};
 use crate::stream::{Stream, Work};
@@ -18,6 +17,7 @@ pub unsafe extern "C" fn hipStreamCreateWithPriority(stream: *mut Handle, flags:
             return Err(code::INVALID_VALUE);
         }
         let handle = state().handle();
+        unsafe_call("hipStreamCreateWithPriority")?;
         lock(&state().streams).insert(handle, Stream::new(handle, current(), flags == 0));
         // SAFETY: HIP's contract.
         unsafe { give(stream, handle as Handle) }
@@ -29,16 +29,21 @@ pub unsafe extern "C" fn hipStreamDestroy(stream: Handle) -> c_int {
     if stream.is_null() {
         return code::INVALID_HANDLE;
     }
-    finish(state().stream("hipStreamDestroy", stream as u64).map(|known| {
+    const CALL: &str = "hipStreamDestroy";
+    finish(state().stream(CALL, stream as u64).and_then(|known| {
+        lock(&state().captures).look_at_stream(CALL, known.handle)?;
         lock(&state().streams).remove(&known.handle);
         // What is queued is still done.
         known.push(Work::End);
+        Ok(())
     }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipStreamSynchronize(stream: Handle) -> c_int {
-    finish(state().stream("hipStreamSynchronize", stream as u64).and_then(|stream| {
+    const CALL: &str = "hipStreamSynchronize";
+    finish(state().stream(CALL, stream as u64).and_then(|stream| {
+        lock(&state().captures).look_at_stream(CALL, stream.handle)?;
         stream.synchronize();
         state().device().map(|_| ())
     }))
@@ -46,7 +51,9 @@ pub unsafe extern "C" fn hipStreamSynchronize(stream: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipStreamQuery(stream: Handle) -> c_int {
-    finish(state().stream("hipStreamQuery", stream as u64).and_then(|stream| {
+    const CALL: &str = "hipStreamQuery";
+    finish(state().stream(CALL, stream as u64).and_then(|stream| {
+        lock(&state().captures).look_at_stream(CALL, stream.handle)?;
         let (queued, done) = stream.counts();
         if done < queued { Err(code::NOT_READY) } else { Ok(()) }
     }))
@@ -56,9 +63,13 @@ pub unsafe extern "C" fn hipStreamQuery(stream: Handle) -> c_int {
 pub unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags: c_uint) -> c_int {
     const CALL: &str = "hipStreamWaitEvent";
     finish(state().stream(CALL, stream as u64).and_then(|stream| {
-        let event = state().event(CALL, event as u64)?;
+        let handle = event as u64;
+        let event = state().event(CALL, handle)?;
         if flags != 0 {
             return Err(code::INVALID_VALUE);
+        }
+        if lock(&state().captures).wait(stream.handle, handle, event.point().is_some())? {
+            return Ok(());
         }
         if let Some((other, count)) = event.point()
             && !Arc::ptr_eq(&other, &stream)
@@ -67,30 +78,6 @@ pub unsafe extern "C" fn hipStreamWaitEvent(stream: Handle, event: Handle, flags
         }
         Ok(())
     }))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipStreamIsCapturing(stream: Handle, status: *mut c_int) -> c_int {
-    // SAFETY: HIP's contract.
-    finish(state().stream("hipStreamIsCapturing", stream as u64).and_then(|_| unsafe { give(status, 0) }))
-}
-
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn hipThreadExchangeStreamCaptureMode(mode: *mut c_int) -> c_int {
-    thread_local! {
-        static MODE: Cell<c_int> = const { Cell::new(0) };
-    }
-    if mode.is_null() {
-        return code::INVALID_VALUE;
-    }
-    // SAFETY: HIP's contract.
-    unsafe {
-        if !(0..3).contains(&*mode) {
-            return code::INVALID_VALUE;
-        }
-        *mode = MODE.replace(*mode);
-    }
-    code::SUCCESS
 }
 
 #[unsafe(no_mangle)]
@@ -117,14 +104,20 @@ pub unsafe extern "C" fn hipEventDestroy(event: Handle) -> c_int {
 pub unsafe extern "C" fn hipEventRecord(event: Handle, stream: Handle) -> c_int {
     const CALL: &str = "hipEventRecord";
     finish(state().stream(CALL, stream as u64).and_then(|stream| {
-        state().event(CALL, event as u64)?.record(&stream);
+        let known = state().event(CALL, event as u64)?;
+        if !lock(&state().captures).record(event as u64, stream.handle) {
+            known.record(&stream);
+        }
         Ok(())
     }))
 }
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipEventSynchronize(event: Handle) -> c_int {
-    finish(state().event("hipEventSynchronize", event as u64).and_then(|event| {
+    const CALL: &str = "hipEventSynchronize";
+    let handle = event as u64;
+    finish(state().event(CALL, handle).and_then(|event| {
+        lock(&state().captures).look_at_event(CALL, handle)?;
         if let Some((stream, count)) = event.point() {
             stream.wait(count);
         }
@@ -134,8 +127,11 @@ pub unsafe extern "C" fn hipEventSynchronize(event: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipEventQuery(event: Handle) -> c_int {
-    let done = state().event("hipEventQuery", event as u64).map(|event| event.is_done());
-    finish(done.and_then(|done| if done { Ok(()) } else { Err(code::NOT_READY) }))
+    const CALL: &str = "hipEventQuery";
+    finish(state().event(CALL, event as u64).and_then(|known| {
+        lock(&state().captures).look_at_event(CALL, event as u64)?;
+        if known.is_done() { Ok(()) } else { Err(code::NOT_READY) }
+    }))
 }
 
 #[unsafe(no_mangle)]

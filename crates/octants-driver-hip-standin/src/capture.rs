@@ -1,0 +1,264 @@
+//! [`Captures`]: streams whose work is written down instead of done; [`Graph`]: what was written down.
+//!
+//! Work that is queued on a captured stream becomes a node behind the stream's last one. An event that is recorded there stands for the stream's
+//! last nodes, and a stream that waits for it is captured too. The capture ends on the stream that it began on, which must have waited for all
+//! others. What would disturb a capture breaks it, and is noted as a fault.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::thread::ThreadId;
+
+use crate::faults::note;
+use crate::state::{Outcome, code, lock, state};
+use crate::stream::{Stream, Work};
+
+/// How strict a capture is, and a thread: by HIP's numbers, the strictest first.
+pub mod mode {
+    #![allow(missing_docs)]
+    pub const GLOBAL: i32 = 0;
+    pub const RELAXED: i32 = 2;
+}
+
+thread_local! {
+    static MODE: Cell<i32> = const { Cell::new(mode::GLOBAL) };
+}
+
+/// Sets what this thread says of itself; what it said before.
+pub fn exchange_mode(mode: i32) -> i32 {
+    MODE.replace(mode)
+}
+
+/// A piece of work, and the nodes that come before it.
+#[derive(Debug)]
+pub struct Node {
+    /// The work.
+    pub work: Work,
+    /// Numbers of the nodes that it waits for, all smaller than its own.
+    pub after: Vec<usize>,
+}
+
+/// What was captured, by node.
+pub type Graph = Vec<Node>;
+
+#[derive(Debug)]
+struct Capture {
+    origin: u64,
+    mode: i32,
+    thread: ThreadId,
+    nodes: Graph,
+    /// The last nodes of each stream that is captured, by its handle.
+    last: HashMap<u64, Vec<usize>>,
+    /// Those that events stand for.
+    events: HashMap<u64, Vec<usize>>,
+    /// Something forbidden was done.
+    broken: bool,
+}
+
+/// The captures that have not ended.
+#[derive(Debug, Default)]
+pub struct Captures(Vec<Capture>);
+
+/// What becomes of work that is queued.
+pub enum Queued {
+    /// Written down.
+    Captured,
+    /// To be done.
+    Now(Work),
+}
+
+impl Captures {
+    fn of(&mut self, stream: u64) -> Option<&mut Capture> {
+        self.0.iter_mut().find(|c| c.last.contains_key(&stream))
+    }
+
+    /// Begins on a stream.
+    pub fn begin(&mut self, stream: &Stream, mode: i32) -> Outcome<()> {
+        if stream.handle == 0 {
+            return Err(code::CAPTURE_UNSUPPORTED);
+        }
+        if self.of(stream.handle).is_some() {
+            return Err(code::ILLEGAL_STATE);
+        }
+        self.0.push(Capture {
+            origin: stream.handle,
+            mode,
+            thread: std::thread::current().id(),
+            nodes: Vec::new(),
+            last: [(stream.handle, Vec::new())].into(),
+            events: HashMap::new(),
+            broken: false,
+        });
+        Ok(())
+    }
+
+    /// Ends on the stream that it began on.
+    pub fn end(&mut self, stream: &Stream) -> Outcome<Graph> {
+        let at = self.0.iter().position(|c| c.last.contains_key(&stream.handle)).ok_or(code::ILLEGAL_STATE)?;
+        let capture = &self.0[at];
+        if capture.origin != stream.handle {
+            return Err(code::CAPTURE_UNMATCHED);
+        }
+        if capture.mode != mode::RELAXED && capture.thread != std::thread::current().id() {
+            return Err(code::CAPTURE_WRONG_THREAD);
+        }
+        let capture = self.0.swap_remove(at);
+        if capture.broken {
+            return Err(code::CAPTURE_INVALIDATED);
+        }
+        // Nodes before the origin's last.
+        let mut joined = vec![false; capture.nodes.len()];
+        capture.last[&capture.origin].iter().for_each(|&n| joined[n] = true);
+        for n in (0..capture.nodes.len()).rev().filter(|&n| joined[n]).collect::<Vec<_>>() {
+            reach(&capture.nodes, n, &mut joined);
+        }
+        if joined.contains(&false) {
+            note("hipStreamEndCapture: a stream that was captured, and not waited for by the first");
+            return Err(code::CAPTURE_UNJOINED);
+        }
+        Ok(capture.nodes)
+    }
+
+    /// 0: a stream is not captured; 1: it is; 2: it is, in vain.
+    pub fn status(&mut self, stream: u64) -> i32 {
+        self.of(stream).map_or(0, |c| 1 + i32::from(c.broken))
+    }
+
+    /// Work that is queued on a stream.
+    pub fn queue(&mut self, stream: &Stream, work: Work) -> Outcome<Queued> {
+        if stream.handle == 0 {
+            return self.implicit(stream.device).map(|()| Queued::Now(work));
+        }
+        let Some(capture) = self.of(stream.handle) else { return Ok(Queued::Now(work)) };
+        if matches!(work, Work::Allocate { .. } | Work::Free { .. } | Work::Graph { .. }) {
+            capture.broken = true;
+            return Err(code::CAPTURE_UNSUPPORTED);
+        }
+        let number = capture.nodes.len();
+        let after = capture.last.insert(stream.handle, vec![number]).unwrap_or_default();
+        capture.nodes.push(Node { work, after });
+        Ok(Queued::Captured)
+    }
+
+    /// The null stream is in step with captured streams, which cannot be.
+    fn implicit(&mut self, device: i32) -> Outcome<()> {
+        let streams = lock(&state().streams);
+        let in_step = |h: &u64| streams.get(h).is_some_and(|s| s.blocking && s.device == device);
+        match self.0.iter_mut().find(|c| c.last.keys().any(in_step)) {
+            Some(capture) => {
+                capture.broken = true;
+                note("the null stream is used while a stream that is in step with it is captured");
+                Err(code::CAPTURE_IMPLICIT)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// An event is recorded. True where it is for the capture alone.
+    pub fn record(&mut self, event: u64, stream: u64) -> bool {
+        self.0.iter_mut().for_each(|c| {
+            c.events.remove(&event);
+        });
+        let Some(capture) = self.of(stream) else { return false };
+        capture.events.insert(event, capture.last[&stream].clone());
+        true
+    }
+
+    /// A stream waits for an event, which was `recorded` outside. True where that is for the capture alone.
+    pub fn wait(&mut self, stream: u64, event: u64, recorded: bool) -> Outcome<bool> {
+        let Some(at) = self.0.iter().position(|c| c.events.contains_key(&event)) else {
+            if let Some(capture) = self.of(stream).filter(|_| recorded) {
+                capture.broken = true;
+                note("hipStreamWaitEvent: a captured stream waits for what is not captured");
+                return Err(code::CAPTURE_ISOLATION);
+            }
+            return Ok(false);
+        };
+        if self.0.iter().enumerate().any(|(n, c)| n != at && c.last.contains_key(&stream)) {
+            return Err(code::CAPTURE_MERGE);
+        }
+        let capture = &mut self.0[at];
+        let points = capture.events[&event].clone();
+        capture.last.entry(stream).or_default().extend(points);
+        Ok(true)
+    }
+
+    /// The host waits for a stream, or asks how far it is.
+    pub fn look_at_stream(&mut self, call: &str, stream: u64) -> Outcome<()> {
+        self.unsafe_call(call)?;
+        match self.of(stream) {
+            Some(capture) => {
+                capture.broken = true;
+                note(format!("{call}: a stream that is captured"));
+                Err(code::CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The host waits for an event, or asks for it.
+    pub fn look_at_event(&mut self, call: &str, event: u64) -> Outcome<()> {
+        self.unsafe_call(call)?;
+        match self.0.iter_mut().find(|c| c.events.contains_key(&event)) {
+            Some(capture) => {
+                capture.broken = true;
+                note(format!("{call}: an event that was recorded in a capture"));
+                Err(code::CAPTURED_EVENT)
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// A call that captures forbid, unless the thread has said that it knows what it does.
+    pub fn unsafe_call(&mut self, call: &str) -> Outcome<()> {
+        let (own, here) = (MODE.get(), std::thread::current().id());
+        let forbids = |c: &Capture| match own {
+            mode::RELAXED => false,
+            mode::GLOBAL => c.mode == mode::GLOBAL || c.mode != mode::RELAXED && c.thread == here,
+            _ => c.mode != mode::RELAXED && c.thread == here,
+        };
+        match self.0.iter_mut().find(|c| forbids(c)) {
+            Some(capture) => {
+                capture.broken = true;
+                note(format!("{call}: not while a stream is captured"));
+                Err(code::CAPTURE_UNSUPPORTED)
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Marks the nodes before one.
+fn reach(nodes: &Graph, from: usize, marked: &mut [bool]) {
+    for &before in &nodes[from].after {
+        if !std::mem::replace(&mut marked[before], true) {
+            reach(nodes, before, marked);
+        }
+    }
+}
+
+/// The nodes of a graph in an order that they allow, chosen by `pick` of so many that could come next.
+pub fn some_order(graph: &Graph, mut pick: impl FnMut(usize) -> usize) -> Vec<usize> {
+    let mut done = vec![false; graph.len()];
+    let mut order = Vec::with_capacity(graph.len());
+    while order.len() < graph.len() {
+        let ready: Vec<usize> =
+            (0..graph.len()).filter(|&n| !done[n] && graph[n].after.iter().all(|&before| done[before])).collect();
+        let next = ready[pick(ready.len())];
+        done[next] = true;
+        order.push(next);
+    }
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_keep_to_what_comes_before() {
+        let node = |after: &[usize]| Node { work: Work::End, after: after.to_vec() };
+        let graph = vec![node(&[]), node(&[0]), node(&[0]), node(&[1, 2])];
+        assert_eq!(some_order(&graph, |_| 0), [0, 1, 2, 3]);
+        assert_eq!(some_order(&graph, |n| n - 1), [0, 2, 1, 3]);
+    }
+}
