@@ -13,12 +13,13 @@
 //! - After an error that the device does not recover from, every call says that the device is lost, and frees are silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`], [`memory`], [`pinned`], [`streams`], [`module`],
-//! [`plan_grid`], [`graph`], [`gpu_driver`].
+//! [`plan_grid`], [`graph`], [`gpu_driver`]; [`find_device_library`].
 
 pub mod calls;
 pub mod context;
 #[cfg(test)]
 mod failing_calls;
+pub mod find_device_library;
 pub mod gpu_driver;
 pub mod graph;
 pub mod last_launches;
@@ -33,6 +34,7 @@ pub mod symbols;
 pub mod vendor;
 
 pub use context::{Context, Entered};
+pub use find_device_library::Places;
 pub use gpu_driver::GpuDriver;
 pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
