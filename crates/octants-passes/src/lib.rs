@@ -22,6 +22,7 @@ pub mod fold_constants;
 pub mod hoist_invariants;
 pub mod inline_calls;
 mod insert_code;
+pub mod make_own_updates_plain;
 pub mod make_updates_atomic;
 pub mod offload;
 pub mod pipeline;

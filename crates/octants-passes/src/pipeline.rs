@@ -8,6 +8,7 @@ use crate::check_overflow::check_overflow;
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
+use crate::make_own_updates_plain::make_own_updates_plain;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::privatize_reductions::privatize_reductions;
 use crate::simplify_locals::simplify_locals;
@@ -52,6 +53,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "make_own_updates_plain", runs: always, run: make_own_updates_plain },
     Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },
     Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },

@@ -5,9 +5,10 @@
 //! that may be the same memory. Where the loop, or the read, may not run at all, the address may be none; the sum is zero then, and is
 //! not added.
 
-use octants_ir::{BinaryOp, BlockId, Buffer, BufferId, Const, Layout, LocalId, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, BlockId, BufferId, Const, LocalId, Op, Scalar, Type, ValueId};
 
 use super::emit_sweeps::{Emitter, known_int};
+use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
 use crate::trace_address::{Place, trace_address};
 
@@ -169,15 +170,5 @@ impl Emitter<'_> {
             at = owner;
         }
         true
-    }
-}
-
-/// Two buffers may share memory: arrays, and fields of which one is a component of the other.
-pub(super) fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
-    match (&a.layout, &b.layout) {
-        (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) => {
-            a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
-        }
-        (a, b) => !matches!(a, Layout::Dense { .. }) && !matches!(b, Layout::Dense { .. }),
     }
 }

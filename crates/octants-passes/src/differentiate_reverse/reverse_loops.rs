@@ -5,9 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
 
-use super::defer_updates::may_overlap;
 use super::emit_sweeps::{Emitter, Indices, Iteration, Mode};
 use super::keep_states::uses_store_within;
+use crate::make_own_updates_plain::{may_overlap, touched_at_own_indices};
 use crate::make_updates_atomic::shared_locals;
 use crate::trace_address::first_use_sets;
 
@@ -47,18 +47,16 @@ impl<'a> Emitter<'a> {
     }
 
     /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an iteration adds to
-    /// their gradients no other one adds to. Arrays may be the same memory as others, and are left out, as are fields that share memory.
+    /// their gradients no other one adds to. Arrays may be the same memory as others, which the pass `make_own_updates_plain` knows; fields that
+    /// share memory are left out.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
-        let Op::For(l) = &source.inst(v).op else { return HashSet::new() };
-        // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
-        let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
+        // A kernel may use a gradient like any other memory.
+        let mut used = HashSet::new();
         source.visit(from, &mut |_, inst| {
-            let Op::BufferAddr(b, indices) = &inst.op else { return };
-            let is = |p: usize, axis: usize| source.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
-            let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
-            let axes = positions.entry(*b).or_insert_with(all);
-            axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
+            if let Op::BufferAddr(b, _) = &inst.op {
+                used.insert(*b);
+            }
         });
         let is_alone = |g: BufferId| {
             let own = &self.buffers[g.index()];
@@ -68,10 +66,9 @@ impl<'a> Emitter<'a> {
         let own = |b: BufferId| {
             let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });
             let gradient = self.gradients[b.index()];
-            is_field && gradient.is_some_and(|g| !positions.contains_key(&g) && is_alone(g))
+            is_field && gradient.is_some_and(|g| !used.contains(&g) && is_alone(g))
         };
-        let touched = positions.iter().filter(|(_, axes)| axes.iter().all(|p| !p.is_empty()));
-        touched.map(|(b, _)| *b).filter(|b| own(*b)).collect()
+        touched_at_own_indices(source, v).into_iter().filter(|b| own(*b)).collect()
     }
 
     /// A parallel loop over lanes, each of which has a part of the store and runs its share of the iterations in order.
