@@ -9,8 +9,10 @@
 use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{BinaryOp, Body, Buffer, BufferId, Op, ValueId};
+use octants_ir::{Body, Buffer, BufferId, Op, ValueId};
 
+use super::emit_sweeps::known_int;
+use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
 use crate::make_updates_atomic::same_address;
 
@@ -142,8 +144,8 @@ fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
     }
 }
 
-/// One iteration of a parallel loop is certain to read what another one stores: at an index that differs by a constant from that of
-/// the store, along an axis on which iterations differ, and is the same along all others.
+/// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as indices are a
+/// multiple of the loop's and a constant. Indices along other axes must be the same values; branches are taken to be entered.
 fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
     let body = plan.body;
     let root_loop = |v: ValueId| {
@@ -154,30 +156,40 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
         body.block(body.root).iter().find(is_around).copied()
     };
     let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
-    let mut differs = false;
+    let Op::For(l) = &body.inst(around).op else { return false };
+    let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
     for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
-        if same_value(body, x, y) {
-            continue;
+        match (multiple(body, x, around), multiple(body, y, around)) {
+            (Some(x), Some(y)) => match (x.axis, y.axis) {
+                (Some(a), Some(b)) if a != b => return false,
+                (None, None) if x.plus != y.plus => return false,
+                (None, None) => {}
+                (a, b) => equations[a.or(b).unwrap_or(0) as usize].push(Equation { read: x, write: y }),
+            },
+            _ if same_value(body, x, y) && !is_read(body, x) => {}
+            _ => return false,
         }
-        let ((base, by), (other, other_by)) = (offset(body, x), offset(body, y));
-        let shifted = same_value(body, base, other) && by != other_by;
-        if !shifted || !matches!(body.inst(base).op, Op::LoopIndex(l, _) if l == around) {
-            return false;
+    }
+    let mut differs = false;
+    for (range, equations) in l.dims.iter().zip(&equations) {
+        match meet(known_int(body, range.begin), known_int(body, range.end), equations) {
+            Meeting::Never => return false,
+            Meeting::InOne => {}
+            Meeting::OfTwo => differs = true,
         }
-        differs = true;
     }
     differs && same_component(body, load.inst, store.inst)
 }
 
-/// A value as another one and a constant.
-fn offset(body: &Body, v: ValueId) -> (ValueId, i64) {
-    let Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) = body.inst(v).op else { return (v, 0) };
-    match (op, super::emit_sweeps::known_int(body, a), super::emit_sweeps::known_int(body, b)) {
-        (BinaryOp::Add, _, Some(c)) => (a, c),
-        (BinaryOp::Sub, _, Some(c)) => (a, -c),
-        (BinaryOp::Add, Some(c), _) => (b, c),
-        _ => (v, 0),
+/// An index comes from memory: which iterations have the same is not known.
+fn is_read(body: &Body, v: ValueId) -> bool {
+    let op = &body.inst(v).op;
+    if matches!(op, Op::LoopIndex(..)) {
+        return false;
     }
+    let mut any = !op.is_pure();
+    op.for_each_operand(|u| any |= is_read(body, u));
+    any
 }
 
 /// Both are computed in the same way from the same values.

@@ -17,6 +17,7 @@ mod defer_updates;
 mod emit_sweeps;
 mod find_active_values;
 mod keep_states;
+mod meeting_iterations;
 mod needed_operands;
 mod plan_sweeps;
 mod reverse_loops;
