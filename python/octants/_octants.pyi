@@ -55,7 +55,7 @@ def stream_scope(stream: Any) -> StreamScope:
     """Makes a stream this thread's current one for the length of a `with` block."""
 
 def set_autodiff_scope(
-    kind: str | None, record: Callable[[Kernel, tuple[Any, ...]], None] | None = None, validation: bool = False
+    kind: str | None, record: Callable[[RecordedLaunch, tuple[Any, ...]], None] | None = None, validation: bool = False
 ) -> None:
     """Lets this thread's launches be differentiated ("forward") or handed to `record` ("record"); None ends that."""
 
@@ -335,6 +335,18 @@ class KernelGradient:
         """The kernel."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> None: ...
+
+@final
+class RecordedLaunch:
+    """What a tape keeps of a launch: its gradient is that of what ran, or an error where something has changed since."""
+
+    @property
+    def kernel(self) -> Any:
+        """The kernel."""
+
+    def __call__(self, *args: Any) -> None: ...
+    def grad(self, *args: Any) -> None:
+        """Runs the gradient of the launch."""
 
 @final
 class BoundKernel:

@@ -111,6 +111,8 @@ pub struct Outcome {
     pub may_alias: bool,
     /// Arrays that share memory have to be checked against its `stream_parallel` groups.
     pub has_groups: bool,
+    /// The length of some loop may come from memory.
+    pub may_tally_loops: bool,
     /// How a launch fills its slots.
     pub arguments: ArgumentPlan,
     /// What a gradient keeps in the store of a launch.

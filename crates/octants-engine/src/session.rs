@@ -11,8 +11,8 @@ use octants_driver_host::{HostConfig, HostDriver};
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{ArgLayout, AutodiffMode, Layout, Op, Program, Type};
 use octants_passes::{
-    Alias, Kept, PassOptions, StoreNeed, differentiate, find_overlaps, offload, run_pipeline, run_pipeline_with,
-    validate_reads,
+    Alias, Kept, PassOptions, StoreNeed, differentiate, find_overlaps, may_tally_loops, offload, run_pipeline,
+    run_pipeline_with, tally_loops, validate_reads,
 };
 use octants_runtime::{
     Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, HostArray, LoadedKernel, Patient, Pointer,
@@ -67,6 +67,11 @@ impl Lowering {
         Lowering { lowered, store: None, watch: Stopwatch::default() }
     }
 
+    /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
+    pub fn may_tally_loops(&self) -> bool {
+        may_tally_loops(&self.lowered.kernel)
+    }
+
     /// What the code keeps in memory of the launch, a line of comment each.
     pub fn kept(&self) -> String {
         let line = |k: &Kept| {
@@ -85,6 +90,12 @@ impl Lowering {
     pub fn differentiate(&mut self, mode: AutodiffMode, warn: &mut dyn FnMut(Diagnostic)) -> Result<(), CompileError> {
         if mode == AutodiffMode::Validation {
             validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
+            return Ok(());
+        }
+        if mode == AutodiffMode::Trips {
+            tally_loops(&mut self.lowered.kernel, &self.lowered.sources);
+            self.lowered.returns.clear();
+            self.watch.lap(Phase::Passes, "tally loops");
             return Ok(());
         }
         match differentiate(&mut self.lowered.kernel, mode, warn) {
@@ -289,7 +300,7 @@ impl Session {
             &Binding::of(lowered),
             (&code.layout, &code.pointers, &code.ret),
             (artifact, store.flatten()),
-            (may_alias, group_loops(lowered).next().is_some()),
+            (may_alias, lowering.has_groups(), lowering.may_tally_loops()),
             search.tracing.said(&lowered.sources),
         );
         if let Err(notice) = keep(cache, search, outcome) {

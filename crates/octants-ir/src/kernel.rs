@@ -96,6 +96,8 @@ pub enum AutodiffMode {
     Reverse,
     /// Its values, with a check that memory stays what its gradient will take it to be.
     Validation,
+    /// How often the loops run that its gradient runs again.
+    Trips,
 }
 
 impl AutodiffMode {
@@ -104,7 +106,7 @@ impl AutodiffMode {
         match self {
             AutodiffMode::None => None,
             AutodiffMode::Forward => Some("dual"),
-            AutodiffMode::Reverse => Some("grad"),
+            AutodiffMode::Reverse | AutodiffMode::Trips => Some("grad"),
             AutodiffMode::Validation => Some("_read_marks"),
         }
     }

@@ -24,8 +24,8 @@ pub fn differentiate(
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     match mode {
-        // What validation takes is put in by `validate_reads`.
-        AutodiffMode::None | AutodiffMode::Validation => return Ok(None),
+        // What these take needs the sources: `validate_reads`, `tally_loops`.
+        AutodiffMode::None | AutodiffMode::Validation | AutodiffMode::Trips => return Ok(None),
         AutodiffMode::Reverse => {
             let store = differentiate_reverse(kernel, warn)?;
             if cfg!(debug_assertions) {

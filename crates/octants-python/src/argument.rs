@@ -38,6 +38,8 @@ pub struct Gathered<'py> {
     pub hosted: SmallVec<[HostArray; 2]>,
     /// Floats are refused as compile-time values.
     pub no_template_floats: bool,
+    /// What numbers that objects hold are taken to be; `None` to read them.
+    pub numbers: Option<SmallVec<[u64; 4]>>,
 }
 
 /// Bytes that an array argument covers.
@@ -133,6 +135,7 @@ impl<'py> Gathered<'py> {
             ready_on: SmallVec::new(),
             hosted: SmallVec::new(),
             no_template_floats,
+            numbers: None,
         }
     }
 

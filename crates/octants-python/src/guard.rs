@@ -245,6 +245,12 @@ impl LiveNumber {
         self.route.text.trim_start_matches('.')
     }
 
+    /// The slot that it goes to.
+    #[inline]
+    pub fn slot(&self) -> usize {
+        self.to as usize
+    }
+
     /// Reads it.
     pub fn read(&self, args: &[Bound<'_, PyAny>], slots: &mut [u64]) -> PyResult<()> {
         let Some(object) = self.route.follow(args)? else {

@@ -1,12 +1,13 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
 //! none, fills the slots and launches, all without a Python frame.
 //!
-//! [`call`] is that way, with [`bind_arguments`]; [`compile`] finds or makes specialisations; [`unmade_call`] does without the
-//! launch; [`refusals`] says what kernels do not take.
+//! [`call`] is that way, with [`bind_arguments`]; [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes;
+//! [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
 
 mod bind_arguments;
 mod call;
 mod compile;
+mod recorded_launch;
 mod refusals;
 mod unmade_call;
 
@@ -19,6 +20,7 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
+pub use self::recorded_launch::RecordedLaunch;
 pub use self::unmade_call::UnmadeCall;
 use crate::bound_kernel::{BoundKernel, KernelGradient};
 use crate::flattened::Flattened;

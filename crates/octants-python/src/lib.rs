@@ -52,6 +52,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());
+    m.add_class::<kernel::RecordedLaunch>()?;
     m.add_class::<kernel::UnmadeCall>()?;
     m.add_class::<inspection::Inspection>()?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;

@@ -15,6 +15,8 @@ pub enum ResultKind {
     One(Type, Py<PyAny>),
     /// Several.
     Tuple(Vec<(Type, Py<PyAny>)>),
+    /// A tuple of the slots, for the package's own use.
+    Words,
 }
 
 impl ResultKind {
@@ -38,6 +40,7 @@ impl ResultKind {
         let mut rest = slots;
         match self {
             ResultKind::Nothing => Ok(py.None()),
+            ResultKind::Words => Ok(PyTuple::new(py, slots)?.into_any().unbind()),
             ResultKind::One(ty, annotation) => Ok(value(annotation.bind(py), ty, &mut rest)?.unbind()),
             ResultKind::Tuple(parts) => {
                 let items: Vec<_> =

@@ -1,5 +1,7 @@
 //! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
 
+use std::sync::atomic::AtomicBool;
+
 use octants_engine::Alias;
 use octants_engine::Executable;
 use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc, Obj};
@@ -28,6 +30,7 @@ pub type Slots = SmallVec<[u64; 64]>;
 
 /// Words of the arguments that go to slots of the code.
 struct Copy {
+    leaf: u32,
     from: u32,
     to: u32,
     count: u32,
@@ -66,6 +69,8 @@ pub struct Specialization {
     may_alias: bool,
     /// It has `stream_parallel` groups.
     pub groups: bool,
+    /// The length of some loop may come from memory. Whoever finds that it does not says so here.
+    pub may_tally_loops: AtomicBool,
 }
 
 /// An array that the code reaches otherwise than by an argument. Its address is in a slot.
@@ -240,7 +245,7 @@ impl Specialization {
                     let leaf = leaf_of(&(*index, path.clone()))
                         .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
                     let (from, count) = words(leaf);
-                    copies.push(Copy { from, to, count });
+                    copies.push(Copy { leaf: leaf as u32, from, to, count });
                     arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
                 }
                 Capture::Grad { index, path, desc } => {
@@ -271,7 +276,7 @@ impl Specialization {
             match leaf_of(&(*param, path.clone())) {
                 Some(leaf) => {
                     let (from, count) = words(leaf);
-                    copies.push(Copy { from, to, count });
+                    copies.push(Copy { leaf: leaf as u32, from, to, count });
                 }
                 // Not an argument: a number that one holds.
                 None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
@@ -292,6 +297,7 @@ impl Specialization {
             captured: captured.into_boxed_slice(),
             may_alias,
             groups: false,
+            may_tally_loops: AtomicBool::new(false),
         })
     }
 
@@ -344,8 +350,9 @@ impl Specialization {
                 )));
             }
         }
-        for number in &*self.numbers {
-            number.read(args, slots)?;
+        match &gathered.numbers {
+            None => self.numbers.iter().try_for_each(|number| number.read(args, slots))?,
+            Some(given) => self.numbers.iter().zip(given).for_each(|(n, value)| slots[n.slot()] = *value),
         }
         let shared =
             !self.may_alias && !fresh && !self.captured.is_empty() && self.shares_memory(slots, &gathered.spans);
@@ -359,6 +366,19 @@ impl Specialization {
             let meets = |(l, h): (u64, u64)| low < h && l < high;
             spans.iter().any(|s| meets((s.low, s.high))) || self.captured[..i].iter().any(|m| meets(m.span(slots)))
         })
+    }
+
+    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same ones.
+    pub fn numbers(&self, slots: &[u64]) -> SmallVec<[u64; 4]> {
+        self.numbers.iter().map(|n| slots[n.slot()]).collect()
+    }
+
+    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of all, where it is
+    /// one's.
+    pub fn changed_slot(&self, one: &[u64], other: &[u64]) -> Option<Option<u32>> {
+        let is_number = |i: usize| self.numbers.iter().any(|n| n.slot() == i);
+        let i = (0..one.len()).find(|&i| other.get(i) != Some(&one[i]) && !is_number(i))? as u32;
+        Some(self.copies.iter().find(|c| (c.to..c.to + c.count).contains(&i)).map(|c| c.leaf))
     }
 
     /// Checks that do not change which code runs: memory that is gone, arrays that may not be written.

@@ -84,13 +84,13 @@ class Tape(Scope):
         """Records a call. Its gradient will be `func.grad(*args)`."""
         self.calls.append((func, args))
         self.modes.append(AutodiffMode.NONE)
-        if self.validation and isinstance(func, _octants.Kernel):
-            func.autodiff_mode = AutodiffMode.VALIDATION
+        if self.validation and isinstance(func, _octants.RecordedLaunch):
+            func.kernel.autodiff_mode = AutodiffMode.VALIDATION
 
     def _set_modes(self, mode: AutodiffMode) -> None:
         for func, _ in self.calls if self.validation else []:
-            if isinstance(func, _octants.Kernel):
-                func.autodiff_mode = mode
+            if isinstance(func, _octants.RecordedLaunch):
+                func.kernel.autodiff_mode = mode
 
     def grad(self) -> None:
         """Runs the recorded gradients; leaving the block does so."""

@@ -61,6 +61,8 @@ pub struct Recalled {
     may_alias: bool,
     /// It has `stream_parallel` groups.
     pub has_groups: bool,
+    /// The length of some loop may come from memory.
+    pub may_tally_loops: bool,
     /// What the user was warned of.
     pub warnings: Vec<StoredWarning>,
     /// What was printed.
@@ -79,6 +81,7 @@ impl Recalled {
             store: outcome.store,
             may_alias: outcome.may_alias,
             has_groups: outcome.has_groups,
+            may_tally_loops: outcome.may_tally_loops,
             warnings: outcome.warnings,
             printed: outcome.printed,
         }
@@ -218,13 +221,14 @@ pub(crate) fn outcome(
     binding: &Binding,
     (layout, pointers, ret): (&ArgLayout, &[Pointer], &Type),
     (artifact, store): (Key, Option<StoreOfGradient>),
-    (may_alias, has_groups): (bool, bool),
+    (may_alias, has_groups, may_tally_loops): (bool, bool, bool),
     (warnings, printed): (Vec<StoredWarning>, Vec<String>),
 ) -> Outcome {
     Outcome {
         artifact,
         may_alias,
         has_groups,
+        may_tally_loops,
         arguments: argument_plan(binding, layout, pointers),
         store,
         result: type_to_stored(ret),

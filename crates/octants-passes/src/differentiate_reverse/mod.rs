@@ -8,6 +8,7 @@
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
 //! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps` and `reverse_loops` build both sweeps,
 //! with `keep_states` for what is kept, `count_words` for how much that is, and `defer_updates` for gradients that are summed up in a local.
+//! `tally_trips` makes the kernel that tells whether the loops are still those that ran.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
@@ -21,8 +22,9 @@ mod meeting_iterations;
 mod needed_operands;
 mod plan_sweeps;
 mod reverse_loops;
+mod tally_trips;
 
-use octants_diag::{Code, Diagnostic, Span};
+use octants_diag::{Code, Diagnostic, Sources, Span};
 use octants_ir::{BufferId, Kernel, Op, Type};
 
 use crate::eliminate_dead_code::eliminate_dead_code;
@@ -39,6 +41,8 @@ use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
+pub use tally_trips::may_tally_loops;
+use tally_trips::tally_trips;
 
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
@@ -73,6 +77,26 @@ pub fn differentiate_reverse(
     kernel: &mut Kernel,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
+    prepare(kernel);
+    adjoint(kernel, warn).map_err(|e| vec![*e])
+}
+
+/// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length comes from
+/// memory: a struct of three numbers of type i64 for each, its line, the number of its iterations, and a number that tells apart
+/// which of its executions had how many. Without such loops the kernel does nothing.
+pub fn tally_loops(kernel: &mut Kernel, sources: &Sources) {
+    prepare(kernel);
+    let source = std::mem::take(&mut kernel.body);
+    let gradients = gradients(kernel);
+    let activity = Activity::of(&source, &gradients);
+    tally_trips(kernel, &Plan::of(&source, &activity), sources);
+    if cfg!(debug_assertions) {
+        octants_ir::assert_kernel(kernel, "tally_trips");
+    }
+}
+
+/// Brings a kernel into the form that plans are made of.
+fn prepare(kernel: &mut Kernel) {
     structure_exits(kernel);
     inline_all_calls(kernel);
     make_updates_atomic(kernel);
@@ -84,7 +108,11 @@ pub fn differentiate_reverse(
     if cfg!(debug_assertions) {
         octants_ir::assert_kernel(kernel, "preparing for reverse mode");
     }
-    adjoint(kernel, warn).map_err(|e| vec![*e])
+}
+
+/// The gradient of each buffer.
+fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
+    (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect()
 }
 
 fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
@@ -94,8 +122,7 @@ fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Opti
         return Err(Diagnostic::new(Code::Compilation, call.span, message)
             .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"));
     }
-    let gradients: Vec<Option<BufferId>> =
-        (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect();
+    let gradients = gradients(kernel);
     let activity = Activity::of(&source, &gradients);
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);

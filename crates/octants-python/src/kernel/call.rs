@@ -1,6 +1,7 @@
 //! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python frame.
 
 use std::cell::Cell;
+use std::sync::Arc;
 
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
@@ -10,6 +11,7 @@ use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
+use super::recorded_launch::RecordedLaunch;
 use super::refusals::GROUPS;
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
@@ -144,11 +146,30 @@ impl Kernel {
         if in_stream_scope() {
             return Err(this.refuse_differentiation(py, "it is launched in a qd.stream_scope()"));
         }
-        let result = Self::run(slf, args, stream, mode)?;
-        if let Some(record) = record {
-            record.call1(py, (slf, PyTuple::new(py, args)?))?;
-        }
+        let Some(record) = record else { return Self::run(slf, args, stream, mode) };
+        let (result, launch) = RecordedLaunch::launch(slf, args, stream.as_ref(), mode)?;
+        record.call1(py, (launch, PyTuple::new(py, args)?))?;
         Ok(result)
+    }
+
+    /// A call whose numbers, which the kernel reads from objects, may be given; for those who must know what was launched.
+    #[cold]
+    pub(super) fn run_with<'py>(
+        &self,
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<&runtime::Stream>,
+        mode: AutodiffMode,
+        numbers: Option<&[u64]>,
+        slots: &mut Slots,
+    ) -> PyResult<(Py<PyAny>, Arc<Specialization>)> {
+        let py = slf.py();
+        let (prepared, _) = self.prepared(py)?;
+        let mut gathered = self.gather(&prepared, args, mode)?;
+        gathered.numbers = numbers.map(SmallVec::from_slice);
+        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, mode)?;
+        let result = self.launch(py, &prepared, &spec, &gathered, slots, stream)?;
+        Ok((result, spec))
     }
 
     /// What the arguments of a call are and hold.

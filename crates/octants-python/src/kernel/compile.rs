@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use octants_engine::frontend::World;
 use octants_engine::ir::AutodiffMode;
@@ -126,9 +126,9 @@ impl Kernel {
             captured: captured_names(this.function(py))?,
         };
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
-        let (binding, code, alias, groups) =
+        let (binding, code, alias, groups, may_tally_loops) =
             match this.recall(prepared, (gathered, args), &described, &world, &mut search)? {
-                Some((found, code, alias)) => (found.binding, code, alias, found.has_groups),
+                Some((found, code, alias)) => (found.binding, code, alias, found.has_groups, found.may_tally_loops),
                 None => {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
                     let asked = (&search.tracing as &dyn World, &world);
@@ -140,14 +140,19 @@ impl Kernel {
                     for notice in session.take_notices() {
                         py.import("octants._logging")?.call_method1("warn", (notice,))?;
                     }
-                    (Binding::of(&lowering.lowered), code, alias, lowering.has_groups())
+                    let (groups, may_tally_loops) = (lowering.has_groups(), lowering.may_tally_loops());
+                    (Binding::of(&lowering.lowered), code, alias, groups, may_tally_loops)
                 }
             };
         let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
-        let result = ResultKind::new(&code.ret, annotations, tuple);
+        let result = match mode {
+            AutodiffMode::Trips => ResultKind::Words,
+            _ => ResultKind::new(&code.ret, annotations, tuple),
+        };
         let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
+        spec.may_tally_loops = AtomicBool::new(may_tally_loops);
         Ok(spec)
     }
 

@@ -1,0 +1,140 @@
+//! [`RecordedLaunch`]: what a tape keeps of a launch, so that its gradient is that of what ran.
+//!
+//! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are kept here and given
+//! to the gradient as they were. Of everything else that decides what ran, a change is an error: arrays that objects hold, compile-time
+//! values, and how often loops run whose length comes from memory.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use octants_engine::ir::AutodiffMode;
+use octants_engine::runtime;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use super::Kernel;
+use crate::errors;
+use crate::specialization::{Slots, Specialization};
+
+/// Numbers for each loop that is tallied: its line, its iterations, and what tells its executions apart.
+type Trips = Vec<[i64; 3]>;
+
+/// A launch that has run.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct RecordedLaunch {
+    kernel: Py<Kernel>,
+    mode: AutodiffMode,
+    spec: Arc<Specialization>,
+    slots: Slots,
+    trips: Trips,
+}
+
+impl RecordedLaunch {
+    /// Launches a kernel and keeps what its gradient will need. The result is the kernel's.
+    pub(super) fn launch<'py>(
+        kernel: &Bound<'py, Kernel>,
+        args: &[Bound<'py, PyAny>],
+        stream: Option<&runtime::Stream>,
+        mode: AutodiffMode,
+    ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
+        let mut slots = Slots::new();
+        let (result, spec) = kernel.get().run_with(kernel, args, stream, mode, None, &mut slots)?;
+        let numbers = spec.numbers(&slots);
+        let mut tallied = Trips::new();
+        if spec.may_tally_loops.load(Ordering::Relaxed) {
+            tallied = trips(kernel, args, &numbers)?;
+            spec.may_tally_loops.store(!tallied.is_empty(), Ordering::Relaxed);
+        }
+        Ok((result, RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, trips: tallied }))
+    }
+
+    /// Raises where the arguments are no longer what they were.
+    fn check_arguments(&self, kernel: &Bound<'_, Kernel>, args: &[Bound<'_, PyAny>]) -> PyResult<()> {
+        let (this, py) = (kernel.get(), kernel.py());
+        let (prepared, _) = this.prepared(py)?;
+        let mut gathered = this.gather(&prepared, args, self.mode)?;
+        let mut slots = Slots::new();
+        let fits = *self.spec.key == *gathered.key && self.spec.fill(&mut gathered, args, &mut slots, false)?;
+        let name = match (fits, self.spec.changed_slot(&self.slots, &slots)) {
+            (true, None) => return Ok(()),
+            (true, Some(leaf)) => leaf.map(|leaf| prepared.signature.leaf_name(leaf as usize)),
+            (false, _) => self.spec.changed(args).map(|(param, path)| {
+                let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
+                format!("{owner}{path}")
+            }),
+        };
+        let what = name.map_or_else(|| String::from("an argument, or what one holds"), |name| format!("`{name}`"));
+        let text = format!(
+            "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Leave it as it is \
+             until the tape's block has ended, or pass a copy",
+            this.name
+        );
+        Err(errors::runtime_error(py, text))
+    }
+
+    /// Raises where a loop would run another number of times than it did.
+    fn check_trips(&self, kernel: &Bound<'_, Kernel>, now: &Trips) -> PyResult<()> {
+        let Some((was, is)) = self.trips.iter().zip(now).find(|(was, is)| was != is) else { return Ok(()) };
+        let ([line, old, _], [_, new, _]) = (was, is);
+        let times = |n: i64| if n == 1 { String::from("1 time") } else { format!("{n} times") };
+        let change = if old == new {
+            format!("ran {} in all, and would again, but in other places", times(*old))
+        } else {
+            format!("ran {} in all, and would run {} now", times(*old), times(*new))
+        };
+        let text = format!(
+            "the gradient of kernel `{}` cannot be computed: the loop at line {line} {change}. What its length is read from was \
+             written after the kernel read it: give each launch memory of its own for that, or compute the gradient before it changes",
+            kernel.get().name
+        );
+        Err(errors::runtime_error(kernel.py(), text))
+    }
+}
+
+#[pymethods]
+impl RecordedLaunch {
+    /// The kernel.
+    #[getter]
+    fn kernel(&self, py: Python<'_>) -> Py<Kernel> {
+        self.kernel.clone_ref(py)
+    }
+
+    /// Launches again, with the numbers of the launch.
+    #[pyo3(signature = (*args))]
+    fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
+        let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
+        let run =
+            Kernel::run_with(kernel.get(), kernel, args.as_slice(), None, self.mode, Some(&numbers), &mut Slots::new());
+        run.map(drop)
+    }
+
+    /// Runs the gradient of the launch.
+    #[pyo3(signature = (*args))]
+    fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
+        let (kernel, args) = (self.kernel.bind(py), args.as_slice());
+        self.check_arguments(kernel, args)?;
+        let numbers = self.spec.numbers(&self.slots);
+        if !self.trips.is_empty() {
+            self.check_trips(kernel, &trips(kernel, args, &numbers)?)?;
+        }
+        let mode = AutodiffMode::Reverse;
+        kernel.get().run_with(kernel, args, None, mode, Some(&numbers), &mut Slots::new()).map(drop)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.kernel)
+    }
+
+    fn __repr__(&self, py: Python<'_>) -> String {
+        format!("<launch of {}>", self.kernel.bind(py).get().description())
+    }
+}
+
+/// How often the loops of a launch with these arguments and numbers run, as memory is now.
+fn trips<'py>(kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>], numbers: &[u64]) -> PyResult<Trips> {
+    let mode = AutodiffMode::Trips;
+    let (result, _) = kernel.get().run_with(kernel, args, None, mode, Some(numbers), &mut Slots::new())?;
+    let words: Vec<u64> = result.extract::<Option<_>>(kernel.py())?.unwrap_or_default();
+    Ok(words.chunks_exact(3).map(|loop_| std::array::from_fn(|i| loop_[i] as i64)).collect())
+}
