@@ -249,7 +249,7 @@ fn code_that_is_refused_is_told_with_its_kernel() {
 }
 
 #[test]
-fn a_wide_form_is_loaded_when_it_is_first_of_use_and_done_without_where_it_cannot_be() {
+fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_where_it_cannot_be() {
     let context = context();
     let wide = WideForm {
         symbol: "k_wide".into(),
@@ -282,7 +282,7 @@ fn a_wide_form_is_loaded_when_it_is_first_of_use_and_done_without_where_it_canno
         reads: vec![],
         writes: vec![],
     };
-    let artifact = artifact(vec![task]);
+    let mut artifact = artifact(vec![task]);
     for (works, blocks) in [(true, 2), (false, 8)] {
         let module = Module::load(&context, &artifact).unwrap();
         let entered = context.enter().unwrap();
@@ -292,6 +292,14 @@ fn a_wide_form_is_loaded_when_it_is_first_of_use_and_done_without_where_it_canno
         assert_eq!(blocks_for(8), Some(blocks));
         FAILS.set(("", 0));
     }
+    // What needs no assembler is loaded with the rest.
+    let wide = artifact.tasks[0].parallel.as_mut().and_then(|meta| meta.wide.as_mut()).unwrap();
+    wide.code = b"\x7fELF of the wide form".to_vec();
+    let module = Module::load(&context, &artifact).unwrap();
+    FAILS.set(("module_load", INVALID_VALUE));
+    let entered = context.enter().unwrap();
+    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, (blocks, _))| blocks), Some(2));
+    FAILS.set(("", 0));
 }
 
 #[test]

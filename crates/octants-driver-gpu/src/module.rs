@@ -78,18 +78,19 @@ impl Module {
         let calls = context.enter_aside()?;
         let handle = load_code(&calls, &artifact.code).map_err(refused)?;
         let kernel = calls.library().last.number_of(&artifact.kernel, artifact.defined_at.as_deref());
-        let tasks = artifact.tasks.iter().zip(0..).map(|(task, number)| {
+        let mut tasks = Vec::with_capacity(artifact.tasks.len());
+        let loaded: Result<()> = artifact.tasks.iter().zip(0..).try_for_each(|(task, number)| {
             // SAFETY: the module was loaded above.
-            unsafe { load_task(context, &calls, handle, task, number, kernel) }
+            tasks.push(unsafe { load_task(context, &calls, handle, task, number, kernel) }?);
+            Ok(())
         });
-        match tasks.collect::<Result<_>>() {
-            Ok(tasks) => Ok(Module { handle, tasks, graph: Mutex::default() }),
-            Err(e) => {
-                // SAFETY: loaded above, and used by nothing.
-                let _ = unsafe { calls.unload_module(handle) };
-                Err(refused(e.to_string()))
-            }
+        let module = Module { handle, tasks: tasks.into_boxed_slice(), graph: Mutex::default() };
+        if let Err(e) = loaded {
+            // SAFETY: nothing has used it.
+            unsafe { module.unload(&calls) };
+            return Err(refused(e.to_string()));
         }
+        Ok(module)
     }
 
     /// Unloads the code.
@@ -149,6 +150,11 @@ unsafe fn load_task(
                         let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
                         Some(Wide { form: OnceLock::from(Some((form, None))) })
                     }
+                    // Loading may wait for the device, which the launches to come should not. What is still to be assembled
+                    // takes longer, for a form that may never be used.
+                    Some(w) if w.code.starts_with(BINARY) => {
+                        Some(Wide { form: OnceLock::from(load_wide(context, calls, w, meta).ok()) })
+                    }
                     Some(_) => Some(Wide { form: OnceLock::new() }),
                     None => None,
                 };
@@ -193,12 +199,16 @@ unsafe fn form(
 
 /// Loads a form whose code is apart.
 #[cold]
-fn load_wide(context: &Context, what: &WideForm, meta: &ParallelMeta) -> Result<(Form, Option<RawModule>)> {
-    let calls = context.enter_aside()?;
-    let module = load_code(&calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
+fn load_wide(
+    context: &Context,
+    calls: &Entered<'_>,
+    what: &WideForm,
+    meta: &ParallelMeta,
+) -> Result<(Form, Option<RawModule>)> {
+    let module = load_code(calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
     // SAFETY: the module was loaded above; where its function is missing nothing else uses it.
     unsafe {
-        let form = calls.function(module, &what.symbol).and_then(|f| form(context, &calls, f, meta, what.lanes));
+        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, f, meta, what.lanes));
         if form.is_err() {
             let _ = calls.unload_module(module);
         }
@@ -217,7 +227,8 @@ impl LoadedTask {
         // The narrow form does the same where the wide one cannot be loaded.
         let wide = forms.wide.as_ref().and_then(|wide| {
             let what = forms.meta.wide_form(args)?;
-            wide.form.get_or_init(|| load_wide(calls.context(), what, &forms.meta).ok()).as_ref()
+            let load = || load_wide(calls.context(), &calls.context().enter_aside()?, what, &forms.meta);
+            wide.form.get_or_init(|| load().ok()).as_ref()
         });
         let form = wide.map_or(&forms.narrow, |(form, _)| form);
         let shape = form.plan.plan(forms.meta.iterations(args))?;
