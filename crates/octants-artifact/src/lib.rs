@@ -43,7 +43,7 @@ pub enum ScalarKind {
 pub struct Artifact {
     /// The user's name of the kernel.
     pub kernel: String,
-    /// Where the user defines it, as `path:line`: kept in debug mode, for errors that no site reports.
+    /// Where the user defines it, as `path:line`: kept for devices in debug mode, for errors that no site reports.
     pub defined_at: Option<String>,
     /// Target triple, CPU and features the code was made for.
     pub target: String,

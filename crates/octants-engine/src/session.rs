@@ -426,8 +426,8 @@ impl Session {
         let program =
             self.split(lowered, arrays_may_alias, self.config.print_ir, |pass| watch.lap(Phase::Passes, pass));
         let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
-        // A kernel's own source is the first that was read.
-        let own = sources.get(0).filter(|_| self.config.debug);
+        // Only a device apart can be lost. A kernel's own source is the first that was read.
+        let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
         let key = self.cache.as_ref().and_then(|cache| {
             let target = &self.target;
