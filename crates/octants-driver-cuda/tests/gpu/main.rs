@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-mod captures;
+mod contexts;
 #[path = "../../../octants-driver-gpu/suite/mod.rs"]
 mod suite;
 mod vendor;

@@ -1,8 +1,9 @@
 //! What the device suite must know of CUDA. Kernels are in its assembly language, in which `SLOT3` stands for the place of slot 3 in the parameter.
 
-use std::sync::Once;
+use std::sync::{Once, OnceLock};
 
 use octants_artifact::DeviceContext;
+use octants_driver_gpu::libloading::Library;
 use octants_driver_gpu::{GpuConfig, GpuDriver};
 
 const MAD: &str = "
@@ -132,8 +133,16 @@ pub const PACE: u64 = 1;
 pub const SLACK: u64 = 8 << 20;
 pub const NOT_FOUND: &str = "CUDA_ERROR_NOT_FOUND";
 pub const ILLEGAL_ADDRESS: &str = "CUDA_ERROR_ILLEGAL_ADDRESS";
+pub const GRAPHS: [&str; 4] =
+    ["cuStreamBeginCapture_v2", "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphLaunch"];
 
 static QUEUES: Once = Once::new();
+
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    // SAFETY: the driver has loaded it already.
+    LIBRARY.get_or_init(|| unsafe { Library::new("libcuda.so.1") }.unwrap())
+}
 
 pub fn open(config: &GpuConfig) -> Option<GpuDriver> {
     // As many queues of the GPU as there can be: streams that share one can wait for each other, which tests would see.

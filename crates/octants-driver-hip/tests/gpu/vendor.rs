@@ -14,6 +14,8 @@ pub const PACE: u64 = 5;
 pub const SLACK: u64 = 0;
 pub const NOT_FOUND: &str = "hipErrorNotFound";
 pub const ILLEGAL_ADDRESS: &str = "hipErrorIllegalAddress";
+pub const GRAPHS: [&str; 4] =
+    ["hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags", "hipGraphLaunch"];
 
 static ARCHITECTURE: Once = Once::new();
 
@@ -27,10 +29,10 @@ pub fn standin() -> PathBuf {
     std::env::current_exe().unwrap().with_file_name("libamdhip64.so")
 }
 
-/// It, loaded, for what tests may ask it beside HIP's functions.
-fn control() -> &'static Library {
-    static CONTROL: OnceLock<Library> = OnceLock::new();
-    CONTROL.get_or_init(|| {
+/// It, loaded: HIP's functions, and what tests may ask it beside.
+pub fn library() -> &'static Library {
+    static LIBRARY: OnceLock<Library> = OnceLock::new();
+    LIBRARY.get_or_init(|| {
         // SAFETY: loading it has no effect on anything else. The function has this type.
         unsafe {
             let library = Library::new(standin()).unwrap();
@@ -41,7 +43,7 @@ fn control() -> &'static Library {
 }
 
 pub fn open(config: &GpuConfig) -> Option<GpuDriver> {
-    control();
+    library();
     Some(octants_driver_hip::open(&GpuConfig { library: Some(standin()), ..config.clone() }).unwrap())
 }
 
@@ -85,7 +87,7 @@ pub fn broken() -> Vec<(Vec<u8>, &'static str)> {
 pub fn held() -> Vec<u64> {
     let mut counts = [0; 8];
     // SAFETY: the function has this type.
-    unsafe { control().get::<extern "C" fn(*mut [u64; 8])>(b"standin_count").unwrap()(&mut counts) }
+    unsafe { library().get::<extern "C" fn(*mut [u64; 8])>(b"standin_count").unwrap()(&mut counts) }
     counts[..7].to_vec()
 }
 
@@ -93,7 +95,7 @@ pub fn faults() -> String {
     type Take = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     let mut text = vec![0u8; 1 << 16];
     // SAFETY: the function has this type, and there is so much room.
-    let count = unsafe { control().get::<Take>(b"standin_take_faults").unwrap()(text.as_mut_ptr().cast(), text.len()) };
+    let count = unsafe { library().get::<Take>(b"standin_take_faults").unwrap()(text.as_mut_ptr().cast(), text.len()) };
     let end = text.iter().position(|b| *b == 0).unwrap();
     assert_eq!(count == 0, end == 0);
     String::from_utf8_lossy(&text[..end]).into_owned()

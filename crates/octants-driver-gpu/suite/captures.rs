@@ -1,0 +1,71 @@
+//! Streams that another library captures into graphs. The other library is the vendor's itself, called by the test.
+
+use std::ffi::{c_int, c_uint, c_ulonglong, c_void};
+use std::ptr::null_mut;
+
+use octants_driver_gpu::GpuConfig;
+use octants_runtime::Patient;
+
+use super::kernels::{launch, mad, mad_in_groups};
+use super::{Gpu, values};
+use crate::vendor;
+
+type Begin = unsafe extern "C" fn(*mut c_void, c_uint) -> c_int;
+type End = unsafe extern "C" fn(*mut c_void, *mut *mut c_void) -> c_int;
+type Make = unsafe extern "C" fn(*mut *mut c_void, *mut c_void, c_ulonglong) -> c_int;
+type Launch = unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int;
+
+fn begin_capture(stream: u64) {
+    // SAFETY: the type is that of the vendors' headers; the stream lives. 0: no thread of the process may get in the way.
+    let code = unsafe { vendor::library().get::<Begin>(vendor::GRAPHS[0]).unwrap()(stream as *mut c_void, 0) };
+    assert_eq!(code, 0);
+}
+
+/// Ends the capture, and runs the graph so many times.
+fn run_captured(stream: u64, times: u32) {
+    let (library, stream) = (vendor::library(), stream as *mut c_void);
+    let (mut graph, mut ready) = (null_mut(), null_mut());
+    // SAFETY: as above.
+    unsafe {
+        assert_eq!(library.get::<End>(vendor::GRAPHS[1]).unwrap()(stream, &mut graph), 0, "the capture was not broken");
+        assert_eq!(library.get::<Make>(vendor::GRAPHS[2]).unwrap()(&mut ready, graph, 0), 0);
+        let launch = library.get::<Launch>(vendor::GRAPHS[3]).unwrap();
+        (0..times).for_each(|_| assert_eq!(launch(ready, stream), 0));
+    }
+}
+
+#[test]
+fn s7_launches_on_a_captured_stream_are_captured() {
+    let Some(gpu) = Gpu::open_alone() else { return };
+    let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
+    let stream = theirs.device.create_stream(0).unwrap();
+    let (kernel, groups) = (mad(&gpu), mad_in_groups(&gpu, &[Some(0), Some(1)]));
+    let (x, y) = (gpu.numbers(1000), gpu.numbers(1000));
+    launch(gpu.device.default_stream(), &groups, &y, (1, 0)).unwrap();
+    gpu.device.synchronize(&Patient).unwrap();
+    let named = || gpu.device.stream_from_handle(stream.handle()).unwrap();
+    for round in 0..2 {
+        begin_capture(stream.handle());
+        launch(&named(), &kernel, &x, (1, 1)).unwrap();
+        launch(&named(), &groups, &y, (0, 5 + round)).unwrap();
+        launch(&named(), &kernel, &x, (1, 2)).unwrap();
+        // What has nothing to do with the capture goes on meanwhile.
+        let z = gpu.numbers(1 << 16);
+        launch(gpu.device.default_stream(), &kernel, &z, (1, 9)).unwrap();
+        assert!(values(&z).iter().all(|&v| v == 9));
+        launch(gpu.device.default_stream(), &groups, &z, (0, 8)).unwrap();
+        assert!(values(&z).iter().all(|&v| v == 8), "with other workers than the capture's");
+        drop(z);
+        let error = named().synchronize(&Patient).unwrap_err().to_string();
+        assert!(error.contains("captured into a graph"), "{error}");
+        run_captured(stream.handle(), 4);
+        stream.synchronize(&Patient).unwrap();
+        assert!(values(&x).iter().all(|&v| v == 12 * (round + 1)), "{:?}", &values(&x)[..4]);
+        assert!(values(&y).iter().all(|&v| v == 5 + round));
+    }
+    // The workers of the groups are free again.
+    launch(gpu.device.default_stream(), &groups, &y, (0, 77)).unwrap();
+    assert!(values(&y).iter().all(|&v| v == 77));
+    drop(stream);
+    drop(theirs);
+}
