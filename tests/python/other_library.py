@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -194,6 +194,18 @@ FUNCTIONS = {
 }
 
 
+# CUDA's and HIP's libraries.
+DRIVERS = (["libcuda.so.1"], [f"libamdhip64.so{version}" for version in (".7", ".6", ".5", "")])
+
+
+def first_of(names: list[str]) -> ctypes.CDLL:
+    """The first of these libraries that is there."""
+    for name in names[:-1]:
+        with suppress(OSError):
+            return ctypes.CDLL(name)
+    return ctypes.CDLL(names[-1])
+
+
 class Stream:
     """A stream of this library's own, which shows its handle as torch's streams do."""
 
@@ -246,8 +258,8 @@ class Gpu:
     def __init__(self, device: tuple[int, int]) -> None:
         self.device = device
         self.is_hip = device[0] == 10
-        name = qd.cfg.driver_library or ("libamdhip64.so" if self.is_hip else "libcuda.so.1")
-        self.driver = ctypes.CDLL(name)
+        # What the program has opened is found again by its path, or by one of its names.
+        self.driver = first_of([qd.cfg.driver_library] if qd.cfg.driver_library else DRIVERS[self.is_hip])
         # What DLPack calls the stream of who names none.
         self.unnamed = 0 if self.is_hip else 1
         self.context = _P()

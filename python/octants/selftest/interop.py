@@ -47,19 +47,27 @@ def tensors_of_torch() -> str:
     return f"on {x.device}"
 
 
+class Shown:
+    """An array as other libraries see it: by DLPack alone."""
+
+    def __init__(self, array: Any) -> None:
+        self.__dlpack__ = array.__dlpack__
+        self.__dlpack_device__ = array.__dlpack_device__
+
+
 @check()
 def arrays_shown_by_dlpack() -> str:
-    """Our arrays for other libraries."""
+    """Our arrays for other libraries, and for a kernel as if they were another's."""
     x = qd.ndarray(qd.f32, shape=16)
     x.fill(3.0)
-    square(x)
-    if on_gpu():
-        if importlib.util.find_spec("torch") is None:
-            raise LeftOut("torch is not installed")
-        torch: Any = __import__("torch")
-        if not torch.cuda.is_available():
-            raise LeftOut("torch has no GPU")
-        equal(torch.from_dlpack(x).cpu().numpy(), np.full(16, 9.0), "x")
-        return "torch"
-    equal(np.from_dlpack(x), np.full(16, 9.0), "x")
-    return "numpy"
+    square(Shown(x))
+    qd.sync()
+    equal(x.to_numpy(), np.full(16, 9.0), "x")
+    if not on_gpu():
+        equal(np.from_dlpack(x), np.full(16, 9.0), "x")
+        return "kernel, numpy"
+    torch: Any = __import__("torch") if importlib.util.find_spec("torch") else None
+    if torch is None or not torch.cuda.is_available():
+        return "kernel"
+    equal(torch.from_dlpack(x).cpu().numpy(), np.full(16, 9.0), "x")
+    return "kernel, torch"
