@@ -75,7 +75,11 @@ _rename = _api("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_cha
 # A capsule keeps the address of its name.
 NAMES = {Managed: b"dltensor", Versioned: b"dltensor_versioned"}
 USED = b"used_dltensor"
-TABLE = b"dlpack_exchange_api"
+
+
+def capsule(address: int, name: bytes) -> Any:
+    """A capsule; name and memory are the caller's to keep."""
+    return _new(address, name, None)
 
 
 def described(address: int, array: Any, device: tuple[int, int]) -> tuple[DLTensor, Any]:
@@ -93,12 +97,12 @@ def described(address: int, array: Any, device: tuple[int, int]) -> tuple[DLTens
 class Taken:
     """An array that this library has taken over from a capsule."""
 
-    def __init__(self, library: Gpu, capsule: Any) -> None:
+    def __init__(self, library: Gpu, given: Any) -> None:
         self.library = library
-        name = _name_of(capsule)
+        name = _name_of(given)
         form = next(form for form, known in NAMES.items() if known == name)
-        self._managed = form.from_address(_pointer(capsule, name))
-        assert _rename(capsule, USED) == 0
+        self._managed = form.from_address(_pointer(given, name))
+        assert _rename(given, USED) == 0
         tensor = self._managed.tensor
         kind = next(kind for kind, code in KINDS.items() if code == tensor.code)
         self.dtype = np.dtype(np.bool_) if kind == "b" else np.dtype(f"{kind}{tensor.bits // 8}")
@@ -167,7 +171,7 @@ class Array:
         made = Managed(tensor)
         # Whoever asks holds this array.
         self._keeps.append((made, lists))
-        return _new(ctypes.addressof(made), NAMES[Managed], None)
+        return capsule(ctypes.addressof(made), NAMES[Managed])
 
 
 # HIP's and CUDA's names.

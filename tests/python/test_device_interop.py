@@ -17,6 +17,7 @@ import numpy as np
 import other_library
 import pytest
 from interop_kernels import add, copy, slow_ones
+from tensor_types import tensor_type
 
 import octants as qd
 
@@ -119,6 +120,16 @@ def test_arrays_of_every_type_are_read_and_written_in_place(library, dtype):
         copy(shown(y), shown(x))
         assert (y.on(0) == values).all()
         assert set(x.asked) <= {-1}, "the order is the launch's"
+
+
+def test_types_with_dlpacks_table_are_described_by_it(library):
+    tensor = tensor_type(library.device)
+    values = np.arange(24, dtype=np.float32).reshape(4, 6)
+    x, y = library.array(values), library.array(np.zeros((4, 3), np.float32))
+    copy(tensor(y), tensor(x[:, ::2]))
+    assert (y.on(0) == values[:, ::2]).all()
+    assert tensor.described >= 2
+    assert x.asked == y.asked == [], "no other way was gone"
 
 
 def test_arrays_with_gaps(library):

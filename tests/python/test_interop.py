@@ -15,7 +15,7 @@ import numpy as np
 import other_library
 import pytest
 from interop_kernels import add, copy, slow_ones
-from other_library import DLTensor, described
+from tensor_types import tensor_type
 
 import octants as qd
 
@@ -249,49 +249,6 @@ def test_arrays_with_dlpack_alone_are_arguments(request, kind, older):
         add(OnlyDlpack(np.zeros(3, np.complex64)), 1.0)
 
 
-Describe = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.POINTER(DLTensor))
-
-
-class Table(ctypes.Structure):
-    _fields_ = (
-        ("major", ctypes.c_uint32),
-        ("minor", ctypes.c_uint32),
-        ("others", ctypes.c_void_p * 4),
-        ("describe", Describe),
-        ("stream", ctypes.c_void_p),
-    )
-
-
-def tensor_type(kind=1, fails=False, major=1):
-    """A type with DLPack's table of functions, as torch's tensors have."""
-
-    class Tensor:
-        described = 0
-
-        def __init__(self, array):
-            self.array = array
-
-        def __dlpack_device__(self):
-            return (1, 0)
-
-        def __dlpack__(self, **keywords):
-            return self.array.__dlpack__(**keywords)
-
-    def describe(tensor, out):
-        Tensor.described += 1
-        if fails:
-            return -1
-        out[0], tensor.lists = described(tensor.array.ctypes.data, tensor.array, (kind, 0))
-        return 0
-
-    Tensor.table = Table(major, 3, (ctypes.c_void_p * 4)(), Describe(describe), None)
-    Tensor.name = b"dlpack_exchange_api"
-    make = ctypes.pythonapi.PyCapsule_New
-    make.restype, make.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
-    Tensor.__dlpack_c_exchange_api__ = make(ctypes.addressof(Tensor.table), Tensor.name, None)
-    return Tensor
-
-
 @pytest.mark.parametrize("dtype", SCALARS, ids=str)
 def test_types_with_dlpacks_table_are_described_by_it(host, dtype):
     tensor = tensor_type()
@@ -322,7 +279,7 @@ def test_what_the_table_cannot_describe_goes_another_way(host, fails, major, ask
 
 def test_tables_name_the_device(host):
     with pytest.raises(ValueError, match="an array on device 98 cannot be used by a kernel on .+: move it"):
-        add(tensor_type(kind=98)(np.zeros(3, np.float32)), 1.0)
+        add(tensor_type((98, 0))(np.zeros(3, np.float32)), 1.0)
 
 
 @pytest.fixture
