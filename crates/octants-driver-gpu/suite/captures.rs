@@ -21,17 +21,23 @@ fn begin_capture(stream: u64) {
     assert_eq!(code, 0);
 }
 
-/// Ends the capture, and runs the graph so many times.
-fn run_captured(stream: u64, times: u32) {
-    let (library, stream) = (vendor::library(), stream as *mut c_void);
+/// Ends the capture: the graph, ready to be run.
+fn end_capture(stream: u64) -> *mut c_void {
+    let library = vendor::library();
     let (mut graph, mut ready) = (null_mut(), null_mut());
     // SAFETY: as above.
     unsafe {
-        assert_eq!(library.get::<End>(vendor::GRAPHS[1]).unwrap()(stream, &mut graph), 0, "the capture was not broken");
+        let end = library.get::<End>(vendor::GRAPHS[1]).unwrap();
+        assert_eq!(end(stream as *mut c_void, &mut graph), 0, "the capture was not broken");
         assert_eq!(library.get::<Make>(vendor::GRAPHS[2]).unwrap()(&mut ready, graph, 0), 0);
-        let launch = library.get::<Launch>(vendor::GRAPHS[3]).unwrap();
-        (0..times).for_each(|_| assert_eq!(launch(ready, stream), 0));
     }
+    ready
+}
+
+fn run(ready: *mut c_void, stream: u64) {
+    // SAFETY: as above.
+    let code = unsafe { vendor::library().get::<Launch>(vendor::GRAPHS[3]).unwrap()(ready, stream as *mut c_void) };
+    assert_eq!(code, 0);
 }
 
 #[test]
@@ -58,7 +64,8 @@ fn s7_launches_on_a_captured_stream_are_captured() {
         drop(z);
         let error = named().synchronize(&Patient).unwrap_err().to_string();
         assert!(error.contains("captured into a graph"), "{error}");
-        run_captured(stream.handle(), 4);
+        let ready = end_capture(stream.handle());
+        (0..4).for_each(|_| run(ready, stream.handle()));
         stream.synchronize(&Patient).unwrap();
         assert!(values(&x).iter().all(|&v| v == 12 * (round + 1)), "{:?}", &values(&x)[..4]);
         assert!(values(&y).iter().all(|&v| v == 5 + round));
@@ -68,4 +75,23 @@ fn s7_launches_on_a_captured_stream_are_captured() {
     assert!(values(&y).iter().all(|&v| v == 77));
     drop(stream);
     drop(theirs);
+}
+
+#[test]
+fn s7_code_that_a_graph_may_run_stays_loaded() {
+    let Some(gpu) = Gpu::open_alone() else { return };
+    let theirs = Gpu::open_as(&GpuConfig::default()).unwrap();
+    let stream = theirs.device.create_stream(0).unwrap();
+    let (kernel, x) = (mad(&gpu), gpu.numbers(1000));
+    launch(gpu.device.default_stream(), &kernel, &x, (0, 1)).unwrap();
+    gpu.device.synchronize(&Patient).unwrap();
+    begin_capture(stream.handle());
+    launch(&gpu.device.stream_from_handle(stream.handle()).unwrap(), &kernel, &x, (2, 1)).unwrap();
+    let ready = end_capture(stream.handle());
+    drop(kernel);
+    // So many that code which is used no more is unloaded.
+    (0..300).for_each(|_| drop(mad(&gpu)));
+    (0..3).for_each(|_| run(ready, stream.handle()));
+    stream.synchronize(&Patient).unwrap();
+    assert_eq!(values(&x)[..3], [15; 3]);
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use octants_artifact::{Artifact, CodeTarget, TaskMeta};
 
 use crate::buffer::{Buffer, BufferCore};
-use crate::driver::{Caller, DevicePtr, Driver, EventHandle, Patient, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
@@ -63,6 +63,8 @@ pub(crate) struct DeviceCore {
     pub(crate) profile: Profile,
     pub(crate) transfers: Transfers,
     pub(crate) host_work: Mutex<Option<Mark>>,
+    /// Code that is used no more, but for graphs that others have made of its launches.
+    in_graphs: Mutex<Vec<ModuleHandle>>,
     reclaim: Mutex<Option<Reclaim>>,
     /// Failures of streams that were dropped before anyone asked.
     pub(crate) orphans: Failures,
@@ -96,6 +98,17 @@ struct Reclaim {
 }
 
 impl DeviceCore {
+    /// Unloads code when the program ends: graphs may run it until then.
+    pub(crate) fn unload_at_end(&self, module: ModuleHandle) {
+        let mut in_graphs = lock(&self.in_graphs);
+        if !self.is_closed() {
+            return in_graphs.push(module);
+        }
+        drop(in_graphs);
+        // SAFETY: the caller has it from this driver, and lets go of it.
+        unsafe { self.driver.unload(module) }
+    }
+
     #[inline]
     pub(crate) fn is_closed(&self) -> bool {
         self.mode().is_closed()
@@ -307,6 +320,7 @@ impl Device {
             workers: WorkerPool::default(),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
+            in_graphs: Mutex::default(),
             reclaim: Mutex::default(),
             orphans: Failures::default(),
         });
@@ -429,6 +443,7 @@ impl Device {
             core: core.clone(),
             meta: Arc::new(KernelMeta::of(artifact)),
             module,
+            in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
             pointers: Box::default(),
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
@@ -538,6 +553,10 @@ impl Device {
         core.profile.end(core);
         let buffers: Vec<_> = lock(&core.buffers).drain().filter_map(|(_, b)| b.upgrade()).collect();
         buffers.iter().for_each(|b| b.close());
+        for module in std::mem::take(&mut *lock(&core.in_graphs)) {
+            // SAFETY: nobody else has it; graphs of its launches have ended with the program.
+            unsafe { core.driver.unload(module) }
+        }
         core.driver.close();
         end
     }

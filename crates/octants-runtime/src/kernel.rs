@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
 
@@ -59,6 +60,8 @@ pub struct LoadedKernel {
     pub(crate) core: Arc<DeviceCore>,
     pub(crate) meta: Arc<KernelMeta>,
     pub(crate) module: ModuleHandle,
+    /// Someone has captured a launch of it into a graph.
+    pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
     pub(crate) pointers: Box<[Pointer]>,
     /// Its code prints or asserts, and cannot call back to say so.
@@ -141,6 +144,9 @@ impl Drop for LoadedKernel {
     fn drop(&mut self) {
         if self.core.is_abandoned() {
             return;
+        }
+        if *self.in_graph.get_mut() {
+            return self.core.unload_at_end(self.module);
         }
         // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it has queued
         // is the driver's to wait for.

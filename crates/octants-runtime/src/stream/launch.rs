@@ -193,10 +193,12 @@ impl StreamCore {
         if !device.host_addressable {
             device.check_addresses(kernel, launch.args)?;
         }
-        if device.is_measured() && !self.is_captured()? {
+        let captured = self.is_captured()?;
+        if captured {
+            kernel.in_graph.store(true, Ordering::Relaxed);
+        } else if device.is_measured() {
             return self.queue_measured(kernel, launch);
-        }
-        if kernel.sections.is_empty() && !self.is_captured()? {
+        } else if kernel.sections.is_empty() {
             let tasks = (kernel.module, &kernel.tasks[..]);
             // SAFETY: as in `run`.
             return unsafe { device.driver.launch_as_one(self.handle, tasks, launch) };
