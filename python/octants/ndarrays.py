@@ -96,6 +96,11 @@ class Ndarray(_octants.Ndarray):
     def _get_element_size(self) -> int:
         return self.dtype.nbytes * int(np.prod(self.element_shape, dtype=np.int64))
 
+    @property
+    def _read_marks(self) -> Any:
+        """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
+        return companions.read_marks(self, len(self.shape)) if self.has_grad() else None
+
     def has_grad(self) -> bool:
         """Whether a gradient was allocated."""
         return self.grad is not None

@@ -444,6 +444,87 @@ def test_validation_finds_what_is_overwritten():
         run(both)
 
 
+def test_validation_watches_arrays():
+    qd.init(arch=qd.cpu, debug=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.data_oriented
+    class Held:
+        def __init__(self, array):
+            self.array = array
+
+        @qd.kernel
+        def overwrite(self):
+            for i in self.array:
+                self.array[i] = 0.0
+
+    @qd.kernel
+    def add(a: qd.types.ndarray()):
+        for i in a:
+            loss[None] += a[i] ** 2
+
+    @qd.kernel
+    def shift(a: qd.types.ndarray()):
+        for _ in range(1):
+            for i in range(3):
+                loss[None] += a[i, 1]
+            a[2, 1] = 7.0
+
+    @qd.kernel
+    def add_vectors(a: qd.types.ndarray(qd.types.vector(2, qd.f32), ndim=1)):
+        for i in a:
+            loss[None] += a[i][0]
+        a[1][1] = 0.0
+
+    a = qd.ndarray(qd.f32, 4, needs_grad=True)
+    b = qd.ndarray(qd.f32, (3, 2), needs_grad=True)
+    v = qd.ndarray(qd.types.vector(2, qd.f32), 3, needs_grad=True)
+    held = Held(a)
+    for _ in range(2):
+        with qd.ad.Tape(loss, validation=True):
+            add(a)
+
+    def both():
+        add(a)
+        held.overwrite()
+
+    line = shift.fn.__code__.co_firstlineno + 4
+    for run, message in [
+        (lambda: shift(b), rf"`a`\[2, 1\] is overwritten after line {line} has read it"),
+        (lambda: add_vectors(v), r"`a`\[1\] is overwritten after line \d+ has read it"),
+        (both, r"\[\d\] is overwritten after line \d+ has read it"),
+    ]:
+        with pytest.raises(AssertionError, match=message), qd.ad.Tape(loss, validation=True):
+            run()
+    with qd.ad.Tape(loss):
+        both()  # without validation it runs
+
+
+def test_validation_watches_tensors():
+    torch = pytest.importorskip("torch")
+    qd.init(arch=qd.cpu, debug=True)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.kernel
+    def add(a: qd.types.ndarray(qd.types.vector(2, qd.f32), ndim=1)):
+        for i in a:
+            loss[None] += a[i][0]
+
+    tensor = torch.ones(4, 2, requires_grad=True)
+    with qd.ad.Tape(loss, validation=True):
+        add(tensor)
+    assert (tensor.grad[:, 0] == 1).all()
+
+    @qd.kernel
+    def careless(a: qd.types.ndarray()):
+        for i in range(4):
+            loss[None] += a[i, 1]
+        a[2, 1] = 0.0
+
+    with pytest.raises(AssertionError, match=r"`a`\[2, 1\] is overwritten"), qd.ad.Tape(loss, validation=True):
+        careless(tensor)
+
+
 def test_validation_wants_debug_mode(scaling):
     _, total, _ = scaling
     with pytest.warns(UserWarning, match="Debug mode is disabled, autodiff valid check will not work"):

@@ -162,8 +162,8 @@ pub struct ArgumentPlan {
 pub enum ArraySource {
     /// An argument: position of the parameter, members from there.
     Argument(u32, Vec<String>),
-    /// The gradient of an argument.
-    Gradient(u32, Vec<String>, ArrayType),
+    /// A companion of an argument, at the end of its path.
+    Companion(u32, Vec<String>, ArrayType),
     /// An object, and how it was reached from a parameter.
     Object(u32, Option<(u32, Vec<String>)>),
 }

@@ -296,13 +296,13 @@ pub enum Capture {
         /// Members from there.
         path: Vec<String>,
     },
-    /// The gradient of such an array argument.
-    Grad {
+    /// A companion of such an array argument: its gradient, or marks of its elements.
+    Companion {
         /// Position in the kernel's parameter list.
         index: u32,
-        /// Members from there to the array.
+        /// Members from there to the array, and the attribute of the array in which it is.
         path: Vec<String>,
-        /// The gradient's type.
+        /// The companion's type.
         desc: NdarrayDesc,
     },
     /// An ndarray object reached at compile time; the binding knows the object and how it was reached.

@@ -66,6 +66,14 @@ impl Path {
 /// Objects that must live until a launch has ended.
 pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
+/// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
+pub const MARKS: &str = "_read_marks";
+
+/// The marks of an array with a gradient, one for each of its elements, which has that many indices.
+pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {
+    array.py().import("octants.companions")?.call_method1("read_marks", (array, ndim))
+}
+
 enum Walk {
     Attribute(Py<PyString>),
     Item(usize),
@@ -100,14 +108,17 @@ enum Expected {
     Equal(Py<PyAny>),
     /// A vector, matrix or numpy array with the same contents.
     Like(Py<PyAny>),
-    /// An ndarray of this type. Its memory goes to the slots from `to` on.
-    Array { desc: NdarrayDesc, to: u32 },
+    /// An ndarray of this type, or the marks of an array. Its memory goes to the slots from `to` on.
+    Array { desc: NdarrayDesc, to: u32, marks: bool },
 }
 
 impl Guard {
     /// That an ndarray of this type is at the end of a path; its memory goes to the slots from `to` on.
     pub fn array(py: Python<'_>, path: &Path, desc: NdarrayDesc, to: u32) -> Guard {
-        Guard { route: Route::new(py, path), expected: Expected::Array { desc, to } }
+        let marks = matches!(path.steps.last(), Some(Step::Attribute(name)) if name == MARKS);
+        let steps = path.steps[..path.steps.len() - usize::from(marks)].to_vec();
+        let route = Route::new(py, &Path { steps, ..path.clone() });
+        Guard { route, expected: Expected::Array { desc, to, marks } }
     }
 
     /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
@@ -173,8 +184,11 @@ impl Guard {
                 Ok(object.get_type().is(expected.get_type()) && object.eq(expected).unwrap_or(false))
             }
             Expected::Like(expected) => Ok(object.is(expected) || same_contents(&object, expected.bind(py))),
-            Expected::Array { desc, to } => {
-                let object = unwrap_tensor(object)?;
+            Expected::Array { desc, to, marks } => {
+                let mut object = unwrap_tensor(object)?;
+                if *marks {
+                    object = read_marks(&object, desc.ndim)?;
+                }
                 let view = match object.cast::<Ndarray>() {
                     Ok(array) if array.get().desc() == *desc => array::view(&object)?,
                     Ok(_) => None,

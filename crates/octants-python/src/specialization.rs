@@ -19,7 +19,7 @@ use crate::array::{self, ArrayView};
 use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
-use crate::guard::{Guard, LiveNumber, Path, Step, fill_array};
+use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks};
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -248,10 +248,9 @@ impl Specialization {
                     copies.push(Copy { leaf: leaf as u32, from, to, count });
                     arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
                 }
-                Capture::Grad { index, path, desc } => {
-                    let path = path.iter().cloned().chain([String::from("grad")]).collect();
+                Capture::Companion { index, path, desc } => {
                     captured.push(CapturedArray::of(to, desc));
-                    live.push((*index, path, to, desc.clone()));
+                    live.push((*index, path.clone(), to, desc.clone()));
                 }
                 Capture::Object { obj, from } => {
                     let object = world.object(*obj);
@@ -431,10 +430,12 @@ impl Described {
         for (i, capture) in binding.buffers.iter().enumerate() {
             let object = match capture {
                 Some(Capture::Object { obj, .. }) => world.object(*obj),
-                Some(Capture::Grad { index, path, .. }) => {
-                    let owner =
-                        path.iter().try_fold(args[*index as usize].clone(), |o, name| o.getattr(name.as_str()))?;
-                    owner.getattr("grad")?
+                Some(Capture::Companion { index, path, desc }) => {
+                    let first = args[*index as usize].clone();
+                    path.iter().try_fold(first, |owner, name| match name.as_str() {
+                        MARKS => read_marks(&owner, desc.ndim),
+                        name => owner.getattr(name),
+                    })?
                 }
                 _ => continue,
             };

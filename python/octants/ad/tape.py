@@ -10,7 +10,7 @@ from octants import _octants
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
-from octants.companions import companion, fields_in_memory
+from octants.companions import companion, fields_in_memory, forget_marks_of_arrays
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
 from octants.ndarrays import Ndarray
@@ -74,8 +74,11 @@ class Tape(Scope):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self._close()
         self._set_modes(AutodiffMode.NONE)
-        if kind is None:
-            self.grad()
+        try:
+            if kind is None:
+                self.grad()
+        finally:
+            forget_marks_of_arrays()
 
     def _start(self) -> None:
         _octants.set_autodiff_scope("record", self.insert, self.validation)

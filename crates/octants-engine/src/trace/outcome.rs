@@ -76,7 +76,7 @@ pub(super) fn binding_and_layout(outcome: &Outcome) -> (Binding, ArgLayout, Vec<
 fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
-        Capture::Grad { index, path, desc } => {
+        Capture::Companion { index, path, desc } => {
             let NdarrayDesc { elem, ndim, contiguous, wide, clamped, needs_grad } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
@@ -86,7 +86,7 @@ fn source_of(capture: &Capture) -> ArraySource {
                 clamped: *clamped,
                 needs_grad: *needs_grad,
             };
-            ArraySource::Gradient(*index, path.clone(), array)
+            ArraySource::Companion(*index, path.clone(), array)
         }
         Capture::Object { obj, from } => ArraySource::Object(obj.0, from.clone()),
     }
@@ -95,7 +95,7 @@ fn source_of(capture: &Capture) -> ArraySource {
 fn capture_of(source: &ArraySource) -> Capture {
     match source {
         ArraySource::Argument(index, path) => Capture::Arg { index: *index, path: path.clone() },
-        ArraySource::Gradient(index, path, array) => Capture::Grad {
+        ArraySource::Companion(index, path, array) => Capture::Companion {
             index: *index,
             path: path.clone(),
             desc: NdarrayDesc {

@@ -116,6 +116,13 @@ impl Lowerer<'_> {
         if let Some(known) = self.gradients.get(&array) {
             return *known;
         }
+        let found = self.argument_companion(array, "grad");
+        self.gradients.insert(array, found);
+        found
+    }
+
+    /// A companion of an array argument that has a gradient, as an array of its own.
+    pub(super) fn argument_companion(&mut self, array: BufferId, which: &str) -> Option<BufferId> {
         let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
         let mut spec = &self.args[index as usize];
         for name in &path {
@@ -123,14 +130,18 @@ impl Lowerer<'_> {
             spec = members.iter().find(|(n, _)| n == name).map(|(_, s)| s)?;
         }
         let ArgSpec::Array(desc) = spec else { return None };
-        let (has_one, desc) = (desc.needs_grad, NdarrayDesc { needs_grad: false, ..desc.clone() });
-        let found = has_one.then(|| {
-            let name = format!("{}.grad", self.buffers[array.index()].name);
-            let capture = Capture::Grad { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
-            self.add_array(name, &desc, capture, None)
-        });
-        self.gradients.insert(array, found);
-        found
+        if !desc.needs_grad {
+            return None;
+        }
+        let desc = match which {
+            "grad" => NdarrayDesc { needs_grad: false, ..desc.clone() },
+            // A mark for each element.
+            _ => NdarrayDesc { elem: Type::I32, contiguous: true, needs_grad: false, ..desc.clone() },
+        };
+        let name = format!("{}.{which}", self.buffers[array.index()].name);
+        let path = path.into_iter().chain([which.to_string()]).collect();
+        let capture = Capture::Companion { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
+        Some(self.add_array(name, &desc, capture, None))
     }
 
     pub(super) fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {

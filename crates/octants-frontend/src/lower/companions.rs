@@ -19,7 +19,9 @@ impl Lowerer<'_> {
             let found = match self.buffer_objects[i] {
                 Some(obj) => self.companion_of(obj, which),
                 None if which == "grad" => self.gradient(array),
-                None => None,
+                // Arrays that are arguments have no duals.
+                None if which == "dual" => None,
+                None => self.argument_companion(array, which),
             };
             if let Some(companion) = found {
                 self.companions.insert(array, companion);
