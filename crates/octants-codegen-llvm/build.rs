@@ -1,10 +1,11 @@
-//! Compiles the function that calls LLVM's linker, and links lld's libraries, which are beside LLVM's.
+//! Compiles the functions that call LLVM's linker and ask for its processors, and links lld's libraries, which are beside LLVM's.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
     println!("cargo:rerun-if-changed=src/target/run_lld.cpp");
+    println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
     let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
@@ -34,7 +35,8 @@ fn main() {
         .include(include)
         .include(out)
         .file("src/target/run_lld.cpp")
-        .compile("octants_lld");
+        .file("src/target/name_processors.cpp")
+        .compile("octants_llvm");
     println!("cargo:rustc-link-search=native={lib}");
     println!("cargo:rustc-link-lib=static:-bundle=lldELF");
     println!("cargo:rustc-link-lib=static:-bundle=lldCommon");
@@ -43,6 +45,11 @@ fn main() {
     println!("cargo:rustc-link-lib=zstd");
 }
 
+/// The architectures that code is made for.
+const USED: [&str; 4] = ["X86", "AArch64", "NVPTX", "AMDGPU"];
+/// Parts of each that lld names and nobody uses: code is neither read from assembly text nor turned back into it.
+const UNUSED_PARTS: [&str; 2] = ["AsmParser", "Disassembler"];
+
 /// lld can compile, for which it names every target that LLVM has, and so would bring them all: 46 MB. We only link with it. Empty
 /// functions in the place of their entries leave out those that nothing else asks for.
 fn leave_out_targets(built: &str) -> String {
@@ -50,7 +57,11 @@ fn leave_out_targets(built: &str) -> String {
         "aarch64" => "AArch64",
         _ => "X86",
     };
-    let unused = built.split_whitespace().filter(|t| ![host, "NVPTX", "AMDGPU"].contains(t));
-    let parts = ["TargetInfo", "Target", "TargetMC", "AsmParser", "AsmPrinter", "Disassembler"];
-    unused.flat_map(|t| parts.map(|p| format!("extern \"C\" void LLVMInitialize{t}{p}() {{}}\n"))).collect()
+    let empty = |target: &str, part: &str| format!("extern \"C\" void LLVMInitialize{target}{part}() {{}}\n");
+    let parts = ["TargetInfo", "Target", "TargetMC", "AsmPrinter"];
+    let unused = built.split_whitespace().filter(|t| !USED.contains(t));
+    let whole = unused.flat_map(|t| parts.map(|p| empty(t, p)));
+    // LLVM sets up all of the host's parts by itself.
+    let others = built.split_whitespace().filter(|t| *t != host);
+    whole.chain(others.flat_map(|t| UNUSED_PARTS.map(|p| empty(t, p)))).collect()
 }

@@ -411,5 +411,8 @@ class Inspection:
     def emit(self, form: str, arch: str | None = None, target: str | None = None) -> tuple[bytes, str]:
         """The code in a form, for a machine named by its kind, its chip or both, and the usual ending of a file with it."""
 
+def code_targets() -> list[tuple[str, list[str]]]:
+    """The kinds of machines, and the targets of each that code can be made for."""
+
 def observe_compilations(callback: Callable[[Inspection], None] | None) -> None:
     """Has `callback` called with each kernel that is compiled from now on; with `None`, nothing."""

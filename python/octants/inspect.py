@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import runpy
 import sys
+import textwrap
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
@@ -52,6 +53,15 @@ class Writer:
             raise _Found
 
 
+class _List(argparse.Action):
+    """Prints the targets, and ends."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        for kind, targets in _octants.code_targets():
+            print(textwrap.fill(f"{kind}: {' '.join(targets)}", 120, subsequent_indent="    ", break_on_hyphens=False))
+        parser.exit()
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m octants.inspect",
@@ -62,8 +72,9 @@ def _parser() -> argparse.ArgumentParser:
         "--kernel", action="append", default=[], metavar="NAME", help="this kernel alone; the script ends there"
     )
     parser.add_argument(
-        "--target", default="", help="gfx90a, sm_90, cpu, ...; several with commas; the script's own device"
+        "--target", default="", help="gfx90a, sm_90, znver4, aarch64, ...; several with commas; the script's own device"
     )
+    parser.add_argument("--list", action=_List, nargs=0, help="print all targets that there are")
     parser.add_argument("--emit", default="asm", help=_TEXT)
     parser.add_argument(
         "--out", type=Path, default=Path("."), metavar="DIR", help="folder for the files, made if missing"

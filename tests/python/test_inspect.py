@@ -79,6 +79,42 @@ def test_the_forms_of_a_kernel_for_this_machine(saxpy):
     assert code["object"][:4] == b"\x7fELF"
 
 
+ELF_MACHINES = {"x86": 62, "arm": 183}
+
+
+@pytest.mark.parametrize(
+    ("target", "machine", "vectors", "others"),
+    [
+        ("x86-64", "x86", "%xmm", "%ymm"),
+        ("x86-64-v2", "x86", "%xmm", "%ymm"),
+        ("x86-64-v3", "x86", "%ymm", "%zmm"),
+        ("x86-64-v4", "x86", "%zmm", "x0"),
+        ("znver4", "x86", "%zmm", "x0"),
+        ("aarch64", "arm", ".4s", "%xmm"),
+        ("neoverse-n1", "arm", ".4s", "%xmm"),
+        ("apple-m1", "arm", ".4s", "%xmm"),
+    ],
+)
+def test_processors_have_code_with_vectors_of_their_own(saxpy, target, machine, vectors, others):
+    code = qd.inspect(saxpy, 2.0, *arrays(), target=target, emit=("asm", "object"))
+    assert code["object"][:4] == b"\x7fELF"
+    assert int.from_bytes(code["object"][18:20], "little") == ELF_MACHINES[machine]
+    assert vectors in code["asm"]
+    assert others not in code["asm"]
+
+
+def test_code_for_a_processor_is_the_same_on_every_machine(saxpy):
+    x, y = arrays()
+    cores = {name: qd.inspect(saxpy, 2.0, x, y, target=name) for name in ("aarch64", "apple-m1", "apple-a14")}
+    assert cores["apple-m1"] == cores["apple-a14"] != cores["aarch64"]
+    text = qd.inspect(saxpy, 2.0, x, y, arch="cpu", target="x86-64-v3", emit="llvm")
+    assert 'target triple = "x86_64-unknown-linux-gnu"' in text
+    other = qd.x64 if qd.cpu == qd.arm64 else qd.arm64
+    usual = "x86-64" if other == qd.x64 else "aarch64"
+    assert qd.inspect(saxpy, 2.0, x, y, arch=other) == qd.inspect(saxpy, 2.0, x, y, target=usual)
+    assert qd.inspect(saxpy, 2.0, x, y, arch=qd.cpu) == qd.inspect(saxpy, 2.0, x, y, target="cpu")
+
+
 def test_nvidias_chips_have_ptx(saxpy):
     text = qd.inspect(saxpy, 2.0, *arrays(), target="sm_90")
     assert ".target sm_90" in text
@@ -115,10 +151,17 @@ def test_keywords_fields_and_methods_are_taken_as_in_a_call():
 
 def test_what_is_no_machine_kernel_or_form_is_refused(saxpy):
     x, y = arrays()
-    with pytest.raises(ValueError, match="no code is made for the AMD GPU gfx9, only for gfx906"):
+    with pytest.raises(ValueError, match=r"no code is made for `gfx9`[^~]*\n  amdgpu: gfx906, gfx908, .*, gfx1201$"):
         qd.inspect(saxpy, 2.0, x, y, target="gfx9")
-    with pytest.raises(ValueError, match="names no chip"):
+    all_kinds = (
+        r"`abacus`[^~]*inspect --list[^~]*\n  cpu: cpu, x86-64,.*aarch64, and \d+ by name\n  cuda: sm_70.*\n  amdgpu: "
+    )
+    with pytest.raises(ValueError, match=all_kinds):
         qd.inspect(saxpy, 2.0, x, y, target="abacus")
+    with pytest.raises(ValueError, match=r"did you mean `znver\d`[^~]*znver4,.* neoverse-n1,"):
+        qd.inspect(saxpy, 2.0, x, y, arch="cpu", target="znver9")
+    with pytest.raises(ValueError, match="`znver4` is not a chip of arch `arm64`"):
+        qd.inspect(saxpy, 2.0, x, y, arch=qd.arm64, target="znver4")
     with pytest.raises(ValueError, match="not a chip of arch `cuda`"):
         qd.inspect(saxpy, 2.0, x, y, arch="cuda", target="gfx90a")
     with pytest.raises(ValueError, match="sm_13"):
@@ -155,6 +198,15 @@ def test_kernels_kept_on_disk_are_written_too(tmp_path):
         assert len(list((tmp_path / "code").iterdir())) == 2
         for path in (tmp_path / "code").iterdir():
             path.unlink()
+
+
+def test_scripts_are_written_for_processors_and_all_targets_are_listed(tmp_path):
+    done = run(tmp_path, "--kernel", "first", "--target", "x86-64-v3,aarch64", "--emit", "asm,object")
+    assert done.returncode == 0, done.stderr
+    written = {p.name for p in (tmp_path / "code").iterdir()}
+    assert written == {f"first.{target}.{ending}" for target in ("x86-64-v3", "aarch64") for ending in ("s", "o")}
+    listed = run(tmp_path, "--list").stdout.split()
+    assert {"cpu:", "znver4", "neoverse-n1", "sm_121", "gfx1201"} <= set(listed)
 
 
 def test_one_kernel_of_a_script_ends_it(tmp_path):

@@ -53,7 +53,7 @@ mod target;
 mod unit;
 mod widen_tasks;
 
-pub use target::DeviceLibrary;
+pub use target::{DeviceLibrary, known_processors};
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;

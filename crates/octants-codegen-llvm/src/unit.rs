@@ -231,7 +231,7 @@ pub(crate) fn compile(
                     })
                 })
             });
-            optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
+            optimise(module, machine, options.opt_level, opened.has_vectors())?;
             after("optimise");
             let code = opened.package(emit_code(module, machine, file_type(opened))?);
             after("emit");
@@ -261,7 +261,7 @@ fn compile_wide_form(
 ) -> Result<Vec<u8>, CodegenError> {
     // Nothing in such a form has a place to tell.
     with_module(program, &|_| String::new(), options, target, Part::Wide(task), |module, machine, opened, _| {
-        optimise(module, machine, options.opt_level, false)?;
+        optimise(module, machine, options.opt_level, opened.has_vectors())?;
         opened.package(emit_code(module, machine, file_type(opened))?)
     })
 }
@@ -273,9 +273,9 @@ pub(crate) fn list(
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    with_module(program, &|_| String::new(), options, target, Part::Whole, |module, machine, _, _| {
+    with_module(program, &|_| String::new(), options, target, Part::Whole, |module, machine, opened, _| {
         if listing != Listing::Lowered {
-            optimise(module, machine, options.opt_level, *target == CodeTarget::Host)?;
+            optimise(module, machine, options.opt_level, opened.has_vectors())?;
         }
         if listing == Listing::Assembly {
             let text = emit_code(module, machine, FileType::Assembly)?;

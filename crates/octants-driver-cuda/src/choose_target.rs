@@ -53,6 +53,11 @@ pub const OLDEST_DRIVER: i32 = VERSIONS[0].0;
 /// The oldest compute capability that will do, times ten.
 pub const OLDEST_CHIP: u32 = CHIPS[0].0;
 
+/// The chips that code is made for, as NVIDIA names them.
+pub fn chips() -> impl Iterator<Item = String> {
+    CHIPS.iter().map(|(chip, _)| format!("sm_{chip}"))
+}
+
 /// What code is made for; `None` for a chip or a driver too old.
 pub fn choose_target(capability: (u32, u32), driver: i32) -> Option<CodeTarget> {
     let version = VERSIONS.iter().rev().find(|(cuda, _)| *cuda <= driver)?.1;

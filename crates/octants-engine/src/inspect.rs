@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile, list};
+use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile, known_processors, list};
 use octants_diag::Span;
-use octants_driver_cuda::choose_target::choose_target;
+use octants_driver_cuda::choose_target::{chips, choose_target};
 use {octants_driver_cuda as cuda, octants_driver_hip as hip};
 
 use crate::config::Arch;
@@ -47,6 +47,10 @@ pub struct Machine {
 }
 
 impl Machine {
+    fn is_gpu(&self) -> bool {
+        matches!(&self.target, CodeTarget::Device { triple, .. } if ![X86, ARM].contains(&triple.as_str()))
+    }
+
     /// The usual ending of the name of a file with code in this form.
     pub fn file_ending(&self, form: Form) -> &'static str {
         let triple = match &self.target {
@@ -74,49 +78,101 @@ fn not_one_of<'a>(option: &str, given: &str, names: impl Iterator<Item = &'a str
     bad(option, format!("`{given}` is not one of {}{hint}", all.join(", ")))
 }
 
-/// The kind of machine that a chip is of, as far as its name tells.
-fn arch_of(target: &str) -> Option<Arch> {
-    match target {
-        "cpu" | "native" => Some(Arch::Cpu),
-        t if t.starts_with("sm_") => Some(Arch::Cuda),
-        t if t.starts_with("gfx") => Some(Arch::Amdgpu),
-        _ => None,
-    }
+/// The architectures of processors. Object files are those of Linux.
+const X86: &str = "x86_64-unknown-linux-gnu";
+const ARM: &str = "aarch64-unknown-linux-gnu";
+/// What all processors of the second run.
+const ANY_ARM: &str = "aarch64";
+/// The architecture of AMD's GPUs.
+const AMD: &str = "amdgcn-amd-amdhsa";
+
+fn named(triple: &str, chip: &str) -> CodeTarget {
+    CodeTarget::Device { triple: triple.into(), cpu: chip.into(), features: String::new() }
+}
+
+/// A processor by its name: this machine's, or any of one of these architectures.
+fn processor(name: &str, architectures: &[&str]) -> Option<CodeTarget> {
+    let is = |triple: &str| match name {
+        "cpu" | "native" => triple.starts_with(std::env::consts::ARCH),
+        ANY_ARM => triple == ARM,
+        _ => known_processors(triple).iter().any(|known| known == name),
+    };
+    let triple = architectures.iter().find(|triple| is(triple))?;
+    Some(match name {
+        "cpu" | "native" => CodeTarget::Host,
+        ANY_ARM => named(triple, "generic"),
+        _ => named(triple, name),
+    })
+}
+
+/// How many names of processors are more than one's own: see [`code_targets`].
+const USUAL: usize = 6;
+
+/// Kinds of machines, and the targets of each that code can be made for.
+pub fn code_targets() -> [(&'static str, Vec<String>); 3] {
+    let (levels, x86): (Vec<_>, Vec<_>) =
+        known_processors(X86).into_iter().partition(|name| name.starts_with("x86-64"));
+    let arm = known_processors(ARM);
+    let processors = ["cpu".to_owned()].into_iter().chain(levels).chain([ANY_ARM.to_owned()]).chain(x86).chain(arm);
+    [("cpu", processors.collect()), ("cuda", chips().collect()), ("amdgpu", known_processors(AMD))]
+}
+
+/// That there is no such target, with those that there are; all of one kind where the user named it.
+fn unknown(target: &str, kind: Option<&str>) -> Error {
+    let all = code_targets();
+    let kinds = || all.iter().filter(|(name, _)| kind.is_none_or(|kind| kind == *name));
+    let names = kinds().flat_map(|(_, names)| names.iter().map(String::as_str));
+    let hint = nearest(target, names).map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"));
+    let list = |(name, names): &(&str, Vec<String>)| match kind {
+        None if *name == "cpu" => format!("{name}: {}, and {} by name", names[..USUAL].join(", "), names.len() - USUAL),
+        _ => format!("{name}: {}", names.join(", ")),
+    };
+    let lists: Vec<String> = kinds().map(list).collect();
+    let where_all = "`python -m octants.inspect --list` prints all";
+    bad("target", format!("no code is made for `{target}`{hint}, but for ({where_all})\n  {}", lists.join("\n  ")))
 }
 
 impl Session {
     /// The machine that a user names by its kind, its chip, or both; this session's own where nothing is said. In `packages`, folders
     /// of installed packages, vendors' libraries are looked for.
     pub fn machine(&self, arch: Option<&str>, target: Option<&str>, packages: &[PathBuf]) -> Result<Machine, Error> {
-        const KINDS: [&str; 3] = ["cpu", "cuda", "amdgpu"];
-        let own = || Machine { target: self.target.clone(), library: self.library.clone() };
-        let told = target.map(|t| {
-            let unknown = || bad("target", format!("`{t}` names no chip: `gfx90a`, `sm_90` and `cpu` do, for example"));
-            arch_of(t).ok_or_else(unknown)
-        });
-        let told = told.transpose()?;
-        let arch = match (arch, told) {
-            (None, None) => return Ok(own()),
-            (None, Some(told)) => told,
-            (Some(name), _) => match name {
-                "cpu" | "x64" | "arm64" => Arch::Cpu,
-                "cuda" => Arch::Cuda,
-                "amdgpu" => Arch::Amdgpu,
-                _ => return Err(not_one_of("arch", name, KINDS.into_iter())),
-            },
+        let own = Machine { target: self.target.clone(), library: self.library.clone() };
+        let (kind, architectures): (Option<Arch>, &[&str]) = match arch {
+            None => (None, &[X86, ARM]),
+            Some("cpu") => (Some(Arch::Cpu), &[X86, ARM]),
+            Some("x64") => (Some(Arch::Cpu), &[X86]),
+            Some("arm64") => (Some(Arch::Cpu), &[ARM]),
+            Some("cuda") => (Some(Arch::Cuda), &[]),
+            Some("amdgpu") => (Some(Arch::Amdgpu), &[]),
+            Some(name) => return Err(not_one_of("arch", name, ["cpu", "x64", "arm64", "cuda", "amdgpu"].into_iter())),
         };
-        if let (Some(told), Some(target)) = (told, target)
-            && told != arch
-        {
-            return Err(bad("target", format!("`{target}` is not a chip of arch `{}`", arch.name())));
+        let on_processor = |target| Machine { target, library: DeviceLibrary::default() };
+        let Some(target) = target else {
+            return match kind {
+                None => Ok(own),
+                Some(Arch::Cpu) => {
+                    let usual = ["cpu", "x86-64", ANY_ARM].into_iter().find_map(|name| processor(name, architectures));
+                    Ok(on_processor(usual.expect("compiler bug: an architecture without processors")))
+                }
+                Some(arch) if arch == self.config().arch => Ok(own),
+                Some(Arch::Cuda) => self.nvidia("sm_80", packages),
+                Some(_) => self.amd("gfx90a", packages),
+            };
+        };
+        let told = match target {
+            t if t.starts_with("sm_") => Some(Arch::Cuda),
+            t if t.starts_with("gfx") => Some(Arch::Amdgpu),
+            t => processor(t, &[X86, ARM]).map(|_| Arch::Cpu),
+        };
+        let no_such = || bad("target", format!("`{target}` is not a chip of arch `{}`", arch.unwrap_or_default()));
+        if kind.is_some() && told.is_some() && kind != told {
+            return Err(no_such());
         }
-        if target.is_none() && arch == self.config().arch {
-            return Ok(own());
-        }
-        match arch {
-            Arch::Cpu => Ok(Machine { target: CodeTarget::Host, library: DeviceLibrary::default() }),
-            Arch::Cuda => self.nvidia(target.unwrap_or("sm_80"), packages),
-            _ => self.amd(target.unwrap_or("gfx90a"), packages),
+        match told {
+            Some(Arch::Cpu) => processor(target, architectures).map(on_processor).ok_or_else(no_such),
+            Some(Arch::Cuda) => self.nvidia(target, packages),
+            Some(_) => self.amd(target, packages),
+            None => Err(unknown(target, kind.map(|kind| kind.name()))),
         }
     }
 
@@ -132,14 +188,13 @@ impl Session {
                         .library_or(Arch::Cuda, cuda::find_device_library(&folders(cuda::HOME_VARIABLES), packages)),
                 })
             }
-            _ => Err(bad("target", format!("no code is made for the GPU {chip}"))),
+            _ => Err(unknown(chip, Some("cuda"))),
         }
     }
 
     fn amd(&self, chip: &str, packages: &[PathBuf]) -> Result<Machine, Error> {
-        let target =
-            CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: chip.into(), features: String::new() };
-        check_target(&target).map_err(|e| bad("target", e.to_string()))?;
+        let target = named(AMD, chip);
+        check_target(&target).map_err(|_| unknown(chip, Some("amdgpu")))?;
         Ok(Machine {
             target,
             library: self.library_or(Arch::Amdgpu, hip::find_device_library(&folders(hip::HOME_VARIABLES), packages)),
@@ -163,7 +218,7 @@ impl Session {
         form: Form,
     ) -> Result<Vec<u8>, Error> {
         let program = self.split(&lowering.lowered, arrays_may_alias, false, |_| ());
-        let concurrent = !self.device().is_immediate() || machine.target != CodeTarget::Host;
+        let concurrent = !self.device().is_immediate() || machine.is_gpu();
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
         let code = match form {

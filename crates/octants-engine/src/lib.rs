@@ -20,7 +20,7 @@ pub mod trace;
 
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
-pub use inspect::{FORMS, Form, Machine};
+pub use inspect::{FORMS, Form, Machine, code_targets};
 pub use octants_passes::Alias;
 pub use session::{Executable, Lowering, Session};
 pub use suggest::nearest;

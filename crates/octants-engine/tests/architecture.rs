@@ -96,6 +96,11 @@ const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     ("crates/octants-codegen-llvm/src/target/nvptx.rs", "ONCE", "LLVM's own tables of the target, once in a process"),
     ("crates/octants-codegen-llvm/src/target/amdgpu.rs", "ONCE", "LLVM's own tables of the target, once in a process"),
     (
+        "crates/octants-codegen-llvm/src/target/processors.rs",
+        "ONCE",
+        "LLVM's own tables of the targets, once in a process",
+    ),
+    (
         "crates/octants-codegen-llvm/src/target/link_code_object.rs",
         "LLD",
         "the lock of LLVM's linker, which keeps global state of its own",

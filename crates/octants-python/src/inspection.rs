@@ -64,6 +64,12 @@ pub fn observe_compilations(callback: Option<Py<PyAny>>) {
     drop(old);
 }
 
+/// The kinds of machines, and the targets of each that code can be made for.
+#[pyfunction]
+pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
+    octants_engine::code_targets().into()
+}
+
 /// Whether there is an observer.
 pub fn is_observed() -> bool {
     OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()

@@ -55,6 +55,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<kernel::RecordedLaunch>()?;
     m.add_class::<kernel::UnmadeCall>()?;
     m.add_class::<inspection::Inspection>()?;
+    m.add_function(wrap_pyfunction!(inspection::code_targets, m)?)?;
     m.add_function(wrap_pyfunction!(inspection::observe_compilations, m)?)?;
     m.add_class::<bound_kernel::BoundKernel>()?;
     m.add_class::<bound_kernel::KernelGradient>()?;

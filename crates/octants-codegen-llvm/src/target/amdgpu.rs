@@ -75,7 +75,7 @@ pub(super) fn open(
     options: &CodegenOptions,
 ) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
     let Some((_, warp_bits)) = CHIPS.iter().find(|(name, _)| *name == cpu) else {
-        let known: Vec<&str> = CHIPS.iter().map(|(name, _)| *name).collect();
+        let known: Vec<&str> = chips().collect();
         return Err(CodegenError::new(format!("no code is made for the AMD GPU {cpu}, only for {}", known.join(", "))));
     };
     static ONCE: Once = Once::new();
@@ -92,6 +92,11 @@ pub(super) fn open(
     let amdgpu = Amdgpu { cpu, warp_bits, older, library: RefCell::default(), options };
     let fast_math = amdgpu.options.fast_math;
     Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
+}
+
+/// The chips that code is made for.
+pub(super) fn chips() -> impl Iterator<Item = &'static str> {
+    CHIPS.iter().map(|(name, _)| *name)
 }
 
 /// The processor's number as the vendor's library has it: major, minor (two digits) and step (two digits).

@@ -1,4 +1,5 @@
-//! The host: entry points as `octants_artifact` defines them, glibc's vector math, the machine's own features.
+//! Processors: entry points as `octants_artifact` defines them, glibc's vector math, the machine's own features. Code runs on the
+//! host, and for other processors can be looked at.
 //!
 //! The fields of `HostContext` are addressed by their offsets, which that type documents.
 
@@ -8,24 +9,48 @@ use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
 use octants_ir::Scalar;
 
-use super::{Share, Surroundings, Target, TaskEntry, VectorForm};
+use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
 use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
-/// What the process runs on: constant, and asked for once because the question is slow on virtual machines.
+/// A processor with its system.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct HostMachine {
+pub(crate) struct Processor {
     pub triple: String,
     pub cpu: String,
+    /// What it has and lacks; nothing for what its name implies.
     pub features: String,
 }
 
-/// The machine this process runs on.
-pub(crate) fn host_machine() -> Result<&'static HostMachine, CodegenError> {
-    static HOST: OnceLock<Result<HostMachine, String>> = OnceLock::new();
+impl Processor {
+    /// One that LLVM knows by its name; `generic` is what all of the architecture have.
+    pub fn named(triple: &str, cpu: &str) -> Result<Processor, CodegenError> {
+        processors::set_up();
+        let known = processors::names(triple);
+        if cpu != "generic" && !known.iter().any(|name| name == cpu) {
+            return Err(CodegenError::new(format!(
+                "no code is made for the processor {cpu}, only for {}",
+                known.join(", ")
+            )));
+        }
+        Ok(Processor { triple: triple.into(), cpu: cpu.into(), features: String::new() })
+    }
+
+    fn has(&self, features: &[&str]) -> bool {
+        if self.features.is_empty() {
+            return processors::has(&self.triple, &self.cpu, &features.join(","));
+        }
+        // What the machine itself says: one that is virtual may lack what its processor's name implies.
+        features.iter().all(|feature| self.features.split(',').any(|f| f == *feature))
+    }
+}
+
+/// The machine this process runs on: constant, and asked for once because the question is slow on virtual machines.
+pub(crate) fn host_machine() -> Result<&'static Processor, CodegenError> {
+    static HOST: OnceLock<Result<Processor, String>> = OnceLock::new();
     HOST.get_or_init(|| {
         inkwell::targets::Target::initialize_native(&InitializationConfig::default())?;
-        Ok(HostMachine {
+        Ok(Processor {
             triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
             cpu: TargetMachine::get_host_cpu_name().to_string(),
             features: TargetMachine::get_host_cpu_features().to_string(),
@@ -35,7 +60,7 @@ pub(crate) fn host_machine() -> Result<&'static HostMachine, CodegenError> {
     .map_err(|message| CodegenError::new(format!("LLVM cannot generate code for this machine: {message}")))
 }
 
-/// The host as a target.
+/// A processor as a target.
 pub(crate) struct Cpu {
     widest_vector: u32,
     vector_math: bool,
@@ -60,11 +85,11 @@ const FLUSH_DENORMALS: i64 = 0x8040;
 
 impl Cpu {
     /// The target and LLVM's machine for it.
-    pub fn new(options: &CodegenOptions) -> Result<(Cpu, TargetMachine, &'static HostMachine), CodegenError> {
-        let host = host_machine()?;
-        let triple = TargetTriple::create(&host.triple);
+    pub fn new(processor: &Processor, options: &CodegenOptions) -> Result<(Cpu, TargetMachine), CodegenError> {
+        let Processor { triple: name, cpu, features } = processor;
+        let triple = TargetTriple::create(name);
         let target = inkwell::targets::Target::from_triple(&triple)
-            .map_err(|e| CodegenError::new(format!("LLVM does not know the target {}: {e}", host.triple)))?;
+            .map_err(|e| CodegenError::new(format!("LLVM does not know the target {name}: {e}")))?;
         let level = match options.opt_level {
             0 => OptimizationLevel::None,
             1 => OptimizationLevel::Less,
@@ -72,23 +97,23 @@ impl Cpu {
             _ => OptimizationLevel::Aggressive,
         };
         let machine = target
-            .create_target_machine(&triple, &host.cpu, &host.features, level, RelocMode::PIC, CodeModel::Small)
-            .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
-        let has = |feature: &str| host.features.split(',').any(|f| f == feature);
+            .create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Small)
+            .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {name}")))?;
+        let x86 = name.starts_with("x86_64");
         let widest_vector = match () {
-            () if !host.triple.starts_with("x86_64") => 0,
-            () if has("+avx512f") && has("+avx512vl") => 512,
-            () if has("+avx2") => 256,
+            () if !x86 => 0,
+            () if processor.has(&["+avx512f", "+avx512vl"]) => 512,
+            () if processor.has(&["+avx2"]) => 256,
             () => 128,
         };
-        let glibc = host.triple.contains("linux") && host.triple.contains("gnu");
-        let cpu = Cpu {
+        let glibc = name.contains("linux") && name.contains("gnu");
+        let target = Cpu {
             widest_vector,
-            flush_denormals: options.fast_math && host.triple.starts_with("x86_64"),
+            flush_denormals: options.fast_math && x86,
             vector_math: options.fast_math && options.vector_math && glibc,
             prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),
         };
-        Ok((cpu, machine, host))
+        Ok((target, machine))
     }
 
     fn field(&self, e: &Emitter, ty: T, context: V, offset: i64) -> V {
@@ -182,6 +207,10 @@ impl Target for Cpu {
         let status = e.call(body, &[entry.context, begin, end]);
         e.call(write, &[saved]);
         e.ret(status);
+    }
+
+    fn has_vectors(&self) -> bool {
+        true
     }
 
     fn privatises_scatter(&self) -> bool {

@@ -11,6 +11,7 @@ mod inline_math;
 mod link_code_object;
 mod nvptx;
 mod nvptx_math;
+mod processors;
 mod rocm_library;
 #[cfg(feature = "twin")]
 mod twin;
@@ -143,6 +144,10 @@ pub(crate) trait Target {
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
+    /// Loops become vector instructions.
+    fn has_vectors(&self) -> bool {
+        false
+    }
     /// Parallel tasks are entered by many threads at once, which share the iterations.
     fn shares_by_stride(&self) -> bool {
         false
@@ -241,8 +246,9 @@ pub struct DeviceLibrary {
 pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Opened, CodegenError> {
     match target {
         CodeTarget::Host => {
-            let (cpu, machine, host) = cpu::Cpu::new(options)?;
-            Ok((Box::new(cpu), machine, format!("{} {} {}", host.triple, host.cpu, host.features)))
+            let host = cpu::host_machine()?;
+            let (target, machine) = cpu::Cpu::new(host, options)?;
+            Ok((Box::new(target), machine, format!("{} {} {}", host.triple, host.cpu, host.features)))
         }
         CodeTarget::Device { triple, cpu, features } => {
             let name = format!("{triple} {cpu} {features}");
@@ -252,9 +258,23 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
                 "amdgcn" => amdgpu::open(triple, cpu, features, options)?,
                 #[cfg(feature = "twin")]
                 "twin" => twin::open(cpu, options)?,
+                "x86_64" | "aarch64" => {
+                    let (target, machine) = cpu::Cpu::new(&cpu::Processor::named(triple, cpu)?, options)?;
+                    (Box::new(target) as Box<dyn Target>, machine)
+                }
                 _ => return Err(CodegenError::new(format!("there is no code generator for {triple}"))),
             };
             Ok((target, machine, name))
         }
+    }
+}
+
+/// The processors that code can be made for, of an architecture as LLVM's triple names it; none for NVIDIA's, of which the newest known run all
+/// later code.
+pub fn known_processors(triple: &str) -> Vec<String> {
+    match triple.split('-').next() {
+        Some("amdgcn") => amdgpu::chips().map(String::from).collect(),
+        Some("x86_64" | "aarch64") => processors::names(triple),
+        _ => Vec::new(),
     }
 }

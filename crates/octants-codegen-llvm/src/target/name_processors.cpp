@@ -1,0 +1,33 @@
+// What LLVM knows of processors by their names, which its interface for C does not tell.
+#include <llvm/MC/MCSubtargetInfo.h>
+#include <llvm/MC/TargetRegistry.h>
+#include <llvm/TargetParser/AArch64TargetParser.h>
+#include <llvm/TargetParser/Triple.h>
+#include <llvm/TargetParser/X86TargetParser.h>
+#include <memory>
+#include <string>
+
+static std::unique_ptr<llvm::MCSubtargetInfo> open(const char *triple, const char *processor) {
+    std::string error;
+    llvm::Triple parsed(triple);
+    const llvm::Target *target = llvm::TargetRegistry::lookupTarget(parsed, error);
+    return std::unique_ptr<llvm::MCSubtargetInfo>(target ? target->createMCSubtargetInfo(parsed, processor, "") : nullptr);
+}
+
+// Whether a processor that LLVM knows has all of these features ("+avx2,+fma").
+extern "C" bool octants_processor_has(const char *triple, const char *processor, const char *features) {
+    auto subtarget = open(triple, processor);
+    return subtarget && subtarget->checkFeatures(features);
+}
+
+// Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
+extern "C" void octants_processors(const char *triple, void *to, void (*take)(void *to, const char *name, size_t length)) {
+    llvm::SmallVector<llvm::StringRef, 256> names;
+    llvm::Triple parsed(triple);
+    if (parsed.isAArch64())
+        llvm::AArch64::fillValidCPUArchList(names);
+    else if (parsed.isX86())
+        llvm::X86::fillValidCPUArchList(names, /*Only64Bit=*/true);
+    for (llvm::StringRef name : names)
+        take(to, name.data(), name.size());
+}

@@ -1,0 +1,91 @@
+//! Processors that code can be made for beside the one at hand: LLVM's names of them, and what they can do.
+
+use std::ffi::{CString, c_char, c_void};
+use std::sync::Once;
+
+unsafe extern "C" {
+    /// Whether a processor that LLVM knows has all of these features (`+avx2,+fma`).
+    fn octants_processor_has(triple: *const c_char, processor: *const c_char, features: *const c_char) -> bool;
+    /// Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
+    fn octants_processors(
+        triple: *const c_char,
+        to: *mut c_void,
+        take: unsafe extern "C" fn(to: *mut c_void, name: *const u8, length: usize),
+    );
+}
+
+/// Lets LLVM know the architectures that code for the host of any machine can be made for.
+pub(super) fn set_up() {
+    static ONCE: Once = Once::new();
+    // SAFETY: these register LLVM's own tables; once in a process.
+    ONCE.call_once(|| unsafe {
+        llvm_sys::target::LLVMInitializeX86TargetInfo();
+        llvm_sys::target::LLVMInitializeX86Target();
+        llvm_sys::target::LLVMInitializeX86TargetMC();
+        llvm_sys::target::LLVMInitializeX86AsmPrinter();
+        llvm_sys::target::LLVMInitializeAArch64TargetInfo();
+        llvm_sys::target::LLVMInitializeAArch64Target();
+        llvm_sys::target::LLVMInitializeAArch64TargetMC();
+        llvm_sys::target::LLVMInitializeAArch64AsmPrinter();
+    });
+}
+
+fn c_string(text: &str) -> CString {
+    CString::new(text).expect("compiler bug: a zero in the name of a processor")
+}
+
+/// Whether a processor has all of these features.
+pub(super) fn has(triple: &str, processor: &str, features: &str) -> bool {
+    let [triple, processor, features] = [triple, processor, features].map(c_string);
+    // SAFETY: the texts live until the call returns.
+    unsafe { octants_processor_has(triple.as_ptr(), processor.as_ptr(), features.as_ptr()) }
+}
+
+/// The processors of an architecture. What all of them have in common is none: its name, `generic`, says nothing of the architecture.
+pub(super) fn names(triple: &str) -> Vec<String> {
+    unsafe extern "C" fn take(to: *mut c_void, name: *const u8, length: usize) {
+        // SAFETY: `to` is the vector below, and LLVM's name so long.
+        unsafe {
+            let name = std::slice::from_raw_parts(name, length);
+            (*to.cast::<Vec<String>>()).push(String::from_utf8_lossy(name).into_owned());
+        }
+    }
+    let mut found: Vec<String> = Vec::new();
+    // SAFETY: the vector lives until the call returns, and nothing else uses it meanwhile.
+    unsafe { octants_processors(c_string(triple).as_ptr(), (&raw mut found).cast(), take) }
+    found.retain(|name| name != "generic");
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X86: &str = "x86_64-unknown-linux-gnu";
+    const ARM: &str = "aarch64-unknown-linux-gnu";
+
+    #[test]
+    fn names_are_those_of_processors_with_64_bits() {
+        let (x86, arm) = (names(X86), names(ARM));
+        for name in ["x86-64", "x86-64-v2", "x86-64-v3", "x86-64-v4", "znver4", "skylake-avx512"] {
+            assert!(x86.iter().any(|n| n == name), "{name}: {x86:?}");
+        }
+        for name in ["neoverse-n1", "cortex-a72", "apple-m1"] {
+            assert!(arm.iter().any(|n| n == name), "{name}: {arm:?}");
+        }
+        for name in ["i386", "pentium4", "generic", ""] {
+            assert!(!x86.iter().any(|n| n == name), "{name}");
+        }
+        assert!(x86.iter().all(|name| !arm.contains(name)), "a name is of one architecture");
+        assert!(names("pdp11-dec-none").is_empty());
+    }
+
+    #[test]
+    fn levels_of_x86_have_what_their_definition_says() {
+        set_up();
+        let has = |name: &str, features: &str| has(X86, name, features);
+        assert!(has("x86-64-v3", "+avx2,+fma") && !has("x86-64-v3", "+avx512f"));
+        assert!(has("x86-64-v4", "+avx512f,+avx512vl") && !has("x86-64-v2", "+avx"));
+        assert!(has("znver4", "+avx512f,+avx512vl") && has("znver3", "+avx2"));
+    }
+}
