@@ -381,7 +381,12 @@ class Host:
         return array
 
 
+def beside(array: Any) -> Gpu | Host:
+    """The other library on the device of an array."""
+    device = array.__dlpack_device__()
+    return Host() if device == Host.device else Gpu(device)
+
+
 def of_program() -> Gpu | Host:
     """The other library on the device of the program that runs."""
-    device = qd.ndarray(qd.f32, shape=1).__dlpack_device__()
-    return Host() if device == Host.device else Gpu(device)
+    return beside(qd.ndarray(qd.f32, shape=1))

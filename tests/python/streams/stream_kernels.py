@@ -5,6 +5,9 @@ Tests are named by the numbers of the requirements they hold (S1, S2, ...).
 
 import ctypes
 
+import numpy as np
+import other_library
+
 import octants as qd
 
 MODES = {
@@ -27,7 +30,18 @@ def ints(size: int = n) -> qd.Ndarray:
 
 def peek(x: qd.Ndarray) -> int:
     """The first element as it is in memory now: waits for nothing."""
-    return ctypes.c_int32.from_address(x.buffer.ptr).value
+    library = other_library.beside(x)
+    if not library.has_streams:
+        return ctypes.c_int32.from_address(x.buffer.ptr).value
+    aside = library.stream()
+    return int(library.read(x.buffer.ptr, np.dtype(np.int32), (1,), (4,), aside.handle)[0])
+
+
+def unknown_handle(handle: int) -> str:
+    """What is said of a number that is not a stream's."""
+    if qd.cfg.arch == qd.cpu:
+        return f"no stream of this program has the handle {handle}: on the CPU only its own streams have one"
+    return f"{handle} is not the handle of a {'HIP' if qd.cfg.arch == qd.amdgpu else 'CUDA'} stream"
 
 
 @qd.kernel

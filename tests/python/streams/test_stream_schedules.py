@@ -175,7 +175,6 @@ def test_s5_s15_reset_with_work_queued(schedule):
     s.destroy()
 
 
-@pytest.mark.on_cpu
 def test_s5_destroy_with_work_queued(schedule):
     x, y = ints(40), ints(40)
     for value in range(3):
