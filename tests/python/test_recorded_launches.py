@@ -11,9 +11,10 @@ import octants as qd
 N = 6
 
 
-@pytest.fixture(autouse=True)
-def program():
-    qd.init(arch=qd.cpu, default_fp=qd.f64)
+@pytest.fixture(autouse=True, params=["at once", "queued", "apart"])
+def program(request):
+    options = {"at once": {}, "queued": {"cpu_streams": True}, "apart": {"cpu_separate_memory": True}}[request.param]
+    qd.init(arch=qd.cpu, default_fp=qd.f64, **options)
     yield
     qd.reset()
 

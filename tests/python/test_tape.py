@@ -1,5 +1,7 @@
 """Tapes with gradients written by hand: what is recorded, what is replayed, what is refused."""
 
+import contextlib
+
 import numpy as np
 import pytest
 
@@ -302,10 +304,37 @@ def test_clearing():
     assert late.has_grad()
 
 
-def test_s20_streams_are_refused_by_name():
+@pytest.fixture(params=[False, True], ids=["in order", "real streams"])
+def for_streams(request):
+    qd.init(arch=qd.cpu, debug=True, cpu_streams=request.param)
     x = qd.field(qd.f32, 4, needs_grad=True, needs_dual=True)
     loss = qd.field(qd.f32, (), needs_grad=True, needs_dual=True)
+    yield x, loss
+    qd.reset()
+
+
+@pytest.mark.parametrize("scope", ["tape", "validation", "forward", "gradient"])
+@pytest.mark.parametrize("form", ["function", "method"])
+@pytest.mark.parametrize("way", ["qd_stream", "stream_scope", "scope outside", "stream_parallel", "all"])
+def test_s20_streams_are_refused_by_name(for_streams, scope, form, way):
+    x, loss = for_streams
     stream = qd.create_stream()
+
+    @qd.data_oriented
+    class Forms:
+        @qd.kernel
+        def plain(self):
+            for i in x:
+                x[i] = i
+
+        @qd.kernel
+        def grouped(self):
+            with qd.stream_parallel():
+                for i in range(2):
+                    x[i] = i
+            with qd.stream_parallel():
+                for i in range(2, 4):
+                    x[i] = i
 
     @qd.kernel
     def plain():
@@ -321,30 +350,50 @@ def test_s20_streams_are_refused_by_name():
             for i in range(2, 4):
                 x[i] = i
 
-    def scoped():
-        with qd.stream_scope(stream):
-            plain()
+    name = "grouped" if way in ("stream_parallel", "all") else "plain"
+    kernel = getattr(Forms(), name) if form == "method" else {"plain": plain, "grouped": grouped}[name]
+    options = {"qd_stream": stream} if way in ("qd_stream", "all") else {}
+    scopes = {
+        "tape": lambda: qd.ad.Tape(loss),
+        "validation": lambda: qd.ad.Tape(loss, validation=True),
+        "forward": lambda: qd.ad.FwdMode(loss, x, seed=[1, 0, 0, 0]),
+        "gradient": contextlib.nullcontext,
+    }
 
-    def scoped_gradient():
-        with qd.stream_scope(stream):
-            plain.grad()
+    def on_stream():
+        return qd.stream_scope(stream) if way in ("stream_scope", "all") else contextlib.nullcontext()
+
+    def run():
+        outside = qd.stream_scope(stream) if way == "scope outside" else contextlib.nullcontext()
+        with outside, scopes[scope](), on_stream():
+            (kernel.grad if scope == "gradient" else kernel)(**options)
 
     for _ in range(2):  # the first call compiles, later ones do not
-        for run, name in [(lambda: plain(qd_stream=stream), "plain"), (scoped, "plain"), (grouped, "grouped")]:
-            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
-                with qd.ad.Tape(loss):
-                    run()
-            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
-                with qd.ad.FwdMode(loss, x, seed=[1, 0, 0, 0]):
-                    run()
+        with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
             run()
-        for run, name in [
-            (lambda: plain.grad(qd_stream=stream), "plain"),
-            (scoped_gradient, "plain"),
-            (grouped.grad, "grouped"),
-        ]:
-            with pytest.raises(RuntimeError, match=f"kernel `{name}` cannot be differentiated: .*stream"):
-                run()
+        with on_stream():
+            kernel(**options)  # outside it runs
+        if name == "plain":
+            kernel.grad()
+    stream.destroy()
+
+
+def test_s20_a_tape_does_not_end_in_a_stream_scope(for_streams):
+    x, loss = for_streams
+    stream = qd.create_stream()
+
+    @qd.kernel
+    def add():
+        for i in x:
+            loss[None] += x[i]
+
+    tape = qd.ad.Tape(loss)
+    tape.__enter__()
+    add()
+    with pytest.raises(RuntimeError, match="kernel `add` cannot be differentiated: .*stream"), qd.stream_scope(stream):
+        tape.__exit__(None, None, None)
+    assert (x.grad.to_numpy() == 0).all()
+    stream.destroy()
 
 
 def test_library_work_is_not_recorded():

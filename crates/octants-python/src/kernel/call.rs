@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use super::bind_arguments::Arguments;
 use super::recorded_launch::RecordedLaunch;
-use super::refusals::GROUPS;
+use super::refusals::{GROUPS, IN_SCOPE};
 use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
@@ -144,7 +144,7 @@ impl Kernel {
             return Err(this.refuse_differentiation(py, "it is launched with `qd_stream=`"));
         }
         if in_stream_scope() {
-            return Err(this.refuse_differentiation(py, "it is launched in a qd.stream_scope()"));
+            return Err(this.refuse_differentiation(py, IN_SCOPE));
         }
         let Some(record) = record else { return Self::run(slf, args, stream, mode) };
         let (result, launch) = RecordedLaunch::launch(slf, args, stream.as_ref(), mode)?;

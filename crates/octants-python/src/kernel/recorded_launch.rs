@@ -14,8 +14,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
 use super::Kernel;
+use super::refusals::IN_SCOPE;
 use crate::errors;
 use crate::specialization::{Slots, Specialization};
+use crate::stream::in_stream_scope;
 
 /// Numbers for each loop that is tallied: its line, its iterations, and what tells its executions apart.
 type Trips = Vec<[i64; 3]>;
@@ -113,6 +115,9 @@ impl RecordedLaunch {
     #[pyo3(signature = (*args))]
     fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
         let (kernel, args) = (self.kernel.bind(py), args.as_slice());
+        if in_stream_scope() {
+            return Err(kernel.get().refuse_differentiation(py, IN_SCOPE));
+        }
         self.check_arguments(kernel, args)?;
         let numbers = self.spec.numbers(&self.slots);
         if !self.trips.is_empty() {

@@ -11,6 +11,8 @@ use crate::errors;
 
 /// Why a kernel cannot be differentiated.
 pub const GROUPS: &str = "it has qd.stream_parallel() blocks";
+/// Likewise.
+pub const IN_SCOPE: &str = "it is launched in a qd.stream_scope()";
 
 impl Kernel {
     /// A stream cannot be told to a graph.
