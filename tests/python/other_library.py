@@ -181,9 +181,9 @@ FUNCTIONS = {
     "memset": ("hipMemsetD8Async", "cuMemsetD8Async"),
     "to_device": ("hipMemcpyHtoDAsync", "cuMemcpyHtoDAsync_v2"),
     "to_host": ("hipMemcpyDtoHAsync", "cuMemcpyDtoHAsync_v2"),
-    "on_device": ("hipMemcpyDtoDAsync", "cuMemcpyDtoDAsync_v2"),
     "stream_create": ("hipStreamCreateWithPriority", "cuStreamCreateWithPriority"),
     "stream_destroy": ("hipStreamDestroy", "cuStreamDestroy_v2"),
+    "synchronize_all": ("hipDeviceSynchronize", "cuCtxSynchronize"),
     "synchronize": ("hipStreamSynchronize", "cuStreamSynchronize"),
     "wait": ("hipStreamWaitEvent", "cuStreamWaitEvent"),
     "event_create": ("hipEventCreateWithFlags", "cuEventCreate"),
@@ -254,7 +254,7 @@ class Graph:
 
 
 class Gpu:
-    """The library on a GPU."""
+    """The library on a GPU. Streams are given by their handles; 0 is the null stream."""
 
     protocol = "__cuda_array_interface__"
     has_streams = True
@@ -287,15 +287,11 @@ class Gpu:
             else:
                 self.driver.cuCtxPopCurrent_v2(ctypes.byref(_P()))
 
-    def attempt(self, name: str, *arguments: Any) -> int:
-        """Calls one of `FUNCTIONS`: its code."""
-        with self._entered():
-            code: int = getattr(self.driver, FUNCTIONS[name][not self.is_hip])(*arguments)
-        return code
-
     def call(self, name: str, *arguments: Any) -> None:
         """Calls one of `FUNCTIONS`, which must succeed."""
-        code = self.attempt(name, *arguments)
+        name = FUNCTIONS[name][not self.is_hip]
+        with self._entered():
+            code = getattr(self.driver, name)(*arguments)
         assert code == 0, f"{name} failed with code {code}"
 
     def made(self, name: str, *arguments: Any) -> int:
@@ -309,8 +305,8 @@ class Gpu:
         return self.made("allocate", _N(count))
 
     def free(self, address: int) -> None:
-        """Gives it back."""
-        self.call("synchronize", None)
+        """Gives it back, once nobody uses it."""
+        self.call("synchronize_all")
         self.call("free", _P(address))
 
     def write(self, address: int, values: np.ndarray[Any, Any], stream: int = 0) -> None:
@@ -373,7 +369,6 @@ class Host:
     protocol = "__octants_array_interface__"
     has_streams = False
     device = (1, 0)
-    unnamed = None
 
     def take(self, source: Any, **keywords: Any) -> np.ndarray[Any, Any]:
         """The array that something offers by DLPack."""
