@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import numpy as np
@@ -216,7 +216,7 @@ class Stream:
     def __init__(self, library: Gpu, blocking: bool) -> None:
         self.library = library
         self.cuda_stream: int = library.made("stream_create", ctypes.c_uint(0 if blocking else 1), 0)
-        self._end = weakref.finalize(self, library.call, "stream_destroy", _P(self.cuda_stream))
+        library.at_close.callback(self.destroy)
 
     @property
     def handle(self) -> int:
@@ -228,8 +228,10 @@ class Stream:
         self.library.call("synchronize", _P(self.cuda_stream))
 
     def destroy(self) -> None:
-        """Gives it back."""
-        self._end()
+        """Gives it back. Doing so twice is fine."""
+        if self.cuda_stream:
+            self.library.call("stream_destroy", _P(self.cuda_stream))
+        self.cuda_stream = 0
 
 
 class Graph:
@@ -266,6 +268,8 @@ class Gpu:
         self.driver = first_of([qd.cfg.driver_library] if qd.cfg.driver_library else DRIVERS[self.is_hip])
         # What DLPack calls the stream of who names none.
         self.unnamed = 0 if self.is_hip else 1
+        # Not when objects are collected, which could be while a stream is captured.
+        self.at_close = ExitStack()
         self.context = _P()
         if not self.is_hip:
             assert self.driver.cuDevicePrimaryCtxRetain(ctypes.byref(self.context), device[1]) == 0
@@ -300,14 +304,14 @@ class Gpu:
         self.call(name, ctypes.byref(at), *arguments)
         return at.value or 0
 
+    def close(self) -> None:
+        """Gives back memory and streams."""
+        self.call("synchronize_all")
+        self.at_close.close()
+
     def allocate(self, count: int) -> int:
         """Memory of the device."""
         return self.made("allocate", _N(count))
-
-    def free(self, address: int) -> None:
-        """Gives it back, once nobody uses it."""
-        self.call("synchronize_all")
-        self.call("free", _P(address))
 
     def write(self, address: int, values: np.ndarray[Any, Any], stream: int = 0) -> None:
         """Writes values, row-major."""
@@ -344,9 +348,8 @@ class Gpu:
         values = np.array(values, order="C")
         address = self.allocate(max(values.nbytes, 1))
         self.write(address, values, stream)
-        array = Array(self, address, values, stream)
-        weakref.finalize(array, self.free, address)
-        return array
+        self.at_close.callback(self.call, "free", _P(address))
+        return Array(self, address, values, stream)
 
     def stream(self, blocking: bool = False) -> Stream:
         """A stream of this library's own; one that is in step with the null stream where it is `blocking`."""
@@ -364,7 +367,7 @@ class Gpu:
 
 
 class Host:
-    """The library on the CPU: numpy. Streams are ours, since nobody else has any there."""
+    """The library on the CPU: numpy. Nobody but us has streams there."""
 
     protocol = "__octants_array_interface__"
     has_streams = False
@@ -374,6 +377,9 @@ class Host:
         """The array that something offers by DLPack."""
         array: np.ndarray[Any, Any] = np.from_dlpack(source)
         return array
+
+    def close(self) -> None:
+        """Nothing is to be given back."""
 
 
 def beside(array: Any) -> Gpu | Host:

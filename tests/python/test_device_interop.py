@@ -60,7 +60,9 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 def library(request: pytest.FixtureRequest, begin: Any) -> Any:
     if request.param:
         begin(cpu_stream_schedule=request.param)
-    return other_library.of_program()
+    library = other_library.of_program()
+    yield library
+    library.close()
 
 
 def skip_unless_same_gpu(module: str, hip: bool) -> None:

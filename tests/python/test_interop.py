@@ -31,7 +31,9 @@ def device(request):
 
 @pytest.fixture
 def library(device):
-    return other_library.of_program()
+    library = other_library.of_program()
+    yield library
+    library.close()
 
 
 @pytest.fixture
@@ -327,6 +329,7 @@ def test_launches_follow_torchs_current_stream(torch_like):
         assert not done.query()
         theirs.synchronize()
         assert done.query()
+    library.close()
     torch_like.stream = None
     qd.init(arch=qd.cpu, cpu_separate_memory=True)
     torch_like.asked.clear()

@@ -33,8 +33,10 @@ def peek(x: qd.Ndarray) -> int:
     library = other_library.beside(x)
     if not library.has_streams:
         return ctypes.c_int32.from_address(x.buffer.ptr).value
-    aside = library.stream()
-    return int(library.read(x.buffer.ptr, np.dtype(np.int32), (1,), (4,), aside.handle)[0])
+    # Closing it waits for everything: not before the value is there.
+    values = library.read(x.buffer.ptr, np.dtype(np.int32), (1,), (4,), library.stream().handle)
+    library.close()
+    return int(values[0])
 
 
 def unknown_handle(handle: int) -> str:
