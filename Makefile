@@ -54,9 +54,11 @@ demo: $(STAMPS)/build
 
 test: test-rust test-python
 
+# nextest leaves out examples in comments: among them is what must not compile.
 test-rust: $(STAMPS)/system
 	if $(CARGO) nextest --version >/dev/null 2>&1; then \
 	    $(CARGO) nextest run --workspace --no-fail-fast --status-level fail; \
+	    $(CARGO) test --package octants-driver-gpu --doc --quiet; \
 	else \
 	    $(CARGO) test --workspace --no-fail-fast --quiet; \
 	fi

@@ -202,6 +202,16 @@ fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
 }
 
 #[test]
+fn exact_sums_of_floats_use_the_instruction_where_it_keeps_denormals() {
+    let exact = CodegenOptions { fast_math: false, ..options() };
+    for (cpu, _, adds_floats) in families() {
+        let c = CodeObject::with(&scatter(Scalar::F32), cpu, &exact);
+        let keeps = adds_floats && !["gfx908", "gfx90a"].contains(&cpu);
+        c.assert_has(&[if keeps { "global_atomic_add_f32" } else { "global_atomic_cmpswap" }]);
+    }
+}
+
+#[test]
 fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
     for (cpu, ..) in families() {
         let c = CodeObject::of(&scatter(Scalar::F64), cpu);
@@ -347,6 +357,67 @@ fn the_librarys_functions_are_inlined() {
         c.assert_lacks(&["s_swappc", "scratch_", "__ocml"]);
         assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
     }
+}
+
+/// A library whose only function gives one of the constants that steer AMD's, as bitcode.
+struct Constant(PathBuf);
+
+impl Constant {
+    fn named(name: &str) -> Constant {
+        let text = format!(
+            "@{name} = external addrspace(4) constant i32\n\
+             define float @__ocml_tanh_f32(float %x) {{\n%v = load i32, ptr addrspace(4) @{name}\n\
+             %f = sitofp i32 %v to float\nret float %f\n}}\n"
+        );
+        let path = std::env::temp_dir().join(format!("octants-{name}-{}.bc", std::process::id()));
+        let source = path.with_extension("ll");
+        std::fs::write(&source, text).unwrap();
+        let tool = Path::new(env!("OCTANTS_LLVM_TOOLS")).join("llvm-as");
+        assert!(Command::new(tool).arg(&source).arg("-o").arg(&path).status().unwrap().success());
+        std::fs::remove_file(&source).unwrap();
+        Constant(path)
+    }
+
+    fn value(&self, target: &CodeTarget, fast_math: bool) -> Result<f32, String> {
+        let device_library = DeviceLibrary { path: Some(self.0.clone()) };
+        let options = CodegenOptions { device_library, fast_math, ..options() };
+        let code = list(&map(UnaryOp::Tanh, Scalar::F32), &options, target, Listing::Optimised);
+        let code = code.map_err(|e| e.to_string())?;
+        let stored = code.split("store float ").nth(1).unwrap().split(',').next().unwrap();
+        Ok(stored.parse().unwrap())
+    }
+}
+
+impl Drop for Constant {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn the_librarys_constants_are_those_of_the_chip_and_the_options() {
+    let older = |cpu: &str| CodeTarget::Device {
+        triple: "amdgcn-amd-amdhsa".into(),
+        cpu: cpu.into(),
+        features: "+code-object-v4".into(),
+    };
+    let both = |name: &str, of: [(CodeTarget, bool); 2]| {
+        let constant = Constant::named(name);
+        of.map(|(target, fast_math)| constant.value(&target, fast_math).unwrap())
+    };
+    let chips = || [(target("gfx90a"), true), (target("gfx1151"), true)];
+    let options = || [(target("gfx90a"), true), (target("gfx90a"), false)];
+    assert_eq!(both("__oclc_ISA_version", chips()), [9010.0, 11501.0]);
+    assert_eq!(both("__oclc_wavefrontsize64", chips()), [1.0, 0.0]);
+    assert_eq!(both("__oclc_ABI_version", [(target("gfx90a"), true), (older("gfx90a"), true)]), [500.0, 400.0]);
+    assert_eq!(both("__oclc_daz_opt", options()), [1.0, 0.0]);
+    assert_eq!(both("__oclc_correctly_rounded_sqrt32", options()), [0.0, 1.0]);
+    for never in ["__oclc_finite_only_opt", "__oclc_unsafe_math_opt"] {
+        assert_eq!(both(never, options()), [0.0, 0.0]);
+    }
+    let unknown = Constant::named("__oclc_of_tomorrow");
+    let error = unknown.value(&target("gfx90a"), true).unwrap_err();
+    assert!(error.contains("wants __oclc_of_tomorrow, which is not known here"), "{error}");
 }
 
 #[test]

@@ -21,6 +21,8 @@ const PLACES: Places = Places {
     alone: &[
         "usr/lib/x86_64-linux-gnu/amdgcn/bitcode/ocml.bc",
         "usr/lib/aarch64-linux-gnu/amdgcn/bitcode/ocml.bc",
+        "usr/lib/llvm-*/lib/clang/*/amdgcn/bitcode/ocml.bc",
+        "usr/lib/llvm-*/lib/clang/*/lib/amdgcn/bitcode/ocml.bc",
         "usr/lib/clang/*/amdgcn/bitcode/ocml.bc",
         "usr/lib64/amdgcn/bitcode/ocml.bc",
         "usr/share/amdgcn/bitcode/ocml.bc",

@@ -118,6 +118,11 @@ impl Amdgpu {
         v
     }
 
+    /// The version of code objects, times a hundred.
+    fn abi(&self) -> i64 {
+        if self.older { 400 } else { 500 }
+    }
+
     /// Threads in a block.
     fn block_size(&self, e: &Emitter) -> V {
         let size = match self.older {
@@ -169,7 +174,7 @@ impl Maker for Amdgpu {
     }
 
     fn describe_module(&self, e: &Emitter) {
-        e.set_module_flag("amdhsa_code_object_version", if self.older { 400 } else { 500 });
+        e.set_module_flag("amdhsa_code_object_version", self.abi());
     }
 
     fn context_type(&self, e: &Emitter) -> T {
@@ -243,13 +248,14 @@ impl Maker for Amdgpu {
             let names: Vec<String> = library.iter().map(bare).collect();
             return Err(CodegenError::new(format!(
                 "{} need{} AMD's library of math functions, ocml.bc, which was not found: install rocm-device-libs (ROCm's package, and \
-                 Debian's and Ubuntu's), or let ROCM_PATH name a ROCm installation, or the option `device_library` the file",
+                 Debian's and Ubuntu's, there perhaps with a number), or let ROCM_PATH name a ROCm installation, or the option `device_library` the file",
                 names.join(", "),
                 if names.len() == 1 { "s" } else { "" }
             )));
         };
         let isa = isa_version(&self.cpu).expect("compiler bug: a chip of the table");
-        let controls = Controls { isa, wave64: self.warp_bits == 6, fast_math: self.options.fast_math };
+        let (abi, wave64, fast_math) = (self.abi(), self.warp_bits == 6, self.options.fast_math);
+        let controls = Controls { isa, abi, wave64, fast_math };
         link_rocm_library(module, path, &controls)
     }
 }

@@ -19,6 +19,8 @@ use crate::emit::llvm;
 pub(super) struct Controls {
     /// The chip's number.
     pub isa: i64,
+    /// The version of the code objects, times a hundred.
+    pub abi: i64,
     /// Waves have 64 threads.
     pub wave64: bool,
     /// Denormals may count as zero.
@@ -31,7 +33,7 @@ impl Controls {
     fn value(&self, name: &str) -> Option<i64> {
         Some(match name {
             "__oclc_ISA_version" => self.isa,
-            "__oclc_ABI_version" => 500,
+            "__oclc_ABI_version" => self.abi,
             "__oclc_wavefrontsize64" => i64::from(self.wave64),
             "__oclc_daz_opt" => i64::from(self.fast_math),
             "__oclc_finite_only_opt" | "__oclc_unsafe_math_opt" => 0,
