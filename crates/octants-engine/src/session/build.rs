@@ -1,0 +1,184 @@
+//! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
+
+use octants_artifact::{Artifact, Key};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
+use octants_diag::Span;
+use octants_frontend::Lowered;
+use octants_ir::{ArgLayout, Layout, Program, Type};
+use octants_passes::{Kept, PassOptions, offload, run_pipeline_with};
+use octants_runtime::{LoadedKernel, Pointer};
+
+use super::{Lowering, Session};
+use crate::artifact_cache::{ArtifactCache, Ingredients};
+use crate::compile_times::{Phase, Stopwatch};
+use crate::error::Error;
+use crate::gradient_store::GradientStore;
+
+/// Code ready to be launched.
+pub struct Executable {
+    /// Where each argument goes.
+    pub layout: ArgLayout,
+    /// Type of the result; a struct for several.
+    pub ret: Type,
+    pub(super) kernel: LoadedKernel,
+    pub(super) store: Option<GradientStore>,
+    /// What its code is kept under.
+    pub(crate) key: Option<Key>,
+    pub(crate) pointers: Vec<Pointer>,
+}
+
+impl Executable {
+    /// The kernel's name.
+    pub fn name(&self) -> &str {
+        self.kernel.name()
+    }
+
+    /// Whether some task writes to the buffer of this index.
+    pub fn writes_buffer(&self, index: u32) -> bool {
+        self.kernel.meta().tasks.iter().any(|t| t.writes.contains(&index))
+    }
+}
+
+impl Session {
+    /// IR to callable code.
+    pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
+        let mut watch = lowering.watch.clone();
+        watch.resume();
+        let (mut code, mut kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        if let Some(store) = &lowering.store {
+            let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
+            let (count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
+            let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
+            code.store = Some(GradientStore::new(count, &store.arguments, &code.layout, names));
+            kept &= found;
+        }
+        self.compilations.add(code.kernel.name(), kept, watch);
+        Ok(code)
+    }
+
+    /// The code, and whether it was found on disk.
+    fn make(
+        &self,
+        lowered: &Lowered,
+        arrays_may_alias: bool,
+        watch: &mut Stopwatch,
+    ) -> Result<(Executable, bool), Error> {
+        let sources = &lowered.sources;
+        let kernel = &lowered.kernel;
+        let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
+        let ret = kernel.ret.clone();
+        let program =
+            self.split(lowered, arrays_may_alias, self.config.print_ir, |pass| watch.lap(Phase::Passes, pass));
+        let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
+        // Only a device apart can be lost. A kernel's own source is the first that was read.
+        let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
+        let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
+        let key = self.cache.as_ref().and_then(|cache| {
+            let target = &self.target;
+            let defined_at = defined_at.as_deref();
+            let from = Ingredients { program: &program, sources, defined_at, options: &options, target };
+            Some((cache, cache.key(&from)?))
+        });
+        let kept = key.and_then(|(cache, key)| cache.get(&key));
+        let kept_under = key.map(|(_, key)| key);
+        watch.lap(Phase::Load, "look up");
+        let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
+        // What this device refuses is made anew.
+        let load = |artifact: &Artifact| {
+            let pointers = pointers(artifact);
+            let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
+            Ok::<_, Error>((kernel, pointers))
+        };
+        let found = kept.and_then(|a| load(&a).ok());
+        if let Some((kernel, pointers)) = found {
+            watch.lap(Phase::Link, "");
+            return Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, true));
+        }
+        let location = |span: Span| sources.location(span);
+        let mut artifact =
+            compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
+                .map_err(|e| Error::Codegen(e.to_string()))?;
+        artifact.defined_at = defined_at;
+        // Where nothing is kept here, the device's driver may keep what it makes of the text.
+        let assembled = key.and_then(|_| self.device.assemble(&artifact));
+        let loaded = assembled.as_ref().and_then(|a| load(a).ok());
+        let (artifact, (kernel, pointers)) = match (loaded, assembled) {
+            (Some(loaded), Some(assembled)) => (assembled, loaded),
+            _ => {
+                let loaded = load(&artifact)?;
+                (artifact, loaded)
+            }
+        };
+        watch.lap(Phase::Link, "");
+        if let Some((cache, key)) = key {
+            self.keep(cache, &key, &artifact);
+            watch.lap(Phase::Load, "store");
+        }
+        Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, false))
+    }
+
+    /// IR to a program of tasks; printed on the way where `shows` asks for it. `done` is told of each pass.
+    pub(crate) fn split(
+        &self,
+        lowered: &Lowered,
+        arrays_may_alias: bool,
+        shows: bool,
+        mut done: impl FnMut(&'static str),
+    ) -> Program {
+        let mut kernel = lowered.kernel.clone();
+        let options = PassOptions {
+            check_bounds: self.config.debug || self.config.check_out_of_bound,
+            debug: self.config.debug,
+            fast_math: self.config.fast_math,
+            arrays_may_alias,
+            sources: Some(&lowered.sources),
+        };
+        run_pipeline_with(&mut kernel, &options, &mut done);
+        if shows {
+            eprintln!("{kernel}");
+        }
+        let program = offload(kernel);
+        done("offload");
+        program
+    }
+
+    pub(crate) fn codegen_options(
+        &self,
+        arrays_may_alias: bool,
+        concurrent_launches: bool,
+        library: &DeviceLibrary,
+    ) -> CodegenOptions {
+        CodegenOptions {
+            fast_math: self.config.fast_math,
+            opt_level: self.config.opt_level,
+            arrays_may_alias,
+            concurrent_launches,
+            device_library: library.clone(),
+            ..CodegenOptions::default()
+        }
+    }
+
+    /// Stores an artifact.
+    fn keep(&self, cache: &ArtifactCache, key: &Key, artifact: &Artifact) {
+        if let Err(notice) = cache.put(key, artifact) {
+            self.lock_notices().push(notice);
+        }
+    }
+}
+
+/// The slots that hold addresses, and whether the code writes there.
+fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artifact) -> Vec<Pointer> {
+    let mut roots = vec![false; layout.roots.len()];
+    let mut out = Vec::new();
+    for (i, buffer) in buffers.iter().enumerate() {
+        let written = artifact.tasks.iter().any(|t| t.writes.contains(&(i as u32)));
+        match (&buffer.layout, layout.buffers[i]) {
+            (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| roots[c.root as usize] |= written),
+            (_, Some(slot)) => out.push(Pointer { slot, written }),
+            (_, None) => {}
+        }
+    }
+    out.extend(layout.roots.iter().zip(roots).map(|(&slot, written)| Pointer { slot, written }));
+    out
+}

@@ -1,0 +1,80 @@
+//! Launches, with a store for gradients that need one.
+
+use octants_runtime::{Caller, HostArray, Results, Stream};
+
+use super::{Executable, Session};
+use crate::error::Error;
+use crate::gradient_store::{GradientStore, Lanes};
+
+impl Session {
+    /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
+    /// addresses in the host's memory, of which a device that does all work at once need not be told. `caller` is told before
+    /// this thread works or waits for long. In debug mode a launch on the default stream waits for its work, so that what fails in it is
+    /// the error of the call; launches on other streams return as they do without.
+    ///
+    /// # Safety
+    /// `slots` holds what the code expects: addresses of live memory, true extents, values of the parameters.
+    #[inline]
+    pub unsafe fn launch(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: Option<&Stream>,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        let results = match &code.store {
+            // SAFETY: the caller's contract.
+            None => unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?,
+            // SAFETY: the caller's contract.
+            Some(store) => unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?,
+        };
+        let is_default = stream.number() == 0;
+        if self.config.debug && is_default && !self.device.is_immediate() {
+            stream.synchronize(caller)?;
+        }
+        Ok(results)
+    }
+
+    /// Counts what a gradient must keep, makes the store and runs the gradient.
+    ///
+    /// # Safety
+    /// That of [`Session::launch`].
+    #[cold]
+    unsafe fn launch_with_store(
+        &self,
+        code: &Executable,
+        store: &GradientStore,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        let mut slots = slots.to_vec();
+        // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
+        let counted = unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) }?;
+        let counted = counted.expect("compiler bug: a store is counted without a result");
+        let buffers = store.make(&counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
+        // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
+        let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
+        drop(buffers);
+        Ok(results?)
+    }
+
+    fn lanes(&self) -> Lanes {
+        let most_bytes = match self.config.ad_store_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        if self.device.is_host_addressable() {
+            let threads = match self.config.cpu_max_num_threads {
+                0 => std::thread::available_parallelism().map_or(1, |n| n.get() as u64),
+                n => u64::from(n),
+            };
+            // More lanes than threads, so that uneven ones balance.
+            return Lanes { most: threads * 8, neighbours: true, most_bytes };
+        }
+        Lanes { most: 1 << 16, neighbours: false, most_bytes }
+    }
+}

@@ -1,0 +1,99 @@
+//! [`Lowering`]: from source to IR.
+
+use std::sync::atomic::Ordering;
+
+use octants_diag::Diagnostic;
+use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
+use octants_ir::AutodiffMode;
+use octants_passes::{Kept, StoreNeed, differentiate, may_tally_loops, tally_loops, validate_reads};
+
+use super::Session;
+use crate::compile_times::{Phase, Stopwatch};
+use crate::error::CompileError;
+
+/// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
+/// cross threads.
+pub struct Lowering {
+    /// What the front end made.
+    pub lowered: Lowered,
+    /// What the code keeps in memory of the launch, if it is a gradient.
+    pub store: Option<StoreNeed>,
+    pub(super) watch: Stopwatch,
+}
+
+impl Lowering {
+    /// Of a kernel that was lowered elsewhere.
+    pub fn new(lowered: Lowered) -> Lowering {
+        Lowering { lowered, store: None, watch: Stopwatch::default() }
+    }
+
+    /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
+    pub fn may_tally_loops(&self) -> bool {
+        may_tally_loops(&self.lowered.kernel)
+    }
+
+    /// What the code keeps in memory of the launch, a line of comment each.
+    pub fn kept(&self) -> String {
+        let line = |k: &Kept| {
+            let place = self.lowered.sources.location(k.span);
+            format!("; keeps `{}` of the loop at {place}: {} bytes for each iteration\n", k.name, k.bytes)
+        };
+        self.store.iter().flat_map(|s| &s.kept).map(line).collect()
+    }
+
+    /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at.
+    pub fn differentiate(&mut self, mode: AutodiffMode, warn: &mut dyn FnMut(Diagnostic)) -> Result<(), CompileError> {
+        if mode == AutodiffMode::Validation {
+            validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
+            return Ok(());
+        }
+        if mode == AutodiffMode::Trips {
+            tally_loops(&mut self.lowered.kernel, &self.lowered.sources);
+            self.lowered.returns.clear();
+            self.watch.lap(Phase::Passes, "tally loops");
+            return Ok(());
+        }
+        match differentiate(&mut self.lowered.kernel, mode, warn) {
+            Ok(store) => self.store = store,
+            Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),
+        }
+        if mode == AutodiffMode::Reverse {
+            self.lowered.returns.clear();
+        }
+        if mode != AutodiffMode::None {
+            self.watch.lap(Phase::Passes, "differentiate");
+        }
+        Ok(())
+    }
+}
+
+impl Session {
+    /// Source to IR, with the companions that `mode` will need. The only stop that asks the outside world anything.
+    pub fn lower(
+        &self,
+        world: &dyn World,
+        kernel: Obj,
+        args: &[ArgSpec],
+        mode: AutodiffMode,
+    ) -> Result<Lowering, CompileError> {
+        let mut watch = Stopwatch::default();
+        self.lowered.fetch_add(1, Ordering::Relaxed);
+        let options = Options {
+            default_fp: self.config.default_fp,
+            default_ip: self.config.default_ip,
+            debug: self.config.debug,
+            short_circuit: self.config.short_circuit_operators,
+            unrolling_limit: self.config.unrolling_limit,
+            mode,
+        };
+        match octants_frontend::lower(world, kernel, args, &options) {
+            Ok(lowered) => {
+                watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
+                self.check_groups(world, &lowered, &[])?;
+                watch.lap(Phase::Lower, "check groups");
+                Ok(Lowering { lowered, store: None, watch })
+            }
+            Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
+        }
+    }
+}

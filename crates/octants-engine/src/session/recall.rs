@@ -1,0 +1,75 @@
+//! Code that an earlier process compiled for the same kernel, and telling later ones of what was compiled here.
+
+use std::sync::atomic::Ordering;
+
+use octants_artifact::Key;
+use octants_frontend::World;
+use octants_runtime::Pointer;
+
+use super::{Executable, Lowering, Session};
+use crate::compile_times::{Phase, Stopwatch};
+use crate::gradient_store::GradientStore;
+use crate::trace::{Binding, Recalled, Request, Search, keep, outcome, search};
+
+impl Session {
+    /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its world.
+    pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
+        // Who wants to see the compiler's work must let it work.
+        let cache = self.cache.as_ref().filter(|_| !self.config.print_ir);
+        let common = cache.and_then(|cache| cache.common(&self.target, &self.library)).map(|mut key| {
+            key.add("concurrent_launches", &!self.device.is_immediate());
+            key
+        });
+        search(world, cache, common, &self.config, request)
+    }
+
+    /// The code that an earlier compilation made, if it is still kept. `watch` has measured how long finding it took.
+    pub fn load_recalled(&self, recalled: &Recalled, mut watch: Stopwatch) -> Option<Executable> {
+        let mut code = self.load_again(recalled.artifact, &recalled.pointers, recalled, &mut watch)?;
+        if let Some(stored) = &recalled.store {
+            let pointers: Vec<_> = stored.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
+            let count = self.load_again(stored.count, &pointers, recalled, &mut watch)?;
+            code.store = Some(GradientStore::from_stored(count, stored)?);
+        }
+        self.recalled.fetch_add(1, Ordering::Relaxed);
+        self.compilations.add(code.kernel.name(), true, watch);
+        Some(code)
+    }
+
+    fn load_again(
+        &self,
+        key: Key,
+        pointers: &[Pointer],
+        recalled: &Recalled,
+        watch: &mut Stopwatch,
+    ) -> Option<Executable> {
+        let artifact = self.cache.as_ref()?.get_again(&key)?;
+        watch.lap(Phase::Load, "read");
+        let pointers = pointers.to_vec();
+        let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
+        watch.lap(Phase::Link, "");
+        let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
+        Some(Executable { layout, ret, kernel, key: Some(key), pointers, store: None })
+    }
+
+    /// Stores what a compilation asked and what came of it.
+    pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) {
+        let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return };
+        let store = code.store.as_ref().map(GradientStore::to_stored);
+        // A store whose counting code is not kept could not be made again.
+        if store.as_ref().is_some_and(Option::is_none) {
+            return;
+        }
+        let lowered = &lowering.lowered;
+        let outcome = outcome(
+            &Binding::of(lowered),
+            (&code.layout, &code.pointers, &code.ret),
+            (artifact, store.flatten()),
+            (may_alias, lowering.has_groups(), lowering.may_tally_loops()),
+            search.tracing.said(&lowered.sources),
+        );
+        if let Err(notice) = keep(cache, search, outcome) {
+            self.lock_notices().push(notice);
+        }
+    }
+}

@@ -1,0 +1,81 @@
+//! What is asked of `stream_parallel` groups: that they do not touch the same memory, and that a graph has none.
+
+use octants_diag::{Code, Diagnostic, Span};
+use octants_frontend::{Lowered, World};
+use octants_ir::Op;
+use octants_passes::{Alias, PassOptions, find_overlaps, run_pipeline};
+
+use super::{Lowering, Session};
+use crate::error::CompileError;
+
+impl Lowering {
+    /// The kernel has `stream_parallel` groups.
+    pub fn has_groups(&self) -> bool {
+        group_loops(&self.lowered).next().is_some()
+    }
+
+    /// The error of a kernel that is to be one graph and has `stream_parallel` groups.
+    pub fn refuse_groups(&self) -> Result<(), CompileError> {
+        let Some((_, span)) = group_loops(&self.lowered).next() else { return Ok(()) };
+        let message = "qd.stream_parallel() is not compatible with graph=True kernels";
+        let diagnostic = Diagnostic::new(Code::Syntax, span, message).with_hint("leave out `graph=True`");
+        Err(CompileError::User(vec![*diagnostic], self.lowered.sources.clone()))
+    }
+}
+
+impl Session {
+    /// Refuses a kernel whose `stream_parallel` groups touch the same memory, and warns of one whose groups may. With `aliases`, which
+    /// some call has, only what these make so: the rest was found when the kernel was lowered.
+    pub fn check_groups(&self, world: &dyn World, lowered: &Lowered, aliases: &[Alias]) -> Result<(), CompileError> {
+        let mut groups: Vec<u32> = group_loops(lowered).map(|(group, _)| group).collect();
+        groups.dedup();
+        if groups.len() < 2 {
+            return Ok(());
+        }
+        let mut kernel = lowered.kernel.clone();
+        run_pipeline(&mut kernel, &PassOptions::default());
+        let mut errors = Vec::new();
+        for found in find_overlaps(&kernel, &lowered.overlap_allowed, aliases) {
+            if found.alias.is_some() == aliases.is_empty() {
+                continue;
+            }
+            let name_of = |b: octants_ir::BufferId| &kernel.buffers[b.index()].name;
+            let name = match found.alias {
+                None => format!("`{}`", name_of(found.buffer)),
+                Some(other) => {
+                    format!("`{}` and `{}` (the same memory in this call)", name_of(found.buffer), name_of(other))
+                }
+            };
+            let may = if found.certain { "" } else { "may " };
+            let what = if found.both_write {
+                format!("two qd.stream_parallel() blocks {may}write the same elements of {name}")
+            } else {
+                let (touch, read) = if found.certain { ("writes", "reads") } else { ("may write", "reads") };
+                format!("one qd.stream_parallel() block {touch} elements of {name} that another {read}")
+            };
+            let earlier = lowered.sources.location(found.first);
+            let diagnostic = Diagnostic::new(Code::Syntax, found.second, format!("{what} (the other is at {earlier})"))
+                .with_hint(
+                    "put both into one block, or say `qd.stream_parallel(allow_overlap=True)` where this is meant",
+                );
+            if found.certain {
+                errors.push(*diagnostic);
+            } else {
+                world.warn(*diagnostic);
+            }
+        }
+        if errors.is_empty() { Ok(()) } else { Err(CompileError::User(errors, lowered.sources.clone())) }
+    }
+}
+
+/// The loops of `stream_parallel` groups: group and place.
+pub(super) fn group_loops(lowered: &Lowered) -> impl Iterator<Item = (u32, Span)> {
+    let body = &lowered.kernel.body;
+    body.block(body.root).iter().filter_map(|&v| {
+        let inst = body.inst(v);
+        match &inst.op {
+            Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).map(|group| (group, inst.span)),
+            _ => None,
+        }
+    })
+}

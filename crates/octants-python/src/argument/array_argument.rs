@@ -1,0 +1,172 @@
+//! Array arguments against their annotations.
+
+use octants_engine::ir::{Scalar, Type};
+use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::prelude::*;
+
+use super::Place;
+use crate::annotation::ArrayKind;
+use crate::array::{self, ArrayView};
+use crate::errors;
+use crate::names::unwrap_tensor;
+use crate::ndarray::{Ndarray, element_type};
+
+/// The view of an array argument, checked against its annotation.
+pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
+    let mut view = array::view(value)?;
+    let mut own = value.is_instance_of::<Ndarray>();
+    if view.is_none() {
+        let unwrapped = unwrap_tensor(value.clone())?;
+        if !unwrapped.is(value) {
+            view = array::view(&unwrapped)?;
+            own = unwrapped.is_instance_of::<Ndarray>();
+        }
+    }
+    let Some(mut view) = view else { return Err(not_an_array(value, place)) };
+    let mut elem = wanted.elem.clone();
+    if let Some(rank) = wanted.rank {
+        let scalar = elem.as_ref().map_or_else(|| array::scalar_of(&view.elem), array::scalar_of);
+        elem = Some(element_of_rank(&view, scalar, rank as usize, own, place)?);
+    }
+    if let Some(elem) = &elem {
+        let folded = own || view.fold_elements(elem);
+        if !folded || view.elem != *elem {
+            return Err(wrong_elements(&view, elem, wanted.ndim, own, place));
+        }
+    }
+    match wanted.ndim {
+        Some(ndim) if ndim as usize != view.extents.len() => Err(wrong_ndim(&view, ndim, own, place)),
+        _ => Ok(view),
+    }
+}
+
+/// The element type where the annotation gives its number of axes alone: its extents are the array's last ones.
+fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, place: &Place<'_>) -> PyResult<Type> {
+    let (name, kernel) = (place.path(), place.kernel);
+    if own {
+        let shape = view.elem.shape();
+        return if shape.len() == rank {
+            Ok(Type::tensor(scalar, &shape))
+        } else {
+            Err(PyValueError::new_err(format!(
+                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided (kernel \
+                 `{kernel}`)",
+                if rank == 1 { "vector" } else { "matrix" },
+                type_text(&view.elem)
+            )))
+        };
+    }
+    let Some(at) = view.extents.len().checked_sub(rank) else {
+        return Err(PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is provided \
+             (kernel `{kernel}`)",
+            view.extents.len()
+        )));
+    };
+    let shape = view.extents[at..].iter().map(|&n| u32::try_from(n)).collect::<Result<Vec<_>, _>>();
+    let shape =
+        shape.map_err(|_| PyValueError::new_err(format!("argument {name}: an element has too many components")))?;
+    element_type(scalar, &shape)
+}
+
+fn not_an_array(value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyErr {
+    let shown = value.repr().map_or_else(|_| "?".to_string(), |r| r.to_string());
+    errors::exception(
+        value.py(),
+        "OctantsRuntimeTypeError",
+        format!(
+            "Invalid type for argument {}, got {shown}: kernel `{}` takes an array there",
+            place.path(),
+            place.kernel
+        ),
+    )
+}
+
+fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, place: &Place<'_>) -> PyErr {
+    let (name, kernel) = (place.path(), place.kernel);
+    if own && !elem.shape().is_empty() {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required element type: {}, but {} is provided (kernel `{kernel}`)",
+            type_text(elem),
+            type_text(&view.elem)
+        ));
+    }
+    if own {
+        return PyTypeError::new_err(format!(
+            "Expect element type {} for argument {name}, but get {} (kernel `{kernel}`)",
+            element_text(elem),
+            element_text(&view.elem)
+        ));
+    }
+    let (want, got) = (array::scalar_of(elem), array::scalar_of(&view.elem));
+    if want != got {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has dtype={want}, array with dtype={got} is provided \
+             (kernel `{kernel}`)"
+        ));
+    }
+    let (rank, given) = (elem.shape().len(), view.extents.len());
+    if given < rank || ndim.is_some_and(|n| n as usize + rank != given) {
+        let wanted = ndim.map_or_else(String::new, |n| format!("ndim={n} "));
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} dimensions \
+             is provided (kernel `{kernel}`)"
+        ));
+    }
+    let last = &view.extents[given - rank..];
+    if last.iter().zip(&elem.shape()).any(|(&a, &b)| a != u64::from(b)) {
+        return PyValueError::new_err(format!(
+            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is provided: the \
+             last axes of an array of shape {} are its elements (kernel `{kernel}`)",
+            tuple_text(&elem.shape()),
+            tuple_text(last),
+            tuple_text(&view.extents)
+        ));
+    }
+    PyValueError::new_err(format!(
+        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: pass \
+         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
+    ))
+}
+
+/// A shape as Python writes it.
+fn tuple_text<T: std::fmt::Display>(items: &[T]) -> String {
+    let texts: Vec<String> = items.iter().map(T::to_string).collect();
+    format!("({}{})", texts.join(", "), if items.len() == 1 { "," } else { "" })
+}
+
+/// An element's type in words.
+fn element_text(ty: &Type) -> String {
+    let shape: Vec<String> = ty.shape().iter().map(u32::to_string).collect();
+    let scalar = array::scalar_of(ty);
+    if shape.is_empty() { scalar.to_string() } else { format!("[Tensor ({}) {scalar}]", shape.join(", ")) }
+}
+
+/// A type object as Python shows it.
+fn type_text(ty: &Type) -> String {
+    let scalar = array::scalar_of(ty);
+    match ty.shape()[..] {
+        [n] => format!("VectorType[{n}, {scalar}]"),
+        [n, m] => format!("MatrixType[{n},{m}, {scalar}]"),
+        _ => scalar.to_string(),
+    }
+}
+
+fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyErr {
+    let (name, kernel, got) = (place.path(), place.kernel, view.extents.len());
+    let rank = view.elem.shape().len();
+    let elements = if rank == 0 { String::new() } else { format!(" element_dim={rank}") };
+    PyValueError::new_err(if own {
+        format!(
+            "Invalid value for argument {name} - required ndim={ndim}, but {got}d ndarray with shape {} is provided \
+             (kernel `{kernel}`)",
+            tuple_text(&view.extents)
+        )
+    } else {
+        format!(
+            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions is provided \
+             (kernel `{kernel}`)",
+            got + rank
+        )
+    })
+}

@@ -1,0 +1,75 @@
+//! Arrays of a call that share memory.
+
+use smallvec::SmallVec;
+
+use super::Gathered;
+
+/// Of more arrays than this overlaps are found by sorting.
+const MANY_SPANS: usize = 16;
+
+/// Bytes that an array argument covers.
+#[derive(Debug, Clone, Copy)]
+pub struct Span {
+    /// Which value or array.
+    pub leaf: u32,
+    /// First byte.
+    pub low: u64,
+    /// One past the last.
+    pub high: u64,
+    /// Must not be written.
+    pub readonly: bool,
+    /// In the host's memory.
+    pub host: bool,
+    /// There are bytes between the elements.
+    pub gaps: bool,
+    /// Words of the array: equal ones mean the same array.
+    pub(super) words: (u32, u32),
+}
+
+impl Span {
+    /// The same, counted from these leaves and words on.
+    pub fn moved_back(&self, leaves: usize, words: usize) -> Span {
+        let (leaves, words) = (leaves as u32, words as u32);
+        Span { leaf: self.leaf - leaves, words: (self.words.0 - words, self.words.1 - words), ..*self }
+    }
+
+    /// The same behind these leaves and words.
+    pub fn moved_on(&self, leaves: u32, words: u32) -> Span {
+        Span { leaf: self.leaf + leaves, words: (self.words.0 + words, self.words.1 + words), ..*self }
+    }
+}
+
+/// Two array arguments that share bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Overlap {
+    /// One.
+    pub first: u32,
+    /// The other, which comes later.
+    pub second: u32,
+    /// They are the same array.
+    pub same: bool,
+}
+
+impl Gathered<'_> {
+    /// Some two array arguments share bytes.
+    pub fn overlapping(&self) -> bool {
+        if self.spans.len() > MANY_SPANS {
+            // In the order of memory only neighbours need to be compared.
+            let mut sorted: SmallVec<[(u64, u64); 128]> =
+                self.spans.iter().filter(|s| s.low < s.high).map(|s| (s.low, s.high)).collect();
+            sorted.sort_unstable();
+            return sorted.windows(2).any(|pair| pair[1].0 < pair[0].1);
+        }
+        self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
+    }
+
+    /// The array arguments that share bytes.
+    pub fn overlaps(&self) -> impl Iterator<Item = Overlap> + '_ {
+        let words = |s: &Span| &self.words[s.words.0 as usize..s.words.1 as usize];
+        self.spans.iter().enumerate().flat_map(move |(i, b)| {
+            let overlap = |a: &&Span| a.low < b.high && b.low < a.high;
+            let pair = move |a: &Span| Overlap { first: a.leaf, second: b.leaf, same: words(a) == words(b) };
+            self.spans[..i].iter().filter(overlap).map(pair)
+        })
+    }
+}
