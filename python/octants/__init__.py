@@ -49,10 +49,11 @@ from octants.architectures import Extension as extension
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
-from octants.fields import Field, MatrixField, ScalarField, field
+from octants.fields import Field, MatrixField, ScalarField
 from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
 from octants.layouts import Layout
 from octants.loop_ranges import ndrange
+from octants.make_field import field
 from octants.matrix import Matrix, Vector
 from octants.ndarrays import MatrixNdarray, Ndarray, ScalarNdarray, VectorNdarray, ndarray
 from octants.ops import (
@@ -111,7 +112,8 @@ from octants.ops import (
 )
 from octants.performance_dispatch import perf_dispatch
 from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
-from octants.snode import FieldsBuilder, SNode, root
+from octants.snode import SNode
+from octants.snode_trees import FieldsBuilder, root
 from octants.streams import (
     Event,
     Stream,

@@ -448,7 +448,7 @@ class Matrix:
         ndim: int | None = None,
     ) -> MatrixField:
         """A field of `n` by `m` matrices; without `shape` it waits to be placed under `qd.root`."""
-        from octants.fields import make_matrix_field
+        from octants.make_field import make_matrix_field
 
         element_shape = (n,) if ndim == 1 else (n, m)
         return make_matrix_field(

@@ -17,7 +17,8 @@ from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
-from octants.snode import Placement, require_program
+from octants.snode import Placement
+from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
 

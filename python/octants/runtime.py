@@ -14,7 +14,7 @@ from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
-from octants.snode import root
+from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 
 

@@ -1,29 +1,24 @@
-"""Trees of memory levels: `qd.root.dense(qd.ij, (4, 8)).place(x)`.
+"""Levels of memory, and the places of fields in them: `qd.root.dense(qd.ij, (4, 8)).place(x)`.
 
-A tree is described node by node, then finalised once: by `FieldsBuilder.finalize`, or the first time that anything needs
-the memory of a field in it. Finalising fixes the place of every component (`Placement`: a byte offset, and for each axis
-the mixed-radix digits by which an index moves through memory) and allocates one buffer for the tree.
-
-A field made with a shape has a tree of its own, so that its memory goes when the field does; for users such trees hang
-under `qd.root` like all others.
+A tree is described level by level. When its memory is laid out (`snode_trees.py`), each component gets its place
+(`Placement`): a byte offset, and for each axis the mixed-radix digits by which an index moves through memory.
 """
 
 from __future__ import annotations
 
-import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import _octants
 from octants.axes import axis_numbers
 from octants.exceptions import OctantsRuntimeError
-from octants.program_view import ProgramView, view
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType
+
+if TYPE_CHECKING:
+    from octants.snode_trees import SNodeTree
 
 Digit = tuple[int, int]
 
@@ -229,13 +224,6 @@ class SNode:
             node = node._parent
         return path[::-1]
 
-    def __eq__(self, other: object) -> bool:
-        if isinstance(other, RootProxy):
-            return self._kind == "root"
-        return self is other
-
-    __hash__ = object.__hash__
-
     def __str__(self) -> str:
         if self._parent is None:
             return "qd.root"
@@ -272,232 +260,6 @@ class SNode:
                 stride //= extent
                 digits.setdefault(axis, []).append((extent, stride))
         return Placement(base, tuple(tuple(digits[axis]) for axis in sorted(digits)))
-
-
-class SNodeTree:
-    """A root, the levels below it, and once finalised their memory."""
-
-    def __init__(self) -> None:
-        require_program()
-        self.root = SNode(self, None, "root")
-        self.destroyed = False
-        self._generation = _octants.generation()
-        self._buffer: _octants.Buffer | None = None
-
-    @property
-    def finalized(self) -> bool:
-        """Whether the memory has been laid out."""
-        return self._buffer is not None or self.destroyed
-
-    def check_open(self) -> None:
-        """Raises when levels can no longer be added."""
-        self.check_alive()
-        if self.finalized:
-            raise OctantsRuntimeError(
-                "this tree is finalized: its memory is in use and it takes no more levels or fields; start again from "
-                "qd.root or a new FieldsBuilder"
-            )
-
-    @property
-    def alive(self) -> bool:
-        """Whether the memory is there, or can still be had."""
-        return not self.destroyed and self._generation == _octants.generation()
-
-    def check_alive(self) -> None:
-        """Raises when the memory is gone."""
-        if self._generation == _octants.generation() and not self.destroyed:
-            return
-        if self.destroyed:
-            raise OctantsRuntimeError("the SNode tree of this field has been destroyed")
-        raise OctantsRuntimeError(
-            "this field belongs to a program that qd.init() or qd.reset() has ended; create it again after qd.init()"
-        )
-
-    def finalize(self) -> None:
-        """Lays out and allocates the memory, the first time."""
-        if self._buffer is not None:
-            return
-        self.check_alive()
-        nbytes, _ = self.root.measure()
-        self._buffer = _octants.Buffer(max(nbytes, 1))
-        ProgramView.materialize(view)
-
-    @property
-    def buffer(self) -> _octants.Buffer:
-        """The memory, allocated at the first use."""
-        self.check_alive()
-        self.finalize()
-        assert self._buffer is not None
-        return self._buffer
-
-    def destroy(self) -> None:
-        """Frees the memory; the fields in it can no longer be used."""
-        self.check_alive()
-        self.destroyed = True
-        self._buffer = None
-
-
-class FieldsBuilder:
-    """A tree of its own, laid out by `finalize()`."""
-
-    def __init__(self) -> None:
-        self._tree = SNodeTree()
-        self._finalized = False
-
-    def _open_root(self) -> SNode:
-        self._tree.check_open()
-        return self._tree.root
-
-    @property
-    def root(self) -> SNode:
-        """The root of the tree."""
-        return self._tree.root
-
-    @property
-    def finalized(self) -> bool:
-        """Whether `finalize()` was called."""
-        return self._tree.finalized
-
-    def dense(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.dense`."""
-        return self._open_root().dense(indices, dimensions)
-
-    def pointer(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.pointer`."""
-        return self._open_root().pointer(indices, dimensions)
-
-    def bitmasked(self, indices: Any, dimensions: Any) -> SNode:
-        """As `qd.root.bitmasked`."""
-        return self._open_root().bitmasked(indices, dimensions)
-
-    def dynamic(self, index: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """As `qd.root.dynamic`."""
-        return self._open_root().dynamic(index, dimension, chunk_size)
-
-    def place(self, *args: Any, offset: Any = None) -> SNode:
-        """As `qd.root.place`."""
-        return self._open_root().place(*args, offset=offset)
-
-    def lazy_grad(self) -> None:
-        """As `qd.root.lazy_grad`."""
-        self._open_root().lazy_grad()
-
-    def lazy_dual(self) -> None:
-        """As `qd.root.lazy_dual`."""
-        self._open_root().lazy_dual()
-
-    def deactivate_all(self) -> None:
-        """Deactivates sparse cells; dense levels have none."""
-
-    def finalize(self, raise_warning: bool = True) -> SNodeTree:
-        """Lays out and allocates the memory; the result can `destroy()` it."""
-        self._tree.check_open()
-        self._tree.finalize()
-        return self._tree
-
-
-class RootProxy:
-    """`qd.root`: the tree under construction, a new one once its predecessor is in use."""
-
-    _octants_entity = "snode"
-
-    def __init__(self) -> None:
-        self._open: SNodeTree | None = None
-        self._shaped: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
-
-    def _current(self) -> SNode:
-        tree = self._open
-        if tree is None or tree.finalized or tree._generation != _octants.generation():
-            tree = self._open = SNodeTree()
-        return tree.root
-
-    def forget(self) -> None:
-        """Lets go of the tree under construction, when the program ends."""
-        self._open = None
-
-    def own_tree(self) -> SNode:
-        """The root of a new tree for a field that has a shape."""
-        tree = SNodeTree()
-        self._shaped.add(tree)
-        return tree.root
-
-    def dense(self, axes: Any, dimensions: Any) -> SNode:
-        """A block of cells: sizes along the given axes, the first axis outermost in memory."""
-        return self._current().dense(axes, dimensions)
-
-    def place(self, *args: Any, offset: Any = None) -> SNode:
-        """Places fields without axes."""
-        return self._current().place(*args, offset=offset)
-
-    def pointer(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        return self._current().pointer(axes, dimensions)
-
-    def bitmasked(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        return self._current().bitmasked(axes, dimensions)
-
-    def dynamic(self, axis: Any, dimension: int, chunk_size: int | None = None) -> SNode:
-        """A growing list: not supported yet."""
-        return self._current().dynamic(axis, dimension, chunk_size)
-
-    def hash(self, axes: Any, dimensions: Any) -> SNode:
-        """A sparse level: not supported yet."""
-        return self._current().hash(axes, dimensions)
-
-    def lazy_grad(self) -> None:
-        """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
-        self._place_companions("grad")
-
-    def lazy_dual(self) -> None:
-        """Places the dual of every floating-point field whose memory is not in use yet, next to the field."""
-        self._place_companions("dual")
-
-    def _place_companions(self, which: str) -> None:
-        self._current()._place_companions(which)
-        for tree in list(self._shaped):
-            if tree._generation == _octants.generation() and not tree.finalized:
-                tree.root._place_companions(which)
-
-    def deactivate_all(self) -> None:
-        """Deactivates sparse cells; dense levels have none."""
-
-    def parent(self, n: int = 1) -> None:
-        """None: nothing is above the root."""
-        return
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """()."""
-        return ()
-
-    @property
-    def finalized(self) -> bool:
-        """Whether the tree under construction is in use; a new one starts then."""
-        return self._open is not None and self._open.finalized
-
-    def _get_children(self) -> list[SNode]:
-        return self._current()._get_children()
-
-    def __iter__(self) -> Iterator[Any]:
-        raise TypeError("qd.root cannot be iterated over")
-
-    def __eq__(self, other: object) -> bool:
-        return other is self or (isinstance(other, SNode) and other._kind == "root")
-
-    __hash__ = object.__hash__
-
-    def __repr__(self) -> str:
-        return "qd.root"
-
-
-root = RootProxy()
-
-
-def require_program() -> None:
-    """Raises before `qd.init()`."""
-    if not _octants.is_initialized():
-        raise OctantsRuntimeError("no program is running: call qd.init() before creating or placing fields")
 
 
 def _sparse(kind: str) -> OctantsRuntimeError:

@@ -15,10 +15,12 @@ from typing import Any, NoReturn
 import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
-from octants.fields import Field, checked_extents, make_matrix_field, make_scalar_field, place_in_own_tree
+from octants.fields import Field
 from octants.layouts import Layout
+from octants.make_field import checked_extents, make_matrix_field, make_scalar_field, place_in_own_tree
 from octants.matrix import Matrix, Vector
-from octants.snode import Component, SNode, require_program
+from octants.snode import Component, SNode
+from octants.snode_trees import require_program
 from octants.types.primitive import DataType
 from octants.types.struct_type import StructType, convert_member
 from octants.types.tensor_types import MatrixType

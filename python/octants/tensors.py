@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from octants.fields import Field, MatrixField, field
+from octants.fields import Field, MatrixField
+from octants.make_field import field
 from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, make_ndarray
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 import contextlib
 import threading
 from collections.abc import Iterator
@@ -11,15 +12,15 @@ from octants import _octants, companions
 from octants.exceptions import OctantsRuntimeError
 
 
-class Scope:
+class Scope(abc.ABC):
     """What `Tape` and `FwdMode` share: being entered once, and being this thread's only one."""
 
     _thread = 0
     _entered = False
 
+    @abc.abstractmethod
     def _start(self) -> None:
         """Lets launches take part."""
-        raise NotImplementedError
 
     def _check_entry(self) -> None:
         if self._entered:

@@ -1,8 +1,8 @@
 """What makes fields and reads the options, under its path in Quadrants."""
 
 from octants import _octants
-from octants.fields import field
 from octants.loop_ranges import ndrange
+from octants.make_field import field
 from octants.ndarrays import ndarray
 from octants.ops import grouped, static, static_assert, static_print
 from octants.program_view import ProgramView as PyQuadrants
