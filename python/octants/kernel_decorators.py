@@ -43,9 +43,10 @@ def kernel(
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
         if checkpoints:
             raise OctantsSyntaxError("@qd.kernel(checkpoints=True) is not supported")
-        if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None):
+        # "None" is what it is where annotations are text.
+        if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None, "None"):
             raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
-        made: _octants.Kernel = _wrapped(_octants.Kernel(_plain(function, "@qd.kernel"), graph), function)
+        made: _octants.Kernel = _named(_octants.Kernel(_plain(function, "@qd.kernel"), graph))
         if pure or fastcache:
             made._declare_pure()
         return made
@@ -55,7 +56,7 @@ def kernel(
 
 def library_kernel(fn: Callable[..., Any]) -> _octants.Kernel:
     """A kernel with which the package itself sets and copies elements: tapes do not see it, and no mode differentiates it."""
-    return _wrapped(_octants.Kernel(_plain(fn, "library_kernel"), False, True), fn)
+    return _named(_octants.Kernel(_plain(fn, "library_kernel"), library=True))
 
 
 def func(
@@ -65,7 +66,7 @@ def func(
 
     def decorate(function: Callable[..., Any]) -> _octants.Func:
         plain = _plain(function, "@qd.func")
-        return _wrapped(_octants.Func(plain, requires_top_level=requires_top_level, real=is_real_function), function)
+        return _named(_octants.Func(plain, requires_top_level=requires_top_level, real=is_real_function))
 
     return decorate if fn is None else decorate(fn)
 
@@ -85,7 +86,8 @@ def pyfunc(fn: Callable[..., Any]) -> Callable[..., Any]:
 
 def data_oriented(cls: Any = None, *, stable_members: bool = False, template_primitives: bool = True) -> Any:
     """Lets the methods of a class be kernels. `self` is a compile-time value; with `template_primitives=False` the numbers
-    it holds are read anew at every launch instead of being compiled in.
+    it holds are read anew at every launch instead of being compiled in. `stable_members` promises what is checked anyway: it
+    changes nothing.
     """
 
     def decorate(target: T) -> T:
@@ -105,7 +107,8 @@ def pure(fn: Any) -> Any:
     return fn
 
 
-def _wrapped(made: Any, function: Callable[..., Any]) -> Any:
+def _named(made: Any) -> Any:
+    """The same, with the function's name and documentation."""
     made._update()
     return made
 

@@ -302,6 +302,28 @@ def test_objects_of_an_ended_program_say_so():
     assert qd.cfg is None
 
 
+def test_fields_without_memory_say_so_in_kernels():
+    unplaced, destroyed = qd.field(qd.i32), qd.field(qd.i32)
+    builder = qd.FieldsBuilder()
+    builder.dense(qd.i, 3).place(destroyed)
+    builder.finalize().destroy()
+
+    @qd.kernel
+    def loop(x: qd.template()):
+        for i in x:
+            x[i] = 1
+
+    @qd.kernel
+    def index(x: qd.template()):
+        x[0] = 1
+
+    for kernel in (loop, index):
+        with pytest.raises(qd.OctantsCompilationError, match="this field has no memory yet"):
+            kernel(unplaced)
+        with pytest.raises(qd.OctantsCompilationError, match="has been destroyed"):
+            kernel(destroyed)
+
+
 def test_memory_of_a_dropped_field_is_freed():
     import gc
     import weakref

@@ -72,6 +72,8 @@ pub enum Entity {
     Builtin(String),
     /// A type that a `dataclasses.dataclass` parameter is annotated with.
     DataclassType(Vec<(String, Obj)>),
+    /// What should be an array but cannot be used now, and why: a field without memory, one of a program that has ended.
+    Broken(WorldError),
     /// Anything else: a module, an instance, a class, a dict. Only the outside can look into it.
     Opaque,
 }

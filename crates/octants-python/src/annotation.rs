@@ -9,7 +9,7 @@ use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
 use crate::names::{Known, marker, own_marker, text_attribute};
 use crate::ndarray::element_type;
-use crate::signature::caller_scopes;
+use crate::signature::{enclosing_locals, evaluate};
 
 /// How a parameter takes its argument.
 pub enum ParamKind {
@@ -118,16 +118,12 @@ pub fn dataclass_fields<'py>(class: &Bound<'py, PyAny>) -> PyResult<Option<Vec<M
     Ok(Some(out))
 }
 
-/// A string annotation of a class's member: by the names of its module, else of the scopes that are running.
+/// A string annotation of a class's member, by the names of its module and of the scopes around it that are running.
 fn evaluated<'py>(class: &Bound<'py, PyAny>, text: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
     let py = class.py();
     let module = py.import("sys")?.getattr("modules")?.get_item(class.getattr("__module__")?)?;
     let globals = module.getattr("__dict__")?;
-    let eval = py.import("builtins")?.getattr("eval")?;
-    let first = eval.call1((text, &globals));
-    let Err(error) = first else { return first };
-    let mut scopes = caller_scopes(py)?.into_iter();
-    scopes.find_map(|scope| eval.call1((text, &globals, scope)).ok()).ok_or(error)
+    evaluate(text, &globals, &enclosing_locals(class, &globals)?)
 }
 
 /// The kind of a parameter, or `None` when the annotation is not one that a kernel can have.

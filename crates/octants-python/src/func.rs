@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
-use crate::signature::{is_method, parameter_names};
+use crate::signature::{evaluate_annotations, is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
@@ -80,6 +80,7 @@ impl Func {
     #[pyo3(signature = (fn_, *, requires_top_level = false, real = false))]
     fn new(fn_: Bound<'_, PyAny>, requires_top_level: bool, real: bool) -> PyResult<Func> {
         check_declaration(&fn_, real)?;
+        evaluate_annotations(&fn_)?;
         Ok(Func { wrapped: Wrapped::new(fn_), requires_top_level, real })
     }
 
@@ -139,7 +140,7 @@ pub fn function_name(function: &Bound<'_, PyAny>) -> String {
     crate::names::text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
 }
 
-/// What is wrong with a declaration is said where it stands. Annotations are not evaluated: names in them may come later.
+/// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not be there yet.
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();
     let names = parameter_names(function)?;

@@ -27,7 +27,7 @@ use crate::flattened::Flattened;
 use crate::func::{Wrapped, function_name};
 use crate::in_progress::InProgress;
 use crate::program::{self, Program};
-use crate::signature::{Signature, caller_scopes, declaration, has_text_annotations};
+use crate::signature::{Signature, declaration, evaluate_annotations};
 use crate::specialization::Specialization;
 use crate::vectorcall;
 
@@ -97,7 +97,7 @@ impl Kernel {
     fn prepare(&self, py: Python<'_>) -> PyResult<Arc<Prepared>> {
         let program = program::require(py)?;
         let function = self.function(py);
-        let signature = Signature::of(function, &declaration(function, &[])?, program.session.config())?;
+        let signature = Signature::of(function, &declaration(function)?, program.session.config())?;
         let flattened = signature.params.iter().map(|_| Flattened::default()).collect();
         let prepared = Arc::new(Prepared { program, signature, flattened });
         let old = {
@@ -132,30 +132,13 @@ pub fn call_as_methods(py: Python<'_>) {
 impl Kernel {
     #[new]
     #[pyo3(signature = (fn_, graph = false, library = false))]
-    fn new(py: Python<'_>, fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
+    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
         // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
-        let text = has_text_annotations(&fn_)?;
-        let scopes = if text { caller_scopes(py)? } else { Vec::new() };
-        match declaration(&fn_, &scopes) {
-            Ok(declared) => {
-                let program = program::current();
-                let default = octants_engine::Config::default();
-                Signature::of(&fn_, &declared, program.as_ref().map_or(&default, |p| p.session.config()))?;
-                if text {
-                    let annotations = PyDict::new(py);
-                    for p in &declared.params {
-                        if let Some(a) = &p.annotation {
-                            annotations.set_item(&p.name, a)?;
-                        }
-                    }
-                    if let Some(r) = &declared.returns {
-                        annotations.set_item("return", r)?;
-                    }
-                    fn_.setattr("__annotations__", annotations)?;
-                }
-            }
-            Err(e) if e.is_instance_of::<pyo3::exceptions::PyNameError>(py) && text => {}
-            Err(e) => return Err(e),
+        if evaluate_annotations(&fn_)? {
+            let program = program::current();
+            let default = octants_engine::Config::default();
+            let config = program.as_ref().map_or(&default, |p| p.session.config());
+            Signature::of(&fn_, &declaration(&fn_)?, config)?;
         }
         let name = function_name(&fn_);
         Ok(Kernel {

@@ -1,16 +1,18 @@
 //! What a Python function declares: names, annotations, defaults, return annotation.
 //!
 //! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
-//! that are strings (`from __future__ import annotations`) are evaluated in the function's globals, its closure, and, when
-//! the function is decorated, in the local variables of the scopes around the decorator.
+//! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the local variables
+//! around it are there. Those with names that come later wait until the function is compiled.
 
 use octants_engine::Config;
+use pyo3::exceptions::PyNameError;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::annotation::{ParamKind, param_kind};
 use crate::errors;
 use crate::func::function_name;
+use crate::names::text_attribute;
 
 /// A declared parameter, not yet given a meaning.
 pub struct Declared<'py> {
@@ -60,8 +62,8 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         .collect()
 }
 
-/// Reads a function. `scopes` are dicts of local names in which string annotations may also be evaluated.
-pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny>]) -> PyResult<Declaration<'py>> {
+/// Reads a function.
+pub fn declaration<'py>(function: &Bound<'py, PyAny>) -> PyResult<Declaration<'py>> {
     let py = function.py();
     let names = parameter_names(function)?;
     let code = function.getattr(pyo3::intern!(py, "__code__"))?;
@@ -74,7 +76,7 @@ pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny
     let mut params = Vec::with_capacity(names.len());
     for (i, name) in names.into_iter().enumerate() {
         let annotation = match annotations.get_item(&name)? {
-            Some(a) => Some(evaluate(function, a, scopes)?),
+            Some(a) => Some(meaning(function, a)?),
             None => None,
         };
         let default = if i >= positional {
@@ -85,7 +87,7 @@ pub fn declaration<'py>(function: &Bound<'py, PyAny>, scopes: &[Bound<'py, PyAny
         params.push(Declared { name, annotation, default });
     }
     let returns = match annotations.get_item(pyo3::intern!(py, "return"))? {
-        Some(r) => return_annotation(evaluate(function, r, scopes)?)?,
+        Some(r) => return_annotation(meaning(function, r)?)?,
         None => None,
     };
     Ok(Declaration { params, returns })
@@ -114,23 +116,91 @@ fn return_annotation(annotation: Bound<'_, PyAny>) -> PyResult<Option<Bound<'_, 
     Ok(Some(annotation))
 }
 
-fn evaluate<'py>(
-    function: &Bound<'py, PyAny>,
-    annotation: Bound<'py, PyAny>,
-    scopes: &[Bound<'py, PyAny>],
-) -> PyResult<Bound<'py, PyAny>> {
+/// An annotation, or what its text means.
+fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
+    if !annotation.is_instance_of::<PyString>() {
+        return Ok(annotation);
+    }
     let py = function.py();
-    let Ok(text) = annotation.cast::<PyString>() else { return Ok(annotation) };
-    let eval = py.import("builtins")?.getattr("eval")?;
     let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
-    let first = eval.call1((text, &globals, closure(function)?));
-    let Err(error) = first else { return first };
-    for scope in scopes {
-        if let Ok(value) = eval.call1((text, &globals, scope)) {
-            return Ok(value);
+    evaluate(&annotation, &globals, &closure(function)?).map_err(|e| {
+        if !e.is_instance_of::<PyNameError>(py) {
+            return e;
+        }
+        let name = text_attribute(function, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
+        let text =
+            format!("Invalid type annotation in `{name}`: {}. Define what it names before the function", e.value(py));
+        errors::syntax_error(py, text)
+    })
+}
+
+/// The value of an expression; of one in quotes, the value of what it says.
+pub fn evaluate<'py>(
+    text: &Bound<'py, PyAny>,
+    globals: &Bound<'py, PyAny>,
+    locals: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let eval = text.py().import("builtins")?.getattr("eval")?;
+    let mut value = text.clone();
+    while value.is_instance_of::<PyString>() {
+        value = eval.call1((value, globals, locals))?;
+    }
+    Ok(value)
+}
+
+/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are not defined
+/// yet they stay text. Says whether all have a meaning.
+pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = function.py();
+    let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
+    let texts: Vec<_> = annotations.iter().filter(|(_, a)| a.is_instance_of::<PyString>()).collect();
+    if texts.is_empty() {
+        return Ok(true);
+    }
+    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
+    let locals = enclosing_locals(function, &globals)?;
+    locals.update(closure(function)?.as_mapping())?;
+    let mut all = true;
+    for (name, text) in texts {
+        match evaluate(&text, &globals, &locals) {
+            Ok(value) => annotations.set_item(name, value)?,
+            Err(e) if e.is_instance_of::<PyNameError>(py) => all = false,
+            Err(e) => return Err(e),
         }
     }
-    Err(error)
+    Ok(all)
+}
+
+/// The local variables of the functions and class bodies around a function or class, as far as they are running.
+pub fn enclosing_locals<'py>(
+    definition: &Bound<'py, PyAny>,
+    globals: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = definition.py();
+    let qualified = text_attribute(definition, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
+    let mut around: Vec<&str> = qualified.split('.').filter(|name| *name != "<locals>").collect();
+    around.pop();
+    let out = PyDict::new(py);
+    if around.is_empty() {
+        return Ok(out);
+    }
+    let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
+    while !around.is_empty() && !frame.is_none() {
+        let name: String = frame.getattr("f_code")?.getattr("co_name")?.extract()?;
+        if let Some(i) = around.iter().rposition(|n| *n == name)
+            && frame.getattr("f_globals")?.is(globals)
+        {
+            around.truncate(i);
+            for item in frame.getattr("f_locals")?.call_method0("items")?.try_iter()? {
+                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
+                if !out.contains(&name)? {
+                    out.set_item(name, value)?;
+                }
+            }
+        }
+        frame = frame.getattr("f_back")?;
+    }
+    Ok(out)
 }
 
 /// The names and values of a function's closure.
@@ -150,27 +220,10 @@ fn closure<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
     Ok(out)
 }
 
-/// True when some annotation is a string.
-pub fn has_text_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let annotations = function.getattr(pyo3::intern!(function.py(), "__annotations__"))?;
-    Ok(annotations.cast::<PyDict>()?.values().iter().any(|v| v.is_instance_of::<PyString>()))
-}
-
-/// Local variables of the Python frames that are running now, innermost first.
-pub fn caller_scopes(py: Python<'_>) -> PyResult<Vec<Bound<'_, PyAny>>> {
-    let mut out = Vec::new();
-    let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
-    while out.len() < 6 && !frame.is_none() {
-        out.push(frame.getattr("f_locals")?);
-        frame = frame.getattr("f_back")?;
-    }
-    Ok(out)
-}
-
 /// True for a function defined in a class body: its first parameter is the instance.
 pub fn is_method(function: &Bound<'_, PyAny>) -> bool {
     let name = pyo3::intern!(function.py(), "__qualname__");
-    let qualified = crate::names::text_attribute(function, name).unwrap_or_default();
+    let qualified = text_attribute(function, name).unwrap_or_default();
     let mut parts = qualified.rsplit('.');
     parts.next();
     parts.next().is_some_and(|owner| owner != "<locals>")

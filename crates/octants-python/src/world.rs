@@ -155,18 +155,19 @@ impl<'py> PyWorld<'py> {
         }
     }
 
-    fn fail<T>(&self, error: PyErr) -> WorldResult<T> {
+    /// What the compiler is told of an exception, which is kept.
+    fn failure(&self, error: PyErr) -> WorldError {
         let value = error.value(self.py);
         let name = value.get_type().name().map_or_else(|_| "Exception".to_string(), |n| n.to_string());
         let text = value.str().map_or_else(|_| String::new(), |s| s.to_string());
         let message = if text.is_empty() { name } else { format!("{name}: {text}") };
         let mut causes = self.causes.borrow_mut();
         causes.push(error.into_value(self.py).into_any());
-        Err(WorldError { message, cause: Some(causes.len() as u32 - 1) })
+        WorldError { message, cause: Some(causes.len() as u32 - 1) }
     }
 
     fn done<T>(&self, result: PyResult<T>) -> WorldResult<T> {
-        result.or_else(|e| self.fail(e))
+        result.map_err(|e| self.failure(e))
     }
 
     fn wrap(&self, result: PyResult<Bound<'py, PyAny>>) -> WorldResult<Obj> {
@@ -209,7 +210,7 @@ impl<'py> PyWorld<'py> {
     fn read_source(&self, object: &Bound<'py, PyAny>) -> PyResult<FuncSource> {
         let py = self.py;
         let (function, requires_top_level) = python_function(object);
-        let declared = declaration(&function, &[])?;
+        let declared = declaration(&function)?;
         let params = declared
             .params
             .into_iter()
@@ -293,11 +294,8 @@ impl World for PyWorld<'_> {
         let object = self.object(obj);
         let entity = match classify(&object, self, &self.config) {
             Ok(entity) => entity,
-            Err(error) => {
-                // A dead or unplaced field: kept, so that the first use of it as a value raises what Python raised.
-                let _ = self.fail::<()>(error);
-                Entity::Opaque
-            }
+            // A dead or unplaced field: its first use as an array raises what Python raised.
+            Err(error) => Entity::Broken(self.failure(error)),
         };
         if let Entity::Tuple(items) | Entity::List(items) = &entity {
             for (i, &item) in items.iter().enumerate() {
@@ -319,7 +317,7 @@ impl World for PyWorld<'_> {
         let found = self.done(self.lookup(&function, name))?;
         if self.config.raise_on_templated_floats && found.as_ref().is_some_and(|o| o.is_exact_instance_of::<PyFloat>())
         {
-            return self.fail(templated_float(name, &function_name(&function)));
+            return Err(self.failure(templated_float(name, &function_name(&function))));
         }
         Ok(found.map(|o| self.handle(o)))
     }
@@ -329,7 +327,7 @@ impl World for PyWorld<'_> {
             Ok(found) if self.is_live(obj) && is_number(&found) => Ok(self.live_number(obj, name, &found)),
             Ok(found) => Ok(Some(self.remember(obj, || Step::Attribute(name.to_string()), &found))),
             Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
-            Err(e) => self.fail(e),
+            Err(e) => Err(self.failure(e)),
         }
     }
 

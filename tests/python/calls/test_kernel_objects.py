@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import gc
 import pickle
 import weakref
@@ -54,6 +55,90 @@ def test_annotations_may_name_local_variables():
         return v[0] + v[1]
 
     assert total([1.0, 2.0]) == 3.0
+
+
+def test_annotations_of_functions_may_name_local_variables() -> None:
+    scalar, size = qd.f32, 2
+
+    @dataclasses.dataclass
+    class Line:
+        x: qd.types.ndarray(dtype=scalar, ndim=1)
+
+    def make() -> qd.Kernel:
+        vec = qd.types.vector(size, scalar)
+
+        @qd.func
+        def first(v: vec, line: Line, i: "qd.i32") -> scalar:
+            return v[0] + line.x[i]
+
+        @qd.real_func
+        def doubled(v: scalar) -> scalar:
+            return 2 * v
+
+        @qd.data_oriented
+        class Sum:
+            @qd.func
+            def of(self, a: scalar, b: scalar):
+                return a + b
+
+        sums = Sum()
+
+        @qd.kernel
+        def total(line: Line) -> scalar:
+            return sums.of(first(vec(1, 2), line, 1), doubled(3.0))
+
+        return total
+
+    assert make()(Line(np.array([10, 20], np.float32))) == 27.0
+
+
+count = qd.i32
+
+
+def test_a_local_name_hides_a_global_one_in_annotations() -> None:
+    count = qd.f32
+
+    @qd.kernel
+    def same(a: count) -> count:
+        return a
+
+    assert same(1.5) == 1.5
+
+
+def test_an_annotation_without_a_meaning_is_told_of() -> None:
+    @qd.func
+    def later(a: Later):  # noqa: F821
+        return a
+
+    @qd.kernel
+    def call() -> qd.i32:
+        return later(1)
+
+    @qd.kernel
+    def take(a: Later):  # noqa: F821
+        pass
+
+    for kernel, args in ((call, ()), (take, (1,))):
+        with pytest.raises(
+            qd.OctantsCompilationError, match="Invalid type annotation in .*: name 'Later' is not defined"
+        ):
+            kernel(*args)
+
+
+def test_graphs_return_nothing() -> None:
+    @qd.kernel(graph=True)
+    def fill(x: qd.types.ndarray(dtype=qd.f32, ndim=1)) -> None:
+        for i in x:
+            x[i] = 2
+
+    a = np.zeros(2, np.float32)
+    fill(a)
+    assert a.tolist() == [2, 2]
+    with pytest.raises(qd.OctantsSyntaxError, match="cannot return a value"):
+
+        @qd.kernel(graph=True)
+        def two() -> qd.i32:
+            return 2
 
 
 def test_functions_of_the_kernel_language_are_not_called_from_python():

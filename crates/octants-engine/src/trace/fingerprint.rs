@@ -62,6 +62,7 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::StructField(members) | Entity::DataclassType(members) => members.hash(all),
         Entity::Ndarray(array) => array.hash(all),
         Entity::Func(kind) => kind.hash(all),
+        Entity::Broken(why) => why.message.hash(all),
         Entity::Method(function, receiver) => (function, receiver).hash(all),
     }
 }

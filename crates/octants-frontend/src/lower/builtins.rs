@@ -123,7 +123,7 @@ impl Lowerer<'_> {
                 let [array, index] = &args[..] else {
                     return self.err(Code::Type, "`get_addr` takes a field or an array, and the indices of an element");
                 };
-                let Some(buffer) = self.as_array(array) else {
+                let Some(buffer) = self.as_array(array)? else {
                     let what = self.describe(array);
                     return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
                 };
@@ -138,7 +138,7 @@ impl Lowerer<'_> {
                     Value::Tuple(i) | Value::List(i) | Value::Static(i) => Value::Int(i.len() as i128),
                     Value::Dict(i) => Value::Int(i.len() as i128),
                     _ => {
-                        if let Some(b) = self.as_array(v) {
+                        if let Some(b) = self.as_array(v)? {
                             let shape = self.attribute(&Value::Array(b), "shape")?;
                             return self.subscript(&shape, vec![Value::Int(0)]);
                         }

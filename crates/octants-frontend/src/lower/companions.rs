@@ -35,6 +35,7 @@ impl Lowerer<'_> {
             path.push(which.to_owned());
             self.reached.entry(companion).or_insert((index, path));
         }
-        self.as_array(&Value::Obj(companion))
+        // One without memory is none.
+        self.as_array(&Value::Obj(companion)).ok().flatten()
     }
 }

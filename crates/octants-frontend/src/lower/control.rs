@@ -40,7 +40,7 @@ impl Lowerer<'_> {
     /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
     pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
         let counter = self.lower_expr(counter)?;
-        let Some(buffer) = self.as_array(&counter) else {
+        let Some(buffer) = self.as_array(&counter)? else {
             let what = self.describe(&counter);
             return self.err(Code::Type, format!("qd.graph.do_while takes a 0-dimensional i32 ndarray, not {what}"));
         };

@@ -120,7 +120,7 @@ impl Lowerer<'_> {
         let v = self.lower_expr(e)?;
         if let Value::Obj(_) = &v
             && matches!(e.kind, ExprKind::Name(_) | ExprKind::Attribute(..))
-            && let Some(buffer) = self.as_array(&v)
+            && let Some(buffer) = self.as_array(&v).map_err(|d| Box::new(Diagnostic { span: Some(e.span), ..*d }))?
             && self.buffers[buffer.index()].name.is_empty()
         {
             self.buffers[buffer.index()].name = self.source_text(e.span);
@@ -491,7 +491,7 @@ impl Lowerer<'_> {
             Ok(None) => {
                 let what = self.world.type_name(obj);
                 let message = match self.world.entity(obj) {
-                    Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
+                    Entity::Broken(_) | Entity::Opaque => format!("'{what}' object has no attribute '{name}'"),
                     _ => format!("{what} has no attribute `{name}`"),
                 };
                 self.err(Code::Compilation, message)
@@ -502,7 +502,7 @@ impl Lowerer<'_> {
 
     /// Attributes of fields and arrays that are known to the compiler.
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
-        if name == "fill" && self.as_array(base).is_some() {
+        if name == "fill" && self.as_array(base)?.is_some() {
             return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
         }
         if !matches!(name, "shape" | "dtype" | "n" | "m" | "ndim") {
@@ -527,7 +527,7 @@ impl Lowerer<'_> {
         if !is_array {
             return Ok(None);
         }
-        let Some(buffer) = self.as_array(base) else { return Ok(None) };
+        let Some(buffer) = self.as_array(base)? else { return Ok(None) };
         let decl = self.buffers[buffer.index()].clone();
         let constant = |i: u64| Value::Int(i128::from(i));
         Ok(Some(match name {

@@ -163,7 +163,7 @@ impl Lowerer<'_> {
             )
             .with_hint("pass the array to the kernel, and from there to the function"));
         }
-        let Some(buffer) = self.as_array(v) else { return Ok(()) };
+        let Some(buffer) = self.as_array(v)? else { return Ok(()) };
         let (elem, ndim) = (self.buffers[buffer.index()].elem.clone(), self.buffers[buffer.index()].ndim);
         let wanted = self.host_attribute(annotation, "dtype")?;
         if let Value::Obj(dtype) = wanted {

@@ -146,7 +146,7 @@ impl Lowerer<'_> {
                 {
                     return self.loop_box(&Value::Members(m));
                 }
-                let Some(buffer) = self.as_array(&first) else { return Ok(None) };
+                let Some(buffer) = self.as_array(&first)? else { return Ok(None) };
                 let ndim = self.buffers[buffer.index()].ndim;
                 let mut ranges = Vec::new();
                 for axis in 0..ndim {
@@ -167,7 +167,7 @@ impl Lowerer<'_> {
 
     /// `x.fill(value)` in a kernel: a loop over all elements, parallel at the top level.
     pub(super) fn fill_array(&mut self, array: &Value, value: &Value) -> Result<Value> {
-        let (Some(buffer), Some(bounds)) = (self.as_array(array), self.loop_box(array)?) else {
+        let (Some(buffer), Some(bounds)) = (self.as_array(array)?, self.loop_box(array)?) else {
             let what = self.describe(array);
             return self.err(Code::Type, format!("{what} cannot be filled"));
         };
@@ -198,7 +198,8 @@ impl Lowerer<'_> {
         if self.world.entity(obj) != Entity::Opaque {
             return Ok(None);
         }
-        let Ok(Some(bounds)) = self.world.attribute(obj, "_octants_ndrange") else { return Ok(None) };
+        let bounds = self.world.attribute(obj, "_octants_ndrange").map_err(|e| self.host_error(e))?;
+        let Some(bounds) = bounds else { return Ok(None) };
         let bounds = self.lift(bounds);
         let parts = self.unpack(&bounds)?;
         let [dims, order] = &parts[..] else { return Ok(None) };

@@ -39,7 +39,7 @@ impl Lowerer<'_> {
 
     fn note_outer(&mut self, found: Obj) {
         // Numbers and texts are shared by all who use equal ones.
-        if matches!(self.world.entity(found), Entity::Opaque | Entity::StructConst { .. }) {
+        if matches!(self.world.entity(found), Entity::Broken(_) | Entity::Opaque | Entity::StructConst { .. }) {
             self.outer.insert(found);
         }
     }

@@ -10,7 +10,7 @@ use super::Lowerer;
 
 impl Lowerer<'_> {
     pub(super) fn stop_gradient(&mut self, value: &Value) -> Result<Value> {
-        if let Some(array) = self.as_array(value) {
+        if let Some(array) = self.as_array(value)? {
             self.stopped.push(array);
             return Ok(Value::None);
         }

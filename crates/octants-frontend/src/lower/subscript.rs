@@ -26,7 +26,7 @@ impl Lowerer<'_> {
                 .collect::<Result<Vec<_>>>()?;
             return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
-        if let Some(buffer) = self.as_array(base) {
+        if let Some(buffer) = self.as_array(base)? {
             return self.element(buffer, &index);
         }
         match base {

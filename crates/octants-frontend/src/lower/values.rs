@@ -57,12 +57,12 @@ impl Lowerer<'_> {
     }
 
     /// The array that a value stands for, creating the buffer of a field or captured ndarray at its first use.
-    pub(super) fn as_array(&mut self, value: &Value) -> Option<BufferId> {
-        match value {
+    pub(super) fn as_array(&mut self, value: &Value) -> Result<Option<BufferId>> {
+        Ok(match value {
             Value::Array(b) => Some(*b),
             Value::Obj(obj) => {
                 if let Some(b) = self.buffer_of_object.get(obj) {
-                    return Some(*b);
+                    return Ok(Some(*b));
                 }
                 let id = match self.world.entity(*obj) {
                     Entity::Field(desc) => self.add_field(desc, *obj),
@@ -70,13 +70,14 @@ impl Lowerer<'_> {
                         let from = self.reached.get(obj).cloned();
                         self.add_array("ndarray".into(), &desc, Capture::Object { obj: *obj, from }, Some(*obj))
                     }
-                    _ => return None,
+                    Entity::Broken(why) => return Err(self.host_error(why)),
+                    _ => return Ok(None),
                 };
                 self.buffer_of_object.insert(*obj, id);
                 Some(id)
             }
             _ => None,
-        }
+        })
     }
 
     /// A struct field as its members.
