@@ -549,6 +549,50 @@ def test_validation_watches_arrays():
         both()  # without validation it runs
 
 
+def test_validation_compares_what_gradients_read_again():
+    qd.init(arch=qd.cpu, debug=True)
+    x = qd.field(qd.f32, 4, needs_grad=True)
+    weight, which = qd.field(qd.f32, 4), qd.field(qd.i32, 4)
+    loss = qd.field(qd.f32, (), needs_grad=True)
+    data = np.ones(4, np.float32)
+
+    @qd.kernel
+    def add(data: qd.types.ndarray()):
+        for i in x:
+            if which[i] > 0:
+                loss[None] += x[i] * data[i]
+            loss[None] += x[(i + which[i]) % 4] * weight[i]
+            loss[None] += x[i] ** 2
+
+    line = add.fn.__code__.co_firstlineno
+
+    def same():
+        data[0] = 1.0
+        weight[0] = 0.0
+
+    for change, place in [
+        (lambda: data.__setitem__(2, 5.0), None),  # that branch was not entered
+        (lambda: which.__setitem__(1, 3), 3),
+        (lambda: data.__setitem__(1, 2.0), 4),
+        (lambda: weight.__setitem__(3, 0.5), 5),
+        (lambda: x.__setitem__(2, 7.0), 6),
+        (same, None),
+    ]:
+        x.fill(1.0)
+        weight.fill(0.0)
+        which.from_numpy(np.array([0, 1, 0, 0], np.int32))
+        data[:] = 1.0
+        scope = contextlib.nullcontext()
+        if place is not None:
+            message = (
+                f"gradient of kernel `add` would be wrong: what line {line + place} read from memory was overwritten"
+            )
+            scope = pytest.raises(AssertionError, match=message)
+        with scope, qd.ad.Tape(loss, validation=True):
+            add(data)
+            change()
+
+
 def test_validation_watches_tensors():
     torch = pytest.importorskip("torch")
     qd.init(arch=qd.cpu, debug=True)

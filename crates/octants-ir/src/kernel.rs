@@ -98,6 +98,8 @@ pub enum AutodiffMode {
     Validation,
     /// How often the loops run that its gradient runs again.
     Trips,
+    /// That, and what its gradient reads again.
+    Reads,
 }
 
 impl AutodiffMode {
@@ -106,7 +108,7 @@ impl AutodiffMode {
         match self {
             AutodiffMode::None => None,
             AutodiffMode::Forward => Some("dual"),
-            AutodiffMode::Reverse | AutodiffMode::Trips => Some("grad"),
+            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => Some("grad"),
             AutodiffMode::Validation => Some("_read_marks"),
         }
     }

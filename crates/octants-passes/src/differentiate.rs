@@ -25,7 +25,7 @@ pub fn differentiate(
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     match mode {
         // What these take needs the sources: `validate_reads`, `tally_loops`.
-        AutodiffMode::None | AutodiffMode::Validation | AutodiffMode::Trips => return Ok(None),
+        AutodiffMode::None | AutodiffMode::Validation | AutodiffMode::Trips | AutodiffMode::Reads => return Ok(None),
         AutodiffMode::Reverse => {
             let store = differentiate_reverse(kernel, warn)?;
             if cfg!(debug_assertions) {

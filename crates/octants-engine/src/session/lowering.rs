@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::AutodiffMode;
-use octants_passes::{Kept, StoreNeed, differentiate, may_tally_loops, tally_loops, validate_reads};
+use octants_passes::{Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, validate_reads};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -47,8 +47,13 @@ impl Lowering {
             validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
             return Ok(());
         }
-        if mode == AutodiffMode::Trips {
-            tally_loops(&mut self.lowered.kernel, &self.lowered.sources);
+        let tallied = match mode {
+            AutodiffMode::Trips => Some(Tallied::Loops),
+            AutodiffMode::Reads => Some(Tallied::Reads),
+            _ => None,
+        };
+        if let Some(tallied) = tallied {
+            tally_loops(&mut self.lowered.kernel, tallied, &self.lowered.sources);
             self.lowered.returns.clear();
             self.watch.lap(Phase::Passes, "tally loops");
             return Ok(());

@@ -297,7 +297,7 @@ impl Store {
 }
 
 /// The bits of a scalar as a word.
-fn to_word(b: &mut Builder, v: ValueId, s: Scalar) -> ValueId {
+pub(super) fn to_word(b: &mut Builder, v: ValueId, s: Scalar) -> ValueId {
     let word = WORDS[word_class(s)];
     if s.is_float() {
         let bits = if s == Scalar::F16 { Scalar::U16 } else { word };
@@ -316,7 +316,7 @@ fn from_word(b: &mut Builder, word: ValueId, s: Scalar) -> ValueId {
 }
 
 /// Appends the scalars of a value.
-fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
+pub(super) fn take_apart(b: &mut Builder, v: ValueId, out: &mut Vec<ValueId>) {
     let parts = match b.ty(v) {
         Type::Scalar(_) => return out.push(v),
         Type::Struct(s) => s.members.len(),

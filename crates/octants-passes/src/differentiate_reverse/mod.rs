@@ -41,8 +41,8 @@ use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
-pub use tally_trips::may_tally_loops;
 use tally_trips::tally_trips;
+pub use tally_trips::{Tallied, may_tally_loops};
 
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
@@ -82,14 +82,15 @@ pub fn differentiate_reverse(
 }
 
 /// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length comes from
-/// memory: a struct of three numbers of type i64 for each, its line, the number of its iterations, and a number that tells apart
-/// which of its executions had how many. Without such loops the kernel does nothing.
-pub fn tally_loops(kernel: &mut Kernel, sources: &Sources) {
+/// memory, and perhaps what it reads again: a struct of four numbers of type i64 for each, whether it is a read, its line, the number of
+/// its iterations or executions, and a number that tells apart which of its executions had how many, or found what. Where there is
+/// nothing to tally the kernel does nothing.
+pub fn tally_loops(kernel: &mut Kernel, tallied: Tallied, sources: &Sources) {
     prepare(kernel);
     let source = std::mem::take(&mut kernel.body);
     let gradients = gradients(kernel);
     let activity = Activity::of(&source, &gradients);
-    tally_trips(kernel, &Plan::of(&source, &activity), sources);
+    tally_trips(kernel, &Plan::of(&source, &activity), tallied, sources);
     if cfg!(debug_assertions) {
         octants_ir::assert_kernel(kernel, "tally_trips");
     }

@@ -149,7 +149,7 @@ impl<'a> Plan<'a> {
         matches!(&self.body.inst(v).op, Op::For(l) if l.parallel.as_ref().is_some_and(|c| !c.serialize))
     }
 
-    /// The gradient runs a loop, forward or backward.
+    /// The gradient runs a loop, forward or backward, or reads a value again.
     pub fn runs_again(&self, v: ValueId) -> bool {
         let in_need = |n: &Need| n.values.contains(&v);
         self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))

@@ -5,8 +5,11 @@
 //! It runs what decides about these loops and nothing else, and writes nothing. Loops that floats computed in a loop decide about (a
 //! `while` until an iteration converges) are left out: telling their length would take as long as the kernel.
 //!
-//! Its result is a struct of numbers of type i64, three for each loop: its line, the number of its iterations, all told, and a sum
-//! over its executions that tells apart which of them ran how often, and from where.
+//! Who wants to know it all, whatever it takes, has what the gradient reads of memory tallied too, by the bits of the values.
+//!
+//! Its result is a struct of numbers of type i64, four for each loop or read: whether it is a read, its line, the number of iterations
+//! or of executions of the read, all told, and a sum over its executions that tells apart which of them ran how often, and from where, or
+//! found what.
 
 use std::collections::{HashMap, HashSet};
 
@@ -15,6 +18,7 @@ use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Builder, Inst, Kernel, LocalId, Op, Range, Scalar, StructType, Type, ValueId,
 };
 
+use super::keep_states::{take_apart, to_word};
 use super::plan_sweeps::{Layout, Plan, Seed, close};
 use crate::trace_address::{Place, trace_address};
 
@@ -50,37 +54,55 @@ pub fn may_tally_loops(kernel: &Kernel) -> bool {
     any(&has_bounds) || any(&has_exits) && any(&reads_integers)
 }
 
+/// What is tallied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tallied {
+    /// Loops whose length comes from memory, where telling it takes little.
+    Loops,
+    /// All of them, and reads of memory.
+    Reads,
+}
+
 /// Makes of a kernel the one that tallies its loops; `plan` is that of its gradient.
-pub(super) fn tally_trips(kernel: &mut Kernel, plan: &Plan, sources: &Sources) {
-    let (mut loops, mut run) = (Vec::new(), HashSet::new());
+pub(super) fn tally_trips(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, sources: &Sources) {
+    let (mut places, mut run) = (Vec::new(), HashSet::new());
     plan.body.visit(plan.body.root, &mut |v, inst| {
-        if matches!(inst.op, Op::For(_) | Op::Loop(_))
+        let is_wanted = match inst.op {
+            Op::For(_) | Op::Loop(_) => true,
+            Op::Load(a) => tallied == Tallied::Reads && matches!(trace_address(plan.body, a), Place::Buffer(_)),
+            _ => false,
+        };
+        if is_wanted
             && plan.runs_again(v)
-            && let Some(values) = what_decides(plan, v)
+            && let Some(values) = what_decides(plan, v, tallied)
         {
             run.extend(values);
-            loops.push(v);
+            places.push(v);
         }
     });
-    let mut tally = Tally { plan, b: Builder::new(), loops: Vec::new(), counters: HashMap::new() };
+    let mut tally = Tally { plan, b: Builder::new(), places: Vec::new(), counters: HashMap::new() };
     tally.b.body = plan.body.clone();
     let i64 = Type::from(Scalar::I64);
-    for v in loops {
-        let sums = ["iterations", "which"].map(|name| tally.b.body.add_local(name, i64.clone()));
-        tally.loops.push((v, sums));
-        if !plan.is_counted(v) {
+    for v in places {
+        let sums = ["times", "which"].map(|name| tally.b.body.add_local(name, i64.clone()));
+        tally.places.push((v, sums));
+        if let Some(inner) = plan.body.inst(v).op.blocks().first()
+            && !plan.is_counted(v)
+        {
             let counter = tally.b.body.add_local("trips", i64.clone());
-            tally.counters.insert(plan.body.inst(v).op.blocks()[0], counter);
+            tally.counters.insert(*inner, counter);
         }
     }
     for block in 0..plan.body.blocks.len() {
         tally.rebuild(BlockId(block as u32), &run);
     }
-    let Tally { mut b, loops, .. } = tally;
+    let Tally { mut b, places, .. } = tally;
     b.set_cursor(b.body.root);
     let mut results = Vec::new();
-    for &(v, sums) in &loops {
-        let line = sources.position(plan.body.inst(v).span).map_or(0, |p| p.line);
+    for &(v, sums) in &places {
+        let inst = plan.body.inst(v);
+        let line = sources.position(inst.span).map_or(0, |p| p.line);
+        results.push(b.int(i64::from(matches!(inst.op, Op::Load(_))), Scalar::I64));
         results.push(b.int(i64::from(line), Scalar::I64));
         results.extend(sums.map(|sum| {
             let addr = b.local_addr(sum);
@@ -98,8 +120,9 @@ pub(super) fn tally_trips(kernel: &mut Kernel, plan: &Plan, sources: &Sources) {
     kernel.body = b.body;
 }
 
-/// What must be run to know how often a loop runs, where that comes from memory and can be had again without much work.
-fn what_decides(plan: &Plan, v: ValueId) -> Option<HashSet<ValueId>> {
+/// What must be run to know how often a loop runs, or what is read, where that comes from memory and can be had again: of loops alone,
+/// without much work.
+fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();
     body.inst(v).op.for_each_operand(|u| seeds.push(Seed::Value(u)));
@@ -119,7 +142,8 @@ fn what_decides(plan: &Plan, v: ValueId) -> Option<HashSet<ValueId>> {
             _ => {}
         }
         let is_float = body.ty(u).scalar().is_some_and(Scalar::is_float);
-        if is_float
+        if tallied == Tallied::Loops
+            && is_float
             && around(plan, u).any(|l| matches!(body.inst(l).op, Op::For(_) | Op::Loop(_)) && !plan.is_parallel(l))
         {
             return None;
@@ -140,8 +164,8 @@ fn around<'a>(plan: &'a Plan<'_>, v: ValueId) -> impl Iterator<Item = ValueId> +
 struct Tally<'a> {
     plan: &'a Plan<'a>,
     b: Builder,
-    /// The loops, with the sums that they add to.
-    loops: Vec<(ValueId, [LocalId; 2])>,
+    /// The loops and reads, with the sums that they add to.
+    places: Vec<(ValueId, [LocalId; 2])>,
     /// Bodies of loops whose bounds do not tell how often they run, with what counts it.
     counters: HashMap<BlockId, LocalId>,
 }
@@ -156,8 +180,12 @@ impl Tally<'_> {
             self.add(counter, one, false);
         }
         for v in insts {
-            let sums = self.loops.iter().find(|(l, _)| *l == v).map(|(_, sums)| *sums);
+            let sums = self.places.iter().find(|(l, _)| *l == v).map(|(_, sums)| *sums);
             match sums {
+                Some(sums) if matches!(self.b.body.inst(v).op, Op::Load(_)) => {
+                    self.b.place(v);
+                    self.tally_read(v, sums);
+                }
                 Some(sums) => self.tally(v, sums, run.contains(&v)),
                 None if run.contains(&v) => self.b.place(v),
                 None => {}
@@ -190,6 +218,25 @@ impl Tally<'_> {
         for r in dims {
             mixed = self.mix(mixed, r.begin);
         }
+        self.add_both(v, [iterations, which], trips, mixed);
+    }
+
+    fn tally_read(&mut self, v: ValueId, sums: [LocalId; 2]) {
+        let mut leaves = Vec::new();
+        take_apart(&mut self.b, v, &mut leaves);
+        let one = self.b.int(1, Scalar::I64);
+        let mut mixed = one;
+        for leaf in leaves {
+            let s = self.b.ty(leaf).scalar().expect("compiler bug: a leaf is a scalar");
+            let word = to_word(&mut self.b, leaf, s);
+            mixed = self.mix(mixed, word);
+        }
+        self.add_both(v, sums, one, mixed);
+    }
+
+    /// Adds to the sums of a loop or read, the second with the iterations around it mixed in.
+    fn add_both(&mut self, v: ValueId, [times, which]: [LocalId; 2], n: ValueId, mut mixed: ValueId) {
+        let body = self.plan.body;
         for l in around(self.plan, v) {
             let Op::For(f) = &body.inst(l).op else { continue };
             for (axis, r) in f.dims.iter().enumerate() {
@@ -198,7 +245,7 @@ impl Tally<'_> {
             }
         }
         let is_shared = around(self.plan, v).any(|l| self.plan.is_parallel(l));
-        self.add(iterations, trips, is_shared);
+        self.add(times, n, is_shared);
         self.add(which, mixed, is_shared);
     }
 

@@ -147,7 +147,7 @@ impl Kernel {
         let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
         let result = match mode {
-            AutodiffMode::Trips => ResultKind::Words,
+            AutodiffMode::Trips | AutodiffMode::Reads => ResultKind::Words,
             _ => ResultKind::new(&code.ret, annotations, tuple),
         };
         let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;

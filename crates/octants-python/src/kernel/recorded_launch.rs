@@ -19,8 +19,8 @@ use crate::errors;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::in_stream_scope;
 
-/// Numbers for each loop that is tallied: its line, its iterations, and what tells its executions apart.
-type Trips = Vec<[i64; 3]>;
+/// Numbers for each loop or read that is tallied: whether it is a read, its line, its iterations, and what tells its executions apart.
+type Tally = Vec<[i64; 4]>;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -29,7 +29,7 @@ pub struct RecordedLaunch {
     mode: AutodiffMode,
     spec: Arc<Specialization>,
     slots: Slots,
-    trips: Trips,
+    tally: Tally,
 }
 
 impl RecordedLaunch {
@@ -43,12 +43,27 @@ impl RecordedLaunch {
         let mut slots = Slots::new();
         let (result, spec) = kernel.get().run_with(kernel, args, stream, mode, None, &mut slots)?;
         let numbers = spec.numbers(&slots);
-        let mut tallied = Trips::new();
-        if spec.may_tally_loops.load(Ordering::Relaxed) {
-            tallied = trips(kernel, args, &numbers)?;
-            spec.may_tally_loops.store(!tallied.is_empty(), Ordering::Relaxed);
+        let mut launch = RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, tally: Tally::new() };
+        if mode == AutodiffMode::Validation {
+            launch.tally = launch.tally_now(kernel, args, &numbers)?;
+        } else if launch.spec.may_tally_loops.load(Ordering::Relaxed) {
+            launch.tally = launch.tally_now(kernel, args, &numbers)?;
+            launch.spec.may_tally_loops.store(!launch.tally.is_empty(), Ordering::Relaxed);
         }
-        Ok((result, RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, trips: tallied }))
+        Ok((result, launch))
+    }
+
+    /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
+    fn tally_now<'py>(
+        &self,
+        kernel: &Bound<'py, Kernel>,
+        args: &[Bound<'py, PyAny>],
+        numbers: &[u64],
+    ) -> PyResult<Tally> {
+        let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
+        let (result, _) = kernel.get().run_with(kernel, args, None, mode, Some(numbers), &mut Slots::new())?;
+        let words: Vec<u64> = result.extract::<Option<_>>(kernel.py())?.unwrap_or_default();
+        Ok(words.chunks_exact(4).map(|place| std::array::from_fn(|i| place[i] as i64)).collect())
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -75,10 +90,22 @@ impl RecordedLaunch {
         Err(errors::runtime_error(py, text))
     }
 
-    /// Raises where a loop would run another number of times than it did.
-    fn check_trips(&self, kernel: &Bound<'_, Kernel>, now: &Trips) -> PyResult<()> {
-        let Some((was, is)) = self.trips.iter().zip(now).find(|(was, is)| was != is) else { return Ok(()) };
-        let ([line, old, _], [_, new, _]) = (was, is);
+    /// Raises where a loop would run another number of times than it did, or something would be read that was not.
+    fn check_tally(&self, kernel: &Bound<'_, Kernel>, now: &Tally) -> PyResult<()> {
+        let changed = || self.tally.iter().zip(now).filter(|(was, is)| was != is);
+        // What a loop reads differs also because it runs more often.
+        let Some((was, is)) = changed().find(|(was, _)| was[0] == 0).or_else(|| changed().next()) else {
+            return Ok(());
+        };
+        let ([is_read, line, old, _], [_, _, new, _]) = (was, is);
+        if *is_read != 0 {
+            let text = format!(
+                "the gradient of kernel `{}` would be wrong: what line {line} read from memory was overwritten after the launch, and \
+                 the gradient reads it again. Write to memory of its own, or keep what was read and use `@qd.ad.grad_replaced`",
+                kernel.get().name
+            );
+            return Err(errors::exception(kernel.py(), "OctantsAssertionError", text));
+        }
         let times = |n: i64| if n == 1 { String::from("1 time") } else { format!("{n} times") };
         let change = if old == new {
             format!("ran {} in all, and would again, but in other places", times(*old))
@@ -120,8 +147,8 @@ impl RecordedLaunch {
         }
         self.check_arguments(kernel, args)?;
         let numbers = self.spec.numbers(&self.slots);
-        if !self.trips.is_empty() {
-            self.check_trips(kernel, &trips(kernel, args, &numbers)?)?;
+        if !self.tally.is_empty() {
+            self.check_tally(kernel, &self.tally_now(kernel, args, &numbers)?)?;
         }
         let mode = AutodiffMode::Reverse;
         kernel.get().run_with(kernel, args, None, mode, Some(&numbers), &mut Slots::new()).map(drop)
@@ -134,12 +161,4 @@ impl RecordedLaunch {
     fn __repr__(&self, py: Python<'_>) -> String {
         format!("<launch of {}>", self.kernel.bind(py).get().description())
     }
-}
-
-/// How often the loops of a launch with these arguments and numbers run, as memory is now.
-fn trips<'py>(kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>], numbers: &[u64]) -> PyResult<Trips> {
-    let mode = AutodiffMode::Trips;
-    let (result, _) = kernel.get().run_with(kernel, args, None, mode, Some(numbers), &mut Slots::new())?;
-    let words: Vec<u64> = result.extract::<Option<_>>(kernel.py())?.unwrap_or_default();
-    Ok(words.chunks_exact(3).map(|loop_| std::array::from_fn(|i| loop_[i] as i64)).collect())
 }
