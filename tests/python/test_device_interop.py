@@ -58,9 +58,10 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def library(request: pytest.FixtureRequest, begin: Any) -> Any:
-    if request.param:
-        begin(cpu_stream_schedule=request.param)
+    options = {"cpu_stream_schedule": request.param} if request.param else {}
+    begin(**options)
     library = other_library.of_program()
+    library.options = options
     yield library
     library.close()
 
@@ -287,7 +288,7 @@ def test_the_array_protocol_names_the_stream_or_is_ready(library):
 
 def test_what_is_taken_outlives_its_ndarray_and_the_program(library, begin):
     for end in (lambda: None, qd.reset):
-        begin()
+        begin(**library.options)
         x = qd.ndarray(qd.f32, shape=(N,))
         x.fill(3.0)
         taken = library.take(x)
@@ -390,6 +391,52 @@ def test_what_would_wait_for_a_captured_stream_is_refused(library):
     graph.launch(side.handle)
     assert total(x, qd_stream=side) == 2 * N
     graph.destroy()
+
+
+@qd.kernel
+def tell(x: qd.types.ndarray(dtype=qd.f32, ndim=1), limit: qd.i32):
+    for i in x:
+        x[i] += 1.0
+        if i == 3:
+            print("element 3:", x[i])
+        assert i < limit, "too far"
+
+
+@qd.kernel
+def draw(x: qd.types.ndarray(dtype=qd.f32, ndim=1)):
+    for i in x:
+        x[i] = qd.random()
+
+
+def test_a_graph_fills_copies_prints_checks_and_draws(library, begin, capfd):
+    begin(debug=True, **library.options)
+    side = library.stream()
+    x, y, z = (qd.ndarray(qd.f32, shape=N) for _ in range(3))
+    tell(x, N, qd_stream=side)
+    draw(z, qd_stream=side)
+    qd.sync()
+    capfd.readouterr()
+    with library.captured(side) as graph:
+        x.fill(0.0, qd_stream=side)
+        tell(x, N, qd_stream=side)
+        y.copy_from(x, qd_stream=side)
+        draw(z, qd_stream=side)
+    drawn = []
+    for _ in range(3):
+        graph.launch(side.handle)
+        side.synchronize()
+        drawn.append(z.to_numpy())
+    qd.sync()
+    assert capfd.readouterr().out == "element 3: 1.000000\n" * 3
+    assert (y.to_numpy() == 1).all()
+    assert (drawn[0] == drawn[1]).all()
+    assert len(set(drawn[0])) > N // 2
+    with library.captured(side) as failing:
+        tell(x, N // 2, qd_stream=side)
+    failing.launch(side.handle)
+    side.synchronize()
+    with pytest.raises(AssertionError, match="too far"):
+        qd.sync()
 
 
 # Torch's tensors as arguments

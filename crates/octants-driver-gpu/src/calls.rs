@@ -148,10 +148,10 @@ impl Entered<'_> {
         call!(self.library(), pool_free?(at, stream), "giving memory back")
     }
 
-    /// Zeroes memory.
-    pub unsafe fn zero(&self, at: u64, bytes: u64, stream: RawStream) -> Result<()> {
-        let doing = || format!("zeroing {bytes} bytes");
-        call!(self.library(), memset(at, 0, bytes as usize, stream), on Some(stream), doing())
+    /// Sets bytes.
+    pub unsafe fn set_bytes(&self, at: u64, byte: u8, bytes: u64, stream: RawStream) -> Result<()> {
+        let doing = || format!("setting {bytes} bytes");
+        call!(self.library(), memset(at, byte, bytes as usize, stream), on Some(stream), doing())
     }
 
     /// Copies.

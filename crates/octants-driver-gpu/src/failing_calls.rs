@@ -158,7 +158,7 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("free", "giving memory back", || e.free(0)),
             case("host_allocate", "allocating 77 bytes of pinned memory", || e.allocate_pinned(77)),
             case("host_free", "giving pinned memory back", move || e.free_pinned(none)),
-            case("memset", "zeroing 77 bytes", move || e.zero(0, 77, none)),
+            case("memset", "setting 77 bytes", move || e.set_bytes(0, 0, 77, none)),
             case("copy_to_device", "copying 8 bytes to the GPU", move || e.copy_to_device(0, to, 8, none)),
             case("copy_to_host", "copying 8 bytes from the GPU", move || e.copy_to_host(to, 0, 8, none)),
             case("copy_on_device", "copying 8 bytes on the GPU", move || e.copy_on_device(0, 0, 8, none)),

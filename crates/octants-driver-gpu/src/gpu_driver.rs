@@ -233,6 +233,12 @@ impl Driver for GpuDriver {
         unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
     }
 
+    unsafe fn set_bytes(&self, stream: StreamHandle, at: DevicePtr, byte: u8, bytes: u64) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        unsafe { self.context.enter()?.set_bytes(at.0, byte, bytes, self.streams.resolve(stream))? };
+        Ok(true)
+    }
+
     fn assemble(&self, code: &[u8]) -> Option<Vec<u8>> {
         self.assembler.as_ref()?.assemble(code)
     }

@@ -90,7 +90,7 @@ impl Memory {
             };
             let mut ready = Ok(());
             if contents == Contents::Zeroed {
-                ready = calls.zero(at, bytes, on);
+                ready = calls.set_bytes(at, 0, bytes, on);
             }
             if stream.is_none() {
                 ready = ready.and_then(|()| calls.synchronize_stream(on));

@@ -419,6 +419,15 @@ impl Driver for RecordingDriver {
         Ok(())
     }
 
+    unsafe fn set_bytes(&self, stream: StreamHandle, at: DevicePtr, byte: u8, bytes: u64) -> Result<bool> {
+        self.call("set_bytes", format!("set_bytes {bytes} on {}", stream.0))?;
+        let pattern = vec![byte; bytes as usize];
+        let mut s = self.log.state();
+        s.copy(stream, at.0, pattern.as_ptr() as u64, bytes);
+        self.end_call(&mut s, stream);
+        Ok(true)
+    }
+
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)> {
         self.call("load", "load".into())?;
         self.log.state().modules += 1;

@@ -209,6 +209,11 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
+    /// Queues that every byte of a range becomes `byte`. False, with nothing queued, where the device has no call for it.
+    unsafe fn set_bytes(&self, _stream: StreamHandle, _at: DevicePtr, _byte: u8, _bytes: u64) -> Result<bool> {
+        Ok(false)
+    }
+
     /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is loaded, or there is none.
     fn assemble(&self, _code: &[u8]) -> Option<Vec<u8>> {
         None

@@ -277,6 +277,11 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
         stream.fill(&a, 0, &element, count, &Patient).unwrap();
         assert_eq!(bytes(&a)[..size * count as usize], element.repeat(count as usize));
     }
+    let copies = || log.count("copy_to_device") + log.count("copy_on_device");
+    let before = copies();
+    stream.fill(&a, 4, &[5, 5, 5], 1000, &Patient).unwrap();
+    assert_eq!(bytes(&a)[4..3004], [5; 3000]);
+    assert_eq!((log.count("set_bytes"), copies()), (2, before), "equal bytes are one call, as was the first fill");
     stream.copy(&b, 0, &a, 0, 300_000, &Patient).unwrap();
     assert_eq!(bytes(&b), bytes(&a));
     assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
@@ -315,6 +320,8 @@ fn s7_a_captured_stream_is_not_waited_for() {
     refused(launch(&stream, &log, &plain, &[array(0, &[1], false)]).map(drop));
     let buffer = device.allocate(8).unwrap();
     refused(stream.upload(&buffer, 0, &[1], &Patient));
+    refused(stream.fill(&buffer, 0, &[1, 2], 4, &Patient));
+    stream.fill(&buffer, 0, &[0, 0], 4, &Patient).unwrap();
     log.capture(None);
     // To the driver what was captured has run: its end is known once something behind it is.
     run(&plain).unwrap();

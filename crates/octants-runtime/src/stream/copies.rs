@@ -65,6 +65,17 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
+        if !core.device.immediate && element.iter().all(|byte| *byte == element[0]) {
+            to.note_use(&self.0, true);
+            let set = core.in_order(caller, || {
+                // SAFETY: the range is checked and pinned; frees are queued behind this.
+                let set = unsafe { core.device.driver.set_bytes(core.handle, start, element[0], bytes) };
+                core.mark_work().and(set)
+            });
+            if set? {
+                return Ok(());
+            }
+        }
         // The host makes the first copies, and the device the rest by doubling them.
         let first = size * (FILLED_BY_HOST / size).clamp(1, count);
         let double = || {
