@@ -21,7 +21,7 @@ pub use trace::{
 use serde::{Deserialize, Serialize};
 
 /// The scalar kinds of results and printed values; same order and names as the IR's scalars.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs)]
 pub enum ScalarKind {
     U1,
@@ -47,8 +47,8 @@ pub struct Artifact {
     pub defined_at: Option<String>,
     /// Target triple, CPU and features the code was made for.
     pub target: String,
-    /// A relocatable object file for the host; for a device its own binary or text.
-    pub code: Vec<u8>,
+    /// Relocatable object files for the host, to be linked together; for a device binaries or texts of its own, each loaded by itself.
+    pub modules: Vec<Vec<u8>>,
     /// Launch argument slots of 8 bytes each.
     pub arg_slots: u32,
     /// Bytes of frame that the tasks of a launch share; slots are 8-byte aligned.
@@ -68,10 +68,14 @@ pub struct TaskMeta {
     pub name: String,
     /// Symbol of the task's code.
     pub symbol: String,
+    /// Which of the artifact's modules has it.
+    pub module: u32,
     /// Symbol of a variant for a launch on one thread (no atomics), where it differs.
     pub single_thread_symbol: Option<String>,
     /// Set for parallel tasks.
     pub parallel: Option<ParallelMeta>,
+    /// On the host: the processor is to treat denormals as zero while the code runs.
+    pub flushes_denormals: bool,
     /// Index of the `stream_parallel` block.
     pub group: Option<u32>,
     /// Indices of the kernel's buffers it reads.
@@ -83,8 +87,8 @@ pub struct TaskMeta {
 /// How a parallel task is cut up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ParallelMeta {
-    /// Symbol of the function that computes the number of iterations.
-    pub count_symbol: String,
+    /// Symbol of the function that computes the number of iterations, where the launcher cannot tell it from `axes`.
+    pub count_symbol: Option<String>,
     /// The number of iterations, where it is known at compile time.
     pub count: Option<u64>,
     /// The bounds of each axis, `[begin, end)`, as far as the launcher can know them.
@@ -186,17 +190,20 @@ impl ParallelMeta {
 
     /// The number of iterations of a launch with these argument slots, where it can be told without running code.
     pub fn iterations(&self, args: &[u64]) -> Option<u64> {
-        self.count.or_else(|| {
-            self.axes.iter().try_fold(1u64, |count, (begin, end)| {
-                let extent = end.value(args)?.saturating_sub(begin.value(args)?).max(0);
-                count.checked_mul(extent as u64)
-            })
-        })
+        self.count.or_else(|| iterations(&self.axes, args))
     }
 }
 
+/// The number of indices between the bounds of axes, in a launch with these argument slots; `None` where it cannot be told.
+pub fn iterations(axes: &[(Bound, Bound)], args: &[u64]) -> Option<u64> {
+    axes.iter().try_fold(1u64, |count, (begin, end)| {
+        let extent = end.value(args)?.saturating_sub(begin.value(args)?).max(0);
+        count.checked_mul(extent as u64)
+    })
+}
+
 /// A place in the user's program that prints or asserts.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Site {
     /// What happens there.
     pub kind: SiteKind,
@@ -207,7 +214,7 @@ pub struct Site {
 }
 
 /// What happens at a site.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SiteKind {
     /// The text is written to standard output.
     Print,
@@ -216,7 +223,7 @@ pub enum SiteKind {
 }
 
 /// A piece of a site's text.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum SitePart {
     /// Literal text.
     Text(String),
@@ -361,7 +368,7 @@ mod tests {
     #[test]
     fn iterations_follow_from_the_argument_slots() {
         let mut meta = ParallelMeta {
-            count_symbol: String::new(),
+            count_symbol: None,
             count: None,
             wide: None,
             axes: vec![
@@ -388,8 +395,10 @@ mod tests {
         let task = |group| TaskMeta {
             name: "t".into(),
             symbol: "t".into(),
+            module: 0,
             single_thread_symbol: None,
             parallel: None,
+            flushes_denormals: false,
             group,
             reads: vec![0],
             writes: vec![1],
@@ -398,7 +407,7 @@ mod tests {
             kernel: "k".into(),
             defined_at: None,
             target: String::new(),
-            code: vec![1, 2, 3],
+            modules: vec![vec![1], vec![2, 3]],
             arg_slots: 2,
             frame_bytes: 64,
             result: vec![],

@@ -49,7 +49,7 @@ fn artifact(i: u64, bytes: usize) -> Artifact {
         kernel: format!("kernel{i}"),
         defined_at: None,
         target: String::from("machine"),
-        code: (0..bytes).map(|k| (k as u64 * 31 + i) as u8).collect(),
+        modules: vec![(0..bytes).map(|k| (k as u64 * 31 + i) as u8).collect()],
         arg_slots: i as u32,
         frame_bytes: 8,
         result: Vec::new(),

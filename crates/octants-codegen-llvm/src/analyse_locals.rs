@@ -4,9 +4,9 @@
 //! store is the only one and every other use is a load of the whole, each load is the stored value: such a local gets no
 //! memory at all, and indices computed through it stay visible to address arithmetic.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-use octants_ir::{BlockId, Body, FuncId, Function, LocalId, Op, ValueId};
+use octants_ir::{BlockId, Body, FuncId, LocalId, Op, ValueId};
 
 /// Facts about the locals of a body.
 #[derive(Debug, Default)]
@@ -54,6 +54,15 @@ impl LocalFacts {
     /// The value that a load yields without reading memory.
     pub fn forwarded(&self, load: ValueId) -> Option<ValueId> {
         self.forwarded.get(&load).copied()
+    }
+
+    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        let mut v = v;
+        while let Some(stored) = self.forwarded(v) {
+            v = stored;
+        }
+        v
     }
 
     /// The local has no memory: all its loads are forwarded.
@@ -148,29 +157,20 @@ pub(crate) struct Effects {
     pub size: usize,
 }
 
-impl Effects {
-    /// The effects of a body and of all functions it reaches, which may call themselves. `memo` holds what is known of some already.
-    pub fn of_body(body: &Body, functions: &[Function], memo: &mut Vec<Option<Effects>>) -> Effects {
-        memo.resize(functions.len(), None);
-        let mut calls = Vec::new();
-        let mut effects = Effects::own(body, &mut calls);
-        let mut seen = vec![false; functions.len()];
-        while let Some(f) = calls.pop() {
-            if std::mem::replace(&mut seen[f.index()], true) {
-                continue;
-            }
-            let callee = memo[f.index()].unwrap_or_else(|| Effects::own(&functions[f.index()].body, &mut calls));
-            effects.fails |= callee.fails;
-            effects.draws |= callee.draws;
-            effects.atomics += callee.atomics;
-            effects.size += callee.size;
-        }
-        effects
-    }
+/// A body by itself.
+#[derive(Debug)]
+pub(crate) struct Own {
+    /// What it does without the functions it calls.
+    pub effects: Effects,
+    /// The functions it calls, once for each call.
+    pub calls: Vec<FuncId>,
+}
 
-    /// The effects of a body without those of the functions it calls, which are added to `calls`.
-    fn own(body: &Body, calls: &mut Vec<FuncId>) -> Effects {
-        let mut effects = Effects::default();
+impl Own {
+    /// Looks at a body.
+    pub fn of(body: &Body) -> Own {
+        let mut own = Own { effects: Effects::default(), calls: Vec::new() };
+        let effects = &mut own.effects;
         body.visit(body.root, &mut |_, inst| {
             effects.size += 1 + inst.ty.clone().leaf_count_or_one() / 4;
             match &inst.op {
@@ -178,24 +178,52 @@ impl Effects {
                 Op::Random => effects.draws = true,
                 Op::Atomic(..) | Op::AtomicCas(..) => effects.atomics += 1,
                 Op::For(l) if !l.reductions.is_empty() => effects.atomics += 1,
-                Op::Call(f, _) => calls.push(*f),
+                Op::Call(f, _) => own.calls.push(*f),
                 _ => {}
             }
         });
-        effects
+        own
+    }
+
+    /// All functions that it reaches, which may call themselves; `functions` are the program's.
+    pub fn reached(&self, functions: &[Own]) -> Vec<FuncId> {
+        let mut seen = vec![false; functions.len()];
+        let (mut found, mut calls) = (Vec::new(), self.calls.clone());
+        while let Some(f) = calls.pop() {
+            if !std::mem::replace(&mut seen[f.index()], true) {
+                found.push(f);
+                calls.extend(&functions[f.index()].calls);
+            }
+        }
+        found
+    }
+
+    /// The functions that it calls itself, each once.
+    pub fn called(&self) -> impl Iterator<Item = FuncId> {
+        self.calls.iter().copied().collect::<BTreeSet<_>>().into_iter()
+    }
+
+    /// Its effects, and those of functions with these.
+    pub fn with(&self, functions: impl IntoIterator<Item = Effects>) -> Effects {
+        functions.into_iter().fold(self.effects, |mut all, callee| {
+            all.fails |= callee.fails;
+            all.draws |= callee.draws;
+            all.atomics += callee.atomics;
+            all.size += callee.size;
+            all
+        })
     }
 }
 
 /// The instructions of each function as if all its calls were inlined; very many for those that call themselves.
-pub(crate) fn inlined_sizes(functions: &[Function]) -> Vec<usize> {
-    fn size(f: FuncId, functions: &[Function], known: &mut Vec<Option<usize>>) -> usize {
+pub(crate) fn inlined_sizes(functions: &[Own]) -> Vec<usize> {
+    fn size(f: FuncId, functions: &[Own], known: &mut Vec<Option<usize>>) -> usize {
         if let Some(size) = known[f.index()] {
             return size;
         }
         known[f.index()] = Some(usize::MAX / 2);
-        let mut calls = Vec::new();
-        let own = Effects::own(&functions[f.index()].body, &mut calls).size;
-        let size = calls.into_iter().fold(own, |sum, callee| sum.saturating_add(size(callee, functions, known)));
+        let Own { effects, calls } = &functions[f.index()];
+        let size = calls.iter().fold(effects.size, |sum, callee| sum.saturating_add(size(*callee, functions, known)));
         known[f.index()] = Some(size);
         size
     }

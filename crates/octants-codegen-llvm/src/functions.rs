@@ -35,7 +35,7 @@ impl Unit<'_> {
         }
         let e = &self.e;
         let function = &self.program.functions[f.index()];
-        let effects = self.effects[f.index()];
+        let effects = self.facts.effects[f.index()];
         let mut params = vec![self.target.context_type(e)];
         if effects.draws {
             params.push(e.ptr);
@@ -60,7 +60,7 @@ impl Unit<'_> {
         e.set_internal(value);
         e.set_fast_call(value, false);
         self.target.describe_context(e, value, 0);
-        if self.inlined_sizes[f.index()] <= INLINE_SIZE {
+        if self.facts.inlined_sizes[f.index()] <= INLINE_SIZE {
             e.function_attribute(value, "alwaysinline", 0);
         }
         self.instances.borrow_mut().insert(key.clone(), value);
@@ -80,7 +80,7 @@ impl Unit<'_> {
     fn lower_function(&self, key: &InstanceKey, value: V) {
         let e = &self.e;
         let function = &self.program.functions[key.function.index()];
-        let effects = self.effects[key.function.index()];
+        let effects = self.facts.effects[key.function.index()];
         let kind = BodyKind::Function { fails: effects.fails };
         let facts = LocalFacts::of(&function.body, None);
         let mut l = Lowering::start(self, &function.body, kind, value, e.param(value, 0), facts);

@@ -3,7 +3,8 @@
 //! # Purpose
 //!
 //! [`compile_host`] turns an `octants_ir::Program` into a relocatable object for the machine the process runs on, inside an
-//! `octants_artifact::Artifact`. It may be called from several threads at once: each call has an LLVM context of its own.
+//! `octants_artifact::Artifact`. Large programs are cut into several modules, which threads make side by side. It may be called from several
+//! threads at once: each module has an LLVM context of its own.
 //!
 //! # Invariants
 //!
@@ -23,7 +24,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `unit` (a program), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -31,9 +32,11 @@ mod aggregates;
 mod analyse_locals;
 mod arithmetic;
 mod atomics;
+mod compile;
 mod effects;
 mod emit;
 mod estimate_cost;
+mod facts;
 mod functions;
 mod lower_body;
 mod lower_op;
@@ -43,6 +46,7 @@ mod memory;
 mod metadata;
 mod odometer;
 mod optimise;
+mod pieces;
 mod place;
 mod privatise_scatter;
 mod random;
@@ -78,8 +82,10 @@ pub struct CodegenOptions {
     pub concurrent_launches: bool,
     /// What code for devices takes from outside.
     pub device_library: DeviceLibrary,
-    /// Have LLVM verify the module before it is optimised.
+    /// Have LLVM verify modules before they are optimised.
     pub verify: bool,
+    /// Most threads that work on one program, at least one. The code is the same with any number.
+    pub threads: usize,
 }
 
 impl Default for CodegenOptions {
@@ -94,6 +100,7 @@ impl Default for CodegenOptions {
             concurrent_launches: false,
             device_library: DeviceLibrary::default(),
             verify: cfg!(debug_assertions),
+            threads: 1,
         }
     }
 }
@@ -146,7 +153,16 @@ pub fn compile(
     target: &CodeTarget,
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    unit::compile(program, location, options, target, after)
+    compile::compile(program, location, options, target, after)
+}
+
+/// A program's code as one module, for people and their tools.
+pub fn compile_as_one(
+    program: &Program,
+    options: &CodegenOptions,
+    target: &CodeTarget,
+) -> Result<Vec<u8>, CodegenError> {
+    compile::compile_as_one(program, options, target)
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.
@@ -161,7 +177,7 @@ pub fn list(
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    unit::list(program, options, target, listing)
+    compile::list(program, options, target, listing)
 }
 
 /// Whether code can be made for a machine; the error names what is known.

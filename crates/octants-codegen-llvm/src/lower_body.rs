@@ -161,11 +161,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     /// The instruction whose value `v` is, seen through loads of locals that hold one value.
     pub fn source(&self, v: ValueId) -> ValueId {
-        let mut v = v;
-        while let Some(stored) = self.facts.forwarded(v) {
-            v = stored;
-        }
-        v
+        self.facts.source(v)
     }
 
     /// The leaves of a value computed before.
@@ -416,7 +412,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     fn call(&mut self, v: ValueId, f: FuncId, args: &[ValueId]) {
         let mut scalars = vec![self.context];
-        let effects = self.u.effects[f.index()];
+        let effects = self.u.facts.effects[f.index()];
         if effects.draws {
             scalars.push(self.rng.expect("compiler bug: a caller of a function that draws has a state"));
         }

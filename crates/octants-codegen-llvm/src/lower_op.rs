@@ -138,8 +138,8 @@ impl Lowering<'_, '_> {
         if matches!(self.kind, BodyKind::Function { .. }) {
             return self.params[i].clone();
         }
-        let first = self.u.args.params[i];
-        let leaves = self.u.args.param_leaves[i]
+        let first = self.u.facts.args.params[i];
+        let leaves = self.u.facts.args.param_leaves[i]
             .iter()
             .enumerate()
             .map(|(k, s)| {
@@ -167,7 +167,7 @@ impl Lowering<'_, '_> {
             }
             self.u.target.load_pointer(e, at, &|v| {
                 metadata.mark_invariant(v);
-                if let Some(bytes) = self.u.root_bytes.get(slot as usize) {
+                if let Some(bytes) = self.u.facts.root_bytes.get(slot as usize) {
                     metadata.mark_pointer(e, v, *bytes);
                     metadata.mark_alignment(e, v, ROOT_ALIGNMENT);
                 } else if let Some(alignment) = self.alignment {

@@ -5,13 +5,15 @@
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta, WideForm};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
-use crate::analyse_locals::{Effects, LocalFacts};
+use crate::analyse_locals::LocalFacts;
 use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
+use crate::facts::Facts;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
+use crate::pieces::{Entry, Form};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
 use crate::share_in_blocks::fits_blocks;
-use crate::target::Share;
+use crate::target::{Share, Target};
 use crate::unit::{Unit, kind_of};
 use crate::widen_tasks::{Grouping, find_grouping, wide_form};
 
@@ -25,96 +27,75 @@ const HUGE: usize = 5000;
 /// Atomics are rare where they are fewer than one in so many instructions.
 const RARE: usize = 64;
 
-/// Lowers all tasks and the functions they call.
-pub(crate) fn lower_tasks(u: &Unit<'_>) -> Vec<TaskMeta> {
-    let mut memo = u.effects.iter().copied().map(Some).collect();
-    let mut tasks = Vec::new();
-    for (number, task) in u.program.tasks.iter().enumerate() {
-        u.task.set(number as u32);
-        let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
-        let symbol = u.target.task_symbol(number, &task.name);
-        u.metadata.set_constants(&constants_of(u, task));
-        let shared_out = u.target.shares_by_stride();
-        let in_blocks = if shared_out { block_scatter_of(u, task, effects) } else { None };
-        let scatter = scatter_of(u, task, effects);
-        let plain = scatter.as_ref().map(|s| {
-            let code = lower_variant(u, task, &format!("{symbol}.plain"), effects, Variant::Plain(s));
-            u.e.set_internal(code);
-            code
-        });
-        let shared = match (&scatter, plain) {
-            (Some(scatter), Some(plain)) => Variant::Shared(Some((scatter, plain))),
-            _ => Variant::Shared(None),
-        };
-        let shared = if shared_out { Variant::Strided(Grouping::NONE, None, in_blocks.as_ref()) } else { shared };
-        let flushes = u.target.flushes_denormals() && uses_floats(&task.body);
-        let publish = |symbol: &str, lower: &dyn Fn(&str) -> V| {
-            if !flushes {
-                lower(symbol);
-                return;
+/// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
+pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
+    let mut described = Vec::new();
+    let constants: Vec<_> = entries.iter().map(|e| constants_of(u, &u.program.tasks[e.task])).collect();
+    for (entry, constants) in entries.iter().zip(&constants) {
+        u.task.set(entry.task as u32);
+        u.metadata.set_constants(constants);
+        match entry.form {
+            Form::Main => described.push(lower_main(u, entry.task)),
+            Form::Single => {
+                lower_variant(u, entry.task, &single_symbol(u, entry.task), Variant::Alone);
             }
-            let body = lower(&format!("{symbol}.body"));
-            u.e.set_internal(body);
-            u.e.function_attribute(body, "noinline", 0);
-            u.target.enter_flushing(&u.e, symbol, body);
-        };
-        // What runs once needs no form for several threads.
-        let alone = matches!(task.kind, TaskKind::Serial) && u.options.single_thread_variants && !shared_out;
-        let only = if alone { Variant::Alone } else { shared };
-        publish(&symbol, &|symbol| lower_variant(u, task, symbol, effects, only));
-        let single_thread_symbol = (!alone && deserves_single_thread_form(effects, u)).then(|| {
-            let symbol = format!("{symbol}.single");
-            publish(&symbol, &|symbol| match (&scatter, plain) {
-                (Some(scatter), Some(plain)) => call_plain(u, task, symbol, scatter, plain),
-                _ => lower_variant(u, task, symbol, effects, Variant::Alone),
-            });
-            symbol
-        });
-        let parallel = match &task.kind {
-            TaskKind::Serial => None,
-            TaskKind::Parallel(config) => {
-                let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
-                // On a device each block pays at its end for what it combines.
-                let combines = shared_out && !parallel_loop(task).1.reductions.is_empty();
-                meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some() || combines;
-                meta.wide = lower_wide(u, task, &symbol, effects, meta.count, in_blocks.as_ref());
-                Some(meta)
-            }
-        };
-        tasks.push(TaskMeta {
-            name: task.name.clone(),
-            symbol,
-            single_thread_symbol,
-            parallel,
-            group: task.group,
-            reads: task.access.reads.iter().map(|b| b.0).collect(),
-            writes: task.access.writes.iter().map(|b| b.0).collect(),
-        });
+            Form::Wide => _ = lower_wide(u, entry.task),
+        }
     }
-    // Functions serve all tasks.
-    u.metadata.set_constants(&u.program.tasks.iter().map(|t| constants_of(u, t)).reduce(both).unwrap_or_default());
+    // Functions serve all of them.
+    u.metadata.set_constants(&constants.into_iter().reduce(both).unwrap_or_default());
     u.lower_pending();
-    tasks
+    described
 }
 
-/// Lowers the wide form of a task that has one, and the functions it calls. There is nothing to tell of it that the task does not.
-pub(crate) fn lower_wide_form_of(u: &Unit<'_>, number: usize) -> Vec<TaskMeta> {
-    let task = &u.program.tasks[number];
-    let mut memo = u.effects.iter().copied().map(Some).collect();
-    u.task.set(number as u32);
-    let effects = Effects::of_body(&task.body, &u.program.functions, &mut memo);
-    let symbol = u.target.task_symbol(number, &task.name);
-    u.metadata.set_constants(&constants_of(u, task));
-    let in_blocks = block_scatter_of(u, task, effects);
-    lower_wide(u, task, &symbol, effects, None, in_blocks.as_ref());
-    u.lower_pending();
-    Vec::new()
+/// Lowers the form of a task for any launch, and what belongs to it.
+fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
+    let (task, target) = (&u.program.tasks[number], u.target);
+    let symbol = target.task_symbol(number, &task.name);
+    let strided = target.shares_by_stride();
+    let scatter = scatter_of(u.facts, target, number);
+    let plain = scatter.as_ref().map(|s| {
+        let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
+        u.e.set_internal(code);
+        (s, code)
+    });
+    let in_blocks = block_scatter_of(u.facts, target, number);
+    let form = match () {
+        () if strided => Variant::Strided(Grouping::NONE, None, in_blocks.as_ref()),
+        () if runs_alone(u.facts, target, number) => Variant::Alone,
+        () => Variant::Shared(plain),
+    };
+    lower_variant(u, number, &symbol, form);
+    let has_single = has_single_form(u.facts, target, number);
+    if has_single && let Some((scatter, plain)) = plain {
+        call_plain(u, task, &single_symbol(u, number), scatter, plain);
+    }
+    let parallel = match &task.kind {
+        TaskKind::Serial => None,
+        TaskKind::Parallel(config) => {
+            let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
+            // On a device each block pays at its end for what it combines.
+            let combines = strided && !parallel_loop(task).1.reductions.is_empty();
+            meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some() || combines;
+            meta.wide = lower_wide(u, number);
+            Some(meta)
+        }
+    };
+    TaskMeta {
+        name: task.name.clone(),
+        symbol,
+        module: 0,
+        single_thread_symbol: has_single.then(|| single_symbol(u, number)),
+        parallel,
+        flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
+        group: task.group,
+        reads: task.access.reads.iter().map(|b| b.0).collect(),
+        writes: task.access.writes.iter().map(|b| b.0).collect(),
+    }
 }
 
-/// An assertion of the task may fail.
-fn may_fail(u: &Unit<'_>, task: &Task) -> bool {
-    let mut memo = u.effects.iter().copied().map(Some).collect();
-    Effects::of_body(&task.body, &u.program.functions, &mut memo).fails
+fn single_symbol(u: &Unit<'_>, number: usize) -> String {
+    format!("{}.single", u.target.task_symbol(number, &u.program.tasks[number].name))
 }
 
 /// Which buffers keep their contents while a task runs.
@@ -140,29 +121,45 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| a && b).collect()
 }
 
+/// What runs once needs no form for several threads.
+fn runs_alone(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
+    let serial = matches!(facts.program.tasks[number].kind, TaskKind::Serial);
+    serial && facts.options.single_thread_variants && !target.shares_by_stride()
+}
+
 /// Whether code without atomics is worth the time that compiling the task a second time takes: not where a large task has few.
-fn deserves_single_thread_form(effects: Effects, u: &Unit<'_>) -> bool {
+fn has_single_form(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
+    let effects = facts.task_effects[number];
     let few = effects.size > LARGE && effects.atomics * RARE < effects.size;
-    u.options.single_thread_variants && !u.target.shares_by_stride() && effects.atomics > 0 && !few
+    let wanted = facts.options.single_thread_variants && !target.shares_by_stride() && effects.atomics > 0 && !few;
+    wanted && !runs_alone(facts, target, number)
+}
+
+/// The form for one thread shares nothing with the main form, and may be in another module.
+pub(crate) fn is_single_form_apart(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
+    has_single_form(facts, target, number) && scatter_of(facts, target, number).is_none()
+}
+
+/// Which iterations a thread runs at a time in the wide form of a task, where it has one.
+pub(crate) fn grouping_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Grouping> {
+    let task = &facts.program.tasks[number];
+    let TaskKind::Parallel(config) = &task.kind else { return None };
+    if !target.shares_by_stride() || config.serialize || facts.options.opt_level < 2 {
+        return None;
+    }
+    let (v, loop_) = parallel_loop(task);
+    let locals = LocalFacts::of(&task.body, Some(loop_.body));
+    find_grouping(facts.program, task, v, known_count(&known_extents(&task.body, &locals, loop_)))
 }
 
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
-fn lower_wide(
-    u: &Unit<'_>,
-    task: &Task,
-    symbol: &str,
-    effects: Effects,
-    count: Option<u64>,
-    in_blocks: Option<&Scatter>,
-) -> Option<WideForm> {
-    let TaskKind::Parallel(config) = &task.kind else { return None };
-    if !u.target.shares_by_stride() || config.serialize || u.options.opt_level < 2 {
-        return None;
-    }
-    let grouping = find_grouping(u, task, parallel_loop(task).0, count)?;
-    let form = wide_form(u, format!("{symbol}_wide"), grouping);
+fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
+    let grouping = grouping_of(u.facts, u.target, number)?;
+    let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
+    let form = wide_form(u.facts, format!("{symbol}_wide"), grouping);
     if u.has_wide_forms {
-        lower_variant(u, task, &form.symbol, effects, Variant::Strided(grouping, Some(&form), in_blocks));
+        let in_blocks = block_scatter_of(u.facts, u.target, number);
+        lower_variant(u, number, &form.symbol, Variant::Strided(grouping, Some(&form), in_blocks.as_ref()));
     }
     Some(form)
 }
@@ -191,22 +188,23 @@ fn uses_floats(body: &Body) -> bool {
 }
 
 /// What a task scatters, where private copies are of use.
-fn scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
-    match &task.kind {
-        TaskKind::Parallel(config) if effects.atomics > 0 && !config.serialize && u.target.privatises_scatter() => {
-            find_scatter(u.program, task, parallel_loop(task).1.body)
-        }
-        _ => None,
-    }
+fn scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
+    if target.privatises_scatter() { find_scatter_of(facts, number) } else { None }
 }
 
 /// What a task scatters, where blocks of threads keep copies of it.
-fn block_scatter_of(u: &Unit<'_>, task: &Task, effects: Effects) -> Option<Scatter> {
+fn block_scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
+    let scatter = if target.shares_by_stride() { find_scatter_of(facts, number) } else { None };
+    scatter.filter(|s| fits_blocks(s, facts.task_effects[number].size))
+}
+
+fn find_scatter_of(facts: &Facts<'_>, number: usize) -> Option<Scatter> {
+    let task = &facts.program.tasks[number];
     let TaskKind::Parallel(config) = &task.kind else { return None };
-    if effects.atomics == 0 || config.serialize {
+    if facts.task_effects[number].atomics == 0 || config.serialize {
         return None;
     }
-    find_scatter(u.program, task, parallel_loop(task).1.body).filter(|s| fits_blocks(s, effects.size))
+    find_scatter(facts, task, parallel_loop(task).1.body)
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
@@ -231,7 +229,8 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
     }
 }
 
-fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, variant: Variant<'_>) -> V {
+fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
+    let (task, effects) = (&u.program.tasks[number], u.facts.task_effects[number]);
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
@@ -262,7 +261,7 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
     if effects.draws {
         l.make_random_state();
     }
-    if u.program.tasks.iter().any(|t| may_fail(u, t))
+    if u.facts.may_fail
         && let Some(out) = u.target.stays_out(&u.e, entry.context)
     {
         let (leave, enter) = (l.new_block(c"stay.out"), l.new_block(c"enter"));
@@ -296,8 +295,8 @@ fn lower_variant(u: &Unit<'_>, task: &Task, symbol: &str, effects: Effects, vari
 }
 
 /// The extent of each axis, where it is known.
-fn known_extents(l: &Lowering<'_, '_>, loop_: &ForLoop) -> Vec<Option<i64>> {
-    let known = |v: ValueId| match l.body.as_const(l.source(v)) {
+fn known_extents(body: &Body, locals: &LocalFacts, loop_: &ForLoop) -> Vec<Option<i64>> {
+    let known = |v: ValueId| match body.as_const(locals.source(v)) {
         Some(Const::Int(n)) => Some(n),
         _ => None,
     };
@@ -305,33 +304,20 @@ fn known_extents(l: &Lowering<'_, '_>, loop_: &ForLoop) -> Vec<Option<i64>> {
 }
 
 /// The number of iterations, where it is known.
-fn known_count(l: &Lowering<'_, '_>, loop_: &ForLoop) -> Option<u64> {
-    known_extents(l, loop_).into_iter().try_fold(1u64, |n, x| n.checked_mul(x? as u64))
+fn known_count(extents: &[Option<i64>]) -> Option<u64> {
+    extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
 }
 
-/// Emits the function that counts a task's iterations; describes the task to the launcher.
+/// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
 fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -> ParallelMeta {
     let (_, loop_) = parallel_loop(task);
-    let (function, context) = u.target.declare_count(&u.e, &symbol);
-    let facts = LocalFacts::of(&task.body, Some(loop_.body));
-    let mut l = Lowering::start(u, &task.body, BodyKind::Count, function, context, facts);
-    let start = u.e.block();
-    let extents = known_extents(&l, loop_);
-    let count = known_count(&l, loop_);
-    match count {
-        Some(n) => u.e.ret(u.e.i64c(n as i64)),
-        None => {
-            l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
-            l.prologue();
-            let total = loop_.dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips));
-            u.e.ret(total);
-        }
-    }
-    l.finish(start);
-    let axes = loop_.dims.iter().map(|d| (l.bound_for_launcher(d.begin), l.bound_for_launcher(d.end))).collect();
+    let locals = LocalFacts::of(&task.body, Some(loop_.body));
+    let extents = known_extents(&task.body, &locals, loop_);
+    let bound = |v| bound_for_launcher(u.facts, &task.body, &locals, v);
+    let axes: Vec<_> = loop_.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
+    let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
     ParallelMeta {
-        count_symbol: symbol,
-        count,
+        count: known_count(&extents),
         axes,
         wide: None,
         serialize: config.serialize,
@@ -340,6 +326,54 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         chunk_per_thread: false,
         cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
+        // On a device the code finds out.
+        count_symbol: (computed && !u.target.shares_by_stride()).then(|| {
+            emit_count(u, task, &symbol, locals);
+            symbol
+        }),
+    }
+}
+
+fn emit_count(u: &Unit<'_>, task: &Task, symbol: &str, locals: LocalFacts) {
+    let (function, context) = u.target.declare_count(&u.e, symbol);
+    let mut l = Lowering::start(u, &task.body, BodyKind::Count, function, context, locals);
+    let start = u.e.block();
+    l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
+    l.prologue();
+    let dims = &parallel_loop(task).1.dims;
+    u.e.ret(dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips)));
+    l.finish(start);
+}
+
+/// A bound as the launcher can know it.
+fn bound_for_launcher(facts: &Facts<'_>, body: &Body, locals: &LocalFacts, v: ValueId) -> Bound {
+    let v = locals.source(v);
+    let bound = |v| bound_for_launcher(facts, body, locals, v);
+    match &body.inst(v).op {
+        Op::Const(Const::Int(value)) => Bound::Known(*value),
+        Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
+            if matches!(body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) =>
+        {
+            match ((bound(*a), bound(*b)), op) {
+                ((Bound::Slot(slot, kind, n), Bound::Known(m)), BinaryOp::Add)
+                | ((Bound::Known(m), Bound::Slot(slot, kind, n)), BinaryOp::Add) => {
+                    Bound::Slot(slot, kind, n.saturating_add(m))
+                }
+                ((Bound::Slot(slot, kind, n), Bound::Known(m)), _) => Bound::Slot(slot, kind, n.saturating_sub(m)),
+                _ => Bound::Computed,
+            }
+        }
+        Op::Cast(of) if matches!(body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) => bound(*of),
+        Op::Shape(b, axis) => match (&facts.program.buffers[b.index()].layout, facts.args.buffers[b.index()]) {
+            (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
+            (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64, 0),
+            _ => Bound::Computed,
+        },
+        Op::Param(p) => match body.ty(v) {
+            Type::Scalar(s) if s.is_int() => Bound::Slot(facts.args.params[*p as usize], kind_of(*s), 0),
+            _ => Bound::Computed,
+        },
+        _ => Bound::Computed,
     }
 }
 
@@ -359,41 +393,6 @@ impl<'p> Lowering<'_, 'p> {
         let root = self.body.block(self.body.root);
         for &v in &root[..root.len() - 1] {
             self.inst(v);
-        }
-    }
-
-    /// A bound as the launcher can know it.
-    fn bound_for_launcher(&self, v: ValueId) -> Bound {
-        let v = self.source(v);
-        let u = self.u;
-        match &self.body.inst(v).op {
-            Op::Const(Const::Int(value)) => Bound::Known(*value),
-            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
-                if matches!(self.body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) =>
-            {
-                let bounds = (self.bound_for_launcher(*a), self.bound_for_launcher(*b));
-                match (bounds, op) {
-                    ((Bound::Slot(slot, kind, n), Bound::Known(m)), BinaryOp::Add)
-                    | ((Bound::Known(m), Bound::Slot(slot, kind, n)), BinaryOp::Add) => {
-                        Bound::Slot(slot, kind, n.saturating_add(m))
-                    }
-                    ((Bound::Slot(slot, kind, n), Bound::Known(m)), _) => Bound::Slot(slot, kind, n.saturating_sub(m)),
-                    _ => Bound::Computed,
-                }
-            }
-            Op::Cast(of) if matches!(self.body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) => {
-                self.bound_for_launcher(*of)
-            }
-            Op::Shape(b, axis) => match (&u.program.buffers[b.index()].layout, u.args.buffers[b.index()]) {
-                (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
-                (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64, 0),
-                _ => Bound::Computed,
-            },
-            Op::Param(p) => match self.body.ty(v) {
-                Type::Scalar(s) if s.is_int() => Bound::Slot(u.args.params[*p as usize], kind_of(*s), 0),
-                _ => Bound::Computed,
-            },
-            _ => Bound::Computed,
         }
     }
 

@@ -170,7 +170,7 @@ impl Lowering<'_, '_> {
         match &self.u.program.buffers[buffer].layout {
             Layout::Dense { shape, .. } => self.e.i64c(shape[axis] as i64),
             Layout::Contiguous | Layout::Strided => {
-                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
                 self.argument(slot + 1 + axis as u32, self.e.i64)
             }
         }
@@ -198,7 +198,7 @@ impl Lowering<'_, '_> {
                 self.dense_place(buffer, &b.elem, &index, components)
             }
             Layout::Contiguous => {
-                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
                 let base = match self.moved.get(&buffer) {
                     Some((copy, _)) => *copy,
                     None => self.argument(slot, e.ptr),
@@ -223,7 +223,7 @@ impl Lowering<'_, '_> {
                 Place { ptrs: vec![ptr], shape: tagged(shape) }
             }
             Layout::Strided => {
-                let slot = self.u.args.buffers[buffer].expect("compiler bug: an array has slots");
+                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
                 let mut ptr = self.argument(slot, e.ptr);
                 for (axis, i) in index.into_iter().enumerate() {
                     let stride = self.argument(slot + 1 + b.ndim + axis as u32, e.i64);
@@ -244,7 +244,7 @@ impl Lowering<'_, '_> {
             let ptr = known.unwrap_or_else(|| {
                 let (base, before) = match self.moved.get(&buffer) {
                     Some(copy) => *copy,
-                    None => (self.argument(self.u.args.roots[c.root as usize], self.e.ptr), 0),
+                    None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
                 let mut ptr = self.e.byte_offset(base, (c.base - before) as i64);
                 for (digits, i) in c.axes.iter().zip(index) {
@@ -293,7 +293,7 @@ impl Lowering<'_, '_> {
     /// Address of a frame slot.
     pub fn frame_place(&self, slot: usize, ty: &Type) -> Place {
         let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address is a reference") };
-        let ptr = self.e.byte_offset(self.around.frame, self.u.frame_offsets[slot] as i64);
+        let ptr = self.e.byte_offset(self.around.frame, self.u.facts.frame_offsets[slot] as i64);
         Place::contiguous(ptr, pointee, Some(self.u.metadata.frame()))
     }
 

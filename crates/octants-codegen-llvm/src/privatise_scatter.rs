@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
-use crate::analyse_locals::Effects;
 use crate::emit::{Bb, IntCmp, V, llvm};
+use crate::facts::Facts;
 use crate::lower_body::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
@@ -48,9 +48,8 @@ pub(crate) struct Scatter {
 }
 
 /// Finds out whether a task only scatters sums.
-pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -> Option<Scatter> {
-    let body = &task.body;
-    let mut memo = Vec::new();
+pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
+    let (program, body) = (facts.program, &task.body);
     let mut fits = true;
     let mut sums: BTreeSet<ValueId> = BTreeSet::new();
     let mut used: BTreeSet<ValueId> = BTreeSet::new();
@@ -67,8 +66,7 @@ pub(crate) fn find_scatter(program: &Program, task: &Task, loop_body: BlockId) -
             // The address of a part of an element is judged by what is done with it.
             Op::ElementAddr(_, index) => used.extend(index),
             Op::Call(f, _) => {
-                let callee = &program.functions[f.index()].body;
-                fits &= Effects::of_body(callee, &program.functions, &mut memo).atomics == 0;
+                fits &= facts.effects[f.index()].atomics == 0;
                 touched_by(program, *f, &mut called, &mut others);
                 used_operands(&inst.op, &mut used);
             }
@@ -206,11 +204,11 @@ impl Lowering<'_, '_> {
     pub fn region_pointer(&self, region: &Region) -> V {
         match region.memory {
             RegionMemory::Root { root, start, .. } => {
-                let base = self.argument(self.u.args.roots[root as usize], self.e.ptr);
+                let base = self.argument(self.u.facts.args.roots[root as usize], self.e.ptr);
                 self.e.byte_offset(base, start as i64)
             }
             RegionMemory::Array { buffer } => {
-                self.argument(self.u.args.buffers[buffer].expect("compiler bug: an array has slots"), self.e.ptr)
+                self.argument(self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots"), self.e.ptr)
             }
         }
     }

@@ -7,11 +7,11 @@
 //! device as often as the body names it.
 
 use octants_artifact::WideForm;
-use octants_ir::{Body, BufferId, Layout, Op, Task, ValueId};
+use octants_ir::{Body, BufferId, Layout, Op, Program, Task, ValueId};
 
+use crate::facts::Facts;
 use crate::lower_body::Lowering;
 use crate::strided_loops::TILE_COLUMNS;
-use crate::unit::Unit;
 
 /// Longest body, in instructions.
 const MOST_INSTRUCTIONS: usize = 64;
@@ -42,7 +42,7 @@ impl Grouping {
 }
 
 /// Which iterations a thread should run at a time, where these are several.
-pub(crate) fn find_grouping(u: &Unit<'_>, task: &Task, v: ValueId, count: Option<u64>) -> Option<Grouping> {
+pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: Option<u64>) -> Option<Grouping> {
     let body = &task.body;
     let Op::For(l) = &body.inst(v).op else { return None };
     if l.dims.is_empty() || count.is_some_and(|n| n < LEAST_ITERATIONS) {
@@ -60,7 +60,7 @@ pub(crate) fn find_grouping(u: &Unit<'_>, task: &Task, v: ValueId, count: Option
             }
             Op::Break | Op::Continue | Op::Return(_) => fits = false,
             Op::BufferAddr(b, index) => {
-                let buffer = &u.program.buffers[b.index()];
+                let buffer = &program.buffers[b.index()];
                 let walks = index.last().is_some_and(|i| is_index(body, *i, v, last));
                 let Some(scalar) = buffer.elem.scalar() else {
                     fits = false;
@@ -116,7 +116,7 @@ fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
 }
 
 /// What a launch must fulfil.
-pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, grouping: Grouping) -> WideForm {
+pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, grouping: Grouping) -> WideForm {
     // Of two tiles next to one another less than half is wasted.
     let columns = if grouping.tiles { 2 * TILE_COLUMNS } else { LEAST_GROUPS };
     let mut form = WideForm {
@@ -129,7 +129,7 @@ pub(crate) fn wide_form(u: &Unit<'_>, symbol: String, grouping: Grouping) -> Wid
         addresses: Vec::new(),
         extents: Vec::new(),
     };
-    for (buffer, slot) in u.program.buffers.iter().zip(&u.args.buffers) {
+    for (buffer, slot) in facts.program.buffers.iter().zip(&facts.args.buffers) {
         if let (Layout::Contiguous, Some(slot)) = (&buffer.layout, slot) {
             form.addresses.push(*slot);
             if buffer.ndim > 1 {

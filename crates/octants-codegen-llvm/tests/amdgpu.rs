@@ -71,9 +71,9 @@ impl CodeObject {
             println!("{}", list(program, options, target, Listing::Assembly).unwrap());
         }
         let artifact = compile(program, &|_| String::new(), options, target, &mut |_| ()).unwrap();
-        let name = format!("octants-{}-{:p}.hsaco", std::process::id(), artifact.code.as_ptr());
+        let name = format!("octants-{}-{:p}.hsaco", std::process::id(), artifact.modules[0].as_ptr());
         let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, &artifact.code).unwrap();
+        std::fs::write(&path, &artifact.modules[0]).unwrap();
         let ask = |tool: &str, arguments: &[&str]| {
             let tool = Path::new(env!("OCTANTS_LLVM_TOOLS")).join(tool);
             let output = Command::new(tool).args(arguments).arg(&path).output().unwrap();

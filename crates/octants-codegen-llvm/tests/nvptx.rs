@@ -274,7 +274,7 @@ fn stencils_load_and_store_neighbours_together() {
     let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let fits = |rows: u64, columns: u64| meta.wide_form(&[0x1000, rows, columns, 0x2000, rows, columns]).is_some();
-    let (main, wide) = (String::from_utf8_lossy(&artifact.code), &meta.wide.as_ref().unwrap().code);
+    let (main, wide) = (String::from_utf8_lossy(&artifact.modules[0]), &meta.wide.as_ref().unwrap().code);
     let wide = String::from_utf8_lossy(wide);
     assert!(main.contains(".entry octants_task_0(") && !main.contains(".entry octants_task_0_wide"), "{main}");
     assert!(wide.contains(".entry octants_task_0_wide(") && !wide.contains(".entry octants_task_0("), "{wide}");

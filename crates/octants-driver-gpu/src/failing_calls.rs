@@ -216,7 +216,7 @@ fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
         kernel: "scale".into(),
         defined_at: None,
         target: String::new(),
-        code: b"text".to_vec(),
+        modules: vec![b"text".to_vec()],
         arg_slots: 0,
         frame_bytes: 0,
         result: vec![],
@@ -230,6 +230,8 @@ fn serial(tasks: usize) -> Artifact {
     let task = TaskMeta {
         name: "t".into(),
         symbol: "t".into(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group: None,
@@ -262,7 +264,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
         least_row: 4,
     };
     let meta = ParallelMeta {
-        count_symbol: String::new(),
+        count_symbol: None,
         count: None,
         axes: vec![(Bound::Known(0), Bound::Slot(0, ScalarKind::I64, 0))],
         wide: Some(wide),
@@ -276,6 +278,8 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
     let task = TaskMeta {
         name: "k".into(),
         symbol: "k".into(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: Some(meta),
         group: None,

@@ -13,7 +13,8 @@ use crate::symbols::{RawFunction, RawModule, RawStream, number};
 /// Loaded code.
 #[derive(Debug)]
 pub struct Module {
-    handle: RawModule,
+    /// In the artifact's order.
+    handles: Vec<RawModule>,
     /// In the artifact's order.
     pub tasks: Box<[LoadedTask]>,
     /// All of them as one.
@@ -76,19 +77,26 @@ impl Module {
         let refused =
             |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
         let calls = context.enter_aside()?;
-        let handle = load_code(&calls, &artifact.code).map_err(refused)?;
         let kernel = calls.library().last.number_of(&artifact.kernel, artifact.defined_at.as_deref());
-        let mut tasks = Vec::with_capacity(artifact.tasks.len());
-        let loaded: Result<()> = artifact.tasks.iter().zip(0..).try_for_each(|(task, number)| {
-            // SAFETY: the module was loaded above.
-            tasks.push(unsafe { load_task(context, &calls, handle, task, number, kernel) }?);
+        let (mut handles, mut tasks) = (Vec::new(), Vec::with_capacity(artifact.tasks.len()));
+        let mut load = || {
+            for code in &artifact.modules {
+                handles.push(load_code(&calls, code)?);
+            }
+            for (task, number) in artifact.tasks.iter().zip(0..) {
+                let handle = *handles.get(task.module as usize).ok_or("a task's module is missing")?;
+                // SAFETY: the module was loaded above.
+                let task = unsafe { load_task(context, &calls, handle, task, number, kernel) };
+                tasks.push(task.map_err(|e| e.to_string())?);
+            }
             Ok(())
-        });
-        let module = Module { handle, tasks: tasks.into_boxed_slice(), graph: Mutex::default() };
-        if let Err(e) = loaded {
+        };
+        let loaded: std::result::Result<(), String> = load();
+        let module = Module { handles, tasks: tasks.into_boxed_slice(), graph: Mutex::default() };
+        if let Err(message) = loaded {
             // SAFETY: nothing has used it.
             unsafe { module.unload(&calls) };
-            return Err(refused(e.to_string()));
+            return Err(refused(message));
         }
         Ok(module)
     }
@@ -109,7 +117,9 @@ impl Module {
                     let _ = calls.unload_module(*module);
                 }
             }
-            let _ = calls.unload_module(self.handle);
+            for handle in self.handles {
+                let _ = calls.unload_module(handle);
+            }
         }
     }
 }

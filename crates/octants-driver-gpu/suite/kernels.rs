@@ -16,6 +16,8 @@ fn task(symbol: &str, parallel: Option<ParallelMeta>, group: Option<u32>) -> Tas
     TaskMeta {
         name: symbol.into(),
         symbol: symbol.into(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel,
         group,
@@ -29,7 +31,7 @@ pub fn artifact(name: &str, code: Vec<u8>, arg_slots: u32, tasks: Vec<TaskMeta>)
         kernel: name.into(),
         defined_at: None,
         target: String::new(),
-        code,
+        modules: vec![code],
         arg_slots,
         frame_bytes: 0,
         result: vec![],
@@ -41,7 +43,7 @@ pub fn artifact(name: &str, code: Vec<u8>, arg_slots: u32, tasks: Vec<TaskMeta>)
 /// A parallel loop up to the number in slot 1; to the launcher's knowledge where `known`.
 pub fn parallel(known: bool) -> ParallelMeta {
     ParallelMeta {
-        count_symbol: String::new(),
+        count_symbol: None,
         count: None,
         axes: vec![(Bound::Known(0), if known { Bound::Slot(1, ScalarKind::I64, 0) } else { Bound::Computed })],
         serialize: false,

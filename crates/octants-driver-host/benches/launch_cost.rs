@@ -31,17 +31,17 @@ fn main() {
     let start = Instant::now();
     let linker = Linker::new().unwrap();
     println!("{:<58} {:>12.1} us", "first linker of a process", start.elapsed().as_nanos() as f64 / 1e3);
-    let object = hand_made::tasks_object();
+    let object = [hand_made::tasks_object().to_vec()];
     let start = Instant::now();
-    let first = linker.link(object, &["nothing"]).unwrap();
+    let first = linker.link(&object, &["nothing"]).unwrap();
     println!("{:<58} {:>12.1} us", "first object", start.elapsed().as_nanos() as f64 / 1e3);
     linker.unload(first);
     measure("further linkers, with their end", 20, || drop(Linker::new().unwrap()));
     measure("link and unload an object of 10 functions", 50, || {
-        linker.unload(linker.link(object, &["nothing", "increment", "results"]).unwrap());
+        linker.unload(linker.link(&object, &["nothing", "increment", "results"]).unwrap());
     });
     let mut kept = Vec::new();
-    measure("link it, 200 kept", 22, || kept.push(linker.link(object, &["nothing", "increment", "results"]).unwrap()));
+    measure("link it, 200 kept", 22, || kept.push(linker.link(&object, &["nothing", "increment", "results"]).unwrap()));
 
     for threads in [1, 2] {
         println!("-- {threads} threads");

@@ -10,6 +10,7 @@ use octants_runtime::{
     TaskHandle,
 };
 
+use crate::enter::Entry;
 use crate::linker::Linker;
 use crate::memory;
 use crate::pool::Pool;
@@ -144,11 +145,10 @@ impl HostDriver {
         for task in &artifact.tasks {
             symbols.push(task.symbol.as_str());
             symbols.push(task.single_thread_symbol.as_deref().unwrap_or(&task.symbol));
-            // A count that is known need not be computed.
-            let count = task.parallel.as_ref().filter(|p| p.count.is_none());
-            symbols.push(count.map_or(task.symbol.as_str(), |p| p.count_symbol.as_str()));
+            let count = task.parallel.as_ref().and_then(|p| p.count_symbol.as_ref());
+            symbols.push(count.unwrap_or(&task.symbol).as_str());
         }
-        let linked = linker.link(&artifact.code, &symbols)?;
+        let linked = linker.link(&artifact.modules, &symbols)?;
         if linked.addresses.contains(&0) {
             linker.unload(linked);
             return Err("a task's symbol has no address".into());
@@ -165,10 +165,15 @@ impl HostDriver {
                     std::mem::transmute::<usize, HostCount>(at[2] as usize),
                 )
             };
+            let [shared, alone] = [shared, alone].map(|code| Entry::new(code, task.flushes_denormals));
             Arc::new(match &task.parallel {
                 None => LoadedTask::serial(code.clone(), alone),
                 Some(meta) => {
-                    let count = meta.count.map_or(Count::Computed(count), Count::Known);
+                    let count = match (meta.count, &meta.count_symbol) {
+                        (Some(n), _) => Count::Known(n),
+                        (None, Some(_)) => Count::Computed(count),
+                        (None, None) => Count::OfSlots(meta.axes.clone()),
+                    };
                     LoadedTask::parallel(code.clone(), (shared, alone), count, meta, threads)
                 }
             })

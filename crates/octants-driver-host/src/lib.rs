@@ -9,9 +9,10 @@
 //!   have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
+//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
 //! [`separate_memory`].
 
+pub mod enter;
 pub mod host_driver;
 pub mod linker;
 pub mod memory;

@@ -1,6 +1,6 @@
 //! Links object files into the process with LLVM's ORC and JITLink.
 //!
-//! One [`Linker`] serves a program. Each object gets a symbol table of its own, so that objects may use the same names, and
+//! One [`Linker`] serves a program. The objects of a kernel get a symbol table of their own, so that kernels may use the same names, and it
 //! is given back its table's place when it is unloaded (LLVM's C interface can clear a table but not remove it).
 //! Undefined symbols are looked up in the process, libm, libmvec and libgcc.
 
@@ -74,10 +74,10 @@ impl Linker {
         }
     }
 
-    /// Links an object file and finds the addresses of `symbols` in it.
-    pub fn link(&self, object: &[u8], symbols: &[&str]) -> Result<Linked, String> {
+    /// Links object files, which share a table, and finds the addresses of `symbols` in them.
+    pub fn link(&self, objects: &[Vec<u8>], symbols: &[&str]) -> Result<Linked, String> {
         let table = self.table()?;
-        match self.link_into(table, object, symbols) {
+        match self.link_into(table, objects, symbols) {
             Ok(addresses) => Ok(Linked { table, addresses }),
             Err(mut message) => {
                 for cause in self.causes.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
@@ -128,15 +128,17 @@ impl Linker {
         }
     }
 
-    fn link_into(&self, table: LLVMOrcJITDylibRef, object: &[u8], symbols: &[&str]) -> Found {
+    fn link_into(&self, table: LLVMOrcJITDylibRef, objects: &[Vec<u8>], symbols: &[&str]) -> Found {
         let names: Vec<CString> =
             symbols.iter().map(|s| CString::new(*s).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
-        // SAFETY: the buffer is a copy that the jit takes over; interned names are retained until the lookup is over, which
+        // SAFETY: the buffers are copies that the jit takes over; interned names are retained until the lookup is over, which
         // takes over one reference of each.
         unsafe {
-            let buffer =
-                LLVMCreateMemoryBufferWithMemoryRangeCopy(object.as_ptr().cast(), object.len(), c"kernel".as_ptr());
-            check(LLVMOrcLLJITAddObjectFile(self.jit, table, buffer))?;
+            for object in objects {
+                let (start, length) = (object.as_ptr().cast(), object.len());
+                let buffer = LLVMCreateMemoryBufferWithMemoryRangeCopy(start, length, c"kernel".as_ptr());
+                check(LLVMOrcLLJITAddObjectFile(self.jit, table, buffer))?;
+            }
             // The answer is a map, so each symbol is asked for once.
             let mut asked: Vec<(llvm_sys::orc2::LLVMOrcSymbolStringPoolEntryRef, usize)> = Vec::new();
             let mut set: Vec<LLVMOrcCLookupSetElement> = Vec::new();

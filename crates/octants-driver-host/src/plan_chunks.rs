@@ -89,7 +89,7 @@ mod tests {
 
     fn meta() -> ParallelMeta {
         ParallelMeta {
-            count_symbol: String::new(),
+            count_symbol: None,
             count: None,
             serialize: false,
             block_dim: None,

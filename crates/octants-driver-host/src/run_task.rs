@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use octants_artifact::{HostContext, HostCount, HostTask, ParallelMeta};
+use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
 
+use crate::enter::Entry;
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
 use crate::pool::Pool;
@@ -50,9 +51,9 @@ pub enum Company {
 pub struct LoadedTask {
     _code: Arc<Code>,
     /// May run on several threads at once.
-    shared: HostTask,
+    shared: Entry,
     /// May run on one thread, with no other at the same data.
-    alone: HostTask,
+    alone: Entry,
     kind: Kind,
     pace: Pace,
 }
@@ -66,20 +67,39 @@ enum Kind {
 pub enum Count {
     /// Known when the code was compiled.
     Known(u64),
-    /// Computed at the launch.
+    /// That of the index space between these bounds.
+    OfSlots(Vec<(Bound, Bound)>),
+    /// Computed by the code.
     Computed(HostCount),
+}
+
+impl Count {
+    /// The number of a launch's iterations.
+    ///
+    /// # Safety
+    /// The code is loaded, and `context` holds what it expects.
+    #[inline]
+    unsafe fn of(&self, launch: &Launch<'_>, context: &HostContext) -> u64 {
+        match self {
+            Count::Known(n) => *n,
+            // What a launch cannot tell is what its code counts.
+            Count::OfSlots(axes) => iterations(axes, launch.args).unwrap_or(0),
+            // SAFETY: the contract above.
+            Count::Computed(code) => u64::try_from(unsafe { code(context) }).unwrap_or(0),
+        }
+    }
 }
 
 impl LoadedTask {
     /// A task that runs once.
-    pub fn serial(owner: Arc<Code>, code: HostTask) -> LoadedTask {
+    pub fn serial(owner: Arc<Code>, code: Entry) -> LoadedTask {
         LoadedTask { _code: owner, shared: code, alone: code, kind: Kind::Serial, pace: Pace::new(LONG) }
     }
 
     /// A parallel task, for a pool of `threads` threads.
     pub fn parallel(
         owner: Arc<Code>,
-        (shared, alone): (HostTask, HostTask),
+        (shared, alone): (Entry, Entry),
         count: Count,
         meta: &ParallelMeta,
         threads: u32,
@@ -97,21 +117,18 @@ impl LoadedTask {
         let context = context(launch);
         let Kind::Parallel { count, shape } = &self.kind else {
             // SAFETY: the caller's contract; the context outlives the call.
-            self.pace.time(1, 1, launch, || unsafe { (self.shared)(&context, 0, 0) });
+            self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0) });
             return Ok(());
         };
-        let count = match count {
-            Count::Known(n) => *n,
-            // SAFETY: as above.
-            Count::Computed(code) => u64::try_from(unsafe { code(&context) }).unwrap_or(0),
-        };
+        // SAFETY: as above.
+        let count = unsafe { count.of(launch, &context) };
         if count == 0 {
             return Ok(());
         }
         // A task within a task runs beside others, which may work on the same data.
         if launch.nested {
             // SAFETY: as above.
-            unsafe { (self.shared)(&context, 0, count as i64) };
+            unsafe { self.shared.run(&context, 0, count) };
             return Ok(());
         }
         let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost()) };
@@ -120,15 +137,13 @@ impl LoadedTask {
                 // All launches are in order where there are no streams, so nothing else of the program runs now.
                 let code = if company == Company::None { self.alone } else { self.shared };
                 // SAFETY: as above.
-                self.pace.time(count, 1, launch, || unsafe { code(&context, 0, count as i64) });
+                self.pace.time(count, 1, launch, || unsafe { code.run(&context, 0, count) });
                 Ok(())
             }
             Plan::Split { width, chunk } => {
                 let (context, code) = (Shared(&context), self.shared);
                 // SAFETY: as above; the ranges lie within the count and do not overlap.
-                let body = |begin: u64, end: u64| unsafe {
-                    code(context.get(), begin as i64, end as i64);
-                };
+                let body = |begin: u64, end: u64| unsafe { code.run(context.get(), begin, end) };
                 let end = self.pace.time(count, width, launch, || pool.run(count, chunk, width, &body));
                 end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
             }
@@ -217,11 +232,8 @@ impl QueuedTask {
         self.with(|task, launch| {
             let Kind::Parallel { count, shape } = &task.kind else { return None };
             let unit = shape.unit().filter(|_| !launch.failures.any())?;
-            let count = match count {
-                Count::Known(n) => *n,
-                // SAFETY: as in `run`.
-                Count::Computed(code) => u64::try_from(unsafe { code(&context(launch)) }).unwrap_or(0),
-            };
+            // SAFETY: as in `run`.
+            let count = unsafe { count.of(launch, &context(launch)) };
             (count > unit).then_some((count, unit))
         })
     }
@@ -229,7 +241,7 @@ impl QueuedTask {
     /// Runs some iterations.
     pub fn run_piece(&self, begin: u64, end: u64) {
         // SAFETY: as in `run`; the range lies within the count.
-        self.with(|task, launch| unsafe { (task.shared)(&context(launch), begin as i64, end as i64) });
+        self.with(|task, launch| unsafe { task.shared.run(&context(launch), begin, end) });
     }
 }
 

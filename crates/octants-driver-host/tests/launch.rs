@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::{Arc, OnceLock};
 
 use hand_made::{artifact, compile, device, ints, parallel, serial};
-use octants_artifact::ScalarKind;
+use octants_artifact::{ScalarKind, TaskMeta};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Results};
 
@@ -45,6 +45,31 @@ fn every_iteration_runs_once_whatever_the_size() {
             }
             assert!(ints(&device, &buffer, n).iter().all(|&x| x == 10), "{threads} {n}");
         }
+    }
+}
+
+#[test]
+fn denormals_are_zero_for_code_that_asks_for_it_and_for_nobody_else() {
+    for threads in [1, 3] {
+        let (device, _) = device(Some(threads));
+        let task = parallel("square_floats", "count_arg1", 5.0);
+        let flushing = TaskMeta { flushes_denormals: true, ..task.clone() };
+        let n = 1 << 20;
+        let squares = |task: &TaskMeta| {
+            let kernel = device.load(&artifact(2, vec![task.clone()])).unwrap();
+            let buffer = device.allocate(4 * n).unwrap();
+            let small: Vec<u8> = (0..n).flat_map(|_| 1e-20f32.to_ne_bytes()).collect();
+            device.default_stream().write(&buffer, 0, &small, &Patient).unwrap();
+            launch(&device, &kernel, &[buffer.ptr().unwrap(), n]).unwrap();
+            ints(&device, &buffer, n as usize)
+        };
+        let square = (1e-20f32 * 1e-20f32).to_bits() as i32;
+        assert!(squares(&task).iter().all(|x| *x == square));
+        if cfg!(all(target_arch = "x86_64", not(windows))) {
+            assert!(squares(&flushing).iter().all(|x| *x == 0));
+        }
+        // The threads' own arithmetic is as it was.
+        assert!(squares(&task).iter().all(|x| *x == square));
     }
 }
 
@@ -169,13 +194,13 @@ fn the_caller_is_told_before_long_work_only() {
 fn code_that_cannot_be_loaded_says_why() {
     let (device, _) = device(Some(1));
     let mut missing = artifact(0, vec![serial("calls_missing")]);
-    missing.code = compile("missing.c");
+    missing.modules = vec![compile("missing.c")];
     let error = device.load(&missing).unwrap_err().to_string();
     assert!(error.contains("kernel `kernel`") && error.contains("no_such_function_anywhere"), "{error}");
     let error = device.load(&artifact(0, vec![serial("not_there")])).unwrap_err().to_string();
     assert!(error.contains("not_there"), "{error}");
     let mut broken = artifact(0, vec![serial("nothing")]);
-    broken.code = b"not an object".to_vec();
+    broken.modules = vec![b"not an object".to_vec()];
     assert!(matches!(device.load(&broken).unwrap_err().kind(), ErrorKind::Load { .. }));
     // The linker still works.
     let kernel = device.load(&artifact(0, vec![serial("nothing")])).unwrap();

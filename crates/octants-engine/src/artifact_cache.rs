@@ -166,6 +166,7 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         concurrent_launches,
         device_library: DeviceLibrary { path: _ },
         verify: _,
+        threads: _,
     } = from.options;
     key.add("fast_math", fast_math)
         .add("opt_level", opt_level)

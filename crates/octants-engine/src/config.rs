@@ -114,7 +114,7 @@ impl Default for Config {
             cpu_stream_schedule: String::new(),
             cpu_separate_memory: false,
             follow_torch_stream: false,
-            num_compile_threads: 4,
+            num_compile_threads: 0,
             offline_cache: true,
             offline_cache_file_path: String::new(),
             offline_cache_max_size_of_files: 512 << 20,
@@ -173,7 +173,7 @@ pub const OPTIONS: &[OptionInfo] = &[
         "For tests: the CPU as a device whose memory the host cannot address, so that all is copied; implies cpu_streams.",
     ),
     option("follow_torch_stream", "What names no stream runs on torch's current one, if torch is imported."),
-    option("num_compile_threads", "Threads that compile the tasks of one kernel."),
+    option("num_compile_threads", "Most threads that compile the tasks of one kernel; 0 for all processors."),
     option("offline_cache", "Keep compiled kernels on disk, for later processes."),
     option(
         "offline_cache_file_path",

@@ -3,8 +3,7 @@
 use std::path::PathBuf;
 
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile, known_processors, list};
-use octants_diag::Span;
+use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile_as_one, known_processors, list};
 use octants_driver_cuda::choose_target::{chips, choose_target};
 use {octants_driver_cuda as cuda, octants_driver_hip as hip};
 
@@ -225,10 +224,7 @@ impl Session {
             Form::Ir => return Ok((lowering.kept() + &program.to_string()).into_bytes()),
             Form::Llvm => listed(Listing::Optimised),
             Form::Assembly => listed(Listing::Assembly),
-            Form::Object => {
-                let location = |span: Span| lowering.lowered.sources.location(span);
-                compile(&program, &location, &options, &machine.target, &mut |_| ()).map(|artifact| artifact.code)
-            }
+            Form::Object => compile_as_one(&program, &options, &machine.target),
         };
         code.map_err(|e| Error::Codegen(e.to_string()))
     }

@@ -49,7 +49,7 @@ fn empty(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();
     let body = bytes.split_off(HEADER);
     let mut artifact = Artifact::from_bytes(&body).unwrap();
-    artifact.code = b"no code".to_vec();
+    artifact.modules = vec![b"no code".to_vec()];
     let body = artifact.to_bytes();
     bytes[LENGTH..SUM].copy_from_slice(&(body.len() as u64).to_le_bytes());
     let sum = blake3::Hasher::new().update(&bytes[..SUM]).update(&body).finalize();

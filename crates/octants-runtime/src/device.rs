@@ -5,8 +5,9 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 
-use octants_artifact::{Artifact, CodeTarget, TaskMeta};
+use octants_artifact::{Artifact, CodeTarget};
 
+use crate::assemble::assemble;
 use crate::buffer::{Buffer, BufferCore};
 use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
@@ -414,22 +415,9 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes)
     }
 
-    /// The artifact with machine code in the place of text, that of wide forms too, where the device has an assembler to call.
-    pub fn assemble(&self, artifact: &Artifact) -> Option<Artifact> {
-        let driver = &self.0.core.driver;
-        let mut assembled = artifact.clone();
-        fn wide(task: &mut TaskMeta) -> Option<&mut Vec<u8>> {
-            Some(&mut task.parallel.as_mut()?.wide.as_mut()?.code)
-        }
-        let wide: Vec<_> = assembled.tasks.iter_mut().filter_map(wide).filter(|code| !code.is_empty()).collect();
-        assembled.code = std::thread::scope(|threads| {
-            for code in wide {
-                // What is not assembled stays text, which the driver takes too.
-                threads.spawn(|| driver.assemble(code).map(|machine| *code = machine));
-            }
-            driver.assemble(&artifact.code)
-        })?;
-        Some(assembled)
+    /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to `threads` threads.
+    pub fn assemble(&self, artifact: &Artifact, threads: usize) -> Option<Artifact> {
+        assemble(&*self.0.core.driver, artifact, threads)
     }
 
     /// Loads compiled code.

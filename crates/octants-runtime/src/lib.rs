@@ -10,10 +10,11 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
 //! [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
+mod assemble;
 pub mod buffer;
 mod channel;
 pub mod device;

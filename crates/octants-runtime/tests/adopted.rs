@@ -28,6 +28,8 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
     let task = |&group: &Option<u32>| TaskMeta {
         name: "t".into(),
         symbol: String::new(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group,
@@ -38,7 +40,7 @@ fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> Loade
         kernel: "k".into(),
         defined_at: None,
         target: String::new(),
-        code: vec![],
+        modules: vec![],
         arg_slots: 1,
         frame_bytes,
         result: vec![],

@@ -20,6 +20,8 @@ fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
     let task = |n| TaskMeta {
         name: format!("task{n}"),
         symbol: String::new(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group: None,
@@ -30,7 +32,7 @@ fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
         kernel: "k".into(),
         defined_at: None,
         target: String::new(),
-        code: vec![],
+        modules: vec![],
         arg_slots: 2,
         frame_bytes,
         result: vec![ScalarKind::U64; results],

@@ -20,6 +20,8 @@ fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
     let task = |(i, &group): (usize, &Option<u32>)| TaskMeta {
         name: format!("{name}_{i}_range"),
         symbol: String::new(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group,
@@ -30,7 +32,7 @@ fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
         kernel: name.into(),
         defined_at: None,
         target: String::new(),
-        code: vec![],
+        modules: vec![],
         arg_slots: 0,
         frame_bytes: 0,
         result: vec![],

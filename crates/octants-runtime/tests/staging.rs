@@ -23,6 +23,8 @@ fn kernel(device: &Device, results: usize) -> LoadedKernel {
     let task = |group: Option<u32>| TaskMeta {
         name: "t".into(),
         symbol: String::new(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group,
@@ -33,7 +35,7 @@ fn kernel(device: &Device, results: usize) -> LoadedKernel {
         kernel: "k".into(),
         defined_at: None,
         target: String::new(),
-        code: vec![],
+        modules: vec![],
         arg_slots: 3,
         frame_bytes: 60,
         result: vec![ScalarKind::U64; results],

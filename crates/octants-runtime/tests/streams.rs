@@ -26,6 +26,8 @@ fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
     let task = |&group: &Option<u32>| TaskMeta {
         name: "t".into(),
         symbol: String::new(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group,
@@ -36,7 +38,7 @@ fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
         kernel: "k".into(),
         defined_at: None,
         target: String::new(),
-        code: vec![],
+        modules: vec![],
         arg_slots: 2,
         frame_bytes: 64,
         result: vec![ScalarKind::U64; results],

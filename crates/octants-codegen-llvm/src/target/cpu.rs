@@ -80,9 +80,6 @@ const CONTEXT_BYTES: u64 = 64;
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
 
-/// Bits of x86's MXCSR: results flush to zero, denormal operands are zero.
-const FLUSH_DENORMALS: i64 = 0x8040;
-
 impl Cpu {
     /// The target and LLVM's machine for it.
     pub fn new(processor: &Processor, options: &CodegenOptions) -> Result<(Cpu, TargetMachine), CodegenError> {
@@ -109,7 +106,7 @@ impl Cpu {
         let glibc = name.contains("linux") && name.contains("gnu");
         let target = Cpu {
             widest_vector,
-            flush_denormals: options.fast_math && x86,
+            flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
             prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),
         };
@@ -191,22 +188,6 @@ impl Target for Cpu {
 
     fn flushes_denormals(&self) -> bool {
         self.flush_denormals
-    }
-
-    fn enter_flushing(&self, e: &Emitter, symbol: &str, body: V) {
-        let entry = self.declare_task(e, symbol, 0, None);
-        let Share::Range { begin, end } = entry.share else { panic!("compiler bug: the host's tasks run ranges") };
-        self.finish_function(e, entry.function);
-        e.position(e.add_block(entry.function, c"entry"));
-        let (saved, changed) = (e.alloca(e.i32, 4), e.alloca(e.i32, 4));
-        let read = e.declare("llvm.x86.sse.stmxcsr", e.void, &mut [e.ptr]);
-        let write = e.declare("llvm.x86.sse.ldmxcsr", e.void, &mut [e.ptr]);
-        e.call(read, &[saved]);
-        e.store(changed, e.or(e.load(e.i32, saved, 4), e.i32c(FLUSH_DENORMALS)), 4);
-        e.call(write, &[changed]);
-        let status = e.call(body, &[entry.context, begin, end]);
-        e.call(write, &[saved]);
-        e.ret(status);
     }
 
     fn has_vectors(&self) -> bool {

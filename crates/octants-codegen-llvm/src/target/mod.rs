@@ -188,13 +188,10 @@ pub(crate) trait Target {
     fn atomic_float_extremum(&self, _e: &Emitter, _op: AtomicOp, _s: Scalar, _ptr: V, _operand: V) -> Option<V> {
         None
     }
-    /// Float code runs with the processor treating denormals as zero: then `enter_flushing` makes the entry points.
+    /// Float code is to be run with the processor treating denormals as zero, which whoever enters a task sees to.
     fn flushes_denormals(&self) -> bool {
         false
     }
-    /// Emits the task `symbol`, which sets the processor, calls `body` with its own parameters and sets the processor back. The
-    /// call is what keeps float instructions from moving past the change.
-    fn enter_flushing(&self, _e: &Emitter, _symbol: &str, _body: V) {}
     /// Tasks that scatter sums use private copies.
     fn privatises_scatter(&self) -> bool {
         false

@@ -32,6 +32,8 @@ pub fn serial(symbol: &str) -> TaskMeta {
     TaskMeta {
         name: symbol.into(),
         symbol: symbol.into(),
+        module: 0,
+        flushes_denormals: false,
         single_thread_symbol: None,
         parallel: None,
         group: None,
@@ -42,7 +44,7 @@ pub fn serial(symbol: &str) -> TaskMeta {
 
 pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
     let meta = ParallelMeta {
-        count_symbol: count_symbol.into(),
+        count_symbol: Some(count_symbol.into()),
         count: None,
         serialize: false,
         block_dim: None,
@@ -61,7 +63,7 @@ pub fn artifact(arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
         kernel: "kernel".into(),
         defined_at: None,
         target: String::new(),
-        code: tasks_object().to_vec(),
+        modules: vec![tasks_object().to_vec()],
         arg_slots,
         frame_bytes: 16,
         result: vec![],

@@ -25,6 +25,13 @@ uint32_t increment(const Context *c, int64_t begin, int64_t end) {
     return 0;
 }
 
+/* args: address, count. a[i] = a[i] * a[i] */
+uint32_t square_floats(const Context *c, int64_t begin, int64_t end) {
+    float *a = (float *)c->args[0];
+    for (int64_t i = begin; i < end; i++) a[i] *= a[i];
+    return 0;
+}
+
 /* args: address, count. a[0] += i over all i; once with atomics and once without. */
 uint32_t sum_shared(const Context *c, int64_t begin, int64_t end) {
     int64_t *a = (int64_t *)c->args[0];

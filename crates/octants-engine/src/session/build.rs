@@ -101,7 +101,7 @@ impl Session {
                 .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
-        let assembled = key.and_then(|_| self.device.assemble(&artifact));
+        let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
         let (artifact, (kernel, pointers)) = match (loaded, assembled) {
             (Some(loaded), Some(assembled)) => (assembled, loaded),
@@ -155,6 +155,10 @@ impl Session {
             arrays_may_alias,
             concurrent_launches,
             device_library: library.clone(),
+            threads: match self.config.num_compile_threads {
+                0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
+                n => n as usize,
+            },
             ..CodegenOptions::default()
         }
     }

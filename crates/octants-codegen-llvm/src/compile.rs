@@ -1,0 +1,229 @@
+//! Programs to artifacts: the pieces of a program become modules, on several threads where that pays.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+
+use inkwell::context::Context;
+use inkwell::module::Module;
+use inkwell::targets::{FileType, TargetMachine};
+use octants_artifact::{Artifact, CodeTarget, TaskMeta};
+use octants_diag::Span;
+use octants_ir::Program;
+
+use crate::emit::Emitter;
+use crate::facts::Facts;
+use crate::lower_task::lower_entries;
+use crate::optimise::{emit_code, optimise};
+use crate::pieces::{Entry, Piece, all_entries, cut};
+use crate::target::{self, CodeForm, Target};
+use crate::unit::{Unit, kind_of};
+use crate::{CodegenError, CodegenOptions, Listing};
+
+/// What came of a piece.
+struct Made {
+    code: Vec<u8>,
+    /// Those whose main form it holds.
+    tasks: Vec<TaskMeta>,
+}
+
+/// See [`crate::compile`].
+pub(crate) fn compile(
+    program: &Program,
+    location: &dyn Fn(Span) -> String,
+    options: &CodegenOptions,
+    code_target: &CodeTarget,
+    after: &mut dyn FnMut(&'static str),
+) -> Result<Artifact, CodegenError> {
+    let facts = Facts::of(program, options, location);
+    let (target, _, name) = target::open(code_target, options)?;
+    let pieces = cut(&facts, &*target);
+    let mut artifact = Artifact {
+        kernel: program.name.clone(),
+        defined_at: None,
+        target: name,
+        modules: Vec::new(),
+        arg_slots: facts.args.slots,
+        frame_bytes: facts.frame_bytes,
+        result: program.ret.leaves().into_iter().map(kind_of).collect(),
+        tasks: Vec::new(),
+        sites: facts.sites.clone(),
+    };
+    for (piece, made) in pieces.iter().zip(make_all(&facts, code_target, &pieces, after)?) {
+        match piece.wide_form_of() {
+            Some(task) => {
+                let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
+                form.expect("compiler bug: a wide form that its task does not have").code = made.code;
+            }
+            None => {
+                let module = artifact.modules.len() as u32;
+                artifact.modules.push(made.code);
+                artifact.tasks.extend(made.tasks.into_iter().map(|task| TaskMeta { module, ..task }));
+            }
+        }
+    }
+    Ok(artifact)
+}
+
+/// Makes the code of all pieces, on this thread and as many others as may help. `after` hears of the steps of this one.
+fn make_all(
+    facts: &Facts<'_>,
+    code_target: &CodeTarget,
+    pieces: &[Piece],
+    after: &mut dyn FnMut(&'static str),
+) -> Result<Vec<Made>, CodegenError> {
+    // The largest first, so that none is left for last.
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_by_key(|i| std::cmp::Reverse(pieces[*i].size));
+    let next = AtomicUsize::new(0);
+    let results: Vec<Mutex<Option<Result<Made, CodegenError>>>> = pieces.iter().map(|_| Mutex::default()).collect();
+    let work = |after: &mut dyn FnMut(&'static str)| {
+        while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let made = make(facts, code_target, &pieces[i], after);
+            *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        }
+    };
+    thread::scope(|scope| {
+        let others = facts.options.threads.min(pieces.len()).saturating_sub(1);
+        for _ in 0..others {
+            // Where no thread can be had there is this one.
+            let _ = thread::Builder::new().spawn_scoped(scope, || work(&mut |_| ()));
+        }
+        work(after);
+    });
+    if pieces.len() > 1 {
+        after("wait for other threads");
+    }
+    let all = results.into_iter().map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner));
+    all.map(|made| made.expect("compiler bug: a piece was left out")).collect()
+}
+
+fn make(
+    facts: &Facts<'_>,
+    code_target: &CodeTarget,
+    piece: &Piece,
+    after: &mut dyn FnMut(&'static str),
+) -> Result<Made, CodegenError> {
+    let workshop = Workshop::open(facts, code_target)?;
+    let has_wide_forms = piece.wide_form_of().is_some() || !workshop.target.keeps_forms_apart();
+    workshop.with_module(facts, &piece.entries, has_wide_forms, |mut lowered| {
+        after("lower to LLVM");
+        lowered.optimise()?;
+        after("optimise");
+        let code = lowered.emit()?;
+        after("emit");
+        Ok(Made { code, tasks: std::mem::take(&mut lowered.tasks) })
+    })
+}
+
+/// What makes one module.
+struct Workshop {
+    target: Box<dyn Target>,
+    machine: TargetMachine,
+}
+
+/// A module before it is optimised.
+struct Lowered<'m, 'c> {
+    module: &'m Module<'c>,
+    workshop: &'m Workshop,
+    level: u8,
+    /// The tasks whose main form it holds.
+    tasks: Vec<TaskMeta>,
+}
+
+impl Workshop {
+    fn open(facts: &Facts<'_>, code_target: &CodeTarget) -> Result<Workshop, CodegenError> {
+        let (target, machine, _) = target::open(code_target, facts.options)?;
+        Ok(Workshop { target, machine })
+    }
+
+    /// Lowers forms of tasks, then gives the module to `then`.
+    fn with_module<R>(
+        &self,
+        facts: &Facts<'_>,
+        entries: &[Entry],
+        has_wide_forms: bool,
+        then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError>,
+    ) -> Result<R, CodegenError> {
+        let (target, machine) = (&*self.target, &self.machine);
+        let context = Context::create();
+        let module = context.create_module(&facts.program.name);
+        module.set_triple(&machine.get_triple());
+        module.set_data_layout(&machine.get_target_data().get_data_layout());
+        let tasks = {
+            let e = Emitter::new(&context, &module, facts.options.fast_math, &target.atomic_style());
+            let unit = Unit::new(facts, target, e, has_wide_forms);
+            target.set_slots(facts.args.slots);
+            target.describe_module(&unit.e);
+            let tasks = lower_entries(&unit, entries);
+            unit.keep_vector_functions();
+            tasks
+        };
+        if facts.options.verify
+            && let Err(message) = module.verify()
+        {
+            panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
+        }
+        target.link(&module)?;
+        then(Lowered { module: &module, workshop: self, level: facts.options.opt_level, tasks })
+    }
+}
+
+impl Lowered<'_, '_> {
+    fn optimise(&self) -> Result<(), CodegenError> {
+        optimise(self.module, &self.workshop.machine, self.level, self.workshop.target.has_vectors())
+    }
+
+    /// Code as the driver takes it.
+    fn emit(&self) -> Result<Vec<u8>, CodegenError> {
+        let kind = match self.workshop.target.code_form() {
+            CodeForm::Object => FileType::Object,
+            CodeForm::Text => FileType::Assembly,
+        };
+        self.workshop.target.package(emit_code(self.module, &self.workshop.machine, kind)?)
+    }
+}
+
+/// Gives a whole program as one module to `then`.
+fn as_one<R>(
+    program: &Program,
+    options: &CodegenOptions,
+    code_target: &CodeTarget,
+    then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError>,
+) -> Result<R, CodegenError> {
+    let facts = Facts::of(program, options, &|_| String::new());
+    let workshop = Workshop::open(&facts, code_target)?;
+    let entries = all_entries(&facts, &*workshop.target);
+    workshop.with_module(&facts, &entries, true, then)
+}
+
+/// See [`crate::compile_as_one`].
+pub(crate) fn compile_as_one(
+    program: &Program,
+    options: &CodegenOptions,
+    code_target: &CodeTarget,
+) -> Result<Vec<u8>, CodegenError> {
+    as_one(program, options, code_target, |lowered| {
+        lowered.optimise()?;
+        lowered.emit()
+    })
+}
+
+/// See [`crate::list`].
+pub(crate) fn list(
+    program: &Program,
+    options: &CodegenOptions,
+    code_target: &CodeTarget,
+    listing: Listing,
+) -> Result<String, CodegenError> {
+    as_one(program, options, code_target, |lowered| {
+        if listing != Listing::Lowered {
+            lowered.optimise()?;
+        }
+        if listing == Listing::Assembly {
+            let text = emit_code(lowered.module, &lowered.workshop.machine, FileType::Assembly)?;
+            return Ok(String::from_utf8_lossy(&text).into_owned());
+        }
+        Ok(lowered.module.print_to_string().to_string())
+    })
+}

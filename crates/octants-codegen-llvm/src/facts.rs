@@ -1,0 +1,157 @@
+//! [`Facts`]: what is asked and known of a program before any of its code is made. All its modules share them.
+
+use std::collections::HashMap;
+
+use octants_artifact::{Site, SiteKind, SitePart};
+use octants_diag::Span;
+use octants_ir::{ArgLayout, Body, FuncId, Inst, Layout, Op, Program, TextPart, Type};
+
+use crate::CodegenOptions;
+use crate::analyse_locals::{Effects, Own, inlined_sizes};
+use crate::place::MemoryLayout;
+use crate::unit::kind_of;
+
+/// Facts about a program.
+pub(crate) struct Facts<'p> {
+    pub program: &'p Program,
+    /// What is asked of its code.
+    pub options: &'p CodegenOptions,
+    /// The order of argument slots.
+    pub args: ArgLayout,
+    /// Byte offset of each frame slot.
+    pub frame_offsets: Vec<u64>,
+    pub frame_bytes: u64,
+    /// Least size of each root, from the fields in it.
+    pub root_bytes: Vec<u64>,
+    /// Effects of each function.
+    pub effects: Vec<Effects>,
+    /// Effects of each task.
+    pub task_effects: Vec<Effects>,
+    /// Instructions of each task by itself.
+    pub task_sizes: Vec<usize>,
+    /// The functions that each task reaches.
+    pub task_functions: Vec<Vec<FuncId>>,
+    /// Instructions of each function by itself.
+    pub sizes: Vec<usize>,
+    /// Instructions of each function with all its calls inlined.
+    pub inlined_sizes: Vec<usize>,
+    /// An assertion of some task may fail.
+    pub may_fail: bool,
+    /// Places that print or assert.
+    pub sites: Vec<Site>,
+    /// The site of each instruction that has one, by the address of the instruction, which is the program's.
+    numbers: HashMap<usize, u32>,
+}
+
+impl<'p> Facts<'p> {
+    /// Looks at a program. `location` gives `path:line` of a span.
+    pub fn of(program: &'p Program, options: &'p CodegenOptions, location: &dyn Fn(Span) -> String) -> Facts<'p> {
+        let mut frame_bytes = 0u64;
+        let frame_offsets = program
+            .frame
+            .iter()
+            .map(|ty| {
+                let at = frame_bytes;
+                frame_bytes += MemoryLayout::of(ty).size.next_multiple_of(8);
+                at
+            })
+            .collect();
+        let own: Vec<_> = program.functions.iter().map(|f| Own::of(&f.body)).collect();
+        let effects: Vec<_> =
+            own.iter().map(|o| o.with(o.reached(&own).iter().map(|f| own[f.index()].effects))).collect();
+        let tasks: Vec<_> = program.tasks.iter().map(|t| Own::of(&t.body)).collect();
+        // What several of its functions call is a task's as many times.
+        let task_effects: Vec<_> = tasks.iter().map(|t| t.with(t.called().map(|f| effects[f.index()]))).collect();
+        let mut facts = Facts {
+            program,
+            options,
+            args: ArgLayout::new(program.roots, &program.buffers, &program.params),
+            frame_offsets,
+            frame_bytes,
+            root_bytes: root_bytes(program),
+            effects,
+            may_fail: task_effects.iter().any(|e| e.fails),
+            task_effects,
+            task_sizes: tasks.iter().map(|t| t.effects.size).collect(),
+            task_functions: tasks.iter().map(|t| t.reached(&own)).collect(),
+            sizes: own.iter().map(|o| o.effects.size).collect(),
+            inlined_sizes: inlined_sizes(&own),
+            sites: Vec::new(),
+            numbers: HashMap::new(),
+        };
+        facts.number_sites(location);
+        facts
+    }
+
+    /// The number of an instruction's place in the table.
+    pub fn site(&self, inst: &Inst) -> u32 {
+        *self.numbers.get(&std::ptr::from_ref(inst).addr()).expect("compiler bug: a place without a number")
+    }
+
+    fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {
+        let program = self.program;
+        let mut known: HashMap<Site, u32> = HashMap::new();
+        let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
+        for body in bodies {
+            body.visit(body.root, &mut |_, inst| {
+                let (kind, parts) = match &inst.op {
+                    Op::Print(parts) => (SiteKind::Print, parts),
+                    Op::Assert(_, parts) => (SiteKind::Assert, parts),
+                    _ => return,
+                };
+                let site = Site { kind, parts: text(body, parts), location: location(inst.span) };
+                let number = *known.entry(site).or_insert_with_key(|site| {
+                    self.sites.push(site.clone());
+                    self.sites.len() as u32 - 1
+                });
+                self.numbers.insert(std::ptr::from_ref(inst).addr(), number);
+            });
+        }
+    }
+}
+
+fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {
+    let mut text = Vec::new();
+    for part in parts {
+        match part {
+            TextPart::Text(t) => text.push(SitePart::Text(t.clone())),
+            TextPart::Value(v, format) => describe(body.ty(*v), format.as_deref(), &mut text),
+        }
+    }
+    text
+}
+
+/// The pieces of text that a value of a type becomes; a struct names its members.
+fn describe(ty: &Type, format: Option<&str>, text: &mut Vec<SitePart>) {
+    match ty {
+        Type::Struct(s) => {
+            for (i, (name, member)) in s.members.iter().enumerate() {
+                text.push(SitePart::Text(format!("{}{name}: ", if i == 0 { "{" } else { ", " })));
+                describe(member, format, text);
+            }
+            text.push(SitePart::Text(String::from("}")));
+        }
+        _ => {
+            let kind = kind_of(ty.scalar().expect("compiler bug: only values are printed"));
+            text.push(SitePart::Value { kind, shape: ty.shape(), format: format.map(str::to_owned) });
+        }
+    }
+}
+
+fn root_bytes(program: &Program) -> Vec<u64> {
+    let mut bytes = vec![0; program.roots as usize];
+    for b in &program.buffers {
+        let Layout::Dense { components, shape, .. } = &b.layout else { continue };
+        if shape.contains(&0) {
+            continue;
+        }
+        for (c, s) in components.iter().zip(b.elem.leaves()) {
+            let digits = c.axes.iter().flatten();
+            let last: u64 = digits.map(|d| d.extent.saturating_sub(1) * d.stride).sum();
+            let end = c.base + last + u64::from(s.bytes());
+            let root = &mut bytes[c.root as usize];
+            *root = end.max(*root);
+        }
+    }
+    bytes
+}

@@ -1,0 +1,139 @@
+//! Cuts the work on a program into pieces, each a module of its own, so that several threads can do it.
+//!
+//! The cut depends on the program and the target alone, and with it the code, whatever the number of threads. A module takes some time for
+//! itself, and a function that tasks of several modules call is compiled in each of them: pieces have a least size, and where
+//! too much would be done twice there are fewer.
+
+use crate::facts::Facts;
+use crate::lower_task::{grouping_of, is_single_form_apart};
+use crate::target::Target;
+
+/// What is lowered of a task at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// The form for any launch, and those that must be in one module with it.
+    Main,
+    /// The form for one thread.
+    Single,
+    /// The form in which a thread runs several iterations at a time.
+    Wide,
+}
+
+/// A form of a task's code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// Number of the task.
+    pub task: usize,
+    pub form: Form,
+}
+
+/// What goes into one module.
+#[derive(Debug, Default)]
+pub(crate) struct Piece {
+    /// In the order of tasks.
+    pub entries: Vec<Entry>,
+    /// Instructions, those of functions included.
+    pub size: usize,
+}
+
+impl Piece {
+    /// The task whose wide form is all that it holds, kept apart from other code.
+    pub fn wide_form_of(&self) -> Option<usize> {
+        self.entries.iter().find(|e| e.form == Form::Wide).map(|e| e.task)
+    }
+}
+
+/// Fewest instructions of a piece.
+const LEAST: usize = 250;
+/// Instructions that are compiled in the time that an entry point takes beside its own.
+const ENTRY: usize = 50;
+/// Most pieces of one program, roughly: more threads than that are rare, and each piece must be linked.
+const MOST: usize = 64;
+
+/// All forms of all tasks but those that may be kept apart.
+pub(crate) fn all_entries(facts: &Facts<'_>, target: &dyn Target) -> Vec<Entry> {
+    let mut entries = Vec::new();
+    for task in 0..facts.program.tasks.len() {
+        entries.push(Entry { task, form: Form::Main });
+        if is_single_form_apart(facts, target, task) {
+            entries.push(Entry { task, form: Form::Single });
+        }
+    }
+    entries
+}
+
+/// The pieces of a program; those with wide forms come last.
+pub(crate) fn cut(facts: &Facts<'_>, target: &dyn Target) -> Vec<Piece> {
+    let entries = all_entries(facts, target);
+    let whole = Sizes::new(facts).add_all(&entries);
+    let mut least = LEAST.max(whole / MOST);
+    let mut pieces = loop {
+        let pieces = group(facts, &entries, least);
+        let sum: usize = pieces.iter().map(|p| p.size).sum();
+        if pieces.len() <= 1 || sum <= whole + whole / 4 {
+            break pieces;
+        }
+        least *= 2;
+    };
+    if target.keeps_forms_apart() {
+        let wide = (0..facts.program.tasks.len()).filter(|task| grouping_of(facts, target, *task).is_some());
+        pieces.extend(wide.map(|task| {
+            let entries = vec![Entry { task, form: Form::Wide }];
+            Piece { size: Sizes::new(facts).add_all(&entries), entries }
+        }));
+    }
+    pieces
+}
+
+/// Neighbours together until they have the least size.
+fn group(facts: &Facts<'_>, entries: &[Entry], least: usize) -> Vec<Piece> {
+    let mut pieces: Vec<Piece> = Vec::new();
+    let mut sizes = Sizes::new(facts);
+    for entry in entries {
+        if pieces.last().is_none_or(|p| p.size >= least) {
+            sizes = Sizes::new(facts);
+            pieces.push(Piece::default());
+        }
+        if let Some(piece) = pieces.last_mut() {
+            piece.entries.push(*entry);
+            piece.size += sizes.add(*entry);
+        }
+    }
+    // What is left over joins the piece before.
+    if let [.., before, last] = pieces.as_mut_slice()
+        && last.size < least / 2
+    {
+        before.entries.append(&mut last.entries);
+        before.size += last.size;
+        pieces.pop();
+    }
+    pieces
+}
+
+/// Adds up instructions; what several entries call counts once.
+struct Sizes<'f> {
+    facts: &'f Facts<'f>,
+    /// Functions counted so far, for one thread and for several.
+    seen: Vec<[bool; 2]>,
+}
+
+impl<'f> Sizes<'f> {
+    fn new(facts: &'f Facts<'f>) -> Sizes<'f> {
+        Sizes { facts, seen: vec![[false; 2]; facts.program.functions.len()] }
+    }
+
+    fn add(&mut self, entry: Entry) -> usize {
+        let mut size = ENTRY + self.facts.task_sizes[entry.task];
+        for f in &self.facts.task_functions[entry.task] {
+            let seen = &mut self.seen[f.index()][usize::from(entry.form == Form::Single)];
+            if !std::mem::replace(seen, true) {
+                size += self.facts.sizes[f.index()];
+            }
+        }
+        size
+    }
+
+    fn add_all(mut self, entries: &[Entry]) -> usize {
+        entries.iter().map(|e| self.add(*e)).sum()
+    }
+}
