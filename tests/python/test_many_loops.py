@@ -1,0 +1,33 @@
+"""Kernels of many loops, which are compiled in several pieces."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+LOOPS, STATEMENTS = 12, 40
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_a_kernel_of_many_loops_is_right_whoever_compiles_its_parts(threads):
+    qd.init(arch=qd.cpu, num_compile_threads=threads, offline_cache=False)
+
+    @qd.kernel
+    def many(a: qd.types.ndarray(), most: qd.types.ndarray()):
+        for t in qd.static(range(LOOPS)):
+            for i in range(a.shape[0]):
+                v = a[i]
+                for k in qd.static(range(STATEMENTS)):
+                    v = v * 3 + k + t
+                a[i] = v
+                qd.atomic_max(most[t], v)
+
+    start = np.arange(100, dtype=np.int32)
+    a, most = start.copy(), np.full(LOOPS, -(2**31), np.int32)
+    many(a, most)
+    expected = start.copy()
+    for t in range(LOOPS):
+        for k in range(STATEMENTS):
+            expected = expected * 3 + k + t
+        assert most[t] == expected.max()
+    np.testing.assert_array_equal(a, expected)
