@@ -76,7 +76,7 @@ impl Lowering<'_, '_> {
 
     fn mark(&self, access: V, leaf: &LeafAt) {
         if let Some(tag) = leaf.tag {
-            self.u.metadata.mark_access(access, tag, true);
+            self.u.metadata.mark_access(self.e, access, tag, true);
         }
     }
 

@@ -66,7 +66,7 @@ impl Lowering<'_, '_> {
     pub fn load_scalar(&self, ptr: V, leaf: &LeafAt, independent: bool) -> V {
         let v = self.e.load(self.e.memory(leaf.scalar), ptr, leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {
-            self.u.metadata.mark_access(v, tag, independent);
+            self.u.metadata.mark_access(self.e, v, tag, independent);
             if self.u.target.has_constant_loads() {
                 self.u.metadata.mark_constant(v, tag);
             }
@@ -79,7 +79,7 @@ impl Lowering<'_, '_> {
         let value = if leaf.scalar == Scalar::U1 { self.e.zext(value, self.e.i8) } else { value };
         let store = self.e.store(ptr, value, leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {
-            self.u.metadata.mark_access(store, tag, independent);
+            self.u.metadata.mark_access(self.e, store, tag, independent);
         }
     }
 

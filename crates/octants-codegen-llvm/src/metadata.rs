@@ -1,8 +1,9 @@
 //! Facts for the optimiser: which accesses cannot alias, which loops have independent iterations.
 //!
-//! Every scalar component of every buffer is a scope of one alias domain; an access names the scopes it may touch and thereby
-//! excludes all others. One access group holds all accesses to buffers whose order between iterations of a parallel loop
-//! does not matter: everything but the plain form of an atomic. Memory of locals is never tagged.
+//! Every scalar component of every buffer is a type of its own to LLVM's analysis by types, under one for the buffer: accesses of two
+//! types neither of which is above the other cannot alias. Unlike lists of scopes, which hold all that an access does not touch, that
+//! costs the same however many buffers there are. One access group holds all accesses to buffers whose order between iterations of a
+//! parallel loop does not matter: everything but the plain form of an atomic. Memory of locals is never tagged.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -15,7 +16,7 @@ use octants_ir::{Layout, Program};
 
 use crate::emit::{Emitter, V, llvm};
 
-/// A run of alias scopes: what an access may touch.
+/// A run of components, counted through all buffers: what an access may touch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Tag {
     pub first: u32,
@@ -40,26 +41,24 @@ pub(crate) struct RangeLoop {
     pub large: bool,
 }
 
-/// Beyond this many scopes a buffer gets one scope for all its components: lists grow with the square.
-const MAX_COMPONENT_SCOPES: usize = 96;
-
 /// Metadata of a module.
 pub(crate) struct Metadata {
     ctx: LLVMContextRef,
-    scopes: Vec<LLVMMetadataRef>,
+    /// Above all other types.
+    any: LLVMMetadataRef,
+    /// Components of each buffer; arrays that may alias share one.
     buffers: Vec<Tag>,
-    per_component: bool,
     frame: Tag,
-    lists: RefCell<HashMap<Tag, (V, V)>>,
-    /// Per scope: what is there does not change while the code that is being made runs.
+    /// Tags of accesses, as LLVM writes them.
+    tags: RefCell<HashMap<Tag, Option<V>>>,
+    /// Per component: what is there does not change while the code that is being made runs.
     constant: RefCell<Vec<bool>>,
     access_group: LLVMMetadataRef,
     kinds: Kinds,
 }
 
 struct Kinds {
-    alias_scope: u32,
-    noalias: u32,
+    tbaa: u32,
     access_group: u32,
     invariant_load: u32,
     loop_id: u32,
@@ -70,47 +69,36 @@ struct Kinds {
 }
 
 impl Metadata {
-    /// Scopes for the buffers of a program.
+    /// Types for the buffers of a program.
     pub fn new(e: &Emitter, program: &Program, arrays_may_alias: bool) -> Metadata {
         let text = |s: &str| llvm!(LLVMMDStringInContext2(e.ctx, s.as_ptr().cast(), s.len()));
         let node = |parts: &mut [LLVMMetadataRef]| llvm!(LLVMMDNodeInContext2(e.ctx, parts.as_mut_ptr(), parts.len()));
-        let domain = node(&mut [text("octants")]);
-        let components: usize = program.buffers.iter().map(|b| b.elem.leaf_count()).sum();
-        let per_component = components <= MAX_COMPONENT_SCOPES;
-        let mut scopes = Vec::new();
-        let mut scope = || {
-            scopes.push(node(&mut [text(&format!("s{}", scopes.len())), domain]));
-            scopes.len() as u32 - 1
+        let mut components = 0;
+        let mut take = |count: u32| {
+            components += count;
+            Tag { first: components - count, count }
         };
         let mut arrays = None;
         let mut buffers = Vec::new();
         for b in &program.buffers {
             if arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) {
-                let first = *arrays.get_or_insert_with(&mut scope);
-                buffers.push(Tag { first, count: 1 });
-                continue;
+                buffers.push(*arrays.get_or_insert_with(|| take(1)));
+            } else {
+                buffers.push(take(b.elem.leaf_count().max(1) as u32));
             }
-            let count = if per_component { b.elem.leaf_count().max(1) as u32 } else { 1 };
-            let first = scope();
-            (1..count).for_each(|_| {
-                scope();
-            });
-            buffers.push(Tag { first, count });
         }
-        let frame = Tag { first: scope(), count: 1 };
+        let frame = take(1);
         let kind = |s: &str| llvm!(LLVMGetMDKindIDInContext(e.ctx, s.as_ptr().cast(), s.len() as u32));
         Metadata {
             ctx: e.ctx,
-            scopes,
+            any: node(&mut [text("octants")]),
             buffers,
-            per_component,
             frame,
-            lists: RefCell::default(),
+            tags: RefCell::default(),
             constant: RefCell::default(),
             access_group: distinct_node(e),
             kinds: Kinds {
-                alias_scope: kind("alias.scope"),
-                noalias: kind("noalias"),
+                tbaa: kind("tbaa"),
                 access_group: kind("llvm.access.group"),
                 invariant_load: kind("invariant.load"),
                 loop_id: kind("llvm.loop"),
@@ -125,7 +113,7 @@ impl Metadata {
     /// Tag of one component of a buffer.
     pub fn component(&self, buffer: usize, component: usize) -> Tag {
         let all = self.buffers[buffer];
-        if self.per_component && all.count > 1 { Tag { first: all.first + component as u32, count: 1 } } else { all }
+        if all.count > 1 { Tag { first: all.first + component as u32, count: 1 } } else { all }
     }
 
     /// Tag of the frame.
@@ -142,26 +130,38 @@ impl Metadata {
     }
 
     /// Says what a load or store of a buffer may touch; `independent` puts it in the access group.
-    pub fn mark_access(&self, access: V, tag: Tag, independent: bool) {
-        let (scope, noalias) = *self.lists.borrow_mut().entry(tag).or_insert_with(|| {
-            let inside = tag.first as usize..(tag.first + tag.count) as usize;
-            let mut mine = self.scopes[inside.clone()].to_vec();
-            let mut others: Vec<_> =
-                self.scopes.iter().enumerate().filter(|(i, _)| !inside.contains(i)).map(|(_, s)| *s).collect();
-            (self.value(self.node(&mut mine)), self.value(self.node(&mut others)))
-        });
-        llvm!({
-            LLVMSetMetadata(access, self.kinds.alias_scope, scope);
-            LLVMSetMetadata(access, self.kinds.noalias, noalias);
-            if independent {
-                LLVMSetMetadata(access, self.kinds.access_group, self.value(self.access_group));
-            }
-        });
+    pub fn mark_access(&self, e: &Emitter, access: V, tag: Tag, independent: bool) {
+        let tag = *self.tags.borrow_mut().entry(tag).or_insert_with(|| self.access_tag(e, tag));
+        if let Some(tag) = tag {
+            llvm!(LLVMSetMetadata(access, self.kinds.tbaa, tag));
+        }
+        if independent {
+            llvm!(LLVMSetMetadata(access, self.kinds.access_group, self.value(self.access_group)));
+        }
+    }
+
+    /// None for what may be in several buffers.
+    fn access_tag(&self, e: &Emitter, tag: Tag) -> Option<V> {
+        let end = tag.first + tag.count;
+        let holds = |b: &&Tag| b.first <= tag.first && end <= b.first + b.count;
+        let buffer = self.buffers.iter().chain([&self.frame]).find(holds)?;
+        let mut ty = self.type_under(e, self.any, &format!("buffer {}", buffer.first));
+        if tag.count < buffer.count && tag.count == 1 {
+            ty = self.type_under(e, ty, &format!("component {}", tag.first));
+        }
+        let zero = llvm!(LLVMValueAsMetadata(e.i64c(0)));
+        Some(self.value(self.node(&mut [ty, ty, zero])))
+    }
+
+    fn type_under(&self, e: &Emitter, parent: LLVMMetadataRef, name: &str) -> LLVMMetadataRef {
+        let zero = llvm!(LLVMValueAsMetadata(e.i64c(0)));
+        let name = llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()));
+        self.node(&mut [name, parent, zero])
     }
 
     /// Says which buffers keep their contents while the code that follows runs.
     pub fn set_constants(&self, buffers: &[bool]) {
-        let mut constant = vec![true; self.scopes.len()];
+        let mut constant = vec![true; (self.frame.first + self.frame.count) as usize];
         constant[self.frame.first as usize] = false;
         for (tag, keeps) in self.buffers.iter().zip(buffers) {
             let scopes = tag.first as usize..(tag.first + tag.count) as usize;

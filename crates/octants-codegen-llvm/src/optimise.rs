@@ -1,9 +1,12 @@
 //! The pass pipeline and the final code generation.
 
+use std::sync::Once;
+
 use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
+use llvm_sys::support::LLVMParseCommandLineOptions;
 
 use crate::CodegenError;
 
@@ -63,8 +66,23 @@ fn run(
     module.run_passes(passes, machine, options).map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 
+/// Has LLVM's schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the
+/// order of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
+fn bound_scheduling() {
+    static ONCE: Once = Once::new();
+    // An unknown option ends the process: those of other versions were not tried.
+    if crate::llvm_version().0 == 22 {
+        let arguments = [c"octants".as_ptr(), c"-dag-maps-huge-region=200".as_ptr()];
+        // SAFETY: the arguments are C strings; LLVM takes its options once in a process.
+        ONCE.call_once(|| unsafe {
+            LLVMParseCommandLineOptions(arguments.len() as i32, arguments.as_ptr(), std::ptr::null());
+        });
+    }
+}
+
 /// The bytes of an object file or assembly text.
 pub(crate) fn emit_code(module: &Module<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, CodegenError> {
+    bound_scheduling();
     let buffer = machine
         .write_to_memory_buffer(module, kind)
         .map_err(|e| CodegenError::new(format!("LLVM cannot emit code: {e}")))?;
