@@ -5,7 +5,7 @@ import pytest
 
 import octants as qd
 
-LOOPS, STATEMENTS = 12, 40
+LOOPS, STATEMENTS = 12, 30
 
 
 @pytest.mark.parametrize("threads", [1, 3])
