@@ -17,14 +17,17 @@ pub const ILLEGAL_ADDRESS: &str = "hipErrorIllegalAddress";
 pub const GRAPHS: [&str; 4] =
     ["hipStreamBeginCapture", "hipStreamEndCapture", "hipGraphInstantiateWithFlags", "hipGraphLaunch"];
 
-static ARCHITECTURE: Once = Once::new();
-
-/// The library, which cargo builds with these tests.
+/// The library, which cargo builds with these tests. `HIP_STANDIN_SEED` chooses when its streams sleep.
 pub fn standin() -> PathBuf {
-    // Any architecture that there is code for will do: kernels are made for this machine's processor.
-    ARCHITECTURE.call_once(|| {
-        // SAFETY: the library, which asks for it, is not loaded yet; tests look at no other variable.
-        unsafe { std::env::set_var("HIP_STANDIN_ARCH", "gfx90a") }
+    static SETTINGS: Once = Once::new();
+    SETTINGS.call_once(|| {
+        let seed = std::env::var("HIP_STANDIN_SEED").unwrap_or("7".into());
+        // SAFETY: the library, which asks for them, is not loaded yet; tests look at no other variable.
+        unsafe {
+            // Any architecture that there is code for will do: kernels are made for this machine's processor.
+            std::env::set_var("HIP_STANDIN_ARCH", "gfx90a");
+            std::env::set_var("HIP_STANDIN_SEED", seed);
+        }
     });
     std::env::current_exe().unwrap().with_file_name("libamdhip64.so")
 }
@@ -33,12 +36,8 @@ pub fn standin() -> PathBuf {
 pub fn library() -> &'static Library {
     static LIBRARY: OnceLock<Library> = OnceLock::new();
     LIBRARY.get_or_init(|| {
-        // SAFETY: loading it has no effect on anything else. The function has this type.
-        unsafe {
-            let library = Library::new(standin()).unwrap();
-            library.get::<extern "C" fn(u64)>(b"standin_set_seed").unwrap()(7);
-            library
-        }
+        // SAFETY: loading it has no effect on anything else.
+        unsafe { Library::new(standin()).unwrap() }
     })
 }
 
