@@ -140,6 +140,8 @@ pub struct StoreOfGradient {
     pub params: Vec<u32>,
     /// What is kept, for messages.
     pub kept: String,
+    /// The slots that the count depends on; nothing where it reads memory.
+    pub depends: Option<Vec<u32>>,
 }
 
 /// Where each argument of a launch comes from, and the slots it goes to.

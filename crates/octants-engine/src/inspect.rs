@@ -47,7 +47,7 @@ pub struct Machine {
 
 impl Machine {
     fn is_gpu(&self) -> bool {
-        matches!(&self.target, CodeTarget::Device { triple, .. } if ![X86, ARM].contains(&triple.as_str()))
+        is_gpu(&self.target)
     }
 
     /// The usual ending of the name of a file with code in this form.
@@ -216,7 +216,7 @@ impl Session {
         machine: &Machine,
         form: Form,
     ) -> Result<Vec<u8>, Error> {
-        let program = self.split(&lowering.lowered, arrays_may_alias, false, |_| ());
+        let program = self.split(&lowering.lowered, arrays_may_alias, &machine.target, false, |_| ());
         let concurrent = !self.device().is_immediate() || machine.is_gpu();
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
@@ -228,4 +228,9 @@ impl Session {
         };
         code.map_err(|e| Error::Codegen(e.to_string()))
     }
+}
+
+/// Code for it runs on many threads.
+pub(crate) fn is_gpu(target: &CodeTarget) -> bool {
+    matches!(target, CodeTarget::Device { triple, .. } if ![X86, ARM].contains(&triple.as_str()))
 }

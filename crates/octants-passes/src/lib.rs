@@ -19,6 +19,7 @@ pub mod eliminate_dead_code;
 mod evaluate;
 pub mod find_overlaps;
 pub mod fold_constants;
+pub mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
 mod insert_code;

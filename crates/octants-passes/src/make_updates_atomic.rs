@@ -32,11 +32,30 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
             let mut uses = vec![0u32; body.insts.len()];
             body.visit(inner, &mut |_, inst| inst.op.for_each_operand(|u| uses[u.index()] += 1));
             for b in blocks {
-                rewrite_block(body, b, &shared, &uses);
+                rewrite_block(body, b, &|local, _| shared.contains(&local), &uses);
             }
         }
     }
 }
+
+/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old value.
+pub(crate) fn make_sums_atomic(body: &mut Body) {
+    let mut blocks = vec![body.root];
+    let mut uses = vec![0u32; body.insts.len()];
+    body.visit(body.root, &mut |_, inst| {
+        blocks.extend(inst.op.blocks());
+        inst.op.for_each_operand(|u| uses[u.index()] += 1);
+    });
+    let is_float = |l: &octants_ir::Local| l.ty.scalar().is_some_and(|s| s.is_float());
+    let floats: Vec<bool> = body.locals.iter().map(is_float).collect();
+    for b in blocks {
+        let wanted = |l: LocalId, op| floats[l.index()] && matches!(op, AtomicOp::Add | AtomicOp::Sub);
+        rewrite_block(body, b, &wanted, &uses);
+    }
+}
+
+/// Which updates become atomic.
+type Wanted<'a> = &'a dyn Fn(LocalId, AtomicOp) -> bool;
 
 /// The locals that code of a loop stores to.
 fn written_locals(body: &Body, inner: BlockId) -> HashSet<LocalId> {
@@ -76,11 +95,11 @@ pub(crate) fn shared_locals(body: &Body, root_loop: ValueId) -> HashSet<LocalId>
     shared
 }
 
-fn rewrite_block(body: &mut Body, b: BlockId, shared: &HashSet<LocalId>, uses: &[u32]) {
+fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) {
     let mut list = body.block(b).to_vec();
     let mut at = 0;
     while at < list.len() {
-        if let Some(update) = find_update(body, &list, at, shared) {
+        if let Some(update) = find_update(body, &list, at, wanted) {
             let Update { load, math, op, addr, operand } = update;
             // The load's number goes on to mean the old value, which the atomic yields.
             body.inst_mut(load).op = Op::Atomic(op, addr, operand);
@@ -113,14 +132,14 @@ struct Update {
 }
 
 /// The update whose store stands at `at`.
-fn find_update(body: &Body, list: &[ValueId], at: usize, shared: &HashSet<LocalId>) -> Option<Update> {
+fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> Option<Update> {
     let Op::Store(addr, math) = body.inst(list[at]).op else { return None };
     let Place::Local(local) = trace_address(body, addr) else { return None };
-    if !shared.contains(&local) {
-        return None;
-    }
     let Op::Binary(op, x, y) = body.inst(math).op else { return None };
     let op = atomic_op(op)?;
+    if !wanted(local, op) {
+        return None;
+    }
     let reads = |v: ValueId| matches!(body.inst(v).op, Op::Load(a) if same_address(body, a, addr));
     let (load, operand) = if reads(x) {
         (x, y)

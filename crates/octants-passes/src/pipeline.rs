@@ -7,6 +7,7 @@ use crate::check_bounds::check_bounds;
 use crate::check_overflow::check_overflow;
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
+use crate::gather_updates::gather_updates;
 use crate::inline_calls::inline_calls;
 use crate::make_own_updates_plain::make_own_updates_plain;
 use crate::make_updates_atomic::make_updates_atomic;
@@ -24,6 +25,8 @@ pub struct PassOptions<'a> {
     pub fast_math: bool,
     /// Two array arguments may be the same memory.
     pub arrays_may_alias: bool,
+    /// Sums of gradients that inner loops scatter over at least so many elements are gathered instead.
+    pub gather: Option<u32>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<&'a Sources>,
 }
@@ -53,6 +56,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "gather_updates", runs: |o| o.gather.is_some() && !o.check_bounds && !o.debug, run: gather_updates },
     Pass { name: "make_own_updates_plain", runs: always, run: make_own_updates_plain },
     Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },
     Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },

@@ -1,6 +1,6 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias`, and holds the input and, after a line
+//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias gather`, and holds the input and, after a line
 //! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
 //! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `differentiate_reverse` (simplified, and followed by the kernel
 //! that counts what it keeps), `offload` (the
@@ -99,6 +99,7 @@ fn run(case: &Case) -> String {
         debug: has("debug"),
         fast_math: has("fast_math"),
         arrays_may_alias: has("arrays_may_alias"),
+        gather: has("gather").then_some(4),
         sources: None,
     };
     let is_program = case.input.trim_start().starts_with("program");

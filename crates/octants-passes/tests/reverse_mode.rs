@@ -12,7 +12,7 @@ mod random_kernels;
 use interpreter::{Leaf, Memory, run};
 use octants_ir::Kernel;
 use octants_passes::differentiate_reverse::{StoreNeed, differentiate_reverse};
-use octants_passes::{PassOptions, run_pipeline};
+use octants_passes::{PassOptions, run_pass, run_pipeline};
 use random_kernels::{COUNTS, Dice, N, W, X, Y, Z, random_kernel};
 
 /// Memory with random numbers and no gradients.
@@ -82,8 +82,16 @@ fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory,
     run(adjoint, memory, &params);
 }
 
-/// Checks the gradient of the kernel of a seed; false where differences do not tell.
-fn check(seed: u64) -> bool {
+/// What was found of a seed.
+struct Found {
+    /// Differences tell the derivative.
+    told: bool,
+    /// Sums of the gradient were gathered.
+    gathered: bool,
+}
+
+/// Checks the gradient of the kernel of a seed.
+fn check(seed: u64) -> Found {
     let kernel = random_kernel(seed);
     octants_ir::assert_kernel(&kernel, "making it up");
     let mut dice = Dice(seed ^ 0x5555);
@@ -91,7 +99,9 @@ fn check(seed: u64) -> bool {
     let mut numbers = |n: usize| (0..n).map(|_| dice.unit()).collect::<Vec<f64>>();
     let weights = [Y, Z].map(|b| numbers(before[b.index()].len()));
     let direction: Vec<Vec<f64>> = INPUTS.iter().map(|b| numbers(before[b.index()].len())).collect();
-    let Some(expected) = difference(&kernel, &before, &direction, &weights) else { return false };
+    let Some(expected) = difference(&kernel, &before, &direction, &weights) else {
+        return Found { told: false, gathered: false };
+    };
 
     let mut after = before.clone();
     run(&kernel, &mut after, &[]);
@@ -102,9 +112,16 @@ fn check(seed: u64) -> bool {
     let mut adjoint = kernel.clone();
     let store = differentiate_reverse(&mut adjoint, &mut |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
     octants_ir::assert_kernel(&adjoint, "differentiating it");
-    for (lanes, neighbours) in [(1, true), (3, true), (2, false)] {
+    let mut gathered = adjoint.clone();
+    run_pass("gather_updates", &mut gathered, &PassOptions { gather: Some(1), ..PassOptions::default() });
+    octants_ir::assert_kernel(&gathered, "gathering");
+    let parallel_loops = |k: &Kernel| k.body.block(k.body.root).len();
+    let changed = parallel_loops(&gathered) != parallel_loops(&adjoint);
+    for (kernel, lanes, neighbours) in
+        [(&adjoint, 1, true), (&adjoint, 3, true), (&adjoint, 2, false), (&gathered, 3, true)]
+    {
         let mut memory = after.clone();
-        run_adjoint(&adjoint, store.as_ref(), &mut memory, lanes, neighbours);
+        run_adjoint(kernel, store.as_ref(), &mut memory, lanes, neighbours);
         let found: f64 = INPUTS
             .iter()
             .zip(&direction)
@@ -112,12 +129,9 @@ fn check(seed: u64) -> bool {
             .map(|(g, d)| g.float() * d)
             .sum();
         let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs().max(found.abs()));
-        assert!(close, "{lanes} lanes: {found} instead of {expected}");
-        if store.is_none() {
-            break;
-        }
+        assert!(close, "{lanes} lanes: {found} instead of {expected}\n{kernel}");
     }
-    true
+    Found { told: true, gathered: changed }
 }
 
 #[test]
@@ -125,11 +139,14 @@ fn gradients_are_those_of_differences() {
     let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let mut told = 0;
+    let (mut told, mut gathered) = (0, 0);
     let mut failed = Vec::new();
     for seed in 0..seeds {
         match std::panic::catch_unwind(|| check(seed)) {
-            Ok(tells) => told += u64::from(tells),
+            Ok(found) => {
+                told += u64::from(found.told);
+                gathered += u64::from(found.gathered);
+            }
             Err(e) => {
                 let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
                 failed.push((random_kernel(seed).to_string(), seed, text.unwrap_or_default()));
@@ -142,6 +159,7 @@ fn gradients_are_those_of_differences() {
     let report: Vec<String> = failed.iter().take(1).map(|(k, seed, why)| format!("seed {seed}: {why}\n{k}")).collect();
     assert!(failed.is_empty(), "{} of {seeds} fail\n{}", failed.len(), report.concat());
     assert!(told * 10 > seeds * 8, "differences told of {told} kernels only");
+    assert!(gathered * 250 > seeds, "sums of {gathered} kernels only were gathered");
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
-use octants_artifact::{Artifact, Key};
+use octants_artifact::{Artifact, CodeTarget, Key};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::Span;
 use octants_frontend::Lowered;
@@ -13,6 +13,10 @@ use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::Error;
 use crate::gradient_store::GradientStore;
+use crate::inspect::is_gpu;
+
+/// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
+const LEAST_GATHERED: u32 = 512;
 
 /// Code ready to be launched.
 pub struct Executable {
@@ -50,7 +54,7 @@ impl Session {
             let (count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
-            code.store = Some(GradientStore::new(count, &store.arguments, &code.layout, names));
+            code.store = Some(GradientStore::new(count, &store.count.body, &store.arguments, &code.layout, names));
             kept &= found;
         }
         self.compilations.add(code.kernel.name(), kept, watch);
@@ -68,8 +72,9 @@ impl Session {
         let kernel = &lowered.kernel;
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
-        let program =
-            self.split(lowered, arrays_may_alias, self.config.print_ir, |pass| watch.lap(Phase::Passes, pass));
+        let program = self.split(lowered, arrays_may_alias, &self.target, self.config.print_ir, |pass| {
+            watch.lap(Phase::Passes, pass)
+        });
         let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
@@ -118,11 +123,12 @@ impl Session {
         Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, false))
     }
 
-    /// IR to a program of tasks; printed on the way where `shows` asks for it. `done` is told of each pass.
+    /// IR to a program of tasks for a target; printed on the way where `shows` asks for it. `done` is told of each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,
         arrays_may_alias: bool,
+        target: &CodeTarget,
         shows: bool,
         mut done: impl FnMut(&'static str),
     ) -> Program {
@@ -132,6 +138,8 @@ impl Session {
             debug: self.config.debug,
             fast_math: self.config.fast_math,
             arrays_may_alias,
+            // On the CPU threads have copies of what they add to.
+            gather: is_gpu(target).then_some(LEAST_GATHERED),
             sources: Some(&lowered.sources),
         };
         run_pipeline_with(&mut kernel, &options, &mut done);

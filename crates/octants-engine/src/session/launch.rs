@@ -53,9 +53,9 @@ impl Session {
     ) -> Result<Option<Results>, Error> {
         let mut slots = slots.to_vec();
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
-        let counted = unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) }?;
-        let counted = counted.expect("compiler bug: a store is counted without a result");
-        let buffers = store.make(&counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
+        let count = || unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) };
+        let counted = store.counted(&slots, || Ok(count()?))?;
+        let buffers = store.make(counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
         // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);

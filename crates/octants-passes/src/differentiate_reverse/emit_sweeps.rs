@@ -301,6 +301,15 @@ impl<'a> Emitter<'a> {
                     self.record(v, now);
                 }
             }
+            // A variable of the sweep's own.
+            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, a, x) => {
+                let sum = if matches!(op, Op::Atomic(AtomicOp::Add, ..)) { BinaryOp::Add } else { BinaryOp::Sub };
+                let (addr, x) = (self.get(*a), self.get(*x));
+                let old = self.b.load(addr);
+                let new = self.b.binary(sum, old, x);
+                self.b.store(addr, new);
+                self.record(v, old);
+            }
             Op::If(c, yes, no) => {
                 let c = self.get(*c);
                 let blocks = [self.b.body.add_block(), self.b.body.add_block()];

@@ -31,7 +31,7 @@ use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_all_calls;
-use crate::make_updates_atomic::make_updates_atomic;
+use crate::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
 use check_overwritten::check_overwritten;
@@ -40,6 +40,7 @@ use emit_sweeps::Emitter;
 use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
+pub(crate) use plan_sweeps::Layout as CodeLayout;
 use plan_sweeps::Plan;
 use tally_trips::tally_trips;
 pub use tally_trips::{Tallied, may_tally_loops};
@@ -104,6 +105,7 @@ fn prepare(kernel: &mut Kernel) {
     simplify_locals(kernel);
     fold_constants(kernel, false);
     hoist_invariants(kernel);
+    make_sums_atomic(&mut kernel.body);
     eliminate_dead_code(kernel);
     make_updates_atomic(kernel);
     if cfg!(debug_assertions) {

@@ -21,7 +21,7 @@ use crate::derivative_rules::{Kind, kind_of};
 use crate::trace_address::{Place, first_use_sets, trace_address};
 
 /// Where code stands.
-pub(super) struct Layout {
+pub(crate) struct Layout {
     /// Block of each instruction.
     pub home: Vec<BlockId>,
     /// The instruction that holds a block.

@@ -100,6 +100,8 @@ struct Generator<'a> {
     index: ValueId,
     /// Loops around, and whether they may be left.
     loops: Vec<bool>,
+    /// Indices of loops around, all below `N`.
+    loop_indices: Vec<ValueId>,
     functions: u64,
     calls: u32,
     /// May write to memory.
@@ -118,6 +120,7 @@ impl<'a> Generator<'a> {
             vectors: none(),
             index: ValueId(0),
             loops: Vec::new(),
+            loop_indices: Vec::new(),
             functions,
             calls: 0,
             writes: writes.is_some(),
@@ -368,7 +371,9 @@ impl<'a> Generator<'a> {
             self.set(k, j);
         }
         self.loops.push(true);
+        self.loop_indices.push(j);
         self.statements(3, depth + 1);
+        self.loop_indices.pop();
         self.loops.pop();
         self.b.set_cursor(back);
     }
@@ -455,7 +460,10 @@ impl<'a> Generator<'a> {
                 self.get(l)
             }
             3 => {
-                let at = self.int_below(N);
+                let at = match self.loop_indices.last() {
+                    Some(j) if self.dice.below(2) == 0 => *j,
+                    _ => self.int_below(N),
+                };
                 let addr = self.b.push(Op::BufferAddr(X, vec![at]), Type::Ref(Box::new(F64)));
                 self.b.load(addr)
             }

@@ -1,0 +1,112 @@
+"""Gradients that inner loops scatter: on GPUs they are gathered where there are many elements, by loops of their own."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+# Enough elements for loops to gather them.
+N = 520
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    yield
+    qd.reset()
+
+
+def is_gathered(kernel, *args):
+    """Whether the gradient's code for a GPU has a loop of its own for some sum."""
+    return "gathered" in qd.inspect(kernel.grad, *args, target="gfx90a", emit="ir")
+
+
+def numbers(*shape):
+    return np.random.default_rng(7).random(shape)
+
+
+def test_pairs_with_a_branch():
+    x, w = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(2))
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def energy():
+        for i in x:
+            for j in range(5, N):
+                if i != j:
+                    d = x[i] - x[j]
+                    loss[None] += w[j] * d * d
+
+    a, b = numbers(N), numbers(N) + 1.0
+    x.from_numpy(a)
+    w.from_numpy(b)
+    loss.grad[None] = 2.0
+    energy.grad()
+    d = (a[:, None] - a[None, :])[:, 5:]
+    by_i = (2 * 2.0 * b[5:] * d).sum(1)
+    by_i[5:] -= (2 * 2.0 * b[5:] * d).sum(0)
+    assert np.allclose(x.grad.to_numpy(), by_i)
+    by_w = np.concatenate([np.zeros(5), (2.0 * d * d).sum(0)])
+    assert np.allclose(w.grad.to_numpy(), by_w)
+    assert is_gathered(energy)
+
+
+def test_each_pair_once():
+    x = qd.field(qd.f64, shape=N, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def energy():
+        for i in x:
+            for j in range(i):
+                loss[None] += x[i] * x[i] * x[j]
+
+    a = numbers(N)
+    x.from_numpy(a)
+    loss.grad[None] = 1.0
+    energy.grad()
+    below = np.tril(np.ones((N, N)), -1)
+    assert np.allclose(x.grad.to_numpy(), 2 * a * (below @ a) + below.T @ (a * a))
+    assert is_gathered(energy)
+
+
+@pytest.mark.parametrize("inner", [3, 40])
+def test_product_of_matrices(inner):
+    rows, columns = 24, 32
+
+    @qd.kernel
+    def multiply(x: qd.types.ndarray(), w: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i, j in y:
+            s = 0.0
+            for k in range(x.shape[1]):
+                s += x[i, k] * w[k, j]
+            y[i, j] = s
+
+    a, b, c = numbers(rows, inner), numbers(inner, columns), numbers(rows, columns)
+    x, w, y = (qd.ndarray(qd.f64, m.shape, needs_grad=True) for m in (a, b, c))
+    x.from_numpy(a)
+    w.from_numpy(b)
+    y.grad.from_numpy(c)
+    multiply.grad(x, w, y)
+    assert np.allclose(x.grad.to_numpy(), c @ b.T)
+    assert np.allclose(w.grad.to_numpy(), a.T @ c)
+    assert not y.grad.to_numpy().any()
+    assert is_gathered(multiply, x, w, y)
+
+
+def test_few_elements_stay_where_they_are():
+    x, w = qd.field(qd.f64, shape=N, needs_grad=True), qd.field(qd.f64, shape=4, needs_grad=True)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def mix():
+        for i in x:
+            for j in range(4):
+                loss[None] += x[i] * w[j]
+
+    a = numbers(N)
+    x.from_numpy(a)
+    loss.grad[None] = 1.0
+    mix.grad()
+    assert np.allclose(w.grad.to_numpy(), a.sum())
+    assert not is_gathered(mix)
