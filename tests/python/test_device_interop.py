@@ -417,7 +417,7 @@ def test_a_graph_fills_copies_prints_checks_and_draws(library, begin, capfd):
     qd.sync()
     capfd.readouterr()
     with library.captured(side) as graph:
-        x.fill(0.0, qd_stream=side)
+        x.fill(4.0, qd_stream=side)
         tell(x, N, qd_stream=side)
         y.copy_from(x, qd_stream=side)
         draw(z, qd_stream=side)
@@ -427,8 +427,8 @@ def test_a_graph_fills_copies_prints_checks_and_draws(library, begin, capfd):
         side.synchronize()
         drawn.append(z.to_numpy())
     qd.sync()
-    assert capfd.readouterr().out == "element 3: 1.000000\n" * 3
-    assert (y.to_numpy() == 1).all()
+    assert capfd.readouterr().out == "element 3: 5.000000\n" * 3
+    assert (y.to_numpy() == 5).all()
     assert (drawn[0] == drawn[1]).all()
     assert len(set(drawn[0])) > N // 2
     with library.captured(side) as failing:

@@ -63,6 +63,8 @@ pub const NAMES: Names = Names {
     host_allocate: "cuMemHostAlloc",
     host_free: "cuMemFreeHost",
     memset: "cuMemsetD8Async",
+    memset16: "cuMemsetD16Async",
+    memset32: "cuMemsetD32Async",
     copy_to_device: "cuMemcpyHtoDAsync_v2",
     copy_to_host: "cuMemcpyDtoHAsync_v2",
     copy_on_device: "cuMemcpyDtoDAsync_v2",

@@ -19,7 +19,7 @@
 use std::ffi::{CStr, CString, c_int, c_uint, c_void};
 use std::ptr::null_mut;
 
-use octants_runtime::{DeviceError, Result};
+use octants_runtime::{DeviceError, Pattern, Result};
 
 use crate::context::Entered;
 use crate::library::call;
@@ -148,10 +148,15 @@ impl Entered<'_> {
         call!(self.library(), pool_free?(at, stream), "giving memory back")
     }
 
-    /// Sets bytes.
-    pub unsafe fn set_bytes(&self, at: u64, byte: u8, bytes: u64, stream: RawStream) -> Result<()> {
-        let doing = || format!("setting {bytes} bytes");
-        call!(self.library(), memset(at, byte, bytes as usize, stream), on Some(stream), doing())
+    /// Fills memory.
+    pub unsafe fn fill(&self, at: u64, pattern: Pattern, bytes: u64, stream: RawStream) -> Result<()> {
+        let (library, count) = (self.library(), (bytes / pattern.bytes()) as usize);
+        let doing = || format!("filling {bytes} bytes");
+        match pattern {
+            Pattern::Byte(b) => call!(library, memset(at, b, count, stream), on Some(stream), doing()),
+            Pattern::Half(h) => call!(library, memset16(at, h, count, stream), on Some(stream), doing()),
+            Pattern::Word(w) => call!(library, memset32(at, w as c_int, count, stream), on Some(stream), doing()),
+        }
     }
 
     /// Copies.

@@ -6,7 +6,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 
 use octants_artifact::{Artifact, Bound, CodeTarget, ParallelMeta, ScalarKind, TaskMeta, WideForm};
-use octants_runtime::{Contents, Device, DeviceConfig, Driver, Patient, Result, StreamHandle};
+use octants_runtime::{Contents, Device, DeviceConfig, Driver, Patient, Pattern, Result, StreamHandle};
 
 use crate::context::{Context, Entered};
 use crate::gpu_driver::GpuDriver;
@@ -158,7 +158,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("free", "giving memory back", || e.free(0)),
             case("host_allocate", "allocating 77 bytes of pinned memory", || e.allocate_pinned(77)),
             case("host_free", "giving pinned memory back", move || e.free_pinned(none)),
-            case("memset", "setting 77 bytes", move || e.set_bytes(0, 0, 77, none)),
+            case("memset", "filling 8 bytes", move || e.fill(0, Pattern::Byte(1), 8, none)),
+            case("memset16", "filling 8 bytes", move || e.fill(0, Pattern::Half(1), 8, none)),
+            case("memset32", "filling 8 bytes", move || e.fill(0, Pattern::Word(1), 8, none)),
             case("copy_to_device", "copying 8 bytes to the GPU", move || e.copy_to_device(0, to, 8, none)),
             case("copy_to_host", "copying 8 bytes from the GPU", move || e.copy_to_host(to, 0, 8, none)),
             case("copy_on_device", "copying 8 bytes on the GPU", move || e.copy_on_device(0, 0, 8, none)),

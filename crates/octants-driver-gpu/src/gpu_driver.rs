@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle, TaskHandle,
 };
 
 use crate::context::{Context, Entered};
@@ -233,9 +233,9 @@ impl Driver for GpuDriver {
         unsafe { self.context.enter()?.copy_on_device(to.0, from.0, bytes, self.streams.resolve(stream)) }
     }
 
-    unsafe fn set_bytes(&self, stream: StreamHandle, at: DevicePtr, byte: u8, bytes: u64) -> Result<bool> {
+    unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {
         // SAFETY: the trait's contract.
-        unsafe { self.context.enter()?.set_bytes(at.0, byte, bytes, self.streams.resolve(stream))? };
+        unsafe { self.context.enter()?.fill(at.0, pattern, bytes, self.streams.resolve(stream))? };
         Ok(true)
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Result};
+use octants_runtime::{Contents, DeviceError, DevicePtr, ErrorKind, Pattern, Result};
 
 use crate::context::{Context, Entered};
 use crate::symbols::{RawEvent, RawPool, RawStream, code, number};
@@ -90,7 +90,7 @@ impl Memory {
             };
             let mut ready = Ok(());
             if contents == Contents::Zeroed {
-                ready = calls.set_bytes(at, 0, bytes, on);
+                ready = calls.fill(at, Pattern::Byte(0), bytes, on);
             }
             if stream.is_none() {
                 ready = ready.and_then(|()| calls.synchronize_stream(on));

@@ -213,6 +213,10 @@ functions! {
         host_free(*mut c_void);
         /// Sets bytes.
         memset(Address, u8, usize, RawStream);
+        /// Sets groups of two bytes.
+        memset16(Address, u16, usize, RawStream);
+        /// Sets groups of four bytes.
+        memset32(Address, c_int, usize, RawStream);
         /// Host to device.
         copy_to_device(Address, Source, usize, RawStream);
         /// Device to host.

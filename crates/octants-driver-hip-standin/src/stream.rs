@@ -18,8 +18,8 @@ use crate::state::{SEED, lock, state};
 pub enum Work {
     /// Copies memory: addresses of where to and from, bytes, and whether each side is the device's.
     Copy { to: (u64, bool), from: (u64, bool), bytes: usize },
-    /// Sets bytes.
-    Fill { to: u64, value: u8, bytes: usize },
+    /// Sets bytes to copies of some.
+    Fill { to: u64, pattern: Vec<u8>, bytes: usize },
     /// Makes allocated memory valid.
     Allocate { at: u64 },
     /// Gives memory back.
@@ -178,10 +178,11 @@ impl Stream {
                     unsafe { std::ptr::copy(from.0 as *const u8, to.0 as *mut u8, *bytes) }
                 }
             }
-            Work::Fill { to, value, bytes } => {
+            Work::Fill { to, pattern, bytes } => {
                 if state.memory.check("a fill", *to, *bytes, self.device) {
                     // SAFETY: checked.
-                    unsafe { std::ptr::write_bytes(*to as *mut u8, *value, *bytes) }
+                    let memory = unsafe { std::slice::from_raw_parts_mut(*to as *mut u8, *bytes) };
+                    memory.chunks_exact_mut(pattern.len()).for_each(|chunk| chunk.copy_from_slice(pattern));
                 }
             }
             Work::Allocate { at } => state.memory.make_valid(*at),

@@ -64,6 +64,8 @@ pub const NAMES: Names = Names {
     host_allocate: "hipHostMalloc",
     host_free: "hipHostFree",
     memset: "hipMemsetD8Async",
+    memset16: "hipMemsetD16Async",
+    memset32: "hipMemsetD32Async",
     copy_to_device: "hipMemcpyHtoDAsync",
     copy_to_host: "hipMemcpyDtoHAsync",
     copy_on_device: "hipMemcpyDtoDAsync",

@@ -46,6 +46,7 @@ fn in_c(ty: &str) -> String {
         "c_void" => "void",
         "c_ulonglong" => "unsigned long long",
         "u8" => "unsigned char",
+        "u16" => "unsigned short",
         "usize" => "size_t",
         "f32" => "float",
         "Address" => "hipDeviceptr_t",

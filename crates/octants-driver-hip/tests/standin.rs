@@ -49,6 +49,8 @@ fn functions_have_the_types_of_the_table() {
         host_allocate: hipHostMalloc,
         host_free: hipHostFree,
         memset: hipMemsetD8Async,
+        memset16: hipMemsetD16Async,
+        memset32: hipMemsetD32Async,
         copy_to_device: hipMemcpyHtoDAsync,
         copy_to_host: hipMemcpyDtoHAsync,
         copy_on_device: hipMemcpyDtoDAsync,

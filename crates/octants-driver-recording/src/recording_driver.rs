@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, CodeTarget, DeviceChannel};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Result, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle,
+    TaskHandle,
 };
 
 use crate::clock::{Clock, Moment};
@@ -419,11 +420,11 @@ impl Driver for RecordingDriver {
         Ok(())
     }
 
-    unsafe fn set_bytes(&self, stream: StreamHandle, at: DevicePtr, byte: u8, bytes: u64) -> Result<bool> {
-        self.call("set_bytes", format!("set_bytes {bytes} on {}", stream.0))?;
-        let pattern = vec![byte; bytes as usize];
+    unsafe fn fill(&self, stream: StreamHandle, at: DevicePtr, pattern: Pattern, bytes: u64) -> Result<bool> {
+        self.call("fill", format!("fill {bytes} on {}", stream.0))?;
+        let copies = pattern.repeat(bytes / pattern.bytes());
         let mut s = self.log.state();
-        s.copy(stream, at.0, pattern.as_ptr() as u64, bytes);
+        s.copy(stream, at.0, copies.as_ptr() as u64, bytes);
         self.end_call(&mut s, stream);
         Ok(true)
     }

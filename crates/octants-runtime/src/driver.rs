@@ -10,6 +10,7 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::error::Result;
 use crate::kernel::KernelMeta;
+use crate::pattern::Pattern;
 use crate::report::{Failures, Printer};
 
 /// An address in the device's memory.
@@ -209,8 +210,9 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Queues that every byte of a range becomes `byte`. False, with nothing queued, where the device has no call for it.
-    unsafe fn set_bytes(&self, _stream: StreamHandle, _at: DevicePtr, _byte: u8, _bytes: u64) -> Result<bool> {
+    /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False, with nothing queued,
+    /// where the device has no call for it.
+    unsafe fn fill(&self, _stream: StreamHandle, _at: DevicePtr, _pattern: Pattern, _bytes: u64) -> Result<bool> {
         Ok(false)
     }
 

@@ -280,10 +280,18 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
         assert_eq!(bytes(&a)[..size * count as usize], element.repeat(count as usize));
     }
     let copies = || log.count("copy_to_device") + log.count("copy_on_device");
-    let before = copies();
-    stream.fill(&a, 4, &[5, 5, 5], 1000, &Patient).unwrap();
-    assert_eq!(bytes(&a)[4..3004], [5; 3000]);
-    assert_eq!((log.count("set_bytes"), copies()), (2, before), "equal bytes are one call, as was the first fill");
+    let (before, calls) = (copies(), log.count("fill"));
+    for element in [&[5, 5, 5][..], &[1, 2, 3, 4, 1, 2, 3, 4], &[1, 2, 1, 2, 1, 2]] {
+        stream.fill(&a, 4, element, 1000, &Patient).unwrap();
+        assert_eq!(bytes(&a)[4..4 + 1000 * element.len()], element.repeat(1000));
+    }
+    assert_eq!(
+        (log.count("fill"), copies()),
+        (calls + 3, before),
+        "what repeats after one, two or four bytes is one call"
+    );
+    stream.fill(&a, 2, &[1, 2, 3, 4], 1000, &Patient).unwrap();
+    assert_eq!((bytes(&a)[2..4002].to_vec(), log.count("fill")), ([1, 2, 3, 4].repeat(1000), calls + 3), "not aligned");
     stream.copy(&b, 0, &a, 0, 300_000, &Patient).unwrap();
     assert_eq!(bytes(&b), bytes(&a));
     assert!(stream.fill(&a, 8, &[1], 300_000, &Patient).is_err());
@@ -322,8 +330,8 @@ fn s7_a_captured_stream_is_not_waited_for() {
     refused(launch(&stream, &log, &plain, &[array(0, &[1], false)]).map(drop));
     let buffer = device.allocate(8).unwrap();
     refused(stream.upload(&buffer, 0, &[1], &Patient));
-    refused(stream.fill(&buffer, 0, &[1, 2], 4, &Patient));
-    stream.fill(&buffer, 0, &[0, 0], 4, &Patient).unwrap();
+    refused(stream.fill(&buffer, 0, &[1, 2, 3, 4, 5, 6, 7, 8], 1, &Patient));
+    stream.fill(&buffer, 0, &[1, 2, 3, 4], 2, &Patient).unwrap();
     log.capture(None);
     // To the driver what was captured has run: its end is known once something behind it is.
     run(&plain).unwrap();

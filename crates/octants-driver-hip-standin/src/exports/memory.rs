@@ -69,7 +69,28 @@ pub unsafe extern "C" fn hipHostFree(at: Handle) -> c_int {
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemsetD8Async(to: Address, value: u8, bytes: usize, stream: Handle) -> c_int {
-    queue("hipMemsetD8Async", stream, |_| Ok(Work::Fill { to, value, bytes }))
+    queue("hipMemsetD8Async", stream, |_| Ok(Work::Fill { to, pattern: vec![value], bytes }))
+}
+
+fn fill(call: &str, to: Address, pattern: Vec<u8>, count: usize, stream: Handle) -> c_int {
+    queue(call, stream, |_| {
+        if !to.is_multiple_of(pattern.len() as u64) {
+            note(format!("{call} at {to:#x}, which is no multiple of {}", pattern.len()));
+            return Err(code::INVALID_VALUE);
+        }
+        let bytes = pattern.len() * count;
+        Ok(Work::Fill { to, pattern, bytes })
+    })
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemsetD16Async(to: Address, value: u16, count: usize, stream: Handle) -> c_int {
+    fill("hipMemsetD16Async", to, value.to_ne_bytes().into(), count, stream)
+}
+
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn hipMemsetD32Async(to: Address, value: c_int, count: usize, stream: Handle) -> c_int {
+    fill("hipMemsetD32Async", to, value.to_ne_bytes().into(), count, stream)
 }
 
 // Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need not.

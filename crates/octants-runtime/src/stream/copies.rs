@@ -5,6 +5,7 @@ use crate::buffer::{Buffer, PinnedBuffer};
 use crate::driver::{Caller, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::nesting;
+use crate::pattern::Pattern;
 use crate::staging::{Block, MOST_BUSY};
 
 /// Bytes of a fill that the host makes.
@@ -65,14 +66,15 @@ impl Stream {
         if bytes == 0 {
             return Ok(());
         }
-        if !core.device.immediate && element.iter().all(|byte| *byte == element[0]) {
+        let pattern = Pattern::of(element).filter(|p| start.0.is_multiple_of(p.bytes()));
+        if let Some(pattern) = pattern.filter(|_| !core.device.immediate) {
             to.note_use(&self.0, true);
-            let set = core.in_order(caller, || {
+            let filled = core.in_order(caller, || {
                 // SAFETY: the range is checked and pinned; frees are queued behind this.
-                let set = unsafe { core.device.driver.set_bytes(core.handle, start, element[0], bytes) };
-                core.mark_work().and(set)
+                let filled = unsafe { core.device.driver.fill(core.handle, start, pattern, bytes) };
+                core.mark_work().and(filled)
             });
-            if set? {
+            if filled? {
                 return Ok(());
             }
         }
