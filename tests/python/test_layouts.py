@@ -300,6 +300,25 @@ def test_loops_over_an_ndrange_made_in_python():
     assert x.to_numpy().tolist() == expected.tolist()
 
 
+def test_an_index_of_an_ndrange_is_assigned():
+    x = qd.field(qd.i32, shape=(3, 4))
+
+    @qd.kernel
+    def count():
+        for i, j in qd.ndrange(2, 4):
+            if j > 1:
+                i = i + 1
+            x[i, j] += 1
+        for i in qd.ndrange(3):
+            i = qd.cast(i, qd.i64)
+            for k in range(2):
+                i += k
+            x[i - 1, 0] += 10
+
+    count()
+    assert x.to_numpy().tolist() == [[11, 1, 0, 0], [11, 1, 1, 1], [10, 0, 1, 1]]
+
+
 @pytest.mark.in_place
 def test_addresses_in_the_hosts_memory_are_the_hosts():
     plain, array = qd.field(qd.i32, shape=(4, 6)), np.zeros((3, 5), np.float32)

@@ -10,6 +10,8 @@ use crate::ast::*;
 pub struct Facts {
     /// Names assigned, or handed to a call that might change them.
     pub mutated: HashSet<String>,
+    /// Names assigned.
+    pub assigned: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,
     /// Has a `for` or `while`.
@@ -43,15 +45,15 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
         match &s.kind {
             StmtKind::Expr(e) => expr(e, f),
             StmtKind::Assign(targets, value) => {
-                targets.iter().for_each(|t| target(t, f));
+                targets.iter().for_each(|t| assigned(t, f));
                 expr(value, f);
             }
             StmtKind::AnnAssign(t, _, value) => {
-                target(t, f);
+                assigned(t, f);
                 value.iter().for_each(|v| expr(v, f));
             }
             StmtKind::AugAssign(t, _, value) => {
-                target(t, f);
+                assigned(t, f);
                 expr(value, f);
             }
             StmtKind::Return(value) => {
@@ -130,6 +132,18 @@ pub fn may_write(e: &Expr) -> bool {
 /// The position of the last expression that may change memory: those before it are read before. 0 for none.
 pub fn last_write<'e>(es: impl Iterator<Item = &'e Expr>) -> usize {
     es.enumerate().filter(|(_, e)| may_write(e)).map(|(i, _)| i).last().unwrap_or(0)
+}
+
+fn assigned(e: &Expr, f: &mut Facts) {
+    fn names(e: &Expr, f: &mut Facts) {
+        match &e.kind {
+            ExprKind::Name(n) => _ = f.assigned.insert(n.clone()),
+            ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| names(i, f)),
+            _ => {}
+        }
+    }
+    names(e, f);
+    target(e, f);
 }
 
 fn target(e: &Expr, f: &mut Facts) {

@@ -17,6 +17,32 @@ def result() -> qd.i32:
         3,
         4,
     ),
+    "loops that a tape tallies": (
+        """
+x = qd.field(qd.f32, shape=4, needs_grad=True)
+loss = qd.field(qd.f32, shape=(), needs_grad=True)
+n = qd.field(qd.i32, shape=())
+
+@qd.kernel
+def add():
+    for i in range(n[None]):
+        loss[None] += {{2|3}} * x[i]
+
+def result():
+    n[None] = 3
+    with qd.ad.Tape(loss):
+        add()
+    gradient = x.grad.to_numpy().tolist()
+    try:
+        with qd.ad.Tape(loss):
+            add()
+            n[None] = 2
+    except RuntimeError as error:
+        return [*gradient, "would run 2 times now" in str(error)]
+""",
+        [2, 2, 2, 0, True],
+        [3, 3, 3, 0, True],
+    ),
     "the type of a field": (
         """
 x = qd.field(qd.{{i32|f32}}, shape=())

@@ -1,5 +1,7 @@
 //! `for` loops: ranges, `ndrange`, fields and arrays, `grouped`, and unrolled `qd.static` loops.
 
+use std::collections::HashSet;
+
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{BufferId, Const, ForLoop, Layout, LoopConfig, Op, Range, Scalar, Type, ValueId};
 
@@ -7,6 +9,7 @@ use super::{Binding, Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Stmt};
+use crate::syntax_facts;
 use crate::value::{Ndrange, Value};
 use crate::world::Entity;
 
@@ -352,8 +355,15 @@ impl Lowerer<'_> {
             } else if indices.is_empty() {
                 s.bind_value(&names[0], Value::None);
             } else {
+                // Those of `ndrange` may be assigned: what an iteration makes of them is its own.
+                let assigned = if bounds.is_ndrange { syntax_facts::of(body).assigned } else { HashSet::default() };
                 for (name, index) in names.iter().zip(indices) {
-                    s.bind(name, Binding { value: Value::Rt(index), immutable: Some("loop index") });
+                    if assigned.contains(name) {
+                        let value = s.variable(name, Value::Rt(index))?;
+                        s.bind_value(name, value);
+                    } else {
+                        s.bind(name, Binding { value: Value::Rt(index), immutable: Some("loop index") });
+                    }
                 }
             }
             s.lower_stmts(body)
