@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final, overload
 
+from octants.cache import FastcacheObservations
+
 __version__: str
 
 def init(options: dict[str, Any] | None = None) -> list[str]:
@@ -384,6 +386,16 @@ class Kernel:
     def __get__(self, instance: None, owner: Any = None) -> Kernel: ...
     @overload
     def __get__(self, instance: object, owner: Any = None) -> BoundKernel: ...
+    @property
+    def _primal(self) -> Kernel:
+        """The kernel itself."""
+
+    @property
+    def src_ll_cache_observations(self) -> FastcacheObservations:
+        """Whether the folder of compiled kernels spared the latest compilation, of a kernel with `fastcache=True`."""
+
+    @src_ll_cache_observations.setter
+    def src_ll_cache_observations(self, value: FastcacheObservations) -> None: ...
     def _specialization_count(self) -> int:
         """How many specialisations are kept."""
 

@@ -10,6 +10,7 @@ mod entry;
 mod key;
 mod store;
 mod trace;
+mod trace_entries;
 
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};

@@ -8,8 +8,8 @@
 //! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
 //! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
 //! - Reading is one open and one read; it looks at no other file.
-//! - The traces of one key are one entry, which is read, added to and written anew: of two that do so at once one is lost, and its
-//!   compilation is traced again when it is next needed.
+//! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is answered: none is
+//!   ever read to be written anew, so that of two processes that add one neither loses its own.
 //!
 //! # Size
 //!
@@ -24,7 +24,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_entry};
-use crate::{Artifact, Corrupted, Key, Trace};
+use crate::{Artifact, Corrupted, Key};
 
 /// Time of use is kept no more exactly than this, so that reading seldom writes.
 const FRESH: Duration = Duration::from_secs(600);
@@ -33,7 +33,7 @@ const ABANDONED: Duration = Duration::from_secs(3600);
 /// A sweep is expected each time that this part of the bound is written.
 const SWEEPS_PER_BOUND: u64 = 16;
 const TEMPORARY: &str = ".tmp-";
-/// End of the names of entries that hold traces.
+/// End of the names of folders that hold the traces of a key.
 const TRACES: &str = ".traces";
 
 /// What is in a folder and how much may be.
@@ -80,7 +80,7 @@ pub struct Store {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Artifact,
-    Traces,
+    Trace,
 }
 
 /// What a store has done since it was opened.
@@ -105,7 +105,7 @@ pub struct Contents {
     pub entries: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Entries with its traces.
+    /// Its traces.
     pub traces: u64,
     /// Their bytes.
     pub trace_bytes: u64,
@@ -159,7 +159,7 @@ impl Store {
 
     /// The artifact of a key.
     pub fn get(&self, key: &Key) -> Option<Artifact> {
-        let found = self.read(Kind::Artifact, key, Artifact::from_bytes);
+        let found = self.read(&self.path(key), key, Artifact::from_bytes);
         let counter = if found.is_some() { &self.hits } else { &self.misses };
         counter.fetch_add(1, Ordering::Relaxed);
         found
@@ -167,19 +167,19 @@ impl Store {
 
     /// The artifact of a key that was stored once. It does not count as missing where it is gone: it will be asked for again.
     pub fn get_again(&self, key: &Key) -> Option<Artifact> {
-        let found = self.read(Kind::Artifact, key, Artifact::from_bytes);
+        let found = self.read(&self.path(key), key, Artifact::from_bytes);
         self.hits.fetch_add(u64::from(found.is_some()), Ordering::Relaxed);
         found
     }
 
-    /// The traces of a key, the newest first.
-    pub fn traces(&self, key: &Key) -> Vec<Trace> {
-        self.read(Kind::Traces, key, Trace::from_bytes).unwrap_or_default()
-    }
-
-    fn read<T>(&self, kind: Kind, key: &Key, decode: impl FnOnce(&[u8]) -> Result<T, Corrupted>) -> Option<T> {
-        let path = self.path(kind, key);
-        let mut file = File::open(&path).ok()?;
+    /// What an entry of this key holds.
+    pub(crate) fn read<T>(
+        &self,
+        path: &Path,
+        key: &Key,
+        decode: impl FnOnce(&[u8]) -> Result<T, Corrupted>,
+    ) -> Option<T> {
+        let mut file = File::open(path).ok()?;
         let about = file.metadata().ok()?;
         let mut bytes = Vec::new();
         // Not being able to read now says nothing about the entry.
@@ -197,7 +197,7 @@ impl Store {
                     self.damaged.fetch_add(1, Ordering::Relaxed);
                 }
                 // A read-only folder keeps it; then it is refused again next time.
-                let _ = fs::remove_file(&path);
+                let _ = fs::remove_file(path);
                 None
             }
         }
@@ -205,31 +205,26 @@ impl Store {
 
     /// Stores an artifact. An error is told once: after it, nothing is written any more.
     pub fn put(&self, key: &Key, artifact: &Artifact) -> io::Result<()> {
-        let stored = self.put_entry(Kind::Artifact, key, &artifact.to_bytes())?;
+        let stored = self.put_entry(&self.path(key), key, key, &artifact.to_bytes())?;
         self.stored.fetch_add(u64::from(stored), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Stores the traces of a key in the place of those that were there. Errors are those of [`Store::put`].
-    pub fn put_traces(&self, key: &Key, traces: &[Trace]) -> io::Result<()> {
-        self.put_entry(Kind::Traces, key, &Trace::to_bytes(traces)).map(|_| ())
-    }
-
-    /// Whether it was written.
-    fn put_entry(&self, kind: Kind, key: &Key, body: &[u8]) -> io::Result<bool> {
+    /// Whether it was written. The name is that of the entry alone, where several have one key.
+    pub(crate) fn put_entry(&self, path: &Path, key: &Key, name: &Key, body: &[u8]) -> io::Result<bool> {
         if self.read_only.load(Ordering::Relaxed) {
             return Ok(false);
         }
         let bytes = write_entry(&self.options.compiler, key, body);
         // A sweep of another process, or someone who clears the folder, may take a folder away between two steps.
-        let written = self.write(kind, key, &bytes).or_else(|e| match e.kind() {
-            ErrorKind::NotFound => self.write(kind, key, &bytes),
+        let written = write(path, &bytes).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => write(path, &bytes),
             _ => Err(e),
         });
         match written {
             Ok(()) => {
                 self.written.fetch_add(bytes.len() as u64, Ordering::Relaxed);
-                if self.sweep_is_due(key, bytes.len() as u64) {
+                if self.sweep_is_due(name, bytes.len() as u64) {
                     self.sweep();
                 }
                 Ok(true)
@@ -239,30 +234,13 @@ impl Store {
         }
     }
 
-    fn write(&self, kind: Kind, key: &Key, bytes: &[u8]) -> io::Result<()> {
-        let path = self.path(kind, key);
-        let folder = path.parent().expect("compiler bug: an entry lies in a folder");
-        make_folder(folder)?;
-        let temporary = folder.join(temporary_name());
-        let written = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(&temporary)
-            .and_then(|mut file| file.write_all(bytes))
-            .and_then(|()| fs::rename(&temporary, &path));
-        if written.is_err() {
-            let _ = fs::remove_file(&temporary);
-        }
-        written
-    }
-
-    /// Decided by the key, whose bits are as good as drawn: a byte written starts a sweep with the same chance everywhere.
-    fn sweep_is_due(&self, key: &Key, bytes: u64) -> bool {
+    /// Decided by the name, whose bits are as good as drawn: a byte written starts a sweep with the same chance everywhere.
+    fn sweep_is_due(&self, name: &Key, bytes: u64) -> bool {
         if self.options.policy == Policy::Never {
             return false;
         }
         // Other bits than those that name the folder.
-        let [.., a, b, c, d] = *key.bytes();
+        let [.., a, b, c, d] = *name.bytes();
         let draw = u64::from(u32::from_le_bytes([a, b, c, d]));
         let interval = (self.options.most_bytes / SWEEPS_PER_BOUND).max(1);
         draw < (u64::from(u32::MAX) + 1).saturating_mul(bytes) / interval
@@ -276,7 +254,7 @@ impl Store {
         for found in self.files() {
             if found.temporary {
                 if now.duration_since(found.used).is_ok_and(|age| age > ABANDONED) {
-                    let _ = fs::remove_file(&found.path);
+                    let _ = found.remove();
                 }
                 continue;
             }
@@ -296,7 +274,7 @@ impl Store {
                 continue;
             }
             // Another process may have been faster.
-            let _ = fs::remove_file(&entry.path);
+            let _ = entry.remove();
             total -= entry.bytes;
         }
     }
@@ -311,7 +289,7 @@ impl Store {
                 Ok(_) if compiler_of(&bytes) == Some(self.options.compiler.bytes()) => {
                     let (count, bytes) = match found.kind {
                         Kind::Artifact => (&mut contents.entries, &mut contents.bytes),
-                        Kind::Traces => (&mut contents.traces, &mut contents.trace_bytes),
+                        Kind::Trace => (&mut contents.traces, &mut contents.trace_bytes),
                     };
                     *count += 1;
                     *bytes += found.bytes;
@@ -329,7 +307,7 @@ impl Store {
     pub fn clear(&self) -> io::Result<(u64, u64)> {
         let (mut count, mut bytes) = (0, 0);
         for found in self.files() {
-            match fs::remove_file(&found.path) {
+            match found.remove() {
                 Ok(()) => {
                     count += u64::from(found.kind == Kind::Artifact && !found.temporary);
                     bytes += found.bytes;
@@ -348,41 +326,88 @@ impl Store {
     }
 
     /// Folders by the first two digits: few files in each, few folders in all.
-    fn path(&self, kind: Kind, key: &Key) -> PathBuf {
-        let mut name = key.to_string();
-        if kind == Kind::Traces {
-            name += TRACES;
-        }
+    fn path(&self, key: &Key) -> PathBuf {
+        let name = key.to_string();
         let (folder, file) = name.split_at(2);
         self.options.folder.join(folder).join(file)
     }
 
+    /// The folder of a key's traces.
+    pub(crate) fn trace_folder(&self, key: &Key) -> PathBuf {
+        let mut path = self.path(key).into_os_string();
+        path.push(TRACES);
+        path.into()
+    }
+
     /// Files that this store, or another version of it, has made. Others in the folder are not its own.
     fn files(&self) -> Vec<Found> {
-        let list = |folder: &Path| fs::read_dir(folder).into_iter().flatten().flatten();
         let mut all = Vec::new();
-        for folder in list(&self.options.folder).filter(|f| is_hexadecimal(&f.file_name().to_string_lossy(), 2)) {
-            for file in list(&folder.path()) {
-                let name = file.file_name();
-                let name = name.to_string_lossy();
-                let temporary = name.starts_with(TEMPORARY);
-                let (kind, name) = match name.strip_suffix(TRACES) {
-                    Some(name) => (Kind::Traces, name),
-                    None => (Kind::Artifact, &*name),
-                };
-                if !temporary && !is_hexadecimal(name, 62) {
-                    continue;
+        for (folder, name) in list(&self.options.folder) {
+            if !is_hexadecimal(&name, 2) {
+                continue;
+            }
+            for (path, name) in list(&folder) {
+                match name.strip_suffix(TRACES).filter(|name| is_hexadecimal(name, 62)) {
+                    Some(_) if path.is_dir() => {
+                        let traces = list(&path).into_iter();
+                        all.extend(traces.filter_map(|(path, name)| Found::new(path, &name, Kind::Trace, 64)));
+                    }
+                    // Versions before this one kept all traces of a key in one file.
+                    Some(name) => all.extend(Found::new(path, name, Kind::Trace, 62)),
+                    None => all.extend(Found::new(path, &name, Kind::Artifact, 62)),
                 }
-                let Ok(about) = file.metadata() else { continue };
-                let Ok(used) = about.modified() else { continue };
-                all.push(Found { path: file.path(), bytes: about.len(), used, temporary, kind });
             }
         }
         all
     }
 }
 
-fn is_hexadecimal(name: &str, digits: usize) -> bool {
+impl Found {
+    /// A file that a store has made, by its name.
+    fn new(path: PathBuf, name: &str, kind: Kind, digits: usize) -> Option<Found> {
+        let temporary = name.starts_with(TEMPORARY);
+        if !temporary && !is_hexadecimal(name, digits) {
+            return None;
+        }
+        let about = path.metadata().ok()?;
+        Some(Found { bytes: about.len(), used: about.modified().ok()?, path, temporary, kind })
+    }
+
+    /// Removes it, and the folder of traces that it was the last of.
+    fn remove(&self) -> io::Result<()> {
+        fs::remove_file(&self.path)?;
+        if let Some(folder) = self.path.parent().filter(|f| f.to_string_lossy().ends_with(TRACES)) {
+            // One that is not empty stays.
+            let _ = fs::remove_dir(folder);
+        }
+        Ok(())
+    }
+}
+
+/// Paths and names of what is in a folder; nothing where there is none.
+pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.map(|e| (e.path(), e.file_name().to_string_lossy().into_owned())).collect()
+}
+
+/// Makes an entry appear at once, or not at all.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().expect("compiler bug: an entry lies in a folder");
+    make_folder(folder)?;
+    let temporary = folder.join(temporary_name());
+    let written = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(&temporary)
+        .and_then(|mut file| file.write_all(bytes))
+        .and_then(|()| fs::rename(&temporary, path));
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+pub(crate) fn is_hexadecimal(name: &str, digits: usize) -> bool {
     name.len() == digits && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 

@@ -90,14 +90,14 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Serialises the traces of one key.
-    pub fn to_bytes(traces: &[Trace]) -> Vec<u8> {
+    /// Serialises it.
+    pub fn to_bytes(&self) -> Vec<u8> {
         // The types here hold nothing that the format cannot express.
-        postcard::to_stdvec(traces).expect("compiler bug: traces cannot be serialised")
+        postcard::to_stdvec(self).expect("compiler bug: a trace cannot be serialised")
     }
 
     /// Reads back what [`Trace::to_bytes`] wrote.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Trace>, Corrupted> {
+    pub fn from_bytes(bytes: &[u8]) -> Result<Trace, Corrupted> {
         postcard::from_bytes(bytes).map_err(|_| Corrupted)
     }
 }

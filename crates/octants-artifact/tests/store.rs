@@ -108,6 +108,11 @@ fn file_of(folder: &Path, key: &Key) -> PathBuf {
     folder.join(&name[..2]).join(&name[2..])
 }
 
+fn trace_file(folder: &Path, key: &Key, trace: &Trace) -> PathBuf {
+    let name = key.to_string();
+    folder.join(&name[..2]).join(format!("{}.traces", &name[2..])).join(trace.name().to_string())
+}
+
 fn set_age(path: &Path, seconds: u64) {
     let then = SystemTime::now() - Duration::from_secs(seconds);
     File::options().write(true).open(path).unwrap().set_times(FileTimes::new().set_modified(then)).unwrap();
@@ -200,25 +205,51 @@ fn traces_are_kept_beside_the_artifact_of_the_same_key() {
     let store = Store::open(options(&folder.0));
     store.put(&key(1), &artifact(1, 40)).unwrap();
     assert_eq!(store.traces(&key(1)), []);
-    store.put_traces(&key(1), &[trace(1)]).unwrap();
-    store.put_traces(&key(1), &[trace(2), trace(1)]).unwrap();
+    store.put_trace(&key(1), &trace(1)).unwrap();
+    set_age(&trace_file(&folder.0, &key(1), &trace(1)), 100);
+    store.put_trace(&key(1), &trace(2)).unwrap();
+    store.put_trace(&key(1), &trace(2)).unwrap();
     let other = Store::open(options(&folder.0));
     assert_eq!(other.traces(&key(1)), [trace(2), trace(1)]);
+    assert_eq!(other.traces(&key(2)), []);
     assert_eq!(other.get_again(&key(1)), Some(artifact(1, 40)));
     assert_eq!(other.get_again(&key(2)), None);
     assert_eq!((other.counts().hits, other.counts().misses, store.counts().stored), (1, 0, 1));
     let contents = other.examine();
-    assert_eq!((contents.entries, contents.traces), (1, 1));
+    assert_eq!((contents.entries, contents.traces), (1, 2));
     assert_eq!(contents.bytes + contents.trace_bytes, bytes_in(&folder.0));
+    other.remove_trace(&key(1), &trace(1).name());
+    assert_eq!(store.traces(&key(1)), [trace(2)]);
     assert_eq!(other.clear().unwrap().0, 1);
     assert_eq!(files(&folder.0), [] as [PathBuf; 0]);
+    assert!(!trace_file(&folder.0, &key(1), &trace(1)).parent().unwrap().exists(), "its folder is left");
+}
+
+#[test]
+fn of_many_traces_the_newest_stay() {
+    let folder = Folder::new("many-traces");
+    let store = Store::open(options(&folder.0));
+    for i in 0..20 {
+        store.put_trace(&key(1), &trace(i)).unwrap();
+        set_age(&trace_file(&folder.0, &key(1), &trace(i)), 300 - i);
+    }
+    assert_eq!(store.traces(&key(1)), (4..20).rev().map(trace).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_trace_in_the_folder_of_another_key_is_not_taken_for_its_own() {
+    let folder = Folder::new("moved-trace");
+    let store = Store::open(options(&folder.0));
+    (1..=2).for_each(|i| _ = store.put_trace(&key(i), &trace(i)).unwrap());
+    fs::rename(trace_file(&folder.0, &key(1), &trace(1)), trace_file(&folder.0, &key(2), &trace(1))).unwrap();
+    assert_eq!(store.traces(&key(2)), [trace(2)]);
 }
 
 #[test]
 fn damage_to_any_byte_of_a_trace_is_found() {
     let folder = Folder::new("damaged-traces");
     let store = Store::open(options(&folder.0));
-    store.put_traces(&key(1), &[trace(1)]).unwrap();
+    store.put_trace(&key(1), &trace(1)).unwrap();
     let [path] = &files(&folder.0)[..] else { panic!("one entry, one file") };
     let whole = fs::read(path).unwrap();
     for at in 0..whole.len() {
@@ -313,6 +344,13 @@ fn what_dead_processes_left_is_removed() {
     set_age(&old, 10_000);
     store.sweep();
     assert!(!old.exists() && young.exists() && beside.exists());
+    store.put_trace(&key(1), &trace(1)).unwrap();
+    let old = trace_file(&folder.0, &key(1), &trace(1)).with_file_name(".tmp-1-2-3");
+    fs::write(&old, "half an ent").unwrap();
+    set_age(&old, 10_000);
+    store.sweep();
+    assert!(!old.exists());
+    assert_eq!(store.traces(&key(1)), [trace(1)]);
 }
 
 #[test]
@@ -362,6 +400,8 @@ fn threads_that_put_get_sweep_and_clear_at_once_see_whole_entries() {
                         assert_eq!(found, artifact(n, 2000));
                     }
                     let _ = store.put(&key(n), &artifact(n, 2000));
+                    let _ = store.put_trace(&key(n), &trace(thread));
+                    assert!(store.traces(&key(n)).iter().all(|t| (0..6).any(|i| *t == trace(i))));
                     match (thread, i % 50) {
                         (0, 0) => _ = store.clear(),
                         (1, 0) => store.sweep(),
@@ -379,7 +419,7 @@ fn threads_that_put_get_sweep_and_clear_at_once_see_whole_entries() {
 const FOLDER: &str = "OCTANTS_TEST_STORE_FOLDER";
 const LIMIT: &str = "OCTANTS_TEST_STORE_LIMIT";
 
-/// Runs `put_for_ever` or `put_with_a_full_disk` of this file in a process of its own.
+/// Runs an ignored test of this file in a process of its own.
 fn child(test: &str, folder: &Path, limit: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--ignored", "--nocapture"])
@@ -402,6 +442,7 @@ fn put_for_ever() {
             assert_eq!(found, artifact(n, 200_000));
         }
         store.put(&key(n), &artifact(n, 200_000)).unwrap();
+        store.put_trace(&key(n % 2), &trace(n)).unwrap();
         assert_eq!(store.counts().damaged, 0);
     }
 }
@@ -428,9 +469,42 @@ fn processes_killed_while_they_put_leave_whole_entries() {
                 found += 1;
             }
         }
+        let traces = [store.traces(&key(0)), store.traces(&key(1))].concat();
+        assert!(traces.iter().all(|t| (0..16).any(|n| *t == trace(n))));
         assert_eq!(store.counts().damaged, 0);
     }
     assert!(found > 0, "the processes stored nothing");
+}
+
+#[test]
+#[ignore = "run by another test, in processes of their own"]
+fn put_a_trace_of_each_key() {
+    let (Some(folder), Ok(number)) = (std::env::var_os(FOLDER), std::env::var(LIMIT)) else { return };
+    let store = Store::open(options(Path::new(&folder)));
+    for i in 0..KEYS {
+        // As a compilation does it: others may add theirs between looking and putting.
+        store.traces(&key(i));
+        store.put_trace(&key(i), &trace(number.parse().unwrap())).unwrap();
+    }
+}
+
+const KEYS: u64 = 200;
+
+#[test]
+fn processes_that_add_traces_of_the_same_keys_at_once_lose_none() {
+    let folder = Folder::new("traces-at-once");
+    let mut children: Vec<Child> = (0..8).map(|n| child("put_a_trace_of_each_key", &folder.0, n)).collect();
+    for c in &mut children {
+        let text = said(c);
+        assert!(c.wait().unwrap().success() && text.contains("1 passed"), "{text}");
+    }
+    let store = Store::open(options(&folder.0));
+    for i in 0..KEYS {
+        let found = store.traces(&key(i));
+        for n in 0..8 {
+            assert!(found.contains(&trace(n)), "the trace of process {n} for key {i} is lost");
+        }
+    }
 }
 
 fn said(c: &mut Child) -> String {

@@ -124,9 +124,14 @@ impl ArtifactCache {
         self.store.put(key, artifact).map_err(|e| self.not_kept(&e))
     }
 
-    /// Stores the traces of a key. The error is what to tell the user, once.
-    pub fn put_traces(&self, key: &Key, traces: &[Trace]) -> Result<(), String> {
-        self.store.put_traces(key, traces).map_err(|e| self.not_kept(&e))
+    /// Stores a trace of a key; whether it was written. The error is what to tell the user, once.
+    pub fn put_trace(&self, key: &Key, trace: &Trace) -> Result<bool, String> {
+        self.store.put_trace(key, trace).map_err(|e| self.not_kept(&e))
+    }
+
+    /// Removes a trace of a key.
+    pub fn remove_trace(&self, key: &Key, name: &Key) {
+        self.store.remove_trace(key, name);
     }
 
     fn not_kept(&self, error: &std::io::Error) -> String {

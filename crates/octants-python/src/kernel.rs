@@ -54,6 +54,8 @@ struct State {
     prepared: Option<Arc<Prepared>>,
     /// Most recently used first.
     specializations: Vec<Arc<Specialization>>,
+    /// How the folder of compiled kernels took part in the latest compilation; a `FastcacheObservations`.
+    observations: Option<Py<PyAny>>,
 }
 
 /// A kernel's signature under a program's options.
@@ -109,6 +111,13 @@ impl Kernel {
         // Outside the lock: dropping Python objects may run Python code.
         drop(old);
         Ok(prepared)
+    }
+
+    /// Keeps what its users may ask for.
+    fn observe(&self, observations: Py<PyAny>) {
+        let old = self.lock().observations.replace(observations);
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(old);
     }
 
     /// Name and kind, for messages.
@@ -179,6 +188,28 @@ impl Kernel {
     #[pyo3(name = "fn")]
     fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
         self.function(py).clone().unbind()
+    }
+
+    /// The kernel itself, for programs that reach `src_ll_cache_observations` by it.
+    #[getter]
+    fn _primal(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Whether the folder of compiled kernels spared the latest compilation, of a kernel with `fastcache=True`.
+    #[getter]
+    fn src_ll_cache_observations(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(seen) = self.lock().observations.as_ref().map(|o| o.clone_ref(py)) {
+            return Ok(seen);
+        }
+        let none = py.import("octants.cache")?.getattr("FastcacheObservations")?.call0()?.unbind();
+        self.observe(none.clone_ref(py));
+        Ok(none)
+    }
+
+    #[setter]
+    fn set_src_ll_cache_observations(&self, value: Py<PyAny>) {
+        self.observe(value);
     }
 
     #[pyo3(signature = (*args, **kwargs))]

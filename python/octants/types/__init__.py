@@ -1,5 +1,6 @@
 """Types of values and annotations of parameters."""
 
+from octants.types import primitive_types
 from octants.types.annotations import NDArray, NdarrayType, RefType, Template, ndarray, ref, template
 from octants.types.primitive import (
     DataType,
@@ -64,6 +65,7 @@ __all__ = [
     "is_tensor",
     "matrix",
     "ndarray",
+    "primitive_types",
     "ref",
     "struct",
     "template",

@@ -28,10 +28,12 @@ from octants.types.primitive import (
     uint64,
 )
 
-real_types = [f16, f32, f64, float]
-integer_types = [i8, i16, i32, i64, u1, u8, u16, u32, u64, int, bool]
-all_types = real_types + integer_types
-type_ids = [id(t) for t in all_types]
+real_types = {f16, f32, f64, float}
+integer_types = {i8, i16, i32, i64, u1, u8, u16, u32, u64, int, bool}
+all_types = real_types | integer_types
+real_type_ids = {id(t) for t in real_types}
+integer_type_ids = {id(t) for t in integer_types}
+type_ids = {id(t) for t in all_types}
 
 __all__ = [
     "f16",

@@ -239,4 +239,19 @@ def result() -> qd.i32:
         2,
         10,
     ),
+    "a text that is no file, as notebooks keep it": (
+        """
+import linecache
+
+TEXT = "@qd.kernel\\ndef k() -> qd.i32:\\n    return {{1|2}}\\n"
+linecache.cache["<a cell>"] = (len(TEXT), None, TEXT.splitlines(True), "<a cell>")
+scope = {"qd": qd}
+exec(compile(TEXT, "<a cell>", "exec"), scope)
+
+def result():
+    return scope["k"]()
+""",
+        1,
+        2,
+    ),
 }

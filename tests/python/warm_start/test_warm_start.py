@@ -11,8 +11,10 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import changes_of_data
+import changes_of_indirections
 import changes_of_names
 import changes_of_objects
 import changes_of_types
@@ -29,7 +31,8 @@ import octants as qd
 """
 
 TABLES = {
-    table.__name__: table.CHANGES for table in (changes_of_names, changes_of_types, changes_of_objects, changes_of_data)
+    table.__name__: table.CHANGES
+    for table in (changes_of_names, changes_of_types, changes_of_objects, changes_of_indirections, changes_of_data)
 }
 
 # Changes for which no code is compiled: fields are found again by name.
@@ -163,6 +166,62 @@ def test_modules_that_python_has_compiled_are_the_same(run, changes, tmp_path):
     assert lowered(changes, counts) == set()
 
 
+def test_sources_of_equal_size_and_time_are_told_apart(run, tmp_path):
+    text = HEAD + "@qd.kernel\ndef result() -> qd.i32:\n    return {{1|2}}\n"
+    first, second = version(text, 0), version(text, 1)
+    assert run([first])[0] == [1]
+    path = tmp_path / "m0.py"
+    about = path.stat()
+    path.write_text(second)
+    os.utime(path, ns=(about.st_atime_ns, about.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (about.st_size, about.st_mtime_ns)
+    results, counts, _, _ = run([second])
+    assert (results, counts[-1]["lowered"]) == ([2], 1)
+
+
+def test_processes_that_compile_at_once_lose_nothing(run):
+    text = (
+        HEAD
+        + """
+N = int(os.environ["OCTANTS_TEST_N"])
+
+@qd.kernel
+def result() -> qd.i32:
+    return N
+"""
+    )
+    numbers = range(5)
+    with ThreadPoolExecutor(len(numbers)) as pool:
+        done = pool.map(lambda n: run([text], OCTANTS_TEST_N=str(n)), numbers)
+    assert [results for results, *_ in done] == [[n] for n in numbers]
+    for n in numbers:
+        results, counts, _, _ = run([text], OCTANTS_TEST_N=str(n))
+        assert (results, counts[-1]["lowered"]) == ([n], 0)
+
+
+def test_kernels_with_fastcache_tell_whether_it_spared_them(run):
+    text = (
+        HEAD
+        + """
+@qd.kernel(fastcache=True)
+def declared() -> qd.i32:
+    return 1
+
+@qd.kernel
+def other() -> qd.i32:
+    return 1
+
+def result():
+    seen = [dataclasses.astuple(k._primal.src_ll_cache_observations) for k in (declared, other) if k() == 1]
+    return [*seen, dataclasses.astuple(declared.src_ll_cache_observations)]
+"""
+    )
+    nothing = [False] * 4
+    cold, warm = [True, False, False, True], [True, True, True, False]
+    assert run([text])[0] == [[cold, nothing, cold]]
+    assert run([text])[0] == [[warm, nothing, warm]]
+
+
 def test_what_is_said_while_compiling_is_said_again(run):
     text = (
         HEAD
@@ -227,7 +286,7 @@ def result():
 def test_traces_that_are_damaged_or_lead_nowhere_are_made_anew(run, tmp_path):
     text = HEAD + changes_of_names.CHANGES["a function's text, two calls deep"][0].replace("{{1|2}}", "1")
     run([text])
-    (trace,) = tmp_path.rglob("*.traces")
+    (trace,) = tmp_path.rglob("*.traces/*")
     whole = trace.read_bytes()
     for damage in (whole[:-3], whole[:200] + bytes([whole[200] ^ 1]) + whole[201:], b""):
         trace.write_bytes(damage)

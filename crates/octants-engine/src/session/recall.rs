@@ -52,13 +52,13 @@ impl Session {
         Some(Executable { layout, ret, kernel, key: Some(key), pointers, store: None })
     }
 
-    /// Stores what a compilation asked and what came of it.
-    pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) {
-        let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return };
+    /// Stores what a compilation asked and what came of it; whether it was written.
+    pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
+        let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
         let store = code.store.as_ref().map(GradientStore::to_stored);
         // A store whose counting code is not kept could not be made again.
         if store.as_ref().is_some_and(Option::is_none) {
-            return;
+            return false;
         }
         let lowered = &lowering.lowered;
         let outcome = outcome(
@@ -68,8 +68,9 @@ impl Session {
             (may_alias, lowering.has_groups(), lowering.may_tally_loops()),
             search.tracing.said(&lowered.sources),
         );
-        if let Err(notice) = keep(cache, search, outcome) {
+        keep(cache, search, outcome).unwrap_or_else(|notice| {
             self.lock_notices().push(notice);
-        }
+            false
+        })
     }
 }

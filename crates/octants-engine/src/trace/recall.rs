@@ -17,9 +17,6 @@ use crate::artifact_cache::ArtifactCache;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::config::Config;
 
-/// Traces kept for one key. Of more, the oldest go.
-const MOST_TRACES: usize = 16;
-
 /// A kernel that is to be compiled.
 pub struct Request<'a> {
     /// The kernel.
@@ -45,8 +42,15 @@ pub struct Search<'w> {
     pub watch: Stopwatch,
     /// Why nothing was, for who asks.
     pub reason: String,
-    /// The traces of the same kernel that may hold another time.
-    others: Vec<Trace>,
+    /// Traces of the same kernel that will hardly hold again.
+    outdated: Vec<Key>,
+}
+
+impl Search<'_> {
+    /// Whether there is a place where traces of the kernel are kept.
+    pub fn is_kept(&self) -> bool {
+        self.tracing.key.is_some()
+    }
 }
 
 /// What an earlier compilation made.
@@ -106,7 +110,7 @@ pub(crate) fn search<'w>(
     let (Some(cache), Some(mut key)) = (cache, common) else {
         let reason = String::from("compiled kernels are not kept");
         let tracing = Tracing::new(world, None, Vec::new());
-        return Search { tracing, recalled: Vec::new(), watch, reason, others: Vec::new() };
+        return Search { tracing, recalled: Vec::new(), watch, reason, outdated: Vec::new() };
     };
     key.add("trace", &request.identity).add("args", request.args).add("mode", &request.mode);
     add_options(&mut key, config);
@@ -127,10 +131,10 @@ pub(crate) fn search<'w>(
     let key = key.key();
     let traces = cache.traces(&key);
     let mut reason = if traces.is_empty() { "it was not compiled before" } else { "" }.to_string();
-    let (found, others, answered) = ask_again(world, traces, &mut reason);
+    let (found, outdated, answered) = ask_again(world, &traces, &mut reason);
     let recalled = found.into_iter().map(Recalled::new).collect();
     watch.lap(Phase::Load, "ask again");
-    Search { tracing: Tracing::new(world, Some(key), answered), recalled, watch, reason, others }
+    Search { tracing: Tracing::new(world, Some(key), answered), recalled, watch, reason, outdated }
 }
 
 /// The compile-time values among the arguments, however deep.
@@ -142,13 +146,13 @@ fn compile_time_values(arg: &ArgSpec) -> Vec<Obj> {
     }
 }
 
-/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their end, the traces
-/// to keep beside a new one, and what was asked.
+/// Asks what the traces asked, as long as some trace was answered the same. The outcomes of those that hold to their end, the names of
+/// those of other source code, and what was asked.
 fn ask_again(
     world: &dyn World,
-    traces: Vec<Trace>,
+    traces: &[Trace],
     reason: &mut String,
-) -> (Vec<Outcome>, Vec<Trace>, Vec<(Lookup, Answer)>) {
+) -> (Vec<Outcome>, Vec<Key>, Vec<(Lookup, Answer)>) {
     let mut holding: Vec<usize> = (0..traces.len()).collect();
     let mut outdated = Vec::new();
     let mut answered = Vec::new();
@@ -162,7 +166,7 @@ fn ask_again(
             let same = traces[i].lookups.get(at).is_some_and(|(l, p)| l == lookup && *p == print);
             if !same && matches!(lookup, Lookup::Source(_)) {
                 // A function was edited. Other differences come and go, texts mostly do not come back.
-                outdated.push(i);
+                outdated.push(traces[i].name());
             }
             same
         });
@@ -173,8 +177,7 @@ fn ask_again(
     }
     let found =
         holding.iter().filter(|&&i| traces[i].lookups.len() == at).map(|&i| traces[i].outcome.clone()).collect();
-    let others = traces.into_iter().enumerate().filter(|(i, _)| !outdated.contains(i)).map(|(_, t)| t).collect();
-    (found, others, answered)
+    (found, outdated, answered)
 }
 
 /// What is not as it was. The world is asked nothing that could make an object known to it: the compilation that follows must number
@@ -206,14 +209,13 @@ fn difference(world: &dyn World, lookup: &Lookup, answered: &[(Lookup, Answer)])
     }
 }
 
-/// Stores what a compilation asked, and what came of it.
-pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) -> Result<(), String> {
-    let Some(key) = &search.tracing.key else { return Ok(()) };
-    let new = Trace { lookups: search.tracing.take_lookups(), outcome };
-    let same = |t: &Trace| t.outcome.may_alias == new.outcome.may_alias && t.lookups == new.lookups;
-    let others: Vec<Trace> = search.others.into_iter().filter(|t| !same(t)).take(MOST_TRACES - 1).collect();
-    let traces: Vec<Trace> = std::iter::once(new).chain(others).collect();
-    cache.put_traces(key, &traces)
+/// Stores what a compilation asked, and what came of it; whether it was written.
+pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) -> Result<bool, String> {
+    let Some(key) = &search.tracing.key else { return Ok(false) };
+    let trace = Trace { lookups: search.tracing.take_lookups(), outcome };
+    let written = cache.put_trace(key, &trace)?;
+    search.outdated.iter().for_each(|name| cache.remove_trace(key, name));
+    Ok(written)
 }
 
 /// What a compilation made, to be stored.

@@ -126,9 +126,14 @@ impl Kernel {
             captured: captured_names(this.function(py))?,
         };
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
+        let is_kept = search.is_kept();
+        let (mut is_recalled, mut is_stored) = (false, false);
         let (binding, code, alias, groups, may_tally_loops) =
             match this.recall(prepared, (gathered, args), &described, &world, &mut search)? {
-                Some((found, code, alias)) => (found.binding, code, alias, found.has_groups, found.may_tally_loops),
+                Some((found, code, alias)) => {
+                    is_recalled = true;
+                    (found.binding, code, alias, found.has_groups, found.may_tally_loops)
+                }
                 None => {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
                     let asked = (&search.tracing as &dyn World, &world);
@@ -136,7 +141,7 @@ impl Kernel {
                     inspection::show(py, || Inspection::new(&this.name, &prepared.program, &lowering, alias))?;
                     let code = guarded(py, &this.name, || py.detach(|| session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
-                    session.keep_trace(search, &lowering, &code, alias);
+                    is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_notices() {
                         py.import("octants._logging")?.call_method1("warn", (notice,))?;
                     }
@@ -144,6 +149,10 @@ impl Kernel {
                     (Binding::of(&lowering.lowered), code, alias, groups, may_tally_loops)
                 }
             };
+        if this.is_pure() {
+            let seen = py.import("octants.cache")?.getattr("FastcacheObservations")?;
+            this.observe(seen.call1((is_kept, is_recalled, is_recalled, is_stored))?.unbind());
+        }
         let annotations = binding.returns.iter().map(|&o| world.object(o).unbind()).collect();
         let tuple = prepared.signature.returns.as_ref().is_some_and(|r| r.bind(py).is_instance_of::<PyTuple>());
         let result = match mode {
