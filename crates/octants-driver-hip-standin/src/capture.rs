@@ -105,12 +105,8 @@ impl Captures {
         if capture.broken {
             return Err(code::CAPTURE_INVALIDATED);
         }
-        // Nodes before the origin's last.
         let mut joined = vec![false; capture.nodes.len()];
-        capture.last[&capture.origin].iter().for_each(|&n| joined[n] = true);
-        for n in (0..capture.nodes.len()).rev().filter(|&n| joined[n]).collect::<Vec<_>>() {
-            reach(&capture.nodes, n, &mut joined);
-        }
+        capture.last[&capture.origin].iter().for_each(|&last| mark_until(last, &capture.nodes, &mut joined));
         if joined.contains(&false) {
             note("hipStreamEndCapture: a stream that was captured, and not waited for by the first");
             return Err(code::CAPTURE_UNJOINED);
@@ -227,12 +223,10 @@ impl Captures {
     }
 }
 
-/// Marks the nodes before one.
-fn reach(nodes: &Graph, from: usize, marked: &mut [bool]) {
-    for &before in &nodes[from].after {
-        if !std::mem::replace(&mut marked[before], true) {
-            reach(nodes, before, marked);
-        }
+/// Marks a node and those before it.
+fn mark_until(node: usize, nodes: &Graph, marked: &mut [bool]) {
+    if !std::mem::replace(&mut marked[node], true) {
+        nodes[node].after.iter().for_each(|&before| mark_until(before, nodes, marked));
     }
 }
 

@@ -9,6 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use amdhip64::state::code as standin;
 use octants_driver_gpu::symbols::{PoolProperties, Signature};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, code, layout, number};
 
@@ -105,6 +106,16 @@ fn program(table: &[Signature]) -> String {
         ("hipErrorAssert", code::ASSERT as usize),
         ("hipErrorLaunchFailure", code::LAUNCH_FAILURE as usize),
         ("hipErrorOutOfMemory", 2),
+        ("hipErrorIllegalState", standin::ILLEGAL_STATE as usize),
+        ("hipErrorStreamCaptureUnsupported", standin::CAPTURE_UNSUPPORTED as usize),
+        ("hipErrorStreamCaptureInvalidated", standin::CAPTURE_INVALIDATED as usize),
+        ("hipErrorStreamCaptureMerge", standin::CAPTURE_MERGE as usize),
+        ("hipErrorStreamCaptureUnmatched", standin::CAPTURE_UNMATCHED as usize),
+        ("hipErrorStreamCaptureUnjoined", standin::CAPTURE_UNJOINED as usize),
+        ("hipErrorStreamCaptureIsolation", standin::CAPTURE_ISOLATION as usize),
+        ("hipErrorStreamCaptureImplicit", standin::CAPTURE_IMPLICIT as usize),
+        ("hipErrorCapturedEvent", standin::CAPTURED_EVENT as usize),
+        ("hipErrorStreamCaptureWrongThread", standin::CAPTURE_WRONG_THREAD as usize),
         ("hipErrorNotReady", 600),
         ("hipDeviceAttributeMultiprocessorCount", number::DEVICE_MULTIPROCESSOR_COUNT as usize),
         ("hipDeviceAttributeWarpSize", number::DEVICE_WARP_SIZE as usize),
