@@ -1,7 +1,7 @@
 """One compile-time case in a fresh process: imports the package, initialises it, runs the case's kernels once.
 
-Prints a line of JSON with the seconds of each; of the last also the front end's, the processor's, and the megabytes by which
-the process grew. Usage: compile_case.py MODULE CASE CACHE_FOLDER
+Prints a line of JSON with the seconds of each; of the last also the front end's, the processor's, the calling thread's
+among these, and the megabytes by which the process grew. Usage: compile_case.py MODULE CASE CACHE_FOLDER
 """
 
 from __future__ import annotations
@@ -70,6 +70,13 @@ def many_loops(statements: int) -> str:
     return HEAD + "".join(loops)
 
 
+def many_fields(count: int) -> str:
+    """One kernel that updates `count` fields in one loop."""
+    fields = "".join(f"x{n} = qd.field(qd.f32, 16)\n" for n in range(count))
+    updates = "".join(f"        x{n}[i] = v + {n}.0\n        v += x{n}[i] * 0.5\n" for n in range(count))
+    return f"{fields}\n\n{HEAD}    for i in range(16):\n        v = a[i]\n{updates}        a[i] = v\n"
+
+
 def call_tree(width: int, levels: int) -> str:
     """One kernel that calls `width` functions, each of which calls two of the next level, and so on."""
     text = ""
@@ -91,6 +98,7 @@ GROWTH = {
     **{f"one long loop, {n:,} statements": (long_kernel(n), 1) for n in SIZES},
     **{f"branches, {n:,} statements": (branching_kernel(n), 1) for n in SIZES},
     **{f"loops of 20, {n:,} statements": (many_loops(n), 1) for n in SIZES},
+    **{f"fields in one loop, {n:,}": (many_fields(n), 1) for n in SIZES[:2]},
     "call tree, 60 functions, 6 deep": (call_tree(10, 6), 1),
     "call tree, 300 functions, 6 deep": (call_tree(50, 6), 1),
 }
@@ -149,7 +157,7 @@ def run(module: str, case: str, cache: str) -> dict[str, float]:
 
         call, result = package_kernels.prepare("mpm88")
         qd.sync()
-        memory, processor = peak(), time.process_time()
+        memory, processor, caller = peak(), time.process_time(), time.thread_time()
         first = time.perf_counter()
         call()
         qd.sync()
@@ -162,7 +170,7 @@ def run(module: str, case: str, cache: str) -> dict[str, float]:
         assert spec.loader is not None
         kernels = importlib.util.module_from_spec(spec)
         array = np.ones(16, np.float32)
-        memory, processor = peak(), time.process_time()
+        memory, processor, caller = peak(), time.process_time(), time.thread_time()
         first = time.perf_counter()
         spec.loader.exec_module(kernels)
         for n in range(count):
@@ -170,7 +178,8 @@ def run(module: str, case: str, cache: str) -> dict[str, float]:
         qd.sync()
         assert (array != 1.0).any()
     taken = {"import": imported - started, "init": ready - imported, "first": time.perf_counter() - first}
-    taken |= {"processor": time.process_time() - processor, "megabytes": peak() - memory}
+    taken |= {"processor": time.process_time() - processor, "caller": time.thread_time() - caller}
+    taken |= {"megabytes": peak() - memory}
     return taken | {"front end": front_end_seconds()}
 
 

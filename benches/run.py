@@ -151,6 +151,7 @@ def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
     """Seconds of the processor, and memory, for kernels of growing size. One that takes a system too long ends its shape."""
     systems = [s for s in systems if s not in ("c", "numba")]
     time = Table("compilation, processor s", systems, higher_is_better=False)
+    caller = Table("compilation, processor s of the calling thread", systems, higher_is_better=False)
     memory = Table("compilation, MB", systems, higher_is_better=False)
     too_long: set[tuple[str, str]] = set()
     for case in [c for c in GROWTH if not args.only or c in args.only]:
@@ -163,10 +164,12 @@ def run_growth(args: argparse.Namespace, systems: list[str]) -> list[Table]:
                     too_long.add((system, shape))
                 for r in found:
                     time.add(case, system, r["processor"])
+                    caller.add(case, system, r["caller"])
                     memory.add(case, system, r["megabytes"])
     time.print()
+    caller.print()
     memory.print()
-    return [time, memory]
+    return [time, caller, memory]
 
 
 def run_gradients(args: argparse.Namespace, systems: list[str]) -> list[Table]:

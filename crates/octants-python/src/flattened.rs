@@ -2,16 +2,17 @@
 //!
 //! A frozen dataclass whose members are our arrays, plain numbers and such dataclasses is the same in every call, so that for one that
 //! comes again its words are copied instead of its members being looked at. (Who changes one by `object.__setattr__` after a
-//! launch has to make another.) An object is kept by a weak reference: it dies as it would without.
+//! launch has to make another.) Of one that is not frozen it is seen first whether it still holds what it did. An object is kept by a weak
+//! reference: it dies as it would without.
 
 use std::sync::Mutex;
 
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, Span};
-use crate::ndarray::Ndarray;
+use crate::watched::Watched;
 
 /// The latest argument of a parameter.
 #[derive(Default)]
@@ -19,14 +20,29 @@ pub struct Flattened(Mutex<Latest>);
 
 #[derive(Default)]
 struct Latest {
-    /// Its address; it is flattened when it comes a second time.
+    /// Its address.
     address: usize,
+    seen: Seen,
     flat: Option<Flat>,
 }
+
+/// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed when it came.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    before: bool,
+    /// Calls to let by before it is flattened again.
+    wait: u32,
+    /// As many as the last time.
+    pause: u32,
+}
+
+/// Most calls to let by.
+const LONGEST_PAUSE: u32 = 64;
 
 /// What an object adds to the arguments of a call, counted from where its own begin.
 struct Flat {
     object: Py<PyWeakrefReference>,
+    watched: Watched,
     key: Box<[u64]>,
     words: Box<[u64]>,
     starts: Box<[u32]>,
@@ -67,35 +83,53 @@ impl Flattened {
         // Another thread that has it is about to launch the same kernel: this one looks at the members.
         let Ok(latest) = self.0.try_lock() else { return gathered.take(kind, value, place) };
         let address = value.as_ptr() as usize;
-        let comes_again = latest.address == address;
-        if comes_again
-            && let Some(flat) = &latest.flat
+        let mut seen = if latest.address == address { latest.seen } else { Seen::default() };
+        if let Some(flat) = latest.flat.as_ref().filter(|_| seen.before)
             && flat.object.bind(value.py()).upgrade().is_some()
         {
-            flat.add_to(gathered);
-            return Ok(());
+            if flat.watched.is_unchanged(value.py(), gathered)? {
+                flat.add_to(gathered);
+                return Ok(());
+            }
+            seen.changes();
         }
         let mark = Mark::of(gathered);
         // What the members run must be able to call the kernel.
         drop(latest);
         gathered.take(kind, value, place)?;
-        let flat = match PyWeakrefReference::new(value) {
-            Ok(object) if comes_again && gathered.ready_on.len() == mark.ready_on && is_constant(kind, value)? => {
-                Some(Flat::since(mark, gathered, object.unbind()))
-            }
-            _ => None,
+        let flat = match seen.pays() && gathered.ready_on.len() == mark.ready_on {
+            true => Watched::of(kind, value)?.zip(PyWeakrefReference::new(value).ok()),
+            false => None,
         };
+        let flat = flat.map(|(watched, object)| Flat::since(mark, gathered, object.unbind(), watched));
         if let Ok(mut latest) = self.0.try_lock() {
-            *latest = Latest { address, flat };
+            *latest = Latest { address, seen, flat };
         }
         Ok(())
     }
 }
 
+impl Seen {
+    /// It was flattened and has changed since.
+    fn changes(&mut self) {
+        self.pause = (self.pause * 2).clamp(1, LONGEST_PAUSE);
+        self.wait = self.pause;
+    }
+
+    /// Whether to flatten it now that it comes; notes that it did.
+    fn pays(&mut self) -> bool {
+        let pays = self.before && self.wait == 0;
+        self.before = true;
+        self.wait = self.wait.saturating_sub(1);
+        pays
+    }
+}
+
 impl Flat {
-    fn since(mark: Mark, gathered: &Gathered<'_>, object: Py<PyWeakrefReference>) -> Flat {
+    fn since(mark: Mark, gathered: &Gathered<'_>, object: Py<PyWeakrefReference>, watched: Watched) -> Flat {
         Flat {
             object,
+            watched,
             key: gathered.key[mark.key..].into(),
             words: gathered.words[mark.words..].into(),
             starts: gathered.starts[mark.starts..].iter().map(|s| s - mark.words as u32).collect(),
@@ -110,41 +144,4 @@ impl Flat {
         gathered.starts.extend(self.starts.iter().map(|s| s + words));
         gathered.spans.extend(self.spans.iter().map(|s| s.moved_on(leaves, words)));
     }
-}
-
-/// A member, and all of its members, are the same as long as the object lives.
-fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-    Ok(match kind {
-        ParamKind::Array(_) => value.is_instance_of::<Ndarray>(),
-        ParamKind::Scalar(_) => {
-            value.is_exact_instance_of::<PyInt>()
-                || value.is_exact_instance_of::<PyFloat>()
-                || value.is_exact_instance_of::<PyBool>()
-        }
-        ParamKind::Dataclass(class, members) => {
-            let py = value.py();
-            let frozen = || -> PyResult<bool> {
-                value
-                    .getattr(pyo3::intern!(py, "__dataclass_params__"))?
-                    .getattr(pyo3::intern!(py, "frozen"))?
-                    .is_truthy()
-            };
-            if !value.get_type().is(class.bind(py)) || !frozen()? {
-                return Ok(false);
-            }
-            let Some(own) = value.getattr_opt(pyo3::intern!(py, "__dict__"))? else { return Ok(false) };
-            let Ok(own) = own.cast_into::<PyDict>() else { return Ok(false) };
-            let is_own = |(name, kind): &(Py<PyString>, ParamKind)| match own.get_item(name.bind(py))? {
-                Some(member) => is_constant(kind, &member),
-                None => Ok(false),
-            };
-            for member in members {
-                if !is_own(member)? {
-                    return Ok(false);
-                }
-            }
-            true
-        }
-        _ => false,
-    })
 }

@@ -39,6 +39,7 @@ mod source;
 mod specialization;
 mod stream;
 mod vectorcall;
+mod watched;
 mod world;
 
 use pyo3::prelude::*;

@@ -1,8 +1,9 @@
-"""Dataclasses of arrays and numbers as arguments; one that is frozen is known again when it comes again."""
+"""Dataclasses of arrays and numbers as arguments; one that comes again is known again, unless it has changed."""
 
 from __future__ import annotations
 
 import dataclasses
+import weakref
 
 import numpy as np
 import pytest
@@ -110,6 +111,107 @@ def test_a_dataclass_that_may_change_is_read_anew():
     s.x = b
     open_into(s)
     assert (a[0], b[0]) == (103, 100)
+
+
+@dataclasses.dataclass
+class OpenInner:
+    y: Line
+    scale: qd.i32
+
+
+@dataclasses.dataclass
+class OpenOuter:
+    x: Line
+    inner: OpenInner
+    shift: qd.i32 = 7
+
+
+class Other(OpenInner):
+    """Has no members of its own."""
+
+
+def changes():
+    """What can be done to an object between two calls: each gets the object and gives what undoes it."""
+
+    def assign(name, value):
+        def change(s):
+            *way, last = name.split(".")
+            for step in way:
+                s = getattr(s, step)
+            old = getattr(s, last)
+            setattr(s, last, value())
+            return lambda: setattr(s, last, old)
+
+        return change
+
+    def replace_dict(s):
+        old = s.__dict__
+        s.__dict__ = old | {"shift": 1000}
+        return lambda: setattr(s, "__dict__", old)
+
+    def hide_by_property(s):
+        OpenInner.scale = property(lambda self: 5000)
+        return lambda: delattr(OpenInner, "scale")
+
+    def read_otherwise(s):
+        OpenInner.__getattribute__ = lambda self, name: 900 if name == "scale" else object.__getattribute__(self, name)
+        return lambda: delattr(OpenInner, "__getattribute__")
+
+    def leave_to_class(s):
+        old = s.__dict__.pop("shift")
+        return lambda: s.__dict__.update(shift=old)
+
+    return [
+        assign("shift", lambda: 100),
+        assign("x", lambda: lines(1)[0]),
+        assign("inner.scale", lambda: -3),
+        assign("inner.y", lambda: lines(1)[0]),
+        assign("inner", lambda: OpenInner(lines(1)[0], 11)),
+        assign("inner", lambda: Other(lines(1)[0], 12)),
+        replace_dict,
+        hide_by_property,
+        read_otherwise,
+        leave_to_class,
+    ]
+
+
+@pytest.mark.parametrize("number", range(len(changes())))
+@pytest.mark.parametrize("calls", [1, 2, 3, 6])
+def test_a_dataclass_that_came_before_is_never_taken_for_what_it_was(number, calls):
+    @qd.kernel
+    def add(s: OpenOuter):
+        for i in s.x:
+            s.x[i] += s.shift
+            s.inner.y[i] += s.inner.scale
+
+    def call_and_check():
+        before = s.x[1], s.inner.y[1]
+        add(s)
+        assert (s.x[1], s.inner.y[1]) == (before[0] + s.shift, before[1] + s.inner.scale)
+
+    x, y = lines(2)
+    s = OpenOuter(x, OpenInner(y, 3))
+    for _ in range(3):
+        for _ in range(calls):
+            call_and_check()
+        undo = changes()[number](s)
+        for _ in range(calls):
+            call_and_check()
+        undo()
+    call_and_check()
+
+
+def test_an_array_that_a_dataclass_held_dies_as_it_would_without():
+    (x,) = lines(1)
+    s = Open(x, 1)
+    for _ in range(3):
+        open_into(s)
+    gone = weakref.ref(x)
+    s.x = lines(1)[0]
+    del x
+    assert gone() is None
+    open_into(s)
+    assert s.x[0] == 1
 
 
 def test_a_frozen_dataclass_of_other_arrays_is_looked_at():

@@ -53,7 +53,7 @@ pub fn template_key(key: &mut SmallVec<[u64; 16]>, value: &Bound<'_, PyAny>, pla
             ),
         ));
     }
-    if !by_identity(value)? {
+    if is_numpy_scalar(value)? {
         // A scalar of numpy: its type and its value.
         key.extend_from_slice(&[TAG_NUMPY, ty as u64]);
         return template_key(key, &value.call_method0(pyo3::intern!(py, "item"))?, place);
@@ -72,6 +72,12 @@ pub fn by_identity(value: &Bound<'_, PyAny>) -> PyResult<bool> {
     if by_value {
         return Ok(false);
     }
-    let py = value.py();
-    Ok(!value.is_instance(Known::get(py)?.np_generic.bind(py).as_any())?)
+    Ok(!is_numpy_scalar(value)?)
+}
+
+/// By its type alone: asking as Python does would look for a `__class__` of the object too.
+fn is_numpy_scalar(value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let scalars = Known::get(value.py())?.np_generic.as_ptr();
+    // SAFETY: both are live types.
+    Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(value.as_ptr()), scalars.cast()) } != 0)
 }
