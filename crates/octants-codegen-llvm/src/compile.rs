@@ -65,6 +65,9 @@ pub(crate) fn compile(
     Ok(artifact)
 }
 
+/// Bytes of stack of a thread, of which only what is used becomes memory: LLVM goes deep where long expressions are.
+const STACK: usize = 32 << 20;
+
 /// Makes the code of all pieces, on this thread and as many others as may help. `after` hears of the steps of this one.
 fn make_all(
     facts: &Facts<'_>,
@@ -87,7 +90,7 @@ fn make_all(
         let others = facts.options.threads.min(pieces.len()).saturating_sub(1);
         for _ in 0..others {
             // Where no thread can be had there is this one.
-            let _ = thread::Builder::new().spawn_scoped(scope, || work(&mut |_| ()));
+            let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || work(&mut |_| ()));
         }
         work(after);
     });

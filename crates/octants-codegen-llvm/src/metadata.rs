@@ -164,8 +164,8 @@ impl Metadata {
         let mut constant = vec![true; (self.frame.first + self.frame.count) as usize];
         constant[self.frame.first as usize] = false;
         for (tag, keeps) in self.buffers.iter().zip(buffers) {
-            let scopes = tag.first as usize..(tag.first + tag.count) as usize;
-            constant[scopes].iter_mut().for_each(|c| *c &= keeps);
+            let components = tag.first as usize..(tag.first + tag.count) as usize;
+            constant[components].iter_mut().for_each(|c| *c &= keeps);
         }
         *self.constant.borrow_mut() = constant;
     }
@@ -173,8 +173,8 @@ impl Metadata {
     /// Marks a load of a buffer that keeps its contents.
     pub fn mark_constant(&self, load: V, tag: Tag) {
         let constant = self.constant.borrow();
-        let scopes = constant.get(tag.first as usize..(tag.first + tag.count) as usize);
-        if scopes.is_some_and(|s| s.iter().all(|c| *c)) {
+        let components = constant.get(tag.first as usize..(tag.first + tag.count) as usize);
+        if components.is_some_and(|s| s.iter().all(|c| *c)) {
             let empty = self.value(self.node(&mut []));
             llvm!(LLVMSetMetadata(load, self.kinds.invariant_load, empty));
         }
