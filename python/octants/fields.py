@@ -12,19 +12,20 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import _octants, companions, interchange
+from octants import companions
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
+from octants.queued_access import Elements
 from octants.snode import NOT_PLACED, Component, Placement, SNode
 from octants.snode_trees import SNodeTree
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
+from octants.whole_arrays import WholeArray
 
 
-class Field:
+class Field(WholeArray):
     """What all fields share. Made by `qd.field` and its relatives, not by calling the class."""
 
     _octants_entity = "field"
@@ -237,15 +238,6 @@ class Field:
         values = memory.read().reshape(memory.shape + element_shape)
         return values if wanted is None else values.astype(wanted, copy=False)
 
-    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
-        are set when the stream gets there."""
-        if not isinstance(arr, (np.ndarray, np.generic)):
-            raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
-        self._import(np.asarray(arr), qd_stream)
-        if companions.open_scopes:
-            companions.host_wrote(self)
-
     def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
         if arr.shape != memory.shape + memory.element_shape:
@@ -254,45 +246,7 @@ class Field:
                     f"shape {memory.shape + memory.element_shape} does not match the numpy array shape {arr.shape}"
                 )
             )
-        values = interchange.converted(arr, self._dtype)
-        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_write(stream, self._elements(), values):
-            if qd_stream is not None:
-                _octants.before_host_work(qd_stream)
-            memory.write(values)
-
-    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
-        """All elements as a torch tensor on `device` (the CPU by default)."""
-        return self._memory().torch(self, device, copy)
-
-    def from_torch(self, arr: Any) -> None:
-        """Sets all elements from a torch tensor."""
-        if not self._memory().take_tensor(self, arr):
-            self._import(interchange.from_torch(arr))
-        if companions.open_scopes:
-            companions.host_wrote(self)
-
-    def to_dlpack(self, versioned: bool = False) -> Any:
-        """A DLPack capsule of the field's memory."""
-        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
-
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._memory().dlpack(kwargs)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._memory().device
-
-    def fill(self, val: Any, qd_stream: Any = None) -> None:
-        """Sets all elements to a scalar, or to one vector or matrix."""
-        element = self._element(val)
-        memory = self._memory()
-        if memory.at_once and qd_stream is None:
-            memory.fill(element)
-        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
-            _octants.before_host_work(qd_stream)
-            memory.fill(element)
-        if companions.open_scopes:
-            companions.host_wrote(self)
+        self._write(arr, qd_stream)
 
     def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
@@ -300,13 +254,7 @@ class Field:
             raise TypeError("Cannot copy from a non-field object")
         if self.shape != other.shape:
             raise ValueError(f"qd.field shape {self.shape} does not match the source field shape {other.shape}")
-        if not done_by_device(
-            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
-        ):
-            _octants.before_host_work(qd_stream)
-            self._import(other._memory().read().reshape(self.shape + self._element_shape))
-        if companions.open_scopes:
-            companions.host_copied(self, other)
+        self._copy(other, qd_stream)
 
     def _element(self, value: Any) -> Any:
         """A value as one element of the field's type (a scalar stays one)."""

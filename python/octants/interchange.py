@@ -8,19 +8,19 @@ from typing import Any
 import numpy as np
 
 from octants import _octants
-from octants.types.primitive import BY_NUMPY, DataType
+from octants.types.primitive import BY_NUMPY
 
 CPU_DEVICE = (1, 0)
 
 
-def converted(arr: np.ndarray[Any, Any], dtype: DataType) -> np.ndarray[Any, Any]:
-    """`arr` in the field's type: as numpy casts, with floats truncated for integer types."""
-    if arr.dtype == dtype.numpy:
+def converted(arr: np.ndarray[Any, Any], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """`arr` in the elements' type: as numpy casts, with floats truncated for integer types."""
+    if arr.dtype == dtype:
         return arr
     if arr.dtype.kind not in "biuf":
         raise TypeError(f"an array of numbers is needed, got dtype {arr.dtype}")
     with np.errstate(invalid="ignore", over="ignore"):
-        return arr.astype(dtype.numpy)
+        return arr.astype(dtype)
 
 
 def to_torch(arr: np.ndarray[Any, Any], device: Any, copy: bool | None) -> Any:

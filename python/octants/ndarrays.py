@@ -11,16 +11,17 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import _octants, companions, interchange
+from octants import _octants, companions
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
+from octants.queued_access import Elements
 from octants.snode import Placement
 from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
+from octants.whole_arrays import WholeArray
 
 
 class ElementType:
@@ -48,7 +49,7 @@ class ElementType:
         return f"[Tensor ({', '.join(map(str, self._shape))}) {self._dtype}]"
 
 
-class Ndarray(_octants.Ndarray):
+class Ndarray(WholeArray, _octants.Ndarray):
     """What all ndarrays share. Made by `qd.ndarray` and its relatives, not by calling the class."""
 
     _octants_entity = "ndarray"
@@ -179,41 +180,12 @@ class Ndarray(_octants.Ndarray):
                 raise ValueError(memory.NO_VIEW)
         return memory.read().astype(wanted, copy=False)
 
-    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
-        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
-        are set when the stream gets there."""
-        if not isinstance(arr, (np.ndarray, np.generic)):
-            raise TypeError(f"{np.ndarray} expected, but {type(arr)} provided")
-        self._import(np.asarray(arr), qd_stream)
-        if companions.open_scopes:
-            companions.host_wrote(self)
-
     def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         memory = self._memory()
         expected = memory.shape + memory.element_shape
         if arr.shape != expected:
             raise ValueError(f"Mismatch shape: {expected} expected, but {arr.shape} provided")
-        values = interchange.converted(arr, self.dtype)
-        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
-        if stream is None or not queue_write(stream, self._elements(), values):
-            if qd_stream is not None:
-                _octants.before_host_work(qd_stream)
-            memory.write(values)
-
-    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
-        """All elements as a torch tensor on `device` (the CPU by default)."""
-        return self._memory().torch(self, device, copy)
-
-    def from_torch(self, arr: Any) -> None:
-        """Sets all elements from a torch tensor."""
-        if not self._memory().take_tensor(self, arr):
-            self._import(interchange.from_torch(arr))
-        if companions.open_scopes:
-            companions.host_wrote(self)
-
-    def to_dlpack(self, versioned: bool = False) -> Any:
-        """A DLPack capsule of the memory."""
-        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
+        self._write(arr, qd_stream)
 
     def __getattr__(self, name: str) -> Any:
         # The attribute by which libraries on the device take arrays has a name of the device's own.
@@ -223,37 +195,13 @@ class Ndarray(_octants.Ndarray):
                 return memory.array_protocol()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-    def __dlpack__(self, **kwargs: Any) -> Any:
-        return self._memory().dlpack(kwargs)
-
-    def __dlpack_device__(self) -> tuple[int, int]:
-        return self._memory().device
-
-    def fill(self, val: Any, qd_stream: Any = None) -> None:
-        """Sets all elements to a scalar, or to one vector or matrix."""
-        element = self._element(val)
-        memory = self._memory()
-        if memory.at_once and qd_stream is None:
-            memory.fill(element)
-        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
-            _octants.before_host_work(qd_stream)
-            memory.fill(element)
-        if companions.open_scopes:
-            companions.host_wrote(self)
-
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
         if not isinstance(other, Ndarray):
             raise AssertionError(f"copy_from() takes an ndarray, got {type(other).__name__}")
         if self.shape != other.shape:
             raise AssertionError(f"copy_from shape mismatch: destination {self.shape} vs source {other.shape}")
-        if not done_by_device(
-            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
-        ):
-            _octants.before_host_work(qd_stream)
-            self._import(other._memory().read())
-        if companions.open_scopes:
-            companions.host_copied(self, other)
+        self._copy(other, qd_stream)
 
     def _element(self, value: Any) -> Any:
         values = np.asarray(value.to_numpy() if isinstance(value, Matrix) else value)

@@ -1,0 +1,94 @@
+"""All elements of a field or an ndarray at once: to and from numpy, torch and DLPack, fills and copies."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from octants import _octants, companions, interchange
+from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
+
+if TYPE_CHECKING:
+    from octants.host_memory import CopiedMemory, HostMemory
+
+
+class WholeArray:
+    """What fields and ndarrays share."""
+
+    if TYPE_CHECKING:
+
+        def _memory(self) -> HostMemory | CopiedMemory:
+            """Host access to the elements; raises when the program that made the array has ended."""
+
+        def _elements(self) -> Elements:
+            """Where the elements lie in a buffer."""
+
+        def _element(self, value: Any) -> Any:
+            """A value as one element (a scalar stays one)."""
+
+        def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+            """Sets all elements from an array whose shape is checked."""
+
+    def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
+        """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
+        are set when the stream gets there."""
+        if not isinstance(arr, (np.ndarray, np.generic)):
+            raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
+        self._import(np.asarray(arr), qd_stream)
+        if companions.open_scopes:
+            companions.host_wrote(self)
+
+    def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
+        """Sets all elements from an array of the right shape, now or on a stream."""
+        memory = self._memory()
+        values = interchange.converted(arr, memory.dtype)
+        stream = None if qd_stream is None else _octants.queueing_stream(qd_stream)
+        if stream is None or not queue_write(stream, self._elements(), values):
+            if qd_stream is not None:
+                _octants.before_host_work(qd_stream)
+            memory.write(values)
+
+    def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
+        """All elements as a torch tensor on `device` (the CPU by default)."""
+        return self._memory().torch(self, device, copy)
+
+    def from_torch(self, arr: Any) -> None:
+        """Sets all elements from a torch tensor."""
+        if not self._memory().take_tensor(self, arr):
+            self._import(interchange.from_torch(arr))
+        if companions.open_scopes:
+            companions.host_wrote(self)
+
+    def to_dlpack(self, versioned: bool = False) -> Any:
+        """A DLPack capsule of the memory."""
+        return self.__dlpack__(**interchange.dlpack_keywords(versioned))
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        return self._memory().dlpack(kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self._memory().device
+
+    def fill(self, val: Any, qd_stream: Any = None) -> None:
+        """Sets all elements to a scalar, or to one vector or matrix."""
+        element = self._element(val)
+        memory = self._memory()
+        if memory.at_once and qd_stream is None:
+            memory.fill(element)
+        elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
+            _octants.before_host_work(qd_stream)
+            memory.fill(element)
+        if companions.open_scopes:
+            companions.host_wrote(self)
+
+    def _copy(self, other: WholeArray, qd_stream: Any) -> None:
+        """Sets all elements from another array of the same kind and shape."""
+        if not done_by_device(
+            qd_stream, [self, other], lambda stream: queue_copy(stream, self._elements(), other._elements())
+        ):
+            _octants.before_host_work(qd_stream)
+            memory = self._memory()
+            self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
+        if companions.open_scopes:
+            companions.host_copied(self, other)
