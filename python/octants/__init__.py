@@ -49,6 +49,7 @@ from octants.architectures import Extension as extension
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
 from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
+from octants.field_indices import rescale_index
 from octants.fields import Field, MatrixField, ScalarField
 from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
 from octants.layouts import Layout
@@ -95,7 +96,6 @@ from octants.ops import (
     random,
     raw_div,
     raw_mod,
-    rescale_index,
     round,
     rsqrt,
     select,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from octants.exceptions import OctantsScopeError, OctantsTypeError
+from octants.exceptions import OctantsRuntimeError, OctantsScopeError, OctantsTypeError
 from octants.matrix import Matrix, elementwise
 from octants.types.primitive import resolve_dtype
 
@@ -298,9 +298,14 @@ atomic_cas = _kernel_only("atomic_cas", "x = desired where x is expected, in one
 random = _kernel_only("random", "A random number: a float within 0 and 1, or an integer of any value of its type.")
 grouped = _kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
 get_addr = _kernel_only("get_addr", "The address of an element of a field.")
-global_thread_idx = _kernel_only("global_thread_idx", "The number of the thread that runs.")
 volatile_load = _kernel_only("volatile_load", "A load that no other load stands for.")
 block_local = _kernel_only("block_local", "A hint: keep these fields near the block of threads.")
 cache_read_only = _kernel_only("cache_read_only", "A hint: these fields are only read.")
 no_activate = _kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")
-rescale_index = _kernel_only("rescale_index", "An index of one field scaled to another field of another shape.")
+
+
+def global_thread_idx() -> Any:
+    """Not supported: raises."""
+    raise OctantsRuntimeError(
+        "qd.global_thread_idx() is not supported: which thread runs an iteration is the device's choice; use the loop's index"
+    )

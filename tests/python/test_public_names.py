@@ -1,0 +1,183 @@
+"""Names of the package that no other test uses: they do what they say, from kernels and from Python."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def test_atomics_return_what_was_there():
+    x = qd.field(qd.i32, 6)
+
+    @qd.kernel
+    def change() -> qd.types.vector(7, qd.i32):
+        for _ in range(1):
+            for i in range(6):
+                x[i] = 12
+        old = qd.Vector([0] * 7)
+        for _ in range(1):
+            old[0] = qd.atomic_and(x[0], 10)
+            old[1] = qd.atomic_or(x[1], 10)
+            old[2] = qd.atomic_xor(x[2], 10)
+            old[3] = qd.atomic_sub(x[3], 5)
+            old[4] = qd.atomic_exchange(x[4], 7)
+            old[5] = qd.atomic_cas(x[5], 12, 8)
+            old[6] = qd.atomic_cas(x[5], 12, 9)
+        return old
+
+    assert change().to_list() == [12, 12, 12, 12, 12, 12, 8]
+    assert x.to_numpy().tolist() == [8, 14, 6, 7, 7, 8]
+
+
+def test_frexp_takes_floats_apart():
+    @qd.kernel
+    def apart(x: qd.f32) -> qd.types.vector(2, qd.f32):
+        mantissa, exponent = qd.frexp(x)
+        return qd.Vector([mantissa, qd.cast(exponent, qd.f32)])
+
+    for x in (8.0, -0.3, 0.0):
+        assert apart(x).to_list() == list(np.frexp(np.float32(x)))
+        assert tuple(qd.frexp(x)) == tuple(np.frexp(x))
+
+
+def test_hints_change_nothing():
+    x, y = qd.field(qd.i32, 8), qd.field(qd.i32, 8)
+
+    @qd.kernel
+    def fill():
+        qd.block_local(x)
+        qd.cache_read_only(y)
+        qd.no_activate(x)
+        for i in x:
+            x[i] = qd.assume_in_range(i, 0, 0, 8) + qd.volatile_load(y[i])
+
+    y.fill(2)
+    fill()
+    assert x.to_numpy().tolist() == list(range(2, 10))
+
+
+def test_indices_are_scaled_from_one_shape_to_another():
+    fine, wide, line = qd.field(qd.i32, (8, 12)), qd.field(qd.i32, (4, 24)), qd.field(qd.i32, 8)
+    block = qd.root.dense(qd.ij, (2, 3))
+    block.dense(qd.ij, 4).place(qd.field(qd.i32))
+
+    @qd.kernel
+    def scaled(to: qd.template(), i: qd.i32, j: qd.i32) -> qd.types.vector(2, qd.i32):
+        index = qd.Vector([i, j])
+        found = qd.rescale_index(fine, to, index)
+        assert (index == qd.Vector([i, j])).all()
+        return found
+
+    assert [scaled(wide, *index).to_list() for index in ((0, 0), (3, 5), (7, 11))] == [[0, 0], [1, 10], [3, 22]]
+    assert scaled(line, 3, 5).to_list() == [3, 5]
+    assert scaled(block, 7, 11).to_list() == [1, 2]
+    with pytest.raises(qd.OctantsRuntimeError, match="function of the kernel language"):
+        qd.rescale_index(fine, wide, qd.Vector([0, 0]))
+
+
+def test_the_number_of_a_thread_is_refused():
+    @qd.kernel
+    def number() -> qd.i32:
+        return qd.global_thread_idx()
+
+    with pytest.raises(qd.OctantsCompilationError, match="global_thread_idx.. is not supported"):
+        number()
+
+
+def test_functions_for_both_worlds():
+    @qd.pyfunc
+    def area(a, b):
+        return a * b
+
+    @qd.kernel
+    def double() -> qd.i32:
+        return 2 * area(3, 4)
+
+    assert (area(3, 4), double()) == (12, 24)
+
+
+def test_operations_on_numbers_of_python():
+    assert (qd.abs(-2), qd.pow(2, 3), qd.zero(2.5), qd.one(3), qd.max(1, 2, 3), qd.min(3, 1)) == (2, 8, 0.0, 1, 3, 1)
+
+    @qd.kernel
+    def same() -> qd.types.vector(4, qd.f32):
+        return qd.Vector([qd.abs(-2.0), qd.pow(2.0, 3), qd.zero(2.5), qd.one(2.5)])
+
+    assert same().to_list() == [2, 8, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("long", "short"),
+    [
+        ("int8", "i8"),
+        ("int16", "i16"),
+        ("int32", "i32"),
+        ("int64", "i64"),
+        ("uint1", "u1"),
+        ("uint8", "u8"),
+        ("uint16", "u16"),
+        ("uint32", "u32"),
+        ("uint64", "u64"),
+        ("float16", "f16"),
+        ("float32", "f32"),
+        ("float64", "f64"),
+    ],
+)
+def test_types_have_long_names(long, short):
+    assert getattr(qd, long) is getattr(qd, short) is getattr(qd.types, long)
+
+
+def test_kinds_of_types():
+    kinds = {t.name: (qd.types.is_integral(t), qd.types.is_real(t)) for t in (qd.f16, qd.u1, qd.i64)}
+    assert kinds == {"f16": (False, True), "u1": (True, False), "i64": (True, False)}
+    assert [qd.types.is_signed(t) for t in (qd.i8, qd.u8)] == [True, False]
+    assert qd.types.is_tensor(qd.types.vector(2, qd.f32))
+    assert not qd.types.is_tensor(qd.f32)
+
+
+def test_several_axes_have_a_name():
+    letters = dict(zip("ijkl", (qd.i, qd.j, qd.k, qd.l), strict=True))
+    for name in ("ij", "ik", "il", "jk", "jl", "kl", "ijk", "ijl", "ikl", "jkl", "ijkl"):
+        assert list(getattr(qd, name)) == [axis for letter in name for axis in _axes(letters[letter])]
+    x = qd.field(qd.i32)
+    qd.root.dense(qd.jkl, (2, 3, 4)).place(x)
+    assert x.shape == (2, 3, 4)
+
+
+def _axes(axis):
+    return list(axis) if isinstance(axis, tuple) else [axis]
+
+
+@pytest.mark.parametrize(("name", "entries"), [("vec", float), ("ivec", int), ("uvec", int)])
+def test_vectors_of_graphics(name, entries):
+    for n in (2, 3, 4):
+        kind = getattr(qd.math, f"{name}{n}")
+        assert kind(*range(n)).to_list() == [entries(i) for i in range(n)]
+        assert kind(1).to_list() == [entries(1)] * n
+
+
+def test_matrices_of_graphics():
+    for n in (2, 3, 4):
+        rows = [[float(n * i + j) for j in range(n)] for i in range(n)]
+        assert getattr(qd.math, f"mat{n}")(rows).to_list() == rows
+
+
+def test_the_options_in_force_are_printed(capsys):
+    qd.dump_compile_config()
+    assert "fast_math=True" in capsys.readouterr().out
+
+
+def test_names_of_levels_and_devices():
+    for level in (qd.TRACE, qd.DEBUG, qd.INFO, qd.WARN, qd.ERROR, qd.CRITICAL):
+        qd.set_logging_level(level)
+        assert qd.is_logging_effective(level)
+    qd.set_logging_level("info")
+    assert {qd.vulkan, qd.metal, qd.cuda} < set(qd.Arch)
+    assert all(isinstance(part, int) for part in qd.__version__)
