@@ -22,7 +22,7 @@ from octants.snode_trees import SNodeTree
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
-from octants.whole_arrays import WholeArray
+from octants.whole_arrays import WholeArray, flat_index
 
 
 class Field(WholeArray):
@@ -185,23 +185,13 @@ class Field(WholeArray):
 
     def _checked_index(self, shape: tuple[int, ...], key: Any) -> tuple[int, ...]:
         """The same for every kind of key, with an offset, and with an error for what is wrong."""
-        if isinstance(key, Matrix):
-            key = key.entries.tolist()
-        given = () if key is None else tuple(key) if isinstance(key, (tuple, list)) else (key,)
         offset = self._parts[0].offset
-        flat: list[int] = []
-        for item in given:
-            if isinstance(item, Matrix):
-                flat.extend(item.entries.tolist())
-            elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
-                flat.append(item.__index__())
-            else:
-                raise TypeError(
-                    self._named(
-                        f"Detected illegal element of type: {type(item)}. Please be aware that slicing a qd.field is not "
-                        "supported so far."
-                    )
-                )
+
+        def illegal(item: Any) -> str:
+            kind = f"Detected illegal element of type: {type(item)}."
+            return self._named(f"{kind} Please be aware that slicing a qd.field is not supported so far.")
+
+        flat = flat_index(key, illegal)
         if len(flat) != len(shape):
             raise AssertionError(
                 self._named(

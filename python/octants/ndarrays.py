@@ -21,7 +21,7 @@ from octants.snode import Placement
 from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
-from octants.whole_arrays import WholeArray
+from octants.whole_arrays import WholeArray, flat_index
 
 
 class ElementType:
@@ -142,17 +142,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape
-        if isinstance(key, Matrix):
-            key = key.entries.tolist()
-        given = () if key is None else tuple(key) if isinstance(key, (tuple, list)) else (key,)
-        flat: list[int] = []
-        for item in given:
-            if isinstance(item, Matrix):
-                flat.extend(item.entries.tolist())
-            elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
-                flat.append(item.__index__())
-            else:
-                raise TypeError(f"an ndarray is indexed with integers, got {item!r}")
+        flat = flat_index(key, lambda item: f"an ndarray is indexed with integers, got {item!r}")
         if len(flat) != len(shape):
             raise OctantsIndexError(f"{len(shape)}d ndarray indexed with {len(flat)}d indices: {tuple(flat)}")
         for value, extent in zip(flat, shape, strict=True):

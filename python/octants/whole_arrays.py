@@ -1,12 +1,14 @@
-"""All elements of a field or an ndarray at once: to and from numpy, torch and DLPack, fills and copies."""
+"""What fields and ndarrays share: keys of elements, and all elements at once (numpy, torch, DLPack, fills, copies)."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from octants import _octants, companions, interchange
+from octants.matrix import Matrix
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 
 if TYPE_CHECKING:
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class WholeArray:
-    """What fields and ndarrays share."""
+    """A field or an ndarray, as far as all its elements go."""
 
     if TYPE_CHECKING:
 
@@ -92,3 +94,18 @@ class WholeArray:
             self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
         if companions.open_scopes:
             companions.host_copied(self, other)
+
+
+def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:
+    """A key as integers; a vector in it stands for several. `wrong` says what is wrong with another item."""
+    if isinstance(key, Matrix):
+        key = key.entries.tolist()
+    flat: list[int] = []
+    for item in () if key is None else key if isinstance(key, (tuple, list)) else (key,):
+        if isinstance(item, Matrix):
+            flat.extend(item.entries.tolist())
+        elif hasattr(item, "__index__") and not isinstance(item, np.ndarray):
+            flat.append(item.__index__())
+        else:
+            raise TypeError(wrong(item))
+    return flat
