@@ -82,28 +82,37 @@ def test_calls_are_compiled_on_several_threads_and_waited_for():
     assert (compiled(), x[0]) == (7, 15.0)
 
 
+class Late:
+    """A value that a kernel asks Python for while it is compiled, and which comes when it may."""
+
+    def __init__(self):
+        self.asked, self.may_come = threading.Event(), threading.Event()
+        self.asked_by = []
+
+    @property
+    def value(self):
+        self.asked_by.append(threading.get_ident())
+        self.asked.set()
+        assert self.may_come.wait(60)
+        return 5.0
+
+    def kernel(self):
+        @qd.kernel
+        def held(x: Values):
+            for i in x:
+                x[i] = self.value
+
+        return held
+
+
 def test_in_the_background_the_caller_goes_on():
-    # A kernel that asks Python for a value which comes later.
-    may_go_on = threading.Event()
-
-    class Late:
-        @property
-        def value(self):
-            assert may_go_on.wait(60)
-            return 5.0
-
     late, x = Late(), qd.ndarray(qd.f32, 4)
-
-    @qd.kernel
-    def held(x: Values):
-        for i in x:
-            x[i] = late.value
-
+    held = late.kernel()
     made = qd.precompile([(held, x)], background=True)
     assert not made.done
     assert not made.wait(timeout=0.01)
     assert "0 of 1" in repr(made)
-    may_go_on.set()
+    late.may_come.set()
     assert made.wait()
     assert made.done
     assert compiled() == 1
@@ -112,32 +121,16 @@ def test_in_the_background_the_caller_goes_on():
 
 
 def test_a_call_waits_for_the_thread_that_compiles_the_same():
-    entered, may_go_on = threading.Event(), threading.Event()
-    asked = []
-
-    class Late:
-        @property
-        def value(self):
-            asked.append(threading.get_ident())
-            entered.set()
-            assert may_go_on.wait(60)
-            return 5.0
-
     late, x = Late(), qd.ndarray(qd.f32, 4)
-
-    @qd.kernel
-    def held(x: Values):
-        for i in x:
-            x[i] = late.value
-
+    held = late.kernel()
     made = qd.precompile([(held, x)], background=True)
-    assert entered.wait(60)
-    threading.Timer(0.2, may_go_on.set).start()
+    assert late.asked.wait(60)
+    threading.Timer(0.2, late.may_come.set).start()
     held(x)
     made.wait()
     assert x[0] == 5.0
     assert compiled() == 1
-    assert threading.get_ident() not in asked, "the call did not compile anything"
+    assert threading.get_ident() not in late.asked_by, "the call did not compile anything"
 
 
 def test_errors_come_in_the_order_of_the_calls_when_all_else_is_compiled():

@@ -342,27 +342,28 @@ def test_s13_sections_that_do_not_overlap_or_are_allowed_to(mode):
     assert (x.to_numpy() == 7).all()
 
 
-def test_s14_code_that_differs_in_its_sections_alone_is_not_shared(mode):
-    @qd.kernel
-    def run(x: Ints, y: Ints, apart: qd.template()):
-        with qd.stream_parallel():
-            for i in x:
-                x[i] = 1
-            if qd.static(not apart):
-                for i in y:
-                    y[i] = 2
-        with qd.stream_parallel():
-            if qd.static(apart):
-                for i in y:
-                    y[i] = 2
+@qd.kernel
+def in_one_section_or_two(x: Ints, y: Ints, apart: qd.template()):
+    with qd.stream_parallel():
+        for i in x:
+            x[i] = 1
+        if qd.static(not apart):
+            for i in y:
+                y[i] = 2
+    with qd.stream_parallel():
+        if qd.static(apart):
+            for i in y:
+                y[i] = 2
 
+
+def test_s14_code_that_differs_in_its_sections_alone_is_not_shared(mode):
     x, y = ints(), ints()
     forks = 0 if mode == "in order" else 1
     before = qd.stream_pool_stats()
     for apart in (False, True, False, True):
         x.fill(0)
         y.fill(0)
-        run(x, y, apart)
+        in_one_section_or_two(x, y, apart)
         assert (x.to_numpy() == 1).all()
         assert (y.to_numpy() == 2).all()
         after = qd.stream_pool_stats()
@@ -388,25 +389,12 @@ def test_s15_the_pool_is_as_large_as_ever_needed(mode):
 def test_s14_code_kept_on_disk_knows_its_sections(tmp_path):
     options = {"cpu_streams": True, "offline_cache": True, "offline_cache_file_path": str(tmp_path)}
 
-    @qd.kernel
-    def run(x: Ints, y: Ints, apart: qd.template()):
-        with qd.stream_parallel():
-            for i in x:
-                x[i] = 1
-            if qd.static(not apart):
-                for i in y:
-                    y[i] = 2
-        with qd.stream_parallel():
-            if qd.static(apart):
-                for i in y:
-                    y[i] = 2
-
     for found in (0, 2):
         qd.init(arch=qd.cpu, **options)
         x, y = ints(), ints()
-        run(x, y, False)
+        in_one_section_or_two(x, y, False)
         assert qd.stream_pool_stats()["created"] == 0
-        run(x, y, True)
+        in_one_section_or_two(x, y, True)
         assert qd.stream_pool_stats()["created"] == 1, "its sections run side by side"
         assert (x[3], y[3]) == (1, 2)
         assert cache.counts()["hits"] == found, "each is found under a key of its own"
