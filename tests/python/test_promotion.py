@@ -179,6 +179,20 @@ def test_division_of_integers_has_the_default_float_type():
     np.testing.assert_allclose(out.to_numpy(), [1 / 3, np.e, 1.0], rtol=1e-15)
 
 
+def test_the_quotient_of_long_constants_is_pythons():
+    qd.init(arch=qd.cpu, default_fp=qd.f64, log_level=qd.ERROR)
+
+    @qd.kernel
+    def third() -> qd.f64:
+        return qd.static((2**53 + 1) / 3)
+
+    @qd.kernel
+    def folded() -> qd.f64:
+        return (9007199254740992 + 1) / 3
+
+    assert third() == folded() == (2**53 + 1) / 3
+
+
 def test_variables_keep_the_type_of_their_first_value():
     @qd.kernel
     def whole() -> qd.f64:

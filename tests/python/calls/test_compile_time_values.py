@@ -311,6 +311,54 @@ def test_numbers_may_be_read_at_launch_instead_of_being_compiled_in() -> None:
         sim.get()
 
 
+DEFAULTS = {"size": 1, "depth": 7}
+
+
+def test_of_entries_with_the_same_key_the_last_counts() -> None:
+    @qd.func
+    def volume(size, depth):
+        return 10 * size + depth
+
+    @qd.kernel
+    def literal() -> qd.i32:
+        d = {"size": 1, "size": 5}  # noqa: F601
+        return d["size"]
+
+    @qd.kernel
+    def merged() -> qd.i32:
+        own = {"size": 2}
+        d = {**DEFAULTS, **own, 3: 100, "four": 4}
+        return d["size"] * 10 + d["depth"] + d[3]
+
+    @qd.kernel
+    def made() -> qd.i32:
+        d = {k % 2: k for k in qd.static(range(5))}
+        return len(d) * 100 + d[0] * 10 + d[1]
+
+    @qd.kernel
+    def named() -> qd.i32:
+        return volume(**DEFAULTS)
+
+    assert (literal(), merged(), made(), named()) == (5, 127, 243, 17)
+
+
+def test_a_dict_that_changed_is_merged_anew() -> None:
+    @qd.data_oriented
+    class Sim:
+        def __init__(self) -> None:
+            self.options = {"size": 1}
+
+        @qd.kernel
+        def size(self) -> qd.i32:
+            d = {"size": 0, **self.options}
+            return d["size"]
+
+    sim = Sim()
+    assert sim.size() == 1
+    sim.options["size"] = 2
+    assert sim.size() == 2
+
+
 def test_an_attribute_that_changes_all_the_time_is_named() -> None:
     @qd.data_oriented
     class Sim:

@@ -7,6 +7,9 @@ use crate::ast::{Comparison, Operator, UnaryOperator};
 use crate::value::Value;
 use crate::world::{Entity, HostValue};
 
+/// Below it an f64 holds every integer.
+const EXACT: f64 = 9007199254740992.0;
+
 impl Lowerer<'_> {
     fn host_foldable(&self, v: &Value) -> bool {
         match v {
@@ -20,7 +23,7 @@ impl Lowerer<'_> {
 
     pub(super) fn fold_unary(&mut self, op: UnaryOperator, a: &Value) -> Result<Option<Value>> {
         Ok(Some(match (op, a) {
-            (UnaryOperator::Neg, Value::Int(i)) => Value::Int(-i),
+            (UnaryOperator::Neg, Value::Int(i)) if *i != i128::MIN => Value::Int(-i),
             (UnaryOperator::Neg, Value::Float(f)) => Value::Float(-f),
             (UnaryOperator::Pos, Value::Int(_) | Value::Float(_)) => a.clone(),
             (UnaryOperator::Invert, Value::Int(i)) => Value::Int(!i),
@@ -69,7 +72,7 @@ impl Lowerer<'_> {
                 let m = a.rem_euclid(*b);
                 Some(Value::Int(if *b < 0 && m != 0 { m + b } else { m }))
             }
-            (Operator::Shl, Value::Int(a), Value::Int(b)) if (0..100).contains(b) && a.abs() < 1 << 26 => {
+            (Operator::Shl, Value::Int(a), Value::Int(b)) if (0..100).contains(b) && a.unsigned_abs() < 1 << 26 => {
                 Some(Value::Int(a << b))
             }
             (Operator::Shr, Value::Int(a), Value::Int(b)) if (0..127).contains(b) => Some(Value::Int(a >> b)),
@@ -80,11 +83,13 @@ impl Lowerer<'_> {
         }
         if let (Some(a), Some(b)) = (float(l), float(r)) {
             let both_int = matches!((l, r), (Value::Int(_), Value::Int(_)));
+            // Python rounds the quotient of integers once.
+            let rounded_once = !both_int || a.abs().max(b.abs()) < EXACT;
             let v = match op {
                 Operator::Add if !both_int => Some(a + b),
                 Operator::Sub if !both_int => Some(a - b),
                 Operator::Mul if !both_int => Some(a * b),
-                Operator::Div if b != 0.0 => Some(a / b),
+                Operator::Div if b != 0.0 && rounded_once => Some(a / b),
                 _ => None,
             };
             if let Some(v) = v {

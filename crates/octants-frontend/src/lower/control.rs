@@ -54,18 +54,23 @@ impl Lowerer<'_> {
             s.lower_stmts(body)?;
             let value = s.element(buffer, &[])?;
             let again = s.condition(&value)?;
-            let go_on = s.b.body.add_block();
-            let stop = s.b.body.add_block();
-            let back = s.b.set_cursor(stop);
-            s.b.push(Op::Break, Type::Unit);
-            s.b.set_cursor(back);
-            s.b.push(Op::If(again, go_on, stop), Type::Unit);
+            s.break_unless(again);
             Ok(())
         });
         self.frame().loops.pop();
         let (block, ()) = result?;
         self.b.push(Op::Loop(block), Type::Unit);
         Ok(())
+    }
+
+    /// Leaves the loop unless a condition holds.
+    fn break_unless(&mut self, cond: ValueId) {
+        let go_on = self.b.body.add_block();
+        let stop = self.b.body.add_block();
+        let back = self.b.set_cursor(stop);
+        self.b.push(Op::Break, Type::Unit);
+        self.b.set_cursor(back);
+        self.b.push(Op::If(cond, go_on, stop), Type::Unit);
     }
 
     pub(super) fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {
@@ -87,12 +92,7 @@ impl Lowerer<'_> {
             s.b.span = test.span;
             if !matches!(cond, Value::Bool(true)) {
                 let cond = s.condition(&cond)?;
-                let go_on = s.b.body.add_block();
-                let stop = s.b.body.add_block();
-                let back = s.b.set_cursor(stop);
-                s.b.push(Op::Break, Type::Unit);
-                s.b.set_cursor(back);
-                s.b.push(Op::If(cond, go_on, stop), Type::Unit);
+                s.break_unless(cond);
             }
             s.lower_stmts(body)
         });

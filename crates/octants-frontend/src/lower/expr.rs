@@ -60,14 +60,7 @@ impl Lowerer<'_> {
                 })?;
                 Value::list(out)
             }
-            ExprKind::DictComp(key, value, generators) => {
-                let mut out = Vec::new();
-                self.comprehend(generators, &mut |s| {
-                    out.push((s.lower_expr(key)?, s.lower_expr(value)?));
-                    Ok(())
-                })?;
-                Value::Dict(std::rc::Rc::new(out))
-            }
+            ExprKind::DictComp(key, value, generators) => self.lower_dict_comprehension(key, value, generators)?,
             ExprKind::Unary(op, a) => {
                 let a = self.lower_expr(a)?;
                 self.unary_value(*op, &a)?
@@ -158,27 +151,11 @@ impl Lowerer<'_> {
         }
     }
 
-    fn lower_dict(&mut self, items: &[(Option<Expr>, Expr)]) -> Result<Value> {
-        let mut out: Vec<(Value, Value)> = Vec::new();
-        let writes = last_write(items.iter().map(|(_, value)| value));
-        for (i, (key, value)) in items.iter().enumerate() {
-            let v = self.lower_expr(value)?;
-            let v = if i < writes { self.detach_deep(v)? } else { v };
-            match key {
-                Some(key) => {
-                    let k = self.lower_expr(key)?;
-                    out.push((k, v));
-                }
-                None => match v {
-                    Value::Dict(d) => out.extend(d.iter().cloned()),
-                    _ => return self.err(Code::Syntax, "`**` in a dict takes a dict"),
-                },
-            }
-        }
-        Ok(Value::Dict(std::rc::Rc::new(out)))
-    }
-
-    fn comprehend(&mut self, generators: &[Generator], each: &mut dyn FnMut(&mut Self) -> Result<()>) -> Result<()> {
+    pub(super) fn comprehend(
+        &mut self,
+        generators: &[Generator],
+        each: &mut dyn FnMut(&mut Self) -> Result<()>,
+    ) -> Result<()> {
         let Some((first, rest)) = generators.split_first() else { return each(self) };
         self.static_depth += 1;
         let iter = self.lower_expr(&first.iter);

@@ -8,6 +8,7 @@ mod choose_form;
 mod companions;
 mod compile_time;
 mod control;
+mod dicts;
 mod expr;
 mod function;
 mod loops;

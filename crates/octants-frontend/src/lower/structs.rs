@@ -91,14 +91,14 @@ impl Lowerer<'_> {
     pub(super) fn member_values(&mut self, value: &Value) -> Result<Vec<(String, Value)>> {
         match value {
             Value::Members(m) if !m.is_array => return Ok(m.items.clone()),
-            Value::Dict(items) => {
-                let mut out = Vec::new();
-                for (k, v) in items.iter() {
-                    if let Value::Str(k) = k {
-                        out.push((k.to_string(), v.clone()));
-                    }
+            Value::Dict(_) | Value::Obj(_) => {
+                if let Some(entries) = self.dict_entries(value)? {
+                    let named = |(k, v): &(Value, Value)| match k {
+                        Value::Str(k) => Some((k.to_string(), v.clone())),
+                        _ => None,
+                    };
+                    return Ok(entries.iter().filter_map(named).collect());
                 }
-                return Ok(out);
             }
             _ => {}
         }

@@ -33,12 +33,10 @@ impl Lowerer<'_> {
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
             Value::Dict(items) => {
                 let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
-                for (k, v) in items.iter() {
-                    if let Some(Value::Bool(true)) = self.fold_compare(crate::ast::Comparison::Eq, k, key)? {
-                        return Ok(v.clone());
-                    }
+                match self.position_of_key(items, key)? {
+                    Some(i) => Ok(items[i].1.clone()),
+                    None => self.err(Code::Index, "this key is not in the dict"),
                 }
-                self.err(Code::Index, "this key is not in the dict")
             }
             Value::Obj(obj) if !matches!(self.world.entity(*obj), Entity::TensorConst { .. }) => {
                 let key = match &index[..] {
