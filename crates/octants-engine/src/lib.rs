@@ -1,6 +1,6 @@
 //! A session: configuration, compilation and devices behind one value that the Python binding owns.
 //!
-//! Reading order: [`config`] (every option), [`environment`] (the one place that reads environment variables),
+//! Reading order: [`config`] (every option), `option_values` (their checks), [`environment`] (the one place that reads environment variables),
 //! [`artifact_cache`] (compiled kernels on disk), [`trace`] (compilations that need not be repeated), [`compile_times`], `open_gpu`,
 //! [`session`] (compile, load, launch), [`inspect`] (code for people to read), [`error`] (what can go wrong).
 //!
@@ -14,6 +14,7 @@ pub mod error;
 mod gradient_store;
 pub mod inspect;
 mod open_gpu;
+mod option_values;
 pub mod session;
 mod suggest;
 pub mod trace;

@@ -134,7 +134,7 @@ impl Session {
     ) -> Program {
         let mut kernel = lowered.kernel.clone();
         let options = PassOptions {
-            check_bounds: self.config.debug || self.config.check_out_of_bound,
+            check_bounds: self.config.bounds_checked(),
             debug: self.config.debug,
             fast_math: self.config.fast_math,
             arrays_may_alias,
