@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::ndarray::scalar_by_name;
-use crate::{dlpack, errors, program, stream};
+use crate::{dlpack, errors, host_work, program, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -96,7 +96,7 @@ impl Buffer {
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program::sync(py) } else { stream::wait_for_buffer(py, self, write) }
+        if program::is_immediate() { program::sync(py) } else { host_work::wait_for_buffer(py, self, write) }
     }
 
     /// Whether all work is done within the call that asks for it.
@@ -115,7 +115,7 @@ impl Buffer {
     fn read<'py>(&self, py: Python<'py>, offset: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
         self.settle(py)?;
         // The array is new: no one else sees it while the interpreter is free.
-        PyByteArray::new_with(py, nbytes, |to| stream::read_buffer(py, self, offset, to))
+        PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, self, offset, to))
     }
 
     /// Copies bytes into an array of the host's, once the work that writes to the memory is done.
@@ -130,14 +130,14 @@ impl Buffer {
             // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the bytes.
             n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
         };
-        stream::read_buffer(py, self, offset, to)
+        host_work::read_buffer(py, self, offset, to)
     }
 
     /// Sets some bytes, once the work that uses the memory is done.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let data = PyUntypedBuffer::get(data)?;
-        stream::write_buffer(py, self, offset, contiguous(&data)?)
+        host_work::write_buffer(py, self, offset, contiguous(&data)?)
     }
 
     /// Queues on a stream that `count` elements from an offset on become `element`.
@@ -149,7 +149,7 @@ impl Buffer {
         count: u64,
     ) -> PyResult<()> {
         let element = element.as_bytes();
-        stream::queue_on(stream, |s| s.fill(&self.memory, offset, element, count, &Patient))
+        host_work::queue_on(stream, |s| s.fill(&self.memory, offset, element, count, &Patient))
     }
 
     /// Queues on a stream a copy from another buffer.
@@ -162,14 +162,14 @@ impl Buffer {
         nbytes: u64,
     ) -> PyResult<()> {
         let source = &source.get().memory;
-        stream::queue_on(stream, |s| s.copy(&self.memory, offset, source, source_offset, nbytes, &Patient))
+        host_work::queue_on(stream, |s| s.copy(&self.memory, offset, source, source_offset, nbytes, &Patient))
     }
 
     /// Queues on a stream that some bytes become those of `data`, which is read now.
     fn upload(&self, stream: &Bound<'_, stream::Stream>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = PyUntypedBuffer::get(data)?;
         let from = contiguous(&data)?;
-        stream::queue_on(stream, |s| s.upload(&self.memory, offset, from, &Patient))
+        host_work::queue_on(stream, |s| s.upload(&self.memory, offset, from, &Patient))
     }
 
     /// The device as DLPack names it: its kind and its number.
@@ -218,7 +218,7 @@ impl Buffer {
     #[pyo3(signature = (stream = None))]
     fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
         self.address(py)?;
-        stream::hand_over(py, self, stream)
+        host_work::hand_over(py, self, stream)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {

@@ -1,10 +1,12 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`stream`], [`buffer`] and [`ndarray`] (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the
-//! decorators make), [`autodiff_scope`], [`signature`] and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`],
-//! [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call
-//! passes), [`specialization`] and [`guard`] (a compiled kernel, how its slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the
-//! compiler asks of Python), [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a program of tests), [`errors`], [`names`].
+//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`] (memory),
+//! [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`] and [`annotation`]
+//! (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`], [`element_view`],
+//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`] and [`guard`] (a compiled kernel, how its
+//! slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python),
+//! [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
+//! program of tests), [`errors`], [`names`].
 
 mod annotation;
 mod argument;
@@ -16,11 +18,13 @@ mod classify;
 mod dlpack;
 mod element_view;
 mod errors;
+mod event;
 mod exchange_table;
 mod flattened;
 mod foreign_array;
 mod func;
 mod guard;
+mod host_work;
 mod in_progress;
 mod inspection;
 mod kept_kernels;
@@ -63,19 +67,19 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(autodiff_scope::set_autodiff_scope, m)?)?;
     m.add_function(wrap_pyfunction!(autodiff_scope::in_autodiff_scope, m)?)?;
     m.add_class::<stream::Stream>()?;
-    m.add_class::<stream::Event>()?;
+    m.add_class::<event::Event>()?;
     m.add_class::<stream::StreamScope>()?;
     m.add_function(wrap_pyfunction!(stream::create_stream, m)?)?;
-    m.add_function(wrap_pyfunction!(stream::create_event, m)?)?;
+    m.add_function(wrap_pyfunction!(event::create_event, m)?)?;
     m.add_function(wrap_pyfunction!(stream::stream_scope, m)?)?;
     m.add_function(wrap_pyfunction!(stream::default_stream, m)?)?;
     m.add_function(wrap_pyfunction!(stream::current_stream, m)?)?;
     m.add_function(wrap_pyfunction!(stream::stream_pool_stats, m)?)?;
     m.add_function(wrap_pyfunction!(stream::trim_stream_pool, m)?)?;
-    m.add_function(wrap_pyfunction!(stream::before_host_work, m)?)?;
-    m.add_function(wrap_pyfunction!(stream::queueing_stream, m)?)?;
-    m.add_function(wrap_pyfunction!(stream::default_stream_behind, m)?)?;
-    m.add_function(wrap_pyfunction!(stream::end_host_work, m)?)?;
+    m.add_function(wrap_pyfunction!(host_work::before_host_work, m)?)?;
+    m.add_function(wrap_pyfunction!(host_work::queueing_stream, m)?)?;
+    m.add_function(wrap_pyfunction!(host_work::default_stream_behind, m)?)?;
+    m.add_function(wrap_pyfunction!(host_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
     m.add_function(wrap_pyfunction!(program::after_fork_in_child, m)?)?;

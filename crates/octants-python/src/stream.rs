@@ -1,18 +1,19 @@
-//! [`Stream`] and [`Event`] as Python objects, and this thread's current stream.
+//! [`Stream`] as a Python object, and this thread's current stream.
 //!
 //! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a stream
 //! that one thread destroys stays whole for what another is just launching.
 
 use std::cell::{Cell, RefCell};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use octants_engine::runtime::{self, DeviceError, HostAccess, Patient};
+use octants_engine::runtime::{self, DeviceError, Patient};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
+use crate::event::Event;
 use crate::program::{self, Program};
-use crate::{buffer, errors, exchange_table};
+use crate::{errors, exchange_table};
 
 thread_local! {
     /// The streams of the scopes that this thread is in, innermost last.
@@ -28,8 +29,9 @@ pub struct Stream {
     kind: Kind,
 }
 
+/// Whose a stream is.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub enum Kind {
     /// Made by `create_stream`.
     Own,
     /// The program's default stream.
@@ -38,23 +40,19 @@ enum Kind {
     Wrapped,
 }
 
-/// A point in a stream's work, for other streams or the host to wait for.
-#[pyclass(module = "octants._octants", frozen, weakref)]
-pub struct Event {
-    inner: Mutex<Option<Arc<runtime::Event>>>,
-}
-
 /// What `stream_scope` returns.
 #[pyclass(module = "octants._octants", frozen)]
 pub struct StreamScope {
     stream: Py<Stream>,
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+/// Its value, whatever a thread that panicked left there.
+pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
+/// An error of the device as an exception.
+pub fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
     errors::from_engine(py, error.into())
 }
 
@@ -66,11 +64,13 @@ pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> Result<T, DeviceE
 }
 
 impl Stream {
-    fn new(stream: runtime::Stream, kind: Kind) -> Stream {
+    /// Around a stream of the device.
+    pub fn new(stream: runtime::Stream, kind: Kind) -> Stream {
         Stream { inner: Mutex::new(Some(stream)), kind }
     }
 
-    fn open(&self, py: Python<'_>) -> PyResult<runtime::Stream> {
+    /// The device's stream, unless it was destroyed or its program has ended.
+    pub fn open(&self, py: Python<'_>) -> PyResult<runtime::Stream> {
         let stream = lock(&self.inner).clone();
         match stream {
             Some(stream) if stream.alive() => Ok(stream),
@@ -167,7 +167,7 @@ fn innermost(py: Python<'_>) -> Option<Py<Stream>> {
 }
 
 /// The stream of an optional argument; the current one for `None`.
-fn stream_or_current(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<runtime::Stream> {
+pub fn stream_or_current(py: Python<'_>, value: Option<&Bound<'_, PyAny>>) -> PyResult<runtime::Stream> {
     if let Some(value) = value {
         return stream_argument(value, "qd_stream");
     }
@@ -282,84 +282,6 @@ impl Stream {
     }
 }
 
-impl Event {
-    fn open(&self, py: Python<'_>) -> PyResult<Arc<runtime::Event>> {
-        let event = lock(&self.inner).clone();
-        match event {
-            Some(event) if event.alive() => Ok(event),
-            Some(_) => Err(errors::dead_object(py, "event")),
-            None => Err(errors::runtime_error(py, "this event was destroyed: create another with create_event()")),
-        }
-    }
-}
-
-#[pymethods]
-impl Event {
-    /// The driver's handle; 0 without streams of the device's own, and after `destroy()`.
-    #[getter]
-    fn handle(&self) -> u64 {
-        lock(&self.inner).as_ref().map_or(0, |e| e.handle())
-    }
-
-    /// Lets the event stand for all work queued on the stream until now.
-    #[pyo3(signature = (qd_stream = None))]
-    fn record(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let event = self.open(py)?;
-        event.record(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
-    }
-
-    /// Makes later work of the stream wait for what the event stands for. The host goes on.
-    #[pyo3(signature = (qd_stream = None))]
-    fn wait(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-        let event = self.open(py)?;
-        event.wait(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
-    }
-
-    /// Makes the host wait for what the event stands for, and raises what failed on its stream.
-    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
-        let event = self.open(py)?;
-        waiting(py, || event.synchronize(&Patient))
-    }
-
-    /// Whether what the event stands for is done; True where it was never recorded.
-    fn query(&self, py: Python<'_>) -> PyResult<bool> {
-        let event = self.open(py)?;
-        waiting(py, || event.query())
-    }
-
-    /// Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both.
-    fn elapsed_ms(&self, py: Python<'_>, later: &Bound<'_, PyAny>) -> PyResult<f64> {
-        let Ok(later) = later.cast_exact::<Event>() else {
-            return Err(PyTypeError::new_err(format!("later must be an Event, got {}", later.get_type().name()?)));
-        };
-        let (event, later) = (self.open(py)?, later.get().open(py)?);
-        waiting(py, || event.elapsed_ms(&later, &Patient))
-    }
-
-    /// Gives the event back. Work that waits for it still does. Doing so twice is fine.
-    fn destroy(&self) {
-        drop(lock(&self.inner).take());
-    }
-
-    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
-        slf.get().open(slf.py())?;
-        Ok(slf)
-    }
-
-    #[pyo3(signature = (*_exception))]
-    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
-        self.destroy();
-    }
-
-    fn __repr__(&self) -> String {
-        match &*lock(&self.inner) {
-            None => "<octants event, destroyed>".into(),
-            Some(e) if !e.alive() => "<octants event of a program that has ended>".into(),
-            Some(e) => format!("<octants event {:#x}>", e.handle()),
-        }
-    }
-}
-
 #[pymethods]
 impl StreamScope {
     fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Stream>> {
@@ -394,15 +316,6 @@ pub fn create_stream(py: Python<'_>, priority: i32) -> PyResult<Stream> {
     let program = program::require(py)?;
     let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
     Ok(Stream::new(stream, Kind::Own))
-}
-
-/// Makes an event; only those with `timing` can be asked for the time between them.
-#[pyfunction]
-#[pyo3(signature = (timing = false))]
-pub fn create_event(py: Python<'_>, timing: bool) -> PyResult<Event> {
-    let program = program::require(py)?;
-    let event = program.session.device().create_event(timing).map_err(|e| raised(py, e))?;
-    Ok(Event { inner: Mutex::new(Some(Arc::new(event))) })
 }
 
 /// Makes a stream this thread's current one for the length of a `with` block.
@@ -458,74 +371,4 @@ pub fn trim_stream_pool(py: Python<'_>) -> PyResult<()> {
     let program = program::require(py)?;
     py.detach(|| program.session.device().trim_stream_pool());
     Ok(())
-}
-
-/// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is, or where all
-/// work is done at once.
-#[pyfunction]
-#[pyo3(signature = (qd_stream = None))]
-pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {
-    let stream = match qd_stream {
-        Some(value) => Some(stream_argument(value, "qd_stream")?),
-        None => scope_stream(py)?,
-    };
-    Ok(stream.filter(|_| !program::is_immediate()).map(|s| Stream::new(s, Kind::Wrapped)))
-}
-
-/// Queues what sets or copies memory. The stream is one of the program's.
-pub fn queue_on(
-    stream: &Bound<'_, Stream>,
-    work: impl FnOnce(&runtime::Stream) -> Result<(), DeviceError> + Send,
-) -> PyResult<()> {
-    let py = stream.py();
-    let stream = stream.get().open(py)?;
-    waiting(py, || work(&stream))
-}
-
-/// For work that the host does in place of a kernel: waits for what is queued on the stream given to it, if one is.
-#[pyfunction]
-pub fn before_host_work(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
-    let stream = match qd_stream {
-        Some(value) => Some(stream_argument(value, "qd_stream")?),
-        None => scope_stream(py)?,
-    };
-    stream.map_or(Ok(()), |s| waiting(py, || s.synchronize(&Patient)))
-}
-
-/// Waits until the host may read (or, with `write`, also change) a buffer's memory.
-pub fn wait_for_buffer(py: Python<'_>, buffer: &buffer::Buffer, write: bool) -> PyResult<()> {
-    let access = if write { HostAccess::Write } else { HostAccess::Read };
-    waiting(py, || buffer.memory().wait(access, &Patient))
-}
-
-/// Copies bytes of a buffer to the host, behind the work that writes to it.
-pub fn read_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, to: &mut [u8]) -> PyResult<()> {
-    waiting(py, || buffer.memory().read(offset, to, &Patient))
-}
-
-/// Copies bytes of the host to a buffer, behind the work that uses it.
-pub fn write_buffer(py: Python<'_>, buffer: &buffer::Buffer, offset: u64, from: &[u8]) -> PyResult<()> {
-    waiting(py, || buffer.memory().write(offset, from, &Patient))
-}
-
-/// Lets another library's stream wait for the work that uses a buffer.
-pub fn hand_over(py: Python<'_>, buffer: &buffer::Buffer, stream: Option<u64>) -> PyResult<Option<u64>> {
-    waiting(py, || buffer.memory().hand_over(stream, &Patient))
-}
-
-/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device does in place of
-/// the host.
-#[pyfunction]
-pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<buffer::Buffer>>) -> PyResult<Stream> {
-    let program = program::require(py)?;
-    let memory: Vec<_> = buffers.iter().map(|b| b.get().memory()).collect();
-    let stream = program.session.device().default_stream_behind(&memory).map_err(|e| raised(py, e))?;
-    Ok(Stream::new(stream, Kind::Default))
-}
-
-/// To be called once such work is queued: what is launched later comes behind it, on whichever stream.
-#[pyfunction]
-pub fn end_host_work(py: Python<'_>) -> PyResult<()> {
-    let program = program::require(py)?;
-    waiting(py, || program.session.device().end_host_work(&Patient))
 }

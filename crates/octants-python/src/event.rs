@@ -1,0 +1,104 @@
+//! [`Event`] as a Python object.
+
+use std::sync::{Arc, Mutex};
+
+use octants_engine::runtime::{self, Patient};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+
+use crate::stream::{lock, raised, stream_or_current, waiting};
+use crate::{errors, program};
+
+/// A point in a stream's work, for other streams or the host to wait for.
+#[pyclass(module = "octants._octants", frozen, weakref)]
+pub struct Event {
+    inner: Mutex<Option<Arc<runtime::Event>>>,
+}
+
+impl Event {
+    /// The device's event, unless it was destroyed or its program has ended.
+    pub fn open(&self, py: Python<'_>) -> PyResult<Arc<runtime::Event>> {
+        let event = lock(&self.inner).clone();
+        match event {
+            Some(event) if event.alive() => Ok(event),
+            Some(_) => Err(errors::dead_object(py, "event")),
+            None => Err(errors::runtime_error(py, "this event was destroyed: create another with create_event()")),
+        }
+    }
+}
+
+#[pymethods]
+impl Event {
+    /// The driver's handle; 0 without streams of the device's own, and after `destroy()`.
+    #[getter]
+    fn handle(&self) -> u64 {
+        lock(&self.inner).as_ref().map_or(0, |e| e.handle())
+    }
+
+    /// Lets the event stand for all work queued on the stream until now.
+    #[pyo3(signature = (qd_stream = None))]
+    fn record(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let event = self.open(py)?;
+        event.record(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
+    }
+
+    /// Makes later work of the stream wait for what the event stands for. The host goes on.
+    #[pyo3(signature = (qd_stream = None))]
+    fn wait(&self, py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<()> {
+        let event = self.open(py)?;
+        event.wait(&stream_or_current(py, qd_stream)?).map_err(|e| raised(py, e))
+    }
+
+    /// Makes the host wait for what the event stands for, and raises what failed on its stream.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        let event = self.open(py)?;
+        waiting(py, || event.synchronize(&Patient))
+    }
+
+    /// Whether what the event stands for is done; True where it was never recorded.
+    fn query(&self, py: Python<'_>) -> PyResult<bool> {
+        let event = self.open(py)?;
+        waiting(py, || event.query())
+    }
+
+    /// Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both.
+    fn elapsed_ms(&self, py: Python<'_>, later: &Bound<'_, PyAny>) -> PyResult<f64> {
+        let Ok(later) = later.cast_exact::<Event>() else {
+            return Err(PyTypeError::new_err(format!("later must be an Event, got {}", later.get_type().name()?)));
+        };
+        let (event, later) = (self.open(py)?, later.get().open(py)?);
+        waiting(py, || event.elapsed_ms(&later, &Patient))
+    }
+
+    /// Gives the event back. Work that waits for it still does. Doing so twice is fine.
+    fn destroy(&self) {
+        drop(lock(&self.inner).take());
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().open(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, _exception: &Bound<'_, pyo3::types::PyTuple>) {
+        self.destroy();
+    }
+
+    fn __repr__(&self) -> String {
+        match &*lock(&self.inner) {
+            None => "<octants event, destroyed>".into(),
+            Some(e) if !e.alive() => "<octants event of a program that has ended>".into(),
+            Some(e) => format!("<octants event {:#x}>", e.handle()),
+        }
+    }
+}
+
+/// Makes an event; only those with `timing` can be asked for the time between them.
+#[pyfunction]
+#[pyo3(signature = (timing = false))]
+pub fn create_event(py: Python<'_>, timing: bool) -> PyResult<Event> {
+    let program = program::require(py)?;
+    let event = program.session.device().create_event(timing).map_err(|e| raised(py, e))?;
+    Ok(Event { inner: Mutex::new(Some(Arc::new(event))) })
+}
