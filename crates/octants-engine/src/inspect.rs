@@ -104,9 +104,6 @@ fn processor(name: &str, architectures: &[&str]) -> Option<CodeTarget> {
     })
 }
 
-/// How many names of processors are more than one's own: see [`code_targets`].
-const USUAL: usize = 6;
-
 /// Kinds of machines, and the targets of each that code can be made for.
 pub fn code_targets() -> [(&'static str, Vec<String>); 3] {
     let (levels, x86): (Vec<_>, Vec<_>) =
@@ -122,13 +119,17 @@ fn unknown(target: &str, kind: Option<&str>) -> Error {
     let kinds = || all.iter().filter(|(name, _)| kind.is_none_or(|kind| kind == *name));
     let names = kinds().flat_map(|(_, names)| names.iter().map(String::as_str));
     let hint = nearest(target, names).map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"));
-    let list = |(name, names): &(&str, Vec<String>)| match kind {
-        None if *name == "cpu" => format!("{name}: {}, and {} by name", names[..USUAL].join(", "), names.len() - USUAL),
-        _ => format!("{name}: {}", names.join(", ")),
+    let list = |(name, names): &(&str, Vec<String>)| {
+        // Of hundreds of processors those that stand for many.
+        let usual =
+            |n: &str| kind.is_some() || *name != "cpu" || ["cpu", ANY_ARM].contains(&n) || n.starts_with("x86-64");
+        let (shown, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(|n| usual(n));
+        let rest = if others.is_empty() { String::new() } else { format!(", and {} by name", others.len()) };
+        format!("\n  {name}: {}{rest}", shown.join(", "))
     };
-    let lists: Vec<String> = kinds().map(list).collect();
-    let where_all = "`python -m octants.inspect --list` prints all";
-    bad("target", format!("no code is made for `{target}`{hint}, but for ({where_all})\n  {}", lists.join("\n  ")))
+    let lists: String = kinds().map(list).collect();
+    let all = "`python -m octants.inspect --list` prints all";
+    bad("target", format!("no code is made for `{target}`{hint}. There are ({all}):{lists}"))
 }
 
 impl Session {
