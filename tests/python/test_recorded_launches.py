@@ -166,6 +166,34 @@ def test_loops_that_no_gradient_needs_are_not_compared(fields):
     assert (x.grad.to_numpy() == 1).all()
 
 
+WEIGHT = 0.5
+
+
+class Settings:
+    weight = 2.0
+
+
+def test_constants_are_those_that_were_compiled(fields, monkeypatch):
+    x, loss, _ = fields
+    power = 2
+
+    @qd.func
+    def weighted(v):
+        return WEIGHT * Settings.weight * v**power
+
+    @qd.kernel
+    def add():
+        for i in x:
+            loss[None] += weighted(x[i])
+
+    with qd.ad.Tape(loss):
+        add()
+        monkeypatch.setitem(globals(), "WEIGHT", 100.0)
+        monkeypatch.setattr(Settings, "weight", 7.0)
+        power = 3
+    np.testing.assert_allclose(x.grad.to_numpy(), 2 * x.to_numpy())
+
+
 def test_numbers_of_objects_are_those_of_the_launch(fields):
     x, loss, _ = fields
 

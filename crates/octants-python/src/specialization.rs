@@ -23,7 +23,7 @@ use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks}
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
-use crate::world::PyWorld;
+use crate::world::{Constant, PyWorld};
 
 /// The slots of one launch.
 pub type Slots = SmallVec<[u64; 64]>;
@@ -67,6 +67,8 @@ pub struct Specialization {
     captured: Box<[CapturedArray]>,
     /// The code was made for arrays that share memory.
     may_alias: bool,
+    /// Numbers from around the kernel that are compiled in.
+    pub constants: Vec<Constant>,
     /// It has `stream_parallel` groups.
     pub groups: bool,
     /// The length of some loop may come from memory. Whoever finds that it does not says so here.
@@ -295,6 +297,7 @@ impl Specialization {
             arrays: arrays.into_boxed_slice(),
             captured: captured.into_boxed_slice(),
             may_alias,
+            constants: world.take_constants(),
             groups: false,
             may_tally_loops: AtomicBool::new(false),
         })

@@ -16,7 +16,9 @@ use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple};
+use pyo3::types::{
+    PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference,
+};
 
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
@@ -35,9 +37,31 @@ pub struct Read<'py> {
     pub value: Bound<'py, PyAny>,
 }
 
+/// A number that a kernel takes from around it, by the name of a function's global or of an object's attribute.
+pub struct Constant {
+    /// The function or object. It is not kept: it may hold the kernel.
+    owner: Py<PyWeakrefReference>,
+    name: String,
+    value: Py<PyAny>,
+}
+
+impl Constant {
+    /// The same.
+    pub fn clone_ref(&self, py: Python<'_>) -> Constant {
+        Constant { owner: self.owner.clone_ref(py), name: self.name.clone(), value: self.value.clone_ref(py) }
+    }
+
+    fn is_of(&self, owner: &Bound<'_, PyAny>, name: &str) -> bool {
+        self.name == name && self.owner.bind(owner.py()).upgrade().is_some_and(|o| o.is(owner))
+    }
+}
+
 /// Python, for one compilation.
 pub struct PyWorld<'py> {
     py: Python<'py>,
+    /// What numbers are taken to be, and those that were asked for.
+    given: Vec<Constant>,
+    constants: RefCell<Vec<Constant>>,
     config: Config,
     objects: RefCell<Vec<Bound<'py, PyAny>>>,
     index: RefCell<HashMap<usize, Obj>>,
@@ -69,6 +93,8 @@ impl<'py> PyWorld<'py> {
     pub fn new(py: Python<'py>, config: &Config) -> PyWorld<'py> {
         PyWorld {
             py,
+            given: Vec::new(),
+            constants: RefCell::default(),
             config: config.clone(),
             objects: RefCell::default(),
             index: RefCell::default(),
@@ -78,6 +104,33 @@ impl<'py> PyWorld<'py> {
             reads: RefCell::default(),
             warnings: RefCell::default(),
         }
+    }
+
+    /// A world in which these numbers are what they were.
+    pub fn with_constants(py: Python<'py>, config: &Config, given: Vec<Constant>) -> PyWorld<'py> {
+        PyWorld { given, ..PyWorld::new(py, config) }
+    }
+
+    /// The numbers from around the kernel that were asked for.
+    pub fn take_constants(&self) -> Vec<Constant> {
+        self.constants.take()
+    }
+
+    /// A number that was found under a name, or what it is to be taken for.
+    fn constant(&self, owner: &Bound<'py, PyAny>, name: &str, found: Bound<'py, PyAny>) -> Bound<'py, PyAny> {
+        if !is_number(&found) {
+            return found;
+        }
+        let given = self.given.iter().find(|c| c.is_of(owner, name));
+        let value = given.map_or(found, |c| c.value.bind(self.py).clone());
+        let mut constants = self.constants.borrow_mut();
+        // What cannot be referred to weakly is mostly made for the occasion.
+        if !constants.iter().any(|c| c.is_of(owner, name))
+            && let Ok(owner) = PyWeakrefReference::new(owner)
+        {
+            constants.push(Constant { owner: owner.unbind(), name: name.to_string(), value: value.clone().unbind() });
+        }
+        value
     }
 
     /// The interpreter, which is held.
@@ -319,12 +372,16 @@ impl World for PyWorld<'_> {
         {
             return Err(self.failure(templated_float(name, &function_name(&function))));
         }
-        Ok(found.map(|o| self.handle(o)))
+        Ok(found.map(|o| self.handle(self.constant(&function, name, o))))
     }
 
     fn attribute(&self, obj: Obj, name: &str) -> WorldResult<Option<Obj>> {
         match self.object(obj).getattr(name) {
             Ok(found) if self.is_live(obj) && is_number(&found) => Ok(self.live_number(obj, name, &found)),
+            // What arguments hold is compared at each launch.
+            Ok(found) if !self.reached.borrow().contains_key(&obj) => {
+                Ok(Some(self.handle(self.constant(&self.object(obj), name, found))))
+            }
             Ok(found) => Ok(Some(self.remember(obj, || Step::Attribute(name.to_string()), &found))),
             Err(e) if e.is_instance_of::<PyAttributeError>(self.py) => Ok(None),
             Err(e) => Err(self.failure(e)),

@@ -22,7 +22,7 @@ use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
 use crate::result::ResultKind;
 use crate::specialization::{Described, Slots, Specialization};
-use crate::world::PyWorld;
+use crate::world::{Constant, PyWorld};
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
@@ -116,7 +116,10 @@ impl Kernel {
         let (this, py) = (slf.get(), slf.py());
         prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
         let session = &prepared.program.session;
-        let world = PyWorld::new(py, session.config());
+        let world = match mode {
+            AutodiffMode::None => PyWorld::new(py, session.config()),
+            _ => PyWorld::with_constants(py, session.config(), this.constants(py, prepared, args)?),
+        };
         let described = this.describe(prepared, args, &world)?;
         let request = Request {
             kernel: world.handle(slf.clone().into_any()),
@@ -163,6 +166,15 @@ impl Kernel {
         spec.groups = groups;
         spec.may_tally_loops = AtomicBool::new(may_tally_loops);
         Ok(spec)
+    }
+
+    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative is of that,
+    /// whatever has become of the numbers.
+    fn constants(&self, py: Python<'_>, prepared: &Prepared, args: &[Bound<'_, PyAny>]) -> PyResult<Vec<Constant>> {
+        let launched = self.gather(prepared, args, AutodiffMode::None)?;
+        let state = self.lock();
+        let spec = state.specializations.iter().find(|s| *s.key == *launched.key);
+        Ok(spec.map_or_else(Vec::new, |s| s.constants.iter().map(|c| c.clone_ref(py)).collect()))
     }
 
     /// What the compiler is told of a call's arguments.
