@@ -137,7 +137,7 @@ MUTATIONS = [
     ),
     (
         "S13: what overlaps is let through",
-        "crates/octants-engine/src/session.rs",
+        "crates/octants-engine/src/session/stream_groups.rs",
         "if errors.is_empty() { Ok(()) }",
         "if true { Ok(()) }",
     ),
@@ -235,7 +235,7 @@ FROM_PYTHON = [
     ),
     (
         "S13: arrays passed twice are not looked at",
-        "crates/octants-python/src/kernel.rs",
+        "crates/octants-python/src/kernel/compile.rs",
         "if !aliases.is_empty() {",
         "if false {",
     ),

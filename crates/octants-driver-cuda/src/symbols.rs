@@ -123,6 +123,14 @@ own_functions! {
     }
 }
 
+own_functions! {
+    /// What newer drivers have for functions of loaded code.
+    FunctionLoading {
+        /// Loads a function, which otherwise is done when it is first launched.
+        load = "cuFuncLoad"(RawFunction);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -81,7 +81,7 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
 
 #[test]
 fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
-    let Some(gpu) = Gpu::open() else { return };
+    let Some(gpu) = Gpu::open_alone() else { return };
     // Three times `x = a x + b`.
     let kernel = mad_in_groups(&gpu, &[None; 3]);
     let (default, other) = (gpu.device.default_stream(), gpu.device.create_stream(0).unwrap());
