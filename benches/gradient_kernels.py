@@ -18,9 +18,9 @@ F1 = qd.types.ndarray(dtype=qd.f32, ndim=1)
 SIZES: dict[str, tuple[int, int]] = {
     "sum of squares, fields": (1 << 20, 1 << 25),
     "sum of squares, ndarrays": (1 << 20, 1 << 25),
-    "all pairs": (1024, 8192),
-    "triangle": (1024, 8192),
-    "carried": (1 << 14, 1 << 18),
+    "all pairs": (1024, 16384),
+    "triangle": (1024, 16384),
+    "carried": (1 << 11, 1 << 18),
     "MPM88": (8192, 1 << 16),
 }
 # Iterations of the inner loop of "carried", on average.

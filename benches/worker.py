@@ -47,7 +47,7 @@ def gradients(system: Any, arch: str, names: list[str]) -> None:
         for way, call in (("forward", program.forward), ("reverse", program.reverse)):
             first = measuring.burst(call, system.wait, 1)
             checksum = float(np.mean(np.abs(program.gradient()), dtype=np.float64)) if way == "reverse" else 0.0
-            seconds = measuring.seconds_per_call(call, system.wait)
+            seconds = measuring.fastest_seconds(call, system.wait)
             emit(name=name, way=way, first=first - seconds, seconds=seconds, checksum=checksum)
 
 

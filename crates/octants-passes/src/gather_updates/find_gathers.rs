@@ -1,0 +1,278 @@
+//! Finds what a parallel loop's inner loops scatter along their indices, and what of an iteration computes it.
+//!
+//! What an iteration computes is taken apart as a slice: the values that a sum needs, the branches around them, and the locals that
+//! they go through. A slice holds no loop but the inner one, reads no memory that the iteration has changed, and no local that
+//! another iteration of the inner loop has set.
+
+use std::collections::{BTreeSet, HashSet};
+
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Type, ValueId};
+
+use super::{Gather, Index, Update, axes, for_loop, known_range};
+use crate::differentiate_reverse::CodeLayout;
+use crate::make_own_updates_plain::may_overlap;
+use crate::trace_address::{Place, trace_address};
+
+/// The first sums of a parallel loop that can be gathered, but for those that are done.
+pub(super) fn find(
+    body: &Body,
+    buffers: &[Buffer],
+    companions: &BTreeSet<BufferId>,
+    parallel: ValueId,
+    done: &HashSet<ValueId>,
+) -> Option<Gather> {
+    let l = for_loop(body, parallel)?;
+    if l.parallel.as_ref().is_none_or(|c| c.serialize) || !l.reductions.is_empty() {
+        return None;
+    }
+    // What ends an iteration ends what comes after it as well.
+    let mut plain = true;
+    body.visit(l.body, &mut |_, inst| plain &= !matches!(inst.op, Op::Assert(..) | Op::Call(..) | Op::Return(_)));
+    if !plain {
+        return None;
+    }
+    let layout = CodeLayout::of(body);
+    for &inner in body.block(l.body) {
+        let Some(i) = for_loop(body, inner).filter(|i| i.dims.len() == 1) else { continue };
+        let mut leaves = false;
+        body.visit(i.body, &mut |_, inst| leaves |= matches!(inst.op, Op::Break | Op::Continue));
+        if leaves {
+            continue;
+        }
+        let search = Search { body, buffers, layout: &layout, parallel, outer: l, inner };
+        let mut found: Vec<(Update, Option<ValueId>)> = Vec::new();
+        search.updates(i.body, companions, done, &mut found);
+        for first in 0..found.len() {
+            let like = |(u, m): &(Update, Option<ValueId>)| {
+                let (first, mirror) = &found[first];
+                m == mirror && axes(u) == axes(first) && known_range(buffers, u) == known_range(buffers, first)
+            };
+            // With those that the same loop gathers, or alone.
+            let all: Vec<usize> = (first..found.len()).filter(|k| like(&found[*k])).collect();
+            for members in [all, vec![first]] {
+                let mirror = found[first].1;
+                let seeds = members.iter().flat_map(|k| [found[*k].0.inst, found[*k].0.value]).chain(mirror);
+                let seeds = seeds.chain([i.dims[0].begin, i.dims[0].end]).collect();
+                let Some((needed, private)) = search.slice(seeds) else { continue };
+                let chosen = found.into_iter().enumerate().filter(|(k, _)| members.contains(k));
+                let updates = chosen.map(|(_, (u, _))| u).collect();
+                return Some(Gather { parallel, inner, mirror, updates, needed, private });
+            }
+        }
+    }
+    None
+}
+
+struct Search<'a> {
+    body: &'a Body,
+    buffers: &'a [Buffer],
+    layout: &'a CodeLayout,
+    parallel: ValueId,
+    outer: &'a ForLoop,
+    inner: ValueId,
+}
+
+impl Search<'_> {
+    fn inner_body(&self) -> BlockId {
+        self.body.inst(self.inner).op.blocks()[0]
+    }
+
+    /// The sums in a block of the inner loop and its branches whose elements can be told from indices.
+    fn updates(
+        &self,
+        block: BlockId,
+        companions: &BTreeSet<BufferId>,
+        done: &HashSet<ValueId>,
+        found: &mut Vec<(Update, Option<ValueId>)>,
+    ) {
+        let mut used = HashSet::new();
+        self.body.visit(self.outer.body, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+        for &v in self.body.block(block) {
+            match &self.body.inst(v).op {
+                Op::If(_, yes, no) => [yes, no].iter().for_each(|b| self.updates(**b, companions, done, found)),
+                Op::Atomic(op @ (AtomicOp::Add | AtomicOp::Sub), addr, value)
+                    if !used.contains(&v) && !done.contains(&v) =>
+                {
+                    let op = if *op == AtomicOp::Add { BinaryOp::Add } else { BinaryOp::Sub };
+                    if let Some((buffer, indices, component, mirror)) = self.parse(*addr)
+                        && companions.contains(&buffer)
+                        && self.only_added_to(buffer)
+                    {
+                        found.push((Update { inst: v, op, buffer, indices, component, value: *value }, mirror));
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// The element of an address: one axis for the inner loop, some for the parallel one, of which an axis is left to go through in order.
+    #[allow(clippy::type_complexity)] // The parts of an address.
+    fn parse(&self, addr: ValueId) -> Option<(BufferId, Vec<Index>, Vec<Op>, Option<ValueId>)> {
+        let is_fixed =
+            |v: ValueId| *self.body.ty(v) == Type::I32 && matches!(self.body.inst(v).op, Op::Const(_) | Op::Param(_));
+        let fixed = |v: &ValueId| is_fixed(*v).then(|| self.body.inst(*v).op.clone());
+        let (element, component) = match &self.body.inst(addr).op {
+            Op::ElementAddr(base, path) => (*base, path.iter().map(fixed).collect::<Option<Vec<_>>>()?),
+            _ => (addr, Vec::new()),
+        };
+        let Op::BufferAddr(buffer, indices) = &self.body.inst(element).op else { return None };
+        let (mut out, mut mirror) = (Vec::new(), None);
+        for &i in indices {
+            let index = match &self.body.inst(i).op {
+                Op::LoopIndex(l, axis) if *l == self.parallel => Index::Outer(*axis),
+                Op::LoopIndex(l, 0) if *l == self.inner => Index::Inner,
+                op if is_fixed(i) => Index::Fixed(op.clone()),
+                Op::Binary(BinaryOp::Sub, c, k)
+                    if self.body.inst(*k).op == Op::LoopIndex(self.inner, 0)
+                        && !self.layout.is_inside(*c, self.inner_body()) =>
+                {
+                    mirror = Some(*c);
+                    Index::Inner
+                }
+                _ => return None,
+            };
+            if out.contains(&index) && !matches!(index, Index::Fixed(_)) {
+                return None;
+            }
+            out.push(index);
+        }
+        let outer = out.iter().filter(|i| matches!(i, Index::Outer(_))).count();
+        (out.contains(&Index::Inner) && outer < self.outer.dims.len()).then_some((*buffer, out, component, mirror))
+    }
+
+    fn overlap(&self, a: BufferId, b: BufferId) -> bool {
+        let (x, y) = (&self.buffers[a.index()], &self.buffers[b.index()]);
+        let array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
+        a == b || !(array(x) && array(y)) && may_overlap(x, y)
+    }
+
+    /// The parallel loop does nothing with a buffer but add to it.
+    fn only_added_to(&self, buffer: BufferId) -> bool {
+        let mut only = true;
+        self.body.visit(self.outer.body, &mut |_, inst| {
+            let addr = match &inst.op {
+                Op::Load(a) | Op::Store(a, _) | Op::AtomicCas(a, ..) => *a,
+                Op::Atomic(op, a, _) if !matches!(op, AtomicOp::Add | AtomicOp::Sub) => *a,
+                Op::AddressBits(a) => *a,
+                _ => return,
+            };
+            only &= !matches!(trace_address(self.body, addr), Place::Buffer(b) if self.overlap(b, buffer));
+        });
+        only
+    }
+
+    /// What is computed of an iteration so that the seeds can be; `None` where it cannot be computed apart.
+    fn slice(&self, seeds: Vec<ValueId>) -> Option<(HashSet<ValueId>, HashSet<LocalId>)> {
+        let (body, layout) = (self.body, self.layout);
+        let (mut needed, mut private) = (HashSet::new(), HashSet::new());
+        let updates: HashSet<ValueId> = seeds.iter().copied().collect();
+        let mut work = seeds;
+        while let Some(v) = work.pop() {
+            if !layout.is_inside(v, self.outer.body) || !needed.insert(v) {
+                continue;
+            }
+            match &body.inst(v).op {
+                // Its value is a seed, its address is made anew.
+                Op::Atomic(..) if updates.contains(&v) => {}
+                Op::LoopIndex(l, _) if *l == self.parallel || *l == self.inner => {}
+                Op::If(c, ..) => work.push(*c),
+                Op::Load(a) => {
+                    work.push(*a);
+                    match trace_address(body, *a) {
+                        Place::Buffer(b) => self.keeps_until_read(v, b)?,
+                        Place::Local(l) => self.need_local(v, l, &mut work, &mut private)?,
+                        _ => return None,
+                    }
+                }
+                Op::Store(a, x) if matches!(trace_address(body, *a), Place::Local(_)) => work.extend([*a, *x]),
+                Op::Atomic(_, a, x) => {
+                    let Place::Local(l) = trace_address(body, *a) else { return None };
+                    work.extend([*a, *x]);
+                    self.need_local(v, l, &mut work, &mut private)?;
+                }
+                op if op.is_pure() => op.for_each_operand(|u| work.push(u)),
+                _ => return None,
+            }
+            let mut at = layout.home[v.index()];
+            self.branches_around(v)?;
+            while let Some(owner) = layout.owner[at.index()].filter(|o| *o != self.parallel) {
+                work.extend(matches!(body.inst(owner).op, Op::If(..)).then_some(owner));
+                at = layout.home[owner.index()];
+            }
+        }
+        Some((needed, private))
+    }
+
+    fn need_local(
+        &self,
+        read: ValueId,
+        local: LocalId,
+        work: &mut Vec<ValueId>,
+        private: &mut HashSet<LocalId>,
+    ) -> Option<()> {
+        let writes = self.writes_of(read, local)?;
+        if !writes.is_empty() {
+            private.insert(local);
+        }
+        work.extend(writes);
+        Some(())
+    }
+
+    /// Nothing has changed a buffer in an iteration when it is read.
+    fn keeps_until_read(&self, load: ValueId, buffer: BufferId) -> Option<()> {
+        let (body, layout) = (self.body, self.layout);
+        let mut keeps = true;
+        body.visit(self.outer.body, &mut |w, inst| {
+            let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
+            if !matches!(trace_address(body, *a), Place::Buffer(b) if self.overlap(b, buffer)) {
+                return;
+            }
+            let both = |b| layout.is_inside(w, b) && layout.is_inside(load, b);
+            keeps &= layout.position[w.index()] > layout.position[load.index()] && !both(self.inner_body());
+        });
+        keeps.then_some(())
+    }
+
+    /// What an iteration writes to a local before the end of the inner loop: nothing where iterations only read it; `None` where a
+    /// read may see what another iteration wrote.
+    fn writes_of(&self, read: ValueId, local: LocalId) -> Option<Vec<ValueId>> {
+        let (body, layout) = (self.body, self.layout);
+        let inside = |v: &ValueId, b: BlockId| layout.is_inside(*v, b);
+        let of = layout.stores[local.index()].iter().copied();
+        let writes: Vec<ValueId> = of.filter(|w| inside(w, self.outer.body)).collect();
+        if writes.is_empty() {
+            return Some(writes);
+        }
+        let in_inner = |w: &ValueId| inside(w, self.inner_body());
+        let carries = in_inner(&read) && writes.iter().any(in_inner);
+        let around = self.branches_around(read)?;
+        let sets = |w: &ValueId| {
+            let whole = matches!(body.inst(*w).op, Op::Store(a, _) if body.inst(a).op == Op::LocalAddr(local));
+            let branches = self.branches_around(*w);
+            let runs = branches.is_some_and(|of| of.iter().all(|b| around.contains(b)));
+            whole && runs && layout.position[w.index()] < layout.position[read.index()] && (!carries || in_inner(w))
+        };
+        if !writes.iter().any(sets) {
+            return None;
+        }
+        let end = layout.position[self.inner.index()];
+        Some(writes.into_iter().filter(|w| layout.position[w.index()] < end || in_inner(w)).collect())
+    }
+
+    /// The conditions under which an iteration comes to an instruction, and which way they go; `None` where there are loops other than
+    /// the inner one around it.
+    fn branches_around(&self, v: ValueId) -> Option<Vec<(ValueId, bool)>> {
+        let mut out = Vec::new();
+        let mut at = self.layout.home[v.index()];
+        while let Some(owner) = self.layout.owner[at.index()].filter(|o| *o != self.parallel) {
+            match self.body.inst(owner).op {
+                Op::If(c, yes, _) => out.push((c, at == yes)),
+                _ if owner == self.inner => {}
+                _ => return None,
+            }
+            at = self.layout.home[owner.index()];
+        }
+        Some(out)
+    }
+}
