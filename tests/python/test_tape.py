@@ -396,6 +396,65 @@ def test_s20_a_tape_does_not_end_in_a_stream_scope(for_streams):
     stream.destroy()
 
 
+@pytest.mark.parametrize("seed", range(4))
+def test_s21_failures_of_launches_in_flight_keep_their_names(seed):
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True, ad_store_bytes=4000)
+    x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
+    rate, cost = (qd.field(qd.f32, (), needs_grad=True) for _ in range(2))
+    n, done = qd.field(qd.i32, ()), [qd.field(qd.i32, 2000) for _ in range(2)]
+    n[None] = 2000
+
+    @qd.kernel
+    def first(out: qd.template()):
+        for i in out:
+            assert i != 1500, "first fails"
+            out[i] = i
+
+    @qd.kernel
+    def second(out: qd.template()):
+        for i in out:
+            out[i] = i
+            assert i != 700, "second fails"
+
+    @qd.kernel
+    def careless():
+        cost[None] = 3.0 * rate[None]
+        rate[None] = 1.0
+
+    @qd.kernel
+    def deep():
+        for i in x:
+            speed = x[i]
+            for _ in range(n[None]):
+                speed = qd.sin(speed)
+            y[i] = speed
+
+    def line(kernel, offset):
+        return kernel.fn.__code__.co_firstlineno + offset
+
+    streams = [qd.create_stream() for _ in range(2)]
+    for _ in range(2):
+        for kernel, out, stream in zip([first, second], done, streams, strict=True):
+            kernel(out, qd_stream=stream)
+            kernel(out, qd_stream=stream)
+        with pytest.raises(
+            Exception, match=rf"kernel `deep` needs .* to keep `speed` of the loop at .*:{line(deep, 4)}"
+        ):
+            deep.grad()
+        read, written = line(careless, 2), line(careless, 3)
+        overwrites = rf"(?s)is overwritten after line {read} has read it.*in kernel `careless` at .*:{written}"
+        with pytest.raises(AssertionError, match=overwrites), qd.ad.Tape(cost, validation=True):
+            careless()
+        for kernel, offset, stream in [(second, 4, streams[1]), (first, 3, streams[0])]:
+            name = kernel.__name__
+            place = rf"{name} fails.*in kernel `{name}` at .*test_tape.py:{line(kernel, offset)}, on stream"
+            with pytest.raises(AssertionError, match=f"(?s){place}"):
+                stream.synchronize()
+    qd.sync()
+    for stream in streams:
+        stream.destroy()
+
+
 def test_library_work_is_not_recorded():
     qd.init(arch=qd.cpu, cpu_separate_memory=True)
     loss = qd.field(qd.f32, (), needs_grad=True)
