@@ -415,3 +415,20 @@ def test_what_is_kept_is_shown(fields):
     shown = qd.inspect(compute.grad, emit="ir")
     assert shown.startswith("; keeps `speed` of the loop at ")
     assert ": 8 bytes for each iteration" in shown.splitlines()[0]
+
+
+def test_a_loop_that_does_not_run_adds_to_nothing(fields):
+    # An inner loop reads an element in all its iterations; where it has none, the index need not be one.
+    x, y, n = fields
+    where = qd.field(qd.i32, shape=N)
+    where.from_numpy(np.array([2**31 - 1, 3, 3, 0, 1, 5], dtype=np.int32))
+
+    @qd.kernel
+    def compute():
+        for i in y:
+            k = where[i]
+            for _ in range(n[i]):
+                y[i] += x[k] ** 2
+
+    check(compute, x, y)
+    assert "sum of adjoints" in qd.inspect(compute.grad, emit="ir")
