@@ -2,15 +2,15 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod jit;
+mod programs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use jit::*;
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
 use octants_ir::*;
+use programs::*;
 
 /// The chips, threads in a wave, and whether floats are added in memory by one instruction.
 const CHIPS: [(&str, u32, bool); 12] = [
@@ -112,56 +112,15 @@ impl CodeObject {
     }
 }
 
-fn map(op: UnaryOp, s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let v = b.load(a);
-        let v = b.unary(op, v);
-        let a = at(b, 1, s, &[i]);
-        b.store(a, v);
-    });
-    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
-}
-
-fn sum(op: AtomicOp, s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    let target = at(&mut b, 1, s, &[zero]);
-    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op, target }], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let v = b.load(a);
-        b.push(Op::Reduce(0, v), Type::Unit);
-    });
-    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
-}
-
 /// Adds elements of one array to those of another that a third one names.
-fn scatter(s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, Scalar::I32, &[i]);
-        let bin = b.load(a);
-        let a = at(b, 2, s, &[i]);
-        let v = b.load(a);
-        let a = at(b, 1, s, &[bin]);
-        b.push(Op::Atomic(AtomicOp::Add, a, v), s.into());
-    });
-    program(vec![array("x", Scalar::I32, 1), array("h", s, 1), array("w", s, 1)], vec![], Type::Unit, true, b.body)
+fn weighted_histogram(s: Scalar) -> Program {
+    scatter(AtomicOp::Add, array("h", s, 1), s, |b, i| get(b, 2, s, &[i]))
 }
 
 #[test]
 fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
     for (cpu, wave, _) in CHIPS {
-        let c = CodeObject::of(&map(UnaryOp::Sqrt, Scalar::F32), cpu);
+        let c = CodeObject::of(&map(&[UnaryOp::Sqrt], Scalar::F32), cpu);
         assert!(c.description.contains("OS/ABI:                            AMDGPU - HSA"), "{}", c.description);
         let flags = c.description.lines().find(|l| l.contains("Flags:")).unwrap();
         assert!(flags.contains(cpu), "{flags}");
@@ -186,7 +145,7 @@ fn each_chip_gets_its_code_object_with_entry_points_and_their_parameters() {
 #[test]
 fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
     for (cpu, wave, adds_floats) in families() {
-        let c = CodeObject::of(&sum(AtomicOp::Add, Scalar::F32), cpu);
+        let c = CodeObject::of(&reduction(AtomicOp::Add, Scalar::F32), cpu);
         // Shuffles by halves of the wave, twice: in waves, then the waves' sums.
         let shuffles = 2 * wave.ilog2() as usize;
         let kernel = c.code.split("<octants_task_0_wide>:").next().unwrap();
@@ -205,7 +164,7 @@ fn sums_are_combined_in_waves_and_blocks_before_one_atomic_update() {
 fn exact_sums_of_floats_use_the_instruction_where_it_keeps_denormals() {
     let exact = CodegenOptions { fast_math: false, ..options() };
     for (cpu, _, adds_floats) in families() {
-        let c = CodeObject::with(&scatter(Scalar::F32), cpu, &exact);
+        let c = CodeObject::with(&weighted_histogram(Scalar::F32), cpu, &exact);
         let keeps = adds_floats && !["gfx908", "gfx90a"].contains(&cpu);
         c.assert_has(&[if keeps { "global_atomic_add_f32" } else { "global_atomic_cmpswap" }]);
     }
@@ -214,7 +173,7 @@ fn exact_sums_of_floats_use_the_instruction_where_it_keeps_denormals() {
 #[test]
 fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
     for (cpu, ..) in families() {
-        let c = CodeObject::of(&scatter(Scalar::F64), cpu);
+        let c = CodeObject::of(&weighted_histogram(Scalar::F64), cpu);
         let one = ["gfx90a", "gfx942"].contains(&cpu);
         c.assert_has(&[if one { "global_atomic_add_f64" } else { "global_atomic_cmpswap_" }]);
     }
@@ -223,7 +182,7 @@ fn doubles_are_added_in_memory_by_one_instruction_where_the_chip_has_it() {
 #[test]
 fn the_largest_of_floats_goes_by_an_integer_operation() {
     for (cpu, ..) in families() {
-        let c = CodeObject::of(&sum(AtomicOp::Max, Scalar::F32), cpu);
+        let c = CodeObject::of(&reduction(AtomicOp::Max, Scalar::F32), cpu);
         c.assert_has(&["global_atomic_"]);
         c.assert_lacks(&["cmpswap"]);
     }
@@ -232,7 +191,7 @@ fn the_largest_of_floats_goes_by_an_integer_operation() {
 #[test]
 fn histograms_are_counted_in_blocks() {
     for (cpu, ..) in families() {
-        let c = CodeObject::of(&scatter(Scalar::I32), cpu);
+        let c = CodeObject::of(&weighted_histogram(Scalar::I32), cpu);
         c.assert_has(&["ds_add_u32", "global_atomic_add", "s_barrier"]);
         c.assert_lacks(&["flat_", "scratch_"]);
         assert_eq!(c.number("octants_task_0", ".group_segment_fixed_size"), 32 << 10, "{cpu}");
@@ -241,21 +200,7 @@ fn histograms_are_counted_in_blocks() {
 
 #[test]
 fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, Scalar::F32, &[i]);
-        let v = b.load(a);
-        let limit = b.float(1.0, Scalar::F32);
-        let fine = b.binary(BinaryOp::Lt, v, limit);
-        b.push(Op::Assert(fine, vec![TextPart::Text("too large: ".into()), TextPart::Value(v, None)]), Type::Unit);
-        b.push(Op::Print(vec![TextPart::Value(i, None), TextPart::Value(v, None)]), Type::Unit);
-        let a = at(b, 1, Scalar::F32, &[i]);
-        b.store(a, v);
-    });
-    let p = program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![], Type::Unit, true, b.body);
+    let p = checked_copy();
     for (cpu, ..) in families() {
         let c = CodeObject::of(&p, cpu);
         c.assert_has(&["<octants_print>:", "<octants_fail>:", "global_atomic_cmpswap", "global_atomic_add"]);
@@ -275,17 +220,7 @@ fn what_fails_and_prints_goes_to_the_channel_by_updates_that_the_host_sees() {
 
 #[test]
 fn many_arguments_are_read_from_memory() {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    let last = b.push(Op::Param(599), Scalar::F32.into());
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, Scalar::F32, &[i]);
-        b.store(a, last);
-    });
-    let params = (0..600).map(|_| ("p", Type::Scalar(Scalar::F32))).collect();
-    let p = program(vec![array("x", Scalar::F32, 1)], params, Type::Unit, true, b.body);
+    let p = many_parameters();
     for (cpu, ..) in families() {
         // The context, and an address.
         assert_eq!(CodeObject::of(&p, cpu).number("octants_task_0", ".size"), 64, "{cpu}");
@@ -297,13 +232,13 @@ fn common_functions_of_mathematics_need_no_library_and_the_others_name_it() {
     use UnaryOp::*;
     let without = CodegenOptions { device_library: DeviceLibrary::default(), ..options() };
     for op in [Sin, Cos, Tan, Exp, Exp2, Log, Log2, Sqrt, Rsqrt, Floor, Ceil, Round, Trunc] {
-        let c = CodeObject::with(&map(op, Scalar::F32), "gfx1030", &without);
+        let c = CodeObject::with(&map(&[op], Scalar::F32), "gfx1030", &without);
         c.assert_lacks(&["s_swappc", "scratch_"]);
     }
     let exact = CodegenOptions { fast_math: false, ..without.clone() };
     for (op, s, options) in [(Tanh, Scalar::F32, &without), (Sin, Scalar::F32, &exact), (Exp, Scalar::F64, &without)] {
         let error =
-            list(&map(op, s), options, &target("gfx90a"), Listing::Assembly).expect_err("no library").to_string();
+            list(&map(&[op], s), options, &target("gfx90a"), Listing::Assembly).expect_err("no library").to_string();
         let wanted =
             format!("{} on {s} needs AMD's library of math functions, ocml.bc", format!("{op:?}").to_lowercase());
         assert!(error.starts_with(&wanted) && error.contains("rocm-device-libs"), "{error}");
@@ -353,7 +288,7 @@ fn the_librarys_functions_are_inlined() {
         return;
     }
     for (cpu, ..) in families() {
-        let c = CodeObject::of(&map(UnaryOp::Tanh, Scalar::F32), cpu);
+        let c = CodeObject::of(&map(&[UnaryOp::Tanh], Scalar::F32), cpu);
         c.assert_lacks(&["s_swappc", "scratch_", "__ocml"]);
         assert_eq!(c.number("octants_task_0", ".private_segment_fixed_size"), 0, "{cpu}");
     }
@@ -381,7 +316,7 @@ impl Constant {
     fn value(&self, target: &CodeTarget, fast_math: bool) -> Result<f32, String> {
         let device_library = DeviceLibrary { path: Some(self.0.clone()) };
         let options = CodegenOptions { device_library, fast_math, ..options() };
-        let code = list(&map(UnaryOp::Tanh, Scalar::F32), &options, target, Listing::Optimised);
+        let code = list(&map(&[UnaryOp::Tanh], Scalar::F32), &options, target, Listing::Optimised);
         let code = code.map_err(|e| e.to_string())?;
         let stored = code.split("store float ").nth(1).unwrap().split(',').next().unwrap();
         Ok(stored.parse().unwrap())
@@ -426,7 +361,7 @@ fn older_runtimes_get_code_objects_of_the_fourth_version() {
         let features = String::from("+code-object-v4");
         let older = CodeTarget::Device { triple: "amdgcn-amd-amdhsa".into(), cpu: cpu.into(), features };
         for (target, version, told) in [(older, 2, false), (target(cpu), 3, true)] {
-            let c = CodeObject::for_target(&sum(AtomicOp::Add, Scalar::F32), &target, &options());
+            let c = CodeObject::for_target(&reduction(AtomicOp::Add, Scalar::F32), &target, &options());
             // What ELF calls the fourth version is 2, the fifth 3.
             assert!(
                 c.description.contains(&format!("ABI Version:                       {version}\n")),
@@ -442,7 +377,8 @@ fn older_runtimes_get_code_objects_of_the_fourth_version() {
 
 #[test]
 fn an_unknown_chip_is_refused_with_those_that_are_known() {
-    let error = list(&map(UnaryOp::Sqrt, Scalar::F32), &options(), &target("gfx803"), Listing::Assembly).unwrap_err();
+    let error =
+        list(&map(&[UnaryOp::Sqrt], Scalar::F32), &options(), &target("gfx803"), Listing::Assembly).unwrap_err();
     assert!(error.to_string().contains("gfx803") && error.to_string().contains("gfx1201"), "{error}");
 }
 
@@ -469,9 +405,9 @@ fn instructions(text: &str) -> String {
 #[test]
 fn golden_code_of_a_few_kernels() {
     let cases = [
-        ("map_sqrt_f32", map(UnaryOp::Sqrt, Scalar::F32)),
-        ("sum_f32", sum(AtomicOp::Add, Scalar::F32)),
-        ("scatter_f64", scatter(Scalar::F64)),
+        ("map_sqrt_f32", map(&[UnaryOp::Sqrt], Scalar::F32)),
+        ("sum_f32", reduction(AtomicOp::Add, Scalar::F32)),
+        ("scatter_f64", weighted_histogram(Scalar::F64)),
     ];
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
     for (name, program) in &cases {

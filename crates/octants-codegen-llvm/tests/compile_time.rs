@@ -2,13 +2,13 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod jit;
+mod programs;
 
 use std::time::Instant;
 
-use jit::*;
 use octants_codegen_llvm::{CodegenOptions, Listing, compile_host, list_host};
 use octants_ir::*;
+use programs::*;
 
 /// y[i] = k * x[i] + i
 fn small(k: i64) -> Program {

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use jit::*;
 use octants_artifact::{ScalarKind, SiteKind, SitePart};
 use octants_ir::*;
+use programs::*;
 
 fn atomics(op: AtomicOp, s: Scalar) -> Program {
     let mut b = Builder::new();

@@ -3,9 +3,11 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use jit::*;
 use octants_ir::*;
+use programs::*;
 
 const F32: Type = Type::Scalar(Scalar::F32);
 
@@ -169,20 +171,6 @@ fn break_and_continue_leave_the_right_loop() {
     let loaded = build(&p);
     assert_eq!(loaded.run(&[1000], Run::default()).result, [625, 100]);
     assert_eq!(loaded.run(&[6], Run::default()).result, [9, 100]);
-}
-
-fn reduction(op: AtomicOp, s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    let target = at(&mut b, 1, s, &[zero]);
-    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op, target }], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let v = b.load(a);
-        b.push(Op::Reduce(0, v), Type::Unit);
-    });
-    program(vec![array("x", s, 1), array("out", s, 1)], vec![], Type::Unit, true, b.body)
 }
 
 #[test]

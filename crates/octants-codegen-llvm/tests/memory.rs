@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use std::sync::Arc;
 
 use jit::*;
 use octants_ir::*;
+use programs::*;
 
 const F32: Type = Type::Scalar(Scalar::F32);
 

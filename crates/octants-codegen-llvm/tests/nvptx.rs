@@ -2,16 +2,16 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod jit;
+mod programs;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use jit::*;
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
 use octants_ir::*;
+use programs::*;
 
 fn target(cpu: &str, ptx: &str) -> CodeTarget {
     CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: cpu.into(), features: ptx.into() }
@@ -71,23 +71,6 @@ fn assert_has(text: &str, wanted: &[&str]) {
     }
 }
 
-fn map(ops: &[UnaryOp], s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let mut v = b.load(a);
-        for op in ops {
-            v = b.unary(*op, v);
-        }
-        let a = at(b, 1, s, &[i]);
-        b.store(a, v);
-    });
-    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
-}
-
 #[test]
 fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
     let text = ptx(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32), &h200());
@@ -120,18 +103,7 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
         (Scalar::I64, "add.u64"),
         (Scalar::F16, "add.noftz.f16"),
     ] {
-        let mut b = Builder::new();
-        let zero = b.int(0, Scalar::I32);
-        let n = shape(&mut b, 0, 0);
-        let target = at(&mut b, 1, s, &[zero]);
-        for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op: AtomicOp::Add, target }], |b, l| {
-            let i = index(b, l, 0);
-            let a = at(b, 0, s, &[i]);
-            let v = b.load(a);
-            b.push(Op::Reduce(0, v), Type::Unit);
-        });
-        let p = program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body);
-        let text = ptx(&p, &h200());
+        let text = ptx(&reduction(AtomicOp::Add, s), &h200());
         assert_has(&text, &["shfl.sync.down", "bar.sync", ".shared", atomic]);
         assert!(!text.contains(".sys"), "an update for this device alone\n{text}");
         if s == Scalar::F16 {
@@ -157,19 +129,7 @@ fn floats_are_updated_without_compare_and_swap_where_the_chip_can() {
         (Max, Scalar::F16, "cas.b32", "cas.b32"),
         (Mul, Scalar::F32, "cas.b32", "cas.b32"),
     ] {
-        let mut b = Builder::new();
-        let zero = b.int(0, Scalar::I32);
-        let n = shape(&mut b, 0, 0);
-        for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-            let i = index(b, l, 0);
-            let a = at(b, 0, Scalar::I32, &[i]);
-            let bin = b.load(a);
-            let a = at(b, 1, s, &[bin]);
-            let value = b.float(1.5, s);
-            b.push(Op::Atomic(op, a, value), s.into());
-        });
-        let buffers = vec![array("x", Scalar::I32, 1), array("y", s, 1)];
-        let p = program(buffers, vec![], Type::Unit, true, b.body);
+        let p = scatter(op, array("y", s, 1), s, |b, _| b.float(1.5, s));
         assert_has(&ptx(&p, &h200()), &[wanted]);
         assert_has(&list(&p, &fine, &h200(), Listing::Assembly).unwrap(), &[wanted_fine]);
     }
@@ -177,22 +137,8 @@ fn floats_are_updated_without_compare_and_swap_where_the_chip_can() {
 
 #[test]
 fn histograms_are_counted_in_blocks() {
-    let histogram = |buffer: Buffer| {
-        let mut b = Builder::new();
-        let zero = b.int(0, Scalar::I32);
-        let n = shape(&mut b, 0, 0);
-        for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-            let i = index(b, l, 0);
-            let a = at(b, 0, Scalar::I32, &[i]);
-            let bin = b.load(a);
-            let a = at(b, 1, Scalar::I32, &[bin]);
-            let one = b.int(1, Scalar::I32);
-            b.push(Op::Atomic(AtomicOp::Add, a, one), Type::I32);
-        });
-        let mut p = program(vec![array("x", Scalar::I32, 1), buffer], vec![], Type::Unit, true, b.body);
-        p.roots = 1;
-        ptx(&p, &h200())
-    };
+    let histogram =
+        |buffer: Buffer| ptx(&scatter(AtomicOp::Add, buffer, Scalar::I32, |b, _| b.int(1, Scalar::I32)), &h200());
     let axes = vec![vec![Digit { extent: 1024, stride: 4 }]];
     let components = vec![ComponentLayout { root: 0, base: 0, axes }];
     let layout = Layout::Dense { shape: vec![1024], offset: vec![0], components };
@@ -311,22 +257,7 @@ fn every_function_of_mathematics_is_there_in_both_widths() {
 
 #[test]
 fn what_fails_and_prints_goes_to_the_channel() {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, Scalar::F32, &[i]);
-        let v = b.load(a);
-        let limit = b.float(1.0, Scalar::F32);
-        let fine = b.binary(BinaryOp::Lt, v, limit);
-        b.push(Op::Assert(fine, vec![TextPart::Text("too large: ".into()), TextPart::Value(v, None)]), Type::Unit);
-        b.push(Op::Print(vec![TextPart::Value(i, None), TextPart::Value(v, None)]), Type::Unit);
-        let a = at(b, 1, Scalar::F32, &[i]);
-        b.store(a, v);
-    });
-    let p = program(vec![array("x", Scalar::F32, 1), array("y", Scalar::F32, 1)], vec![], Type::Unit, true, b.body);
-    let text = ptx(&p, &h200());
+    let text = ptx(&checked_copy(), &h200());
     assert_has(
         &text,
         &["octants_print", "octants_fail", "global.cas.b32", "atom.global.add.u32", "ld.volatile", "red.or"],
@@ -384,18 +315,7 @@ fn older_and_newer_chips_are_compiled_for() {
 
 #[test]
 fn many_arguments_are_read_from_memory() {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    let last = b.push(Op::Param(599), Scalar::F32.into());
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, Scalar::F32, &[i]);
-        b.store(a, last);
-    });
-    let params = (0..600).map(|_| ("p", Type::Scalar(Scalar::F32))).collect();
-    let p = program(vec![array("x", Scalar::F32, 1)], params, Type::Unit, true, b.body);
-    let text = ptx(&p, &h200());
+    let text = ptx(&many_parameters(), &h200());
     // The context, and an address.
     assert_has(&text, &["octants_task_0_param_0[64]"]);
 }

@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use jit::*;
 use octants_codegen_llvm::CodegenOptions;
 use octants_ir::*;
+use programs::*;
 
 /// A serial kernel of scalar parameters `a`, `b` of type `s` that returns all the values built.
 fn returns(s: Scalar, build: impl FnOnce(&mut Builder, ValueId, ValueId) -> Vec<ValueId>) -> Program {

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use jit::*;
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{CodegenOptions, compile, compile_host};
 use octants_diag::Span;
 use octants_ir::*;
+use programs::*;
 
 /// `x = x * 3 + k`, `statements` times.
 fn statements(b: &mut Builder, mut x: ValueId, statements: usize) -> ValueId {

@@ -3,15 +3,15 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-mod jit;
+mod programs;
 
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
-use jit::*;
 use octants_artifact::{CodeTarget, DeviceContext};
 use octants_codegen_llvm::{CodegenOptions, Listing, list};
 use octants_ir::*;
+use programs::*;
 
 /// Blocks, and threads of each.
 type Grid = (u32, u32);

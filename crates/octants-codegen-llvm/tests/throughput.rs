@@ -3,27 +3,19 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use std::time::Instant;
 
 use jit::*;
 use octants_codegen_llvm::CodegenOptions;
 use octants_ir::*;
+use programs::*;
 
 const F32: Type = Type::Scalar(Scalar::F32);
 
 fn f32_array(name: &str, ndim: u32) -> Buffer {
     array(name, Scalar::F32, ndim)
-}
-
-fn load(b: &mut Builder, buffer: u32, s: Scalar, index: &[ValueId]) -> ValueId {
-    let a = at(b, buffer, s, index);
-    b.load(a)
-}
-
-fn store(b: &mut Builder, buffer: u32, s: Scalar, index: &[ValueId], v: ValueId) {
-    let a = at(b, buffer, s, index);
-    b.store(a, v);
 }
 
 fn whole(b: &mut Builder) -> Vec<(ValueId, ValueId)> {
@@ -38,11 +30,11 @@ fn triad() -> Program {
     let s = b.push(Op::Param(0), F32);
     for_loop(&mut b, dims, true, vec![], |b, l| {
         let i = index(b, l, 0);
-        let x = load(b, 0, Scalar::F32, &[i]);
-        let y = load(b, 1, Scalar::F32, &[i]);
+        let x = get(b, 0, Scalar::F32, &[i]);
+        let y = get(b, 1, Scalar::F32, &[i]);
         let v = b.binary(BinaryOp::Mul, s, y);
         let v = b.binary(BinaryOp::Add, x, v);
-        store(b, 2, Scalar::F32, &[i], v);
+        set(b, 2, Scalar::F32, &[i], v);
     });
     let buffers = vec![f32_array("a", 1), f32_array("b", 1), f32_array("c", 1)];
     program(buffers, vec![("s", F32)], Type::Unit, true, b.body)
@@ -57,14 +49,14 @@ fn stencil() -> Program {
         let (i, j) = (index(b, l, 0), index(b, l, 1));
         let (up, down) = (b.binary(BinaryOp::Sub, i, one), b.binary(BinaryOp::Add, i, one));
         let (left, right) = (b.binary(BinaryOp::Sub, j, one), b.binary(BinaryOp::Add, j, one));
-        let mut sum = load(b, 0, Scalar::F32, &[i, j]);
+        let mut sum = get(b, 0, Scalar::F32, &[i, j]);
         for at in [[up, j], [down, j], [i, left], [i, right]] {
-            let v = load(b, 0, Scalar::F32, &at);
+            let v = get(b, 0, Scalar::F32, &at);
             sum = b.binary(BinaryOp::Add, sum, v);
         }
         let c = b.float(0.2, Scalar::F32);
         let v = b.binary(BinaryOp::Mul, c, sum);
-        store(b, 1, Scalar::F32, &[i, j], v);
+        set(b, 1, Scalar::F32, &[i, j], v);
     });
     program(vec![f32_array("a", 2), f32_array("b", 2)], vec![], Type::Unit, true, b.body)
 }
@@ -74,12 +66,12 @@ fn map() -> Program {
     let dims = whole(&mut b);
     for_loop(&mut b, dims, true, vec![], |b, l| {
         let i = index(b, l, 0);
-        let x = load(b, 0, Scalar::F32, &[i]);
+        let x = get(b, 0, Scalar::F32, &[i]);
         let n = b.unary(UnaryOp::Neg, x);
         let (s, e, r) = (b.unary(UnaryOp::Sin, x), b.unary(UnaryOp::Exp, n), b.unary(UnaryOp::Sqrt, x));
         let v = b.binary(BinaryOp::Mul, s, e);
         let v = b.binary(BinaryOp::Add, v, r);
-        store(b, 1, Scalar::F32, &[i], v);
+        set(b, 1, Scalar::F32, &[i], v);
     });
     program(vec![f32_array("a", 1), f32_array("b", 1)], vec![], Type::Unit, true, b.body)
 }
@@ -91,7 +83,7 @@ fn reduce() -> Program {
     let target = at(&mut b, 1, F32, &[zero]);
     for_loop(&mut b, dims, true, vec![Reduction { op: AtomicOp::Add, target }], |b, l| {
         let i = index(b, l, 0);
-        let v = load(b, 0, Scalar::F32, &[i]);
+        let v = get(b, 0, Scalar::F32, &[i]);
         b.push(Op::Reduce(0, v), Type::Unit);
     });
     program(vec![f32_array("a", 1), f32_array("s", 1)], vec![], Type::Unit, true, b.body)
@@ -112,7 +104,7 @@ fn hist() -> Program {
     let dims = whole(&mut b);
     for_loop(&mut b, dims, true, vec![], |b, l| {
         let i = index(b, l, 0);
-        let bin = load(b, 0, Scalar::I32, &[i]);
+        let bin = get(b, 0, Scalar::I32, &[i]);
         let one = b.int(1, Scalar::I32);
         let a = at(b, 1, Scalar::I32, &[bin]);
         b.push(Op::Atomic(AtomicOp::Add, a, one), Type::I32);
@@ -126,7 +118,7 @@ fn nbody() -> Program {
     let sums: Vec<LocalId> = ["sx", "sy", "sz"].iter().map(|n| b.body.add_local(*n, F32)).collect();
     for_loop(&mut b, dims.clone(), true, vec![], |b, l| {
         let i = index(b, l, 0);
-        let p: Vec<_> = (0..3).map(|k| load(b, k, Scalar::F32, &[i])).collect();
+        let p: Vec<_> = (0..3).map(|k| get(b, k, Scalar::F32, &[i])).collect();
         let zero = b.float(0.0, Scalar::F32);
         let addresses: Vec<_> = sums.iter().map(|s| b.local_addr(*s)).collect();
         for a in &addresses {
@@ -136,7 +128,7 @@ fn nbody() -> Program {
             let j = index(b, l, 0);
             let d: Vec<_> = (0..3)
                 .map(|k| {
-                    let q = load(b, k, Scalar::F32, &[j]);
+                    let q = get(b, k, Scalar::F32, &[j]);
                     b.binary(BinaryOp::Sub, q, p[k as usize])
                 })
                 .collect();
@@ -161,7 +153,7 @@ fn nbody() -> Program {
         });
         for (k, a) in (3..).zip(&addresses) {
             let v = b.load(*a);
-            store(b, k, Scalar::F32, &[i], v);
+            set(b, k, Scalar::F32, &[i], v);
         }
     });
     let buffers = ["x", "y", "z", "ax", "ay", "az"].iter().map(|n| f32_array(n, 1)).collect();
@@ -214,7 +206,7 @@ fn mandel() -> Program {
         b.store(ita, k);
         b.set_cursor(here);
         let k = b.load(ita);
-        store(b, 0, Scalar::I32, &[i, j], k);
+        set(b, 0, Scalar::I32, &[i, j], k);
     });
     program(vec![array("o", Scalar::I32, 2)], vec![], Type::Unit, true, b.body)
 }
@@ -226,7 +218,7 @@ fn draw() -> Program {
     for_loop(&mut b, dims, true, vec![], |b, l| {
         let i = index(b, l, 0);
         let v = b.push(Op::Random, F32);
-        store(b, 0, Scalar::F32, &[i], v);
+        set(b, 0, Scalar::F32, &[i], v);
     });
     program(vec![f32_array("a", 1)], vec![], Type::Unit, true, b.body)
 }

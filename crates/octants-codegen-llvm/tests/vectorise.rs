@@ -3,10 +3,12 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod jit;
+mod programs;
 
 use jit::*;
 use octants_codegen_llvm::{CodegenOptions, Listing, list_host};
 use octants_ir::*;
+use programs::*;
 
 /// out[i, j] = f(neighbours) on the interior of a plane.
 fn stencil(make: impl Fn(&str) -> Buffer) -> Program {
@@ -48,37 +50,6 @@ fn field(name: &str, shape: [u64; 2]) -> Buffer {
         components: vec![ComponentLayout { root, base: 0, axes }],
     };
     Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout }
-}
-
-fn map(ops: &[UnaryOp], s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let mut v = b.load(a);
-        for op in ops {
-            v = b.unary(*op, v);
-        }
-        let a = at(b, 1, s, &[i]);
-        b.store(a, v);
-    });
-    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
-}
-
-fn sum(s: Scalar) -> Program {
-    let mut b = Builder::new();
-    let zero = b.int(0, Scalar::I32);
-    let n = shape(&mut b, 0, 0);
-    let target = at(&mut b, 1, s, &[zero]);
-    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op: AtomicOp::Add, target }], |b, l| {
-        let i = index(b, l, 0);
-        let a = at(b, 0, s, &[i]);
-        let v = b.load(a);
-        b.push(Op::Reduce(0, v), Type::Unit);
-    });
-    program(vec![array("x", s, 1), array("y", s, 1)], vec![], Type::Unit, true, b.body)
 }
 
 fn optimised(p: &Program) -> String {
@@ -125,7 +96,7 @@ fn strict_math_calls_libm() {
 #[test]
 fn float_sums_vectorise() {
     for (s, name) in [(Scalar::F32, "float"), (Scalar::F64, "double")] {
-        let text = optimised(&sum(s));
+        let text = optimised(&reduction(AtomicOp::Add, s));
         assert!(has_vectors_of(&text, name), "{text}");
     }
 }
