@@ -162,6 +162,16 @@ def test_a_program_for_quadrants_runs_unchanged(tmp_path):
     assert "ModuleNotFoundError" in result.stderr
 
 
+def test_scalar_types_are_found_by_kind():
+    kinds = qd.types.primitive_types
+    assert qd.f16 in kinds.real_types
+    assert qd.u1 in kinds.integer_types
+    assert qd.f32 not in kinds.integer_types
+    assert kinds.all_types == kinds.real_types | kinds.integer_types
+    assert id(qd.f64) in kinds.real_type_ids
+    assert id(qd.i8) in kinds.integer_type_ids
+
+
 def test_data_oriented_and_plain_functions():
     qd.init(arch=qd.cpu)
 
