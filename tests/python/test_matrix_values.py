@@ -247,3 +247,13 @@ def test_components_written_as_calls():
         return v(1) + m(1, 0)
 
     assert old() == 5.0
+
+
+def test_the_components_of_a_matrix_are_converted_once():
+    """A row has no type of its own: -3 beside a u32 would become 4294967293 in it."""
+
+    @qd.kernel
+    def last(a: qd.u32, b: qd.i64) -> qd.i64:
+        return qd.Matrix([[a, -3], [b, 20]])[0, 1]
+
+    assert last(1, 2) == -3

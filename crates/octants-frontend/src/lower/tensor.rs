@@ -27,32 +27,38 @@ impl Lowerer<'_> {
 
     /// A vector or matrix of the items: scalars make a vector; vectors or lists make the rows of a matrix.
     pub(super) fn make_tensor(&mut self, items: &[Value], scalar: Option<Scalar>) -> Result<ValueId> {
-        if items.is_empty() {
+        if items.is_empty() || items[0].items().is_some_and(<[Value]>::is_empty) {
             return self.err(Code::Value, "a vector needs at least one component");
         }
         let mut rows: Vec<Vec<ValueId>> = Vec::new();
         let mut is_matrix = false;
         for item in items {
-            let v = match item.items() {
-                Some(inner) => self.make_tensor(inner, scalar)?,
-                None => self.rt(item)?,
-            };
-            match self.b.ty(v).clone() {
-                Type::Scalar(_) => rows.push(vec![v]),
-                Type::Vector(_, n) => {
+            let row = match item.items() {
+                // Its numbers are converted below, with those of all rows, once: on the way to the type of the
+                // matrix, the type of the row could change them.
+                Some(inner) => {
                     is_matrix = true;
-                    rows.push((0..n).map(|i| self.b.extract(v, i)).collect());
+                    inner.iter().map(|component| self.rt(component)).collect::<Result<Vec<_>>>()?
                 }
-                other => {
-                    return self.err(
-                        Code::Type,
-                        format!(
-                            "a vector or matrix cannot have a component of type {other}",
-                            other = type_name(&other)
-                        ),
-                    );
+                None => {
+                    let v = self.rt(item)?;
+                    match *self.b.ty(v) {
+                        Type::Vector(_, n) => {
+                            is_matrix = true;
+                            (0..n).map(|i| self.b.extract(v, i)).collect()
+                        }
+                        _ => vec![v],
+                    }
+                }
+            };
+            for v in &row {
+                let ty = self.b.ty(*v);
+                if !matches!(ty, Type::Scalar(_)) {
+                    let what = type_name(ty);
+                    return self.err(Code::Type, format!("a vector or matrix cannot have a component of type {what}"));
                 }
             }
+            rows.push(row);
         }
         let columns = rows[0].len();
         if rows.iter().any(|r| r.len() != columns) {
