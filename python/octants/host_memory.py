@@ -15,6 +15,9 @@ import numpy as np
 from octants import _octants, interchange
 from octants.snode import Placement
 
+REPEATED = 16384
+"""So many components are copied at once where one element is stored everywhere."""
+
 NEAR = 4096
 """Components of an element that lie within so many bytes are read together."""
 
@@ -29,6 +32,20 @@ def host_access(
     access = HostMemory(buffer.wait, memory, dtype, element_shape, placements)
     access.at_once = buffer.immediate
     return access
+
+
+def _repeat(memory: np.ndarray[Any, Any], element: np.ndarray[Any, Any]) -> None:
+    """Sets memory to an element's components, again and again.
+
+    What is set is copied on, in blocks that a cache holds: an assignment of numpy's takes the time of a loop for each element.
+    """
+    done = len(element)
+    memory[:done] = element
+    block = done * max(1, REPEATED // done)
+    while 0 < done < len(memory):
+        step = min(done, block, len(memory) - done)
+        memory[done : done + step] = memory[:step]
+        done += step
 
 
 class HostMemory:
@@ -87,7 +104,11 @@ class HostMemory:
         """Stores one element (an array of `element_shape`, or a scalar) everywhere."""
         self._wait(write=True)
         if len(self._views) == 1:
-            self._views[0][...] = value
+            view = self._views[0]
+            if self.element_shape and view.flags.c_contiguous:
+                _repeat(view.reshape(-1), np.broadcast_to(value, self.element_shape).ravel())
+            else:
+                view[...] = value
             return
         for view, item in zip(self._views, np.broadcast_to(value, self.element_shape).ravel(), strict=True):
             view[...] = item

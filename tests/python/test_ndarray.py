@@ -277,3 +277,17 @@ def test_tensors_keep_element_type_and_gradient_in_kernels(backend):
     fill(v, x)
     assert v.to_numpy()[2].tolist() == [20.0, 21.0, 22.0]
     assert x.grad.to_numpy().tolist() == [0.0, 100.0, 200.0, 300.0]
+
+
+@pytest.mark.parametrize("options", [{}, {"cpu_streams": True}], ids=str)
+def test_fill_with_a_vector(options):
+    qd.init(arch=qd.cpu, **options)
+    for make in (
+        lambda: qd.Vector.ndarray(3, qd.f32, (97, 113)),
+        lambda: qd.Vector.field(3, qd.f32, (97, 113)),
+        lambda: qd.Vector.field(3, qd.f32, (97, 113), layout=qd.Layout.SOA),
+        lambda: qd.Vector.field(3, qd.f32, ()),
+    ):
+        array = make()
+        array.fill(qd.Vector([1.0, 2.0, 3.0]))
+        np.testing.assert_array_equal(array.to_numpy(), np.broadcast_to([1.0, 2.0, 3.0], (*array.shape, 3)))
