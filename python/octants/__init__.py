@@ -51,6 +51,9 @@ from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
 from octants.field_indices import rescale_index
 from octants.fields import Field, MatrixField, ScalarField
+from octants.graph import do_while as graph_do_while
+from octants.graph import parallel as graph_parallel
+from octants.graph import parallel_context as graph_parallel_context
 from octants.kernel_decorators import data_oriented, func, kernel, pure, pyfunc, real_func
 from octants.layouts import Layout
 from octants.loop_ranges import ndrange
@@ -242,6 +245,9 @@ __all__ = [  # and the exceptions
     "global_thread_idx",
     "gpu",
     "graph",
+    "graph_do_while",
+    "graph_parallel",
+    "graph_parallel_context",
     "grouped",
     "i",
     "i8",

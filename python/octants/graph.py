@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
-from octants.ops import _kernel_only
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-__all__ = ["do_while"]
+from octants.ops import _kernel_only, known_to_compiler
+
+__all__ = ["do_while", "parallel", "parallel_context"]
 
 do_while = _kernel_only(
     "do_while",
     "`while qd.graph.do_while(counter):` runs its body once, then again as long as `counter`, a 0-dimensional i32 ndarray, "
     "is not zero.",
 )
+
+
+@known_to_compiler("graph_parallel_context")
+@contextmanager
+def parallel_context() -> Iterator[None]:
+    """In a kernel, `with qd.graph.parallel_context():` holds `with qd.graph.parallel():` blocks, none of which needs what
+    another one does. Nothing outside of kernels."""
+    yield
+
+
+@known_to_compiler("graph_parallel")
+@contextmanager
+def parallel() -> Iterator[None]:
+    """A block in a `qd.graph.parallel_context`. Blocks may run side by side; now they run one after the other."""
+    yield

@@ -3,6 +3,7 @@
 use octants_diag::{Code, Diagnostic, Result, Span};
 use octants_ir::{Op, Scalar, Type, ValueId};
 
+use super::graph_sections::GraphSection;
 use super::{Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::ast::{Expr, ExprKind, Stmt};
@@ -39,6 +40,9 @@ impl Lowerer<'_> {
 
     /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
     pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
+        if self.graph_section != GraphSection::Outside {
+            return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
+        }
         let counter = self.lower_expr(counter)?;
         let Some(buffer) = self.as_array(&counter)? else {
             let what = self.describe(&counter);

@@ -11,6 +11,7 @@ mod control;
 mod dicts;
 mod expr;
 mod function;
+mod graph_sections;
 mod loops;
 mod outlined;
 mod pass;
@@ -31,6 +32,7 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
 use octants_ir::{Buffer, BufferId, Builder, Function, Kernel, LoopConfig, Param, StructType, Type, ValueId};
 
+use self::graph_sections::GraphSection;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
@@ -154,6 +156,7 @@ pub(crate) struct Lowerer<'w> {
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
+    graph_section: GraphSection,
     group: Option<u32>,
     next_group: u32,
     overlap_allowed: BTreeSet<u32>,
@@ -214,6 +217,7 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
+            graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
             overlap_allowed: BTreeSet::new(),

@@ -3,6 +3,7 @@
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{ForLoop, LoopConfig, Op, Type, ValueId};
 
+use super::graph_sections::is_graph_block;
 use super::{Flow, Lowerer, ReturnMode};
 use crate::ast::{Expr, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
@@ -19,6 +20,7 @@ impl Lowerer<'_> {
     pub(super) fn lower_stmts(&mut self, stmts: &[Stmt]) -> Result<Flow> {
         for s in stmts {
             self.b.span = s.head();
+            self.check_graph_section(s)?;
             let flow = self.lower_stmt(s)?;
             if flow != Flow::Normal {
                 return Ok(flow);
@@ -83,7 +85,10 @@ impl Lowerer<'_> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) {
             return Ok(());
         }
-        let is_block = |s: &Stmt| matches!(s.kind, StmtKind::With(..));
+        let is_block = |s: &Stmt| match &s.kind {
+            StmtKind::With(items, _) => !items.iter().any(|(item, _)| names_graph_block(item)),
+            _ => false,
+        };
         if !body.iter().any(is_block) {
             return Ok(());
         }
@@ -114,13 +119,24 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, "'with' in Quadrants kernels requires a call expression");
         };
         let callee = self.lower_expr(func)?;
-        let is_stream_parallel = matches!(&callee, Value::Obj(o)
-            if matches!(self.world.entity(*o), Entity::Builtin(n) if n == "stream_parallel"));
-        if !is_stream_parallel {
-            return self.err(Code::Syntax, "'with' in Quadrants kernels only supports qd.stream_parallel()");
-        }
+        let builtin = match &callee {
+            Value::Obj(o) => match self.world.entity(*o) {
+                Entity::Builtin(name) => Some(name),
+                _ => None,
+            },
+            _ => None,
+        };
+        let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
+            return self.err(
+                Code::Syntax,
+                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context() and qd.graph.parallel()",
+            );
+        };
         if target.is_some() {
             return self.err(Code::Syntax, "'with ... as ...' is not supported in Quadrants kernels");
+        }
+        if is_graph_block(&name) {
+            return self.lower_graph_block(&name, arguments, body);
         }
         if self.group.is_some() {
             return self.err(Code::Syntax, "Nested 'with qd.stream_parallel()' blocks are not supported");
@@ -182,4 +198,11 @@ impl Lowerer<'_> {
         let l = ForLoop { dims: Vec::new(), body: block, parallel: Some(config), reductions: Vec::new() };
         self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
+}
+
+/// Whether a `with` item is `qd.graph.parallel_context()` or one of its sections, to go by the name.
+fn names_graph_block(item: &Expr) -> bool {
+    let ExprKind::Call(func, _) = &item.kind else { return false };
+    let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return false };
+    matches!(name.as_str(), "parallel_context" | "parallel" | "graph_parallel_context" | "graph_parallel")
 }

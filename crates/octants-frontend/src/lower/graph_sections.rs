@@ -1,0 +1,79 @@
+//! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
+//!
+//! Sections do not depend on one another, so that they may run in any order. Here they run in the order of the source: their loops are
+//! tasks of the kernel like those around them.
+
+use octants_diag::{Code, Result};
+
+use super::{Flow, Lowerer};
+use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
+use crate::syntax_facts::is_static_call;
+
+/// Where the statements that are being lowered stand.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum GraphSection {
+    /// In neither.
+    Outside,
+    /// Directly in a `parallel_context`.
+    Context,
+    /// In a section of one.
+    Section,
+}
+
+/// Whether a `with` of this builtin is one of those here, to go by its name.
+pub(super) fn is_graph_block(name: &str) -> bool {
+    matches!(name, "graph_parallel_context" | "graph_parallel")
+}
+
+impl Lowerer<'_> {
+    pub(super) fn lower_graph_block(&mut self, name: &str, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
+        let inner = match (name, self.graph_section) {
+            ("graph_parallel_context", GraphSection::Outside) => GraphSection::Context,
+            ("graph_parallel_context", _) => {
+                return self.err(Code::Syntax, "qd.graph.parallel_context() and its sections cannot be nested");
+            }
+            (_, GraphSection::Context) => GraphSection::Section,
+            (_, GraphSection::Section) => {
+                return self.err(Code::Syntax, "qd.graph.parallel() sections cannot be nested");
+            }
+            (_, GraphSection::Outside) => {
+                return self.err(
+                    Code::Syntax,
+                    "qd.graph.parallel() can only be used directly inside a qd.graph.parallel_context() block",
+                );
+            }
+        };
+        if !arguments.positional.is_empty() || !arguments.keywords.is_empty() {
+            return self.err(Code::Syntax, format!("qd.{}() takes no arguments", name.replacen('_', ".", 1)));
+        }
+        let outer = std::mem::replace(&mut self.graph_section, inner);
+        let flow = self.scoped(|s| s.lower_stmts(body));
+        self.graph_section = outer;
+        match flow? {
+            Flow::Normal => Ok(Flow::Normal),
+            _ => self.err(Code::Syntax, "a 'with qd.graph.parallel():' block cannot be left by a jump or a `return`"),
+        }
+    }
+
+    /// Directly in a context there are sections alone, and what chooses or repeats them at compile time.
+    pub(super) fn check_graph_section(&mut self, s: &Stmt) -> Result<()> {
+        if self.graph_section != GraphSection::Context {
+            return Ok(());
+        }
+        let allowed = match &s.kind {
+            StmtKind::With(..) | StmtKind::Pass => true,
+            StmtKind::Expr(e) => matches!(e.kind, ExprKind::Str(_)),
+            StmtKind::If(test, ..) => is_static_call(test),
+            StmtKind::For(_, iter, ..) => is_static_call(iter),
+            _ => false,
+        };
+        if allowed {
+            return Ok(());
+        }
+        self.err(
+            Code::Syntax,
+            "qd.graph.parallel_context() may contain only 'with qd.graph.parallel():' blocks, in `if qd.static(...)` and \
+             `for ... in qd.static(...)` where wanted",
+        )
+    }
+}

@@ -1,0 +1,113 @@
+"""`qd.graph.parallel_context` and its sections."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def test_sections_run_between_what_stands_around_them():
+    @qd.func
+    def scale(a: qd.types.ndarray(qd.i32, ndim=1), by):
+        for i in range(a.shape[0]):
+            a[i] *= by
+
+    @qd.kernel(graph=True)
+    def run(a: qd.types.ndarray(qd.i32, ndim=1), b: qd.types.ndarray(qd.i32, ndim=1), third: qd.template()):
+        for i in range(a.shape[0]):
+            a[i] += 1
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                scale(a, 3)
+            with qd.graph.parallel():
+                for i in b:
+                    b[i] -= 5
+            if qd.static(third):
+                with qd.graph.parallel():
+                    for i in range(a.shape[0]):
+                        a[i] += 1000
+            for k in qd.static(range(2)):
+                with qd.graph.parallel():
+                    b[k] += k + 100
+        for i in a:
+            a[i] += b[i]
+
+    for third, more in ((False, 0), (True, 1000)):
+        a, b = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
+        run(a, b, third)
+        assert b.tolist() == [95, 96, -5, -5]
+        assert a.tolist() == [98 + more, 102 + more, 4 + more, 7 + more]
+
+
+def test_sections_in_a_loop_with_the_older_names():
+    @qd.kernel(graph=True)
+    def run(a: qd.types.ndarray(qd.i32, ndim=1), left: qd.types.ndarray(qd.i32, ndim=0)):
+        while qd.graph_do_while(left):
+            with qd.graph_parallel_context():
+                with qd.graph_parallel():
+                    for i in a:
+                        a[i] += 1
+            left[()] = left[()] - 1
+
+    a, left = np.zeros(3, np.int32), np.array(4, np.int32)
+    run(a, left)
+    assert a.tolist() == [4, 4, 4]
+
+
+def test_python_runs_the_blocks_as_they_are():
+    seen = []
+    with qd.graph.parallel_context(), qd.graph.parallel():
+        seen.append(1)
+    assert seen == [1]
+
+
+def refused(body, message):
+    field = qd.field(qd.i32, 4)
+    with pytest.raises(qd.QuadrantsSyntaxError, match=message):
+        body(field)
+
+
+def test_what_may_not_stand_where():
+    @qd.kernel(graph=True)
+    def outside(x: qd.template()):
+        with qd.graph.parallel():
+            for i in x:
+                x[i] = 1
+
+    @qd.kernel(graph=True)
+    def nested(x: qd.template()):
+        with qd.graph.parallel_context():
+            with qd.graph.parallel():
+                with qd.graph.parallel_context():
+                    pass
+
+    @qd.kernel(graph=True)
+    def loop(x: qd.template()):
+        with qd.graph.parallel_context():
+            for i in x:
+                x[i] = 1
+
+    @qd.kernel(graph=True)
+    def choice(x: qd.template()):
+        with qd.graph.parallel_context():
+            if x[0] > 0:
+                with qd.graph.parallel():
+                    x[0] = 1
+
+    @qd.kernel(graph=True)
+    def arguments(x: qd.template()):
+        with qd.graph.parallel_context(2):
+            pass
+
+    refused(outside, r"inside a qd.graph.parallel_context\(\)")
+    refused(nested, "cannot be nested")
+    refused(loop, "may contain only")
+    refused(choice, "may contain only")
+    refused(arguments, r"qd.graph.parallel_context\(\) takes no arguments")
