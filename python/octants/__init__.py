@@ -47,6 +47,7 @@ from octants.architectures import (
 )
 from octants.architectures import Extension as extension
 from octants.axes import axes, i, ij, ijk, ijkl, ijl, ik, ikl, il, j, jk, jkl, jl, k, kl, l
+from octants.buffer_views import BufferView
 from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
 from octants.field_indices import rescale_index
@@ -171,6 +172,7 @@ __all__ = [  # and the exceptions
     "WARN",
     "Arch",
     "Backend",
+    "BufferView",
     "Event",
     "Field",
     "FieldsBuilder",

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, final, overload
 
+from typing_extensions import Self
+
 from octants.cache import FastcacheObservations
 
 __version__: str
@@ -272,12 +274,19 @@ class Buffer:
 class Ndarray:
     """An array of scalars, vectors or matrices in the device's memory."""
 
-    def __init__(
-        self, dtype_name: str, element_shape: Sequence[int], shape: Sequence[int], needs_grad: bool = False
-    ) -> None: ...
     def __new__(
-        cls, dtype_name: str, element_shape: Sequence[int], shape: Sequence[int], needs_grad: bool = False
-    ) -> Ndarray: ...
+        cls,
+        dtype_name: str,
+        element_shape: Sequence[int],
+        shape: Sequence[int],
+        needs_grad: bool = False,
+        of: Ndarray | None = None,
+        first: int = 0,
+    ) -> Self: ...
+    @property
+    def _offset_in_memory(self) -> int:
+        """Where in its memory it begins, in bytes."""
+
     @property
     def buffer(self) -> Buffer:
         """Its memory."""

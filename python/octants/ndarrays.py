@@ -138,7 +138,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
             strides[axis] = stride
             stride *= shape[axis]
         axes = tuple(((extent, stride),) for extent, stride in zip(shape, strides, strict=True))
-        return [Placement(number * itemsize, axes) for number in range(count)]
+        first = self._offset_in_memory
+        return [Placement(first + number * itemsize, axes) for number in range(count)]
 
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape
@@ -151,6 +152,11 @@ class Ndarray(WholeArray, _octants.Ndarray):
                     f"Out of bound access to ndarray of shape {shape} with indices {tuple(flat)}"
                 )
         return tuple(flat)
+
+    def _sliced(self, key: slice) -> Ndarray:
+        from octants.buffer_views import view_of_slice
+
+        return view_of_slice(self, key)
 
     def __iter__(self) -> NoReturn:
         raise NotImplementedError("an ndarray is looped over in a kernel; in Python loop over to_numpy()")
@@ -224,6 +230,8 @@ class ScalarNdarray(Ndarray):
     """An ndarray of scalars."""
 
     def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self._sliced(key)
         return self._memory().get(self._index(key))
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -246,7 +254,9 @@ class _CompoundNdarray(Ndarray):
         """Columns of an element; 1 for vectors."""
         return int(self.element_shape[1]) if len(self.element_shape) == 2 else 1
 
-    def __getitem__(self, key: Any) -> Matrix:
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice):
+            return self._sliced(key)
         index = self._index(key)
 
         def write_back(component: Any, value: Any) -> None:

@@ -70,8 +70,11 @@ def queue_copy(stream: _octants.Stream, to: Elements, source: Elements) -> bool:
         from octants.element_kernels import copy_parts
 
         return copy_parts(stream, to, source)
-    if to.buffer is source.buffer and ranges[0].low == sources[0].low:
-        return True
+    if to.buffer is source.buffer:
+        if ranges[0].low == sources[0].low:
+            return True
+        if any(abs(each.low - other.low) < each.nbytes for each, other in zip(ranges, sources, strict=True)):
+            return False  # views of one ndarray that overlap
     for each, other in zip(ranges, sources, strict=True):
         to.buffer.copy_from(stream, each.low, source.buffer, other.low, each.nbytes)
     return True

@@ -144,6 +144,9 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
             Some("ndarray_type") => {
                 return Ok(Some(ParamKind::Array(ArrayKind::default())));
             }
+            Some("buffer_view") => {
+                return Ok(Some(ParamKind::Array(ArrayKind { ndim: Some(1), ..ArrayKind::default() })));
+            }
             Some("tensor_wrapper") => return Ok(Some(ParamKind::Either)),
             _ => {}
         }

@@ -155,7 +155,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
 fn own(array: &Bound<'_, Ndarray>) -> PyResult<ArrayView> {
     let this = array.get();
     Ok(ArrayView {
-        address: this.memory().address(array.py())?,
+        address: this.address(array.py())?,
         elem: this.elem().clone(),
         extents: SmallVec::from_slice(this.extents()),
         strides: SmallVec::from_slice(this.strides()),

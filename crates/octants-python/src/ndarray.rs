@@ -18,6 +18,9 @@ use crate::errors;
 #[pyclass(module = "octants._octants", frozen, subclass, weakref, dict)]
 pub struct Ndarray {
     buffer: Py<Buffer>,
+    /// Where in the buffer it begins, and its size, in bytes.
+    offset: u64,
+    bytes: u64,
     elem: Type,
     type_word: u64,
     shape: SmallVec<[u64; 4]>,
@@ -58,7 +61,18 @@ impl Ndarray {
         &self.shape
     }
 
-    /// The memory.
+    /// Address of the first element.
+    #[inline]
+    pub fn address(&self, py: Python<'_>) -> PyResult<u64> {
+        Ok(self.memory().address(py)? + self.offset)
+    }
+
+    /// Its size in bytes.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// The memory it lies in.
     pub fn memory(&self) -> &Buffer {
         self.buffer.get()
     }
@@ -90,13 +104,15 @@ pub fn element_type(scalar: Scalar, shape: &[u32]) -> PyResult<Type> {
 #[pymethods]
 impl Ndarray {
     #[new]
-    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false))]
+    #[pyo3(signature = (dtype_name, element_shape, shape, needs_grad = false, of = None, first = 0))]
     fn new(
         py: Python<'_>,
         dtype_name: &str,
         element_shape: Vec<u32>,
         shape: Vec<i64>,
         needs_grad: bool,
+        of: Option<&Bound<'_, Ndarray>>,
+        first: u64,
     ) -> PyResult<Ndarray> {
         let scalar = scalar_by_name(dtype_name)?;
         let elem = element_type(scalar, &element_shape)?;
@@ -114,9 +130,20 @@ impl Ndarray {
                 .filter(|b| *b <= i64::MAX as u64)
                 .ok_or_else(|| PyValueError::new_err(format!("an ndarray of shape {shape:?} is too large")))?;
         }
-        let buffer = Py::new(py, Buffer::allocate(py, bytes)?)?;
+        let (buffer, offset) = match of {
+            None => (Py::new(py, Buffer::allocate(py, bytes)?)?, 0),
+            // A part of another array's memory, from an element of this type on.
+            Some(whole) => {
+                let whole = whole.get();
+                let offset = (u64::from(scalar.bytes()) * elem.leaf_count() as u64).saturating_mul(first);
+                if offset.checked_add(bytes).is_none_or(|end| end > whole.bytes) {
+                    return Err(PyValueError::new_err("a part of an ndarray lies within it"));
+                }
+                (whole.buffer.clone_ref(py), whole.offset + offset)
+            }
+        };
         let type_word = type_word(&elem);
-        Ok(Ndarray { buffer, elem, type_word, shape: extents, needs_grad, strides: OnceLock::new() })
+        Ok(Ndarray { buffer, offset, bytes, elem, type_word, shape: extents, needs_grad, strides: OnceLock::new() })
     }
 
     /// Its memory.
@@ -124,6 +151,13 @@ impl Ndarray {
     #[pyo3(name = "buffer")]
     fn get_buffer(&self, py: Python<'_>) -> Py<Buffer> {
         self.buffer.clone_ref(py)
+    }
+
+    /// Where in its memory it begins, in bytes.
+    #[getter]
+    #[pyo3(name = "_offset_in_memory")]
+    fn offset_in_memory(&self) -> u64 {
+        self.offset
     }
 
     /// Declares in which order memory holds the axes, outermost first. To be called once, before the first use.

@@ -49,7 +49,7 @@ impl<'py> Gathered<'py> {
         if !wanted.is_just(this.elem(), this.extents().len()) {
             return Ok(false);
         }
-        let address = this.memory().address(array.py())?;
+        let address = this.address(array.py())?;
         self.push_memory(&Memory {
             address,
             extents: this.extents(),
@@ -58,7 +58,7 @@ impl<'py> Gathered<'py> {
             needs_grad: this.has_grad(),
             low: address,
             // Whatever the order of the axes, it has all of its memory.
-            high: address + this.memory().len(),
+            high: address + this.bytes(),
             readonly: false,
             host: false,
             gaps: false,

@@ -482,6 +482,14 @@ impl Lowerer<'_> {
         if name == "fill" && self.as_array(base)?.is_some() {
             return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
         }
+        if name == "size" {
+            // The number of elements, where that is one extent.
+            let Value::Array(b) = *base else { return Ok(None) };
+            if self.buffers[b.index()].ndim == 1 {
+                let shape = self.attribute(base, "shape")?;
+                return self.subscript(&shape, vec![Value::Int(0)]).map(Some);
+            }
+        }
         if !matches!(name, "shape" | "dtype" | "n" | "m" | "ndim") {
             if let Value::Array(b) = base {
                 if let Some(obj) = self.buffer_objects[b.index()] {

@@ -1,0 +1,167 @@
+"""Views of ranges of ndarrays."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def numbers(n, dtype=qd.f32):
+    data = qd.ndarray(dtype, (n,))
+    data.from_numpy(np.arange(n).astype(dtype.numpy))
+    return data
+
+
+@qd.kernel
+def double(v: qd.BufferView[qd.f32]):
+    for i in range(v.size):
+        v[i] = v[i] * 2.0
+
+
+def test_slices_are_ranges_of_the_ndarray():
+    data = numbers(16)
+    a = data[8:24]
+    assert (a.offset, a.size, a.shape, a.dtype) == (8, 8, (8,), qd.f32)
+    b = a[2:-1]
+    assert (b.offset, b.size) == (10, 5)
+    assert (b.subview(1, 3).offset, b.subview(1, 3).size) == (11, 3)
+    assert (data[-8:].offset, data[:3].size, data[3:3].size, data[5:2].size) == (8, 3, 0, 0)
+    assert (qd.BufferView(data, offset=16, size=0).size, qd.BufferView(data, 1, 2).offset) == (0, 1)
+
+
+def test_a_kernel_sees_the_elements_of_the_view_alone():
+    data = numbers(16)
+    double(data[4:12][1:3])
+    expected = np.arange(16, dtype=np.float32)
+    expected[5:7] *= 2
+    np.testing.assert_array_equal(data.to_numpy(), expected)
+    double(data[3:3])
+    np.testing.assert_array_equal(data.to_numpy(), expected)
+
+
+def test_views_that_overlap():
+    @qd.kernel
+    def shift(to: qd.BufferView, source: qd.BufferView):
+        qd.loop_config(serialize=True)
+        for i in range(to.size):
+            to[i] = source[i]
+
+    data = numbers(8, qd.i32)
+    shift(data[1:], data[:7])
+    assert data.to_numpy().tolist() == [0] * 8
+    data = numbers(8, qd.i32)
+    shift(data[4:], data[:4])
+    assert data.to_numpy().tolist() == [0, 1, 2, 3] * 2
+
+
+@pytest.mark.parametrize("options", [{}, {"cpu_separate_memory": True}, {"cpu_streams": True}], ids=str)
+def test_the_host_reads_and_writes_a_view(options):
+    qd.init(arch=qd.cpu, **options)
+    data = numbers(8)
+    view = data[2:5]
+    view.fill(7.0)
+    np.testing.assert_array_equal(data.to_numpy(), [0, 1, 7, 7, 7, 5, 6, 7])
+    view.from_numpy(np.array([1, 2, 3], np.float32))
+    double(view)
+    np.testing.assert_array_equal(view.to_numpy(), [2, 4, 6])
+    np.testing.assert_array_equal(
+        np.from_dlpack(view) if not options.get("cpu_separate_memory") else view.to_numpy(), [2, 4, 6]
+    )
+    data[3:6].copy_from(view)
+    np.testing.assert_array_equal(data.to_numpy(), [0, 1, 2, 2, 4, 6, 6, 7])
+
+
+def test_where_views_are_taken():
+    @dataclasses.dataclass
+    class Part:
+        values: qd.BufferView[qd.f32]
+        by: qd.f32
+
+    @qd.func
+    def add(v: qd.BufferView[qd.f32], i, by):
+        v[i] += by
+
+    @qd.kernel
+    def add_all(part: Part):
+        for i in range(part.values.size):
+            add(part.values, i, part.by)
+
+    @qd.kernel
+    def total(values: qd.types.ndarray(qd.f32, ndim=1)) -> qd.f32:
+        result = 0.0
+        for i in range(values.shape[0]):
+            result += values[i]
+        return result
+
+    @qd.data_oriented
+    class Owner:
+        def __init__(self, view):
+            self.view = view
+
+        @qd.kernel
+        def add(self):
+            for i in self.view:
+                self.view[i] += 100.0
+
+    data = numbers(8)
+    add_all(Part(data[2:4], 10.0))
+    assert total(data[1:3]) == 13.0
+    Owner(data[:2]).add()
+    np.testing.assert_array_equal(data.to_numpy(), [100, 101, 12, 13, 4, 5, 6, 7])
+    vectors = qd.ndarray(qd.math.vec2, (4,))
+
+    @qd.kernel
+    def set_vectors(v: qd.BufferView):
+        for i in range(v.size):
+            v[i] = qd.math.vec2(i, v.size)
+
+    set_vectors(vectors[1:3])
+    np.testing.assert_array_equal(vectors.to_numpy(), [[0, 0], [0, 2], [1, 2], [0, 0]])
+
+
+def test_a_view_keeps_the_memory():
+    view = numbers(8)[4:]
+    numbers(8)
+    np.testing.assert_array_equal(view.to_numpy(), [4, 5, 6, 7])
+
+
+def test_debug_mode_checks_the_range_of_the_view():
+    qd.init(arch=qd.cpu, debug=True)
+    data = numbers(32)
+
+    @qd.kernel
+    def write_behind(v: qd.BufferView[qd.f32]):
+        v[v.size] = 99.0
+
+    with pytest.raises(qd.QuadrantsAssertionError, match=r"\[16\] with bounds \[16\]"):
+        write_behind(data[:16])
+    assert data[16:17].to_numpy() == 16
+
+
+def test_refusals():
+    data = numbers(16)
+    with pytest.raises(ValueError, match="step 1, not 2"):
+        data[::2]
+    with pytest.raises(ValueError, match="offset=10, size=10, ndarray length=16"):
+        qd.BufferView(data, offset=10, size=10)
+    with pytest.raises(ValueError, match="subview out of range"):
+        data[:4].subview(2, 3)
+    with pytest.raises(TypeError, match="view.subview"):
+        qd.BufferView(data[:4], 0, 2)
+    with pytest.raises(TypeError, match="1-dimensional"):
+        qd.ndarray(qd.f32, (4, 4))[1:2]
+    with pytest.raises(TypeError, match="needs_grad"):
+        qd.ndarray(qd.f32, (4,), needs_grad=True)[1:2]
+    with pytest.raises(TypeError, match="to_numpy"):
+        data[:4][0]
+    with pytest.raises(TypeError, match="Expect element type f32"):
+        double(numbers(4, qd.i32)[:2])
