@@ -1,6 +1,6 @@
 //! Every option of a session, its default, its check, in one table.
 //!
-//! Options that change what is compiled are read by the pipeline in `session.rs`; those of the Python layer (log level,
+//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python layer (log level,
 //! full tracebacks) are kept here too, so that one place knows all names.
 
 use octants_ir::Scalar;

@@ -88,6 +88,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
 
 /// Global state that may be: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
+    ("crates/octants-codegen-llvm/src/optimise.rs", "ONCE", "LLVM's own options of its schedulers, once in a process"),
     (
         "crates/octants-codegen-llvm/src/target/cpu.rs",
         "HOST",
