@@ -432,3 +432,43 @@ def test_a_loop_that_does_not_run_adds_to_nothing(fields):
 
     check(compute, x, y)
     assert "sum of adjoints" in qd.inspect(compute.grad, emit="ir")
+
+
+def test_what_depends_on_arguments_alone_is_counted_once():
+    qd.init(arch=qd.cpu, default_fp=qd.f64, kernel_profiler=True)
+    x, y = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(2))
+    n = qd.field(qd.i32, shape=())
+
+    @qd.kernel
+    def by_argument(count: qd.i32):
+        for i in x:
+            a = x[i]
+            for _ in range(count):
+                a += 0.1 * qd.sin(a)
+            y[i] += a
+
+    @qd.kernel
+    def by_memory():
+        for i in x:
+            a = x[i]
+            for _ in range(n[None]):
+                a += 0.1 * qd.sin(a)
+            y[i] += a
+
+    def gradient(count):
+        x.grad.fill(0)
+        y.grad.fill(1)
+        n[None] = count
+        by_argument.grad(count)
+        once = x.grad.to_numpy()
+        by_memory.grad()
+        np.testing.assert_allclose(x.grad.to_numpy(), 2 * once)
+        return once
+
+    first = gradient(700)
+    assert (gradient(900) != first).all()
+    assert (gradient(700) == first).all()
+    launches = {
+        k: qd.profiler.query_kernel_profiler_info(f"{k}_grad_count").counter for k in ("by_argument", "by_memory")
+    }
+    assert launches == {"by_argument": 2, "by_memory": 3}
