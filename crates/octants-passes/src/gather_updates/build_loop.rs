@@ -74,13 +74,14 @@ impl Emission<'_> {
             return Range { begin: b.int(begin, s), end: b.int(end, s) };
         }
         // Where arrays differ, iterations beyond the shorter one are among those left out.
-        let mut end = b.int(0, s);
+        let mut end = None;
         for u in &self.gather.updates {
             let axis = u.indices.iter().position(|i| *i == Index::Inner).unwrap_or(0);
             let extent = b.push(Op::Shape(u.buffer, axis as u32), s.into());
-            end = b.binary(BinaryOp::Max, end, extent);
+            end = Some(end.map_or(extent, |end| b.binary(BinaryOp::Max, end, extent)));
         }
-        Range { begin: b.int(0, s), end }
+        let begin = b.int(0, s);
+        Range { begin, end: end.unwrap_or(begin) }
     }
 
     /// Whether there are enough elements.
@@ -100,14 +101,20 @@ impl Emission<'_> {
                 gathered.saturating_mul(kept) >= self.least && gathered.saturating_mul(LONGEST) >= long,
             );
         }
+        // Short, so that tasks compute it again: else it would take a task of its own.
         let mut multiply = |rs: Vec<Range>| {
-            let mut n = b.int(1, Scalar::I64);
+            let mut n = None;
             for r in rs {
-                let (begin, end) = (b.cast(r.begin, Scalar::I64), b.cast(r.end, Scalar::I64));
-                let extent = b.binary(BinaryOp::Sub, end, begin);
-                n = b.binary(BinaryOp::Mul, n, extent);
+                let (from_zero, end) = (known(b, r.begin) == Some(0), b.cast(r.end, Scalar::I64));
+                let extent = if from_zero {
+                    end
+                } else {
+                    let begin = b.cast(r.begin, Scalar::I64);
+                    b.binary(BinaryOp::Sub, end, begin)
+                };
+                n = Some(n.map_or(extent, |n| b.binary(BinaryOp::Mul, n, extent)));
             }
-            n
+            n.expect("compiler bug: a loop without axes")
         };
         let gathered = multiply(vec![range]);
         let elements = multiply(others.into_iter().chain([range]).collect());

@@ -85,6 +85,7 @@ fn for_loop(body: &Body, v: ValueId) -> Option<&ForLoop> {
         _ => None,
     }
 }
+
 /// What the axes of an element depend on.
 fn axes(u: &Update) -> Vec<&Index> {
     u.indices.iter().filter(|i| !matches!(i, Index::Fixed(_))).collect()
