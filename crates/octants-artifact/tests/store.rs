@@ -372,18 +372,22 @@ fn a_folder_that_cannot_be_made_is_told_once() {
 fn a_read_only_folder_is_read() {
     use std::os::unix::fs::PermissionsExt;
     let folder = Folder::new("read-only");
-    Store::open(options(&folder.0)).put(&key(1), &artifact(1, 40)).unwrap();
-    let path = file_of(&folder.0, &key(1));
-    set_age(&path, 10_000);
+    let store = Store::open(options(&folder.0));
+    store.put(&key(1), &artifact(1, 40)).unwrap();
+    store.put_trace(&key(1), &trace(1)).unwrap();
+    let paths = [file_of(&folder.0, &key(1)), trace_file(&folder.0, &key(1), &trace(1))];
+    paths.iter().for_each(|path| set_age(path, 10_000));
     let allow = |mode| {
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode & 0o666)).unwrap();
-        fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(mode)).unwrap();
+        for path in &paths {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode & 0o666)).unwrap();
+            fs::set_permissions(path.parent().unwrap(), fs::Permissions::from_mode(mode)).unwrap();
+        }
     };
     allow(0o555);
     let store = Store::open(options(&folder.0));
-    let found = store.get(&key(1));
+    let found = (store.get(&key(1)), store.traces(&key(1)));
     allow(0o755);
-    assert_eq!(found, Some(artifact(1, 40)));
+    assert_eq!(found, (Some(artifact(1, 40)), vec![trace(1)]));
 }
 
 #[test]
@@ -529,6 +533,7 @@ fn put_with_a_full_disk() {
     store.put(&key(1), &artifact(1, 100)).unwrap();
     assert!(store.put(&key(2), &artifact(2, 100_000)).is_err());
     store.put(&key(3), &artifact(3, 100_000)).unwrap();
+    assert!(!store.put_trace(&key(3), &trace(3)).unwrap(), "nothing is written any more");
     assert_eq!(store.get(&key(2)), None);
     assert_eq!(store.get(&key(1)), Some(artifact(1, 100)));
 }
