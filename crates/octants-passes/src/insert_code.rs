@@ -55,3 +55,23 @@ pub(crate) fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut B
     f(b);
     b.set_cursor(back);
 }
+
+/// A component of a scalar or tensor is not zero. Bits are compared, for compilers may take it that no float is NaN.
+pub(crate) fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
+    let ty = b.ty(value).clone();
+    let s = ty.scalar().expect("compiler bug: bits of a type without scalars");
+    let word = match s {
+        Scalar::F16 => Scalar::U16,
+        Scalar::F32 => Scalar::U32,
+        Scalar::F64 => Scalar::U64,
+        s => s,
+    };
+    let mut all = None;
+    for i in 0..ty.leaf_count() as u32 {
+        let part = if ty.is_tensor() { b.extract(value, i) } else { value };
+        let bits = if s.is_float() { b.push(Op::Bitcast(part), word.into()) } else { part };
+        all = Some(all.map_or(bits, |all| b.binary(BinaryOp::Or, all, bits)));
+    }
+    let zero = b.int(0, word);
+    b.binary(BinaryOp::Ne, all.unwrap_or(zero), zero)
+}

@@ -28,6 +28,7 @@ pub mod make_updates_atomic;
 pub mod offload;
 pub mod pipeline;
 pub mod privatize_reductions;
+pub mod promote_inner_sums;
 pub mod simplify_locals;
 pub mod structure_exits;
 pub mod trace_address;

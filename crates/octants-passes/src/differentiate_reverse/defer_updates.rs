@@ -5,9 +5,10 @@
 //! that may be the same memory. Where the loop, or the read, may not run at all, the address may be none; the sum is zero then, and is
 //! not added.
 
-use octants_ir::{BinaryOp, BlockId, BufferId, Const, LocalId, Op, Scalar, Type, ValueId};
+use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
 use super::emit_sweeps::{Emitter, known_int};
+use crate::insert_code::any_bits;
 use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
 use crate::trace_address::{Place, trace_address};
@@ -62,7 +63,7 @@ impl Emitter<'_> {
                 self.add_deferred(addr, sum);
                 continue;
             }
-            let any = self.any_bits(sum);
+            let any = any_bits(&mut self.b, sum);
             let (add, nothing) = (self.b.body.add_block(), self.b.body.add_block());
             self.b.push(Op::If(any, add, nothing), Type::Unit);
             self.within(add, |e| e.add_deferred(addr, sum));
@@ -73,25 +74,6 @@ impl Emitter<'_> {
         let (addr, shared) =
             self.adjoint_address(addr).expect("compiler bug: a gradient that is not there was put off");
         self.add_at(addr, sum, shared);
-    }
-
-    /// A component is not zero. Bits are compared, for compilers may take it that no float is NaN.
-    fn any_bits(&mut self, sum: ValueId) -> ValueId {
-        let ty = self.b.ty(sum).clone();
-        let s = ty.scalar().expect("compiler bug: what is put off is made of one type of float");
-        let word = match s {
-            Scalar::F16 => Scalar::U16,
-            Scalar::F64 => Scalar::U64,
-            _ => Scalar::U32,
-        };
-        let mut all = None;
-        for i in 0..ty.leaf_count() as u32 {
-            let part = if ty.is_tensor() { self.b.extract(sum, i) } else { sum };
-            let bits = self.b.push(Op::Bitcast(part), word.into());
-            all = Some(all.map_or(bits, |all| self.b.binary(BinaryOp::Or, all, bits)));
-        }
-        let zero = self.b.push(Op::Const(Const::Int(0)), word.into());
-        self.b.binary(BinaryOp::Ne, all.unwrap_or(zero), zero)
     }
 
     /// The outermost loop in order around a load for which the address is the same in all iterations, and which does nothing but read there.
