@@ -41,17 +41,21 @@ pub fn may_tally_loops(kernel: &Kernel) -> bool {
         Op::Param(_) => is_function,
         _ => false,
     };
-    let has_bounds = |body: &Body, is_function: bool, inst: &Inst| {
-        let Op::For(l) = &inst.op else { return false };
-        let seeds = l.dims.iter().flat_map(|r| [Seed::Value(r.begin), Seed::Value(r.end)]).collect();
+    let has_bounds = bodies().any(|(body, is_function)| {
+        let mut seeds = Vec::new();
+        body.visit(body.root, &mut |_, inst| {
+            if let Op::For(l) = &inst.op {
+                seeds.extend(l.dims.iter().flat_map(|r| [Seed::Value(r.begin), Seed::Value(r.end)]));
+            }
+        });
         let values = close(body, &Layout::of(body), body.root, seeds).values;
         values.into_iter().any(|u| reads(body, is_function, body.inst(u)))
-    };
+    });
     let has_exits = |_: &Body, _: bool, inst: &Inst| matches!(inst.op, Op::Loop(_) | Op::Break);
     let reads_integers = |body: &Body, is_function: bool, inst: &Inst| {
         reads(body, is_function, inst) && !inst.ty.scalar().is_some_and(Scalar::is_float)
     };
-    any(&has_bounds) || any(&has_exits) && any(&reads_integers)
+    has_bounds || any(&has_exits) && any(&reads_integers)
 }
 
 /// What is tallied.
