@@ -150,6 +150,20 @@ def test_bounds_from_arrays(fields):
         array[0] = 4
 
 
+def test_tallying_says_nothing(fields, capsys):
+    x, loss, n = fields
+
+    @qd.kernel
+    def measure():
+        for i in range(n[2]):
+            qd.static_print("measure is compiled")
+            loss[None] += x[i]
+
+    with qd.ad.Tape(loss):
+        measure()
+    assert capsys.readouterr().out.count("measure is compiled") == 2  # the kernel and its gradient
+
+
 def test_loops_that_no_gradient_needs_are_not_compared(fields):
     x, loss, n = fields
 

@@ -62,6 +62,8 @@ pub struct PyWorld<'py> {
     /// What numbers are taken to be, and those that were asked for.
     given: Vec<Constant>,
     constants: RefCell<Vec<Constant>>,
+    /// What is printed and warned of was said before.
+    is_silent: bool,
     config: Config,
     objects: RefCell<Vec<Bound<'py, PyAny>>>,
     index: RefCell<HashMap<usize, Obj>>,
@@ -95,6 +97,7 @@ impl<'py> PyWorld<'py> {
             py,
             given: Vec::new(),
             constants: RefCell::default(),
+            is_silent: false,
             config: config.clone(),
             objects: RefCell::default(),
             index: RefCell::default(),
@@ -109,6 +112,11 @@ impl<'py> PyWorld<'py> {
     /// A world in which these numbers are what they were.
     pub fn with_constants(py: Python<'py>, config: &Config, given: Vec<Constant>) -> PyWorld<'py> {
         PyWorld { given, ..PyWorld::new(py, config) }
+    }
+
+    /// The same, without a word to the user: for a kernel of the package's own, made of one that has been compiled.
+    pub fn silent(self) -> PyWorld<'py> {
+        PyWorld { is_silent: true, ..self }
     }
 
     /// The numbers from around the kernel that were asked for.
@@ -197,6 +205,9 @@ impl<'py> PyWorld<'py> {
     }
 
     fn show(&self, warning: &StoredWarning) -> PyResult<()> {
+        if self.is_silent {
+            return Ok(());
+        }
         let category = self.py.get_type::<PyUserWarning>();
         let c_text = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
         let text = c_text(&warning.text);
@@ -522,6 +533,9 @@ impl World for PyWorld<'_> {
     }
 
     fn print(&self, line: &str) {
+        if self.is_silent {
+            return;
+        }
         let shown = self.py.import("builtins").and_then(|m| m.call_method1("print", (line,)));
         if let Err(error) = shown {
             error.write_unraisable(self.py, None);

@@ -120,6 +120,10 @@ impl Kernel {
             AutodiffMode::None => PyWorld::new(py, session.config()),
             _ => PyWorld::with_constants(py, session.config(), this.constants(py, prepared, args)?),
         };
+        let world = match mode {
+            AutodiffMode::Trips | AutodiffMode::Reads => world.silent(),
+            _ => world,
+        };
         let described = this.describe(prepared, args, &world)?;
         let request = Request {
             kernel: world.handle(slf.clone().into_any()),
