@@ -106,6 +106,19 @@ def test_what_may_not_stand_where():
         with qd.graph.parallel_context(2):
             pass
 
+    @qd.kernel
+    def no_graph(x: qd.template()):
+        with qd.graph.parallel_context():
+            pass
+
+    @qd.kernel
+    def no_graph_loop(left: qd.types.ndarray(qd.i32, ndim=0)):
+        while qd.graph.do_while(left):
+            pass
+
+    refused(no_graph, r"requires @qd.kernel\(graph=True\)")
+    with pytest.raises(qd.QuadrantsSyntaxError, match=r"requires @qd.kernel\(graph=True\)"):
+        no_graph_loop(np.array(1, np.int32))
     refused(outside, r"inside a qd.graph.parallel_context\(\)")
     refused(nested, "cannot be nested")
     refused(loop, "may contain only")

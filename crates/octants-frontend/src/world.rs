@@ -147,6 +147,8 @@ pub struct FuncSource {
     pub requires_top_level: bool,
     /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments alone.
     pub pure: bool,
+    /// `@qd.kernel(graph=True)`.
+    pub graph: bool,
 }
 
 /// A declared parameter.

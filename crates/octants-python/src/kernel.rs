@@ -72,6 +72,11 @@ impl Kernel {
         self.pure.load(Ordering::Relaxed)
     }
 
+    /// Its tasks are declared to be one graph.
+    pub fn is_graph(&self) -> bool {
+        self.graph
+    }
+
     /// The Python function.
     pub fn function<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.wrapped.get(py)

@@ -285,13 +285,15 @@ impl<'py> PyWorld<'py> {
             })
             .collect();
         let name = function_name(&function);
+        let kernel = object.cast::<Kernel>().ok().map(|k| k.get());
         Ok(FuncSource {
             file: source_file(py, &function, &name)?,
             name,
             params,
             returns: declared.returns.map(|r| self.handle(r)),
             requires_top_level,
-            pure: object.cast::<Kernel>().is_ok_and(|k| k.get().is_pure()),
+            pure: kernel.is_some_and(Kernel::is_pure),
+            graph: kernel.is_some_and(Kernel::is_graph),
         })
     }
 }

@@ -34,10 +34,10 @@ fn add_result<T: Hash>(all: &mut KeyMaker, result: &WorldResult<T>) {
 }
 
 fn add_source(all: &mut KeyMaker, source: &FuncSource) {
-    let FuncSource { file, name, params, returns, requires_top_level, pure } = source;
+    let FuncSource { file, name, params, returns, requires_top_level, pure, graph } = source;
     let SourceFile { path, text, first_line } = &**file;
     (path, text, first_line).hash(all);
-    (name, params, returns, requires_top_level, pure).hash(all);
+    (name, params, returns, requires_top_level, pure, graph).hash(all);
 }
 
 fn add_entity(all: &mut KeyMaker, entity: &Entity) {

@@ -40,6 +40,7 @@ impl Lowerer<'_> {
 
     /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
     pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
+        self.check_graph_kernel("qd.graph.do_while()")?;
         if self.graph_section != GraphSection::Outside {
             return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
         }

@@ -26,7 +26,16 @@ pub(super) fn is_graph_block(name: &str) -> bool {
 }
 
 impl Lowerer<'_> {
+    /// Only kernels that are declared with `graph=True` have what `qd.graph` offers.
+    pub(super) fn check_graph_kernel(&mut self, what: &str) -> Result<()> {
+        if self.graph {
+            return Ok(());
+        }
+        self.err(Code::Syntax, format!("{what} requires @qd.kernel(graph=True)"))
+    }
+
     pub(super) fn lower_graph_block(&mut self, name: &str, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
+        self.check_graph_kernel(&format!("qd.{}()", name.replacen('_', ".", 1)))?;
         let inner = match (name, self.graph_section) {
             ("graph_parallel_context", GraphSection::Outside) => GraphSection::Context,
             ("graph_parallel_context", _) => {

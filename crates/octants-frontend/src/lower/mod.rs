@@ -156,6 +156,8 @@ pub(crate) struct Lowerer<'w> {
     /// The next call passes its first argument by reference: it is a method of a struct.
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
+    /// The kernel is declared with `graph=True`.
+    graph: bool,
     graph_section: GraphSection,
     group: Option<u32>,
     next_group: u32,
@@ -217,6 +219,7 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
+            graph: false,
             graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
@@ -254,6 +257,7 @@ impl<'w> Lowerer<'w> {
     fn lower_kernel(&mut self, kernel: Obj, args: &[ArgSpec]) -> Result<Vec<Obj>> {
         let parsed = self.parse(kernel)?;
         self.pure = parsed.source.pure;
+        self.graph = parsed.source.graph;
         self.args = args.to_vec();
         let mut returns = Vec::new();
         if let Some(annotation) = parsed.source.returns {

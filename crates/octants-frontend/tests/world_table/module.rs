@@ -146,6 +146,7 @@ impl Reader<'_> {
         let mut kind = FuncKind::Plain;
         let mut requires_top_level = false;
         let mut pure = false;
+        let mut graph = false;
         for d in &def.decorator_list {
             let (name, call) = decorator(&d.expression);
             kind = match name.as_str() {
@@ -156,6 +157,7 @@ impl Reader<'_> {
             };
             requires_top_level |= call.is_some_and(|c| c.arguments.find_keyword("requires_top_level").is_some());
             pure |= call.is_some_and(|c| c.arguments.find_keyword("fastcache").is_some());
+            graph |= call.is_some_and(|c| c.arguments.find_keyword("graph").is_some());
         }
         let params = def
             .parameters
@@ -182,7 +184,7 @@ impl Reader<'_> {
             text: self.text[start..end].into(),
             first_line: self.text[..start].matches('\n').count() as u32 + 1,
         });
-        let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level, pure };
+        let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level, pure, graph };
         let names: Vec<String> = source.params.iter().map(|p| p.name.clone()).collect();
         let mut record = Record { source: Some(source), ..Record::new(Entity::Func(kind), "function") };
         if let (FuncKind::Plain, Some(r::Stmt::Return(ret))) = (kind, def.body.last()) {
