@@ -254,7 +254,7 @@ FROM_PYTHON = [
     ("S8: schedules leave tasks whole", f"{HOST}/schedule.rs", "1 + self.next() % 4)", "1)"),
     (
         "S2: fills do not go to the stream",
-        "crates/octants-python/src/stream.rs",
+        "crates/octants-python/src/host_work.rs",
         "stream.filter(|_| !program::is_immediate())",
         "stream.filter(|_| false)",
     ),

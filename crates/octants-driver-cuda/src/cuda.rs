@@ -8,7 +8,7 @@ use octants_driver_gpu::symbols::{RawDevice, RawFunction};
 use octants_driver_gpu::{Called, Facts, Graphs, Place, Vendor};
 
 use crate::graphs::CudaGraphs;
-use crate::symbols::{CuContext, FunctionLoading, Own, code, number};
+use crate::symbols::{CuContext, Own, code, number};
 
 /// CUDA, as far as it is a kind of its own.
 #[derive(Debug)]
@@ -17,8 +17,6 @@ pub struct Cuda {
     pub own: Own,
     /// Where the driver has graphs.
     pub graphs: Option<CudaGraphs>,
-    /// Where the driver loads functions one by one: from CUDA 12.4 on.
-    pub functions: Option<FunctionLoading>,
 }
 
 static FACTS: Facts = Facts {
@@ -122,12 +120,6 @@ impl Vendor for Cuda {
         // SAFETY: the trait's contract; the pointers are to variables.
         let c = unsafe { (self.own.best_block)(&mut grid, &mut block, function, None, 0, most) };
         called("cuOccupancyMaxPotentialBlockSize", c, block)
-    }
-
-    unsafe fn finish_loading(&self, function: RawFunction) -> Called<()> {
-        let Some(functions) = &self.functions else { return Ok(()) };
-        // SAFETY: the trait's contract.
-        called("cuFuncLoad", unsafe { (functions.load)(function) }, ())
     }
 
     fn graphs(&self) -> Option<&dyn Graphs> {

@@ -8,7 +8,7 @@ use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
 use crate::graphs::CudaGraphs;
-use crate::symbols::{FunctionLoading, NAMES, Own, code, number};
+use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
@@ -27,8 +27,8 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
     // SAFETY: the library is CUDA's by its name, and stays loaded.
     let found = unsafe {
-        let (graphs, functions) = (CudaGraphs::find(loaded).ok(), FunctionLoading::find(loaded).ok());
-        Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs, functions })))
+        let graphs = CudaGraphs::find(loaded).ok();
+        Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
     };
     let library = match found {
         Ok((symbols, cuda)) => Library::new(symbols, &NAMES, Box::new(cuda)),

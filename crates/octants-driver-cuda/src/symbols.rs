@@ -123,14 +123,6 @@ own_functions! {
     }
 }
 
-own_functions! {
-    /// What newer drivers have for functions of loaded code.
-    FunctionLoading {
-        /// Loads a function, which otherwise is done when it is first launched.
-        load = "cuFuncLoad"(RawFunction);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

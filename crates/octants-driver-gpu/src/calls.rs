@@ -267,14 +267,10 @@ impl Entered<'_> {
 
     /// A function of a module.
     pub unsafe fn function(&self, module: RawModule, name: &str) -> Result<RawFunction> {
-        let library = self.library();
         let mut function = null_mut();
         let text = CString::new(name).unwrap_or_default();
         let doing = || format!("looking for `{name}` in loaded code");
-        call!(library, module_function(&mut function, module, text.as_ptr()), doing())?;
-        // SAFETY: it is one of the module's.
-        let loaded = unsafe { library.vendor.finish_loading(function) };
-        library.check_own(loaded, "loading a function").map(|()| function)
+        call!(self.library(), module_function(&mut function, module, text.as_ptr()), doing()).map(|()| function)
     }
 
     /// A property of a function.

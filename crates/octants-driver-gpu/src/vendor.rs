@@ -121,14 +121,6 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// The function's module is loaded, and its device this thread's.
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
 
-    /// Has the library do now what it would put off until a function is first launched, when it may wait for the device.
-    ///
-    /// # Safety
-    /// The function's module is loaded, and its device this thread's.
-    unsafe fn finish_loading(&self, _function: RawFunction) -> Called<()> {
-        Ok(())
-    }
-
     /// The vendor's graphs, where they are used.
     fn graphs(&self) -> Option<&dyn Graphs> {
         None
