@@ -71,7 +71,7 @@ pub(super) trait Maker {
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
         // The first thread asks, for what it asks is far away; the others read its answer.
-        let answer = e.add_memory("octants_answer", e.i32, BLOCK, 4);
+        let answer = e.add_memory("octants_block_answer", e.i32, BLOCK, 4);
         let block = |name| e.add_block(e.function(), name);
         let (first, all) = (block(c"ask"), block(c"asked"));
         let is_first = e.icmp(IntCmp::LLVMIntEQ, self.register(e, Register::Thread), e.i32c(0));

@@ -28,8 +28,8 @@ const REGISTER: i64 = 0;
 const BARRIER: i64 = 8;
 const SHUFFLE: i64 = 16;
 
-/// The name of a module's first memory of blocks.
-const FIRST_MEMORY: &str = "octants_block_0";
+/// How the names of a block's memories begin.
+const BLOCK_MEMORY: &[u8] = b"octants_block_";
 
 struct Twin {
     warp_bits: u32,
@@ -137,7 +137,7 @@ impl Maker for Twin {
     fn finish_function(&self, _e: &Emitter, _function: V) {}
 
     fn link(&self, module: &Module<'_>) -> Result<(), CodegenError> {
-        if module.get_global(FIRST_MEMORY).is_some() {
+        if module.get_globals().any(|global| global.get_name().to_bytes().starts_with(BLOCK_MEMORY)) {
             let ty = module.get_context().i64_type();
             let mark = module.add_global(ty, None, "octants_twin_block");
             mark.set_initializer(&ty.const_zero());
