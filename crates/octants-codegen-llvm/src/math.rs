@@ -4,8 +4,19 @@
 
 use octants_ir::{Scalar, UnaryOp};
 
-use crate::emit::{IntCmp, V};
+use crate::emit::{FloatCmp, IntCmp, V};
 use crate::lower_body::Lowering;
+
+/// The least argument of an exponential for which the result is a normal number; smaller results are zero under fast math.
+fn least_normal_exponent(name: &str, s: Scalar) -> Option<f64> {
+    match (name, s) {
+        ("exp", Scalar::F32) => Some(-87.336_54),
+        ("exp", Scalar::F64) => Some(-708.396),
+        ("exp2", Scalar::F32) => Some(-126.0),
+        ("exp2", Scalar::F64) => Some(-1022.0),
+        _ => None,
+    }
+}
 
 impl Lowering<'_, '_> {
     /// A unary function on f32 or f64.
@@ -62,10 +73,18 @@ impl Lowering<'_, '_> {
             return value;
         }
         let ty = e.scalar(s);
-        let call = e.intrinsic(intrinsic, ty, args);
         let forms = self.u.target.vector_forms(name, s, args.len());
+        let least = least_normal_exponent(name, s).filter(|_| !forms.is_empty()).map(|least| e.real(ty, least));
+        // Where the result underflows, the vector forms would call the scalar one, lane by lane. What is asked of the clamped argument is not what
+        // clamped it: LLVM would see that one condition makes the other needless. A NaN stays one.
+        let clamped = least.map(|least| [e.select(e.fcmp(FloatCmp::LLVMRealOLT, args[0], least), least, args[0])]);
+        let call = e.intrinsic(intrinsic, ty, clamped.as_ref().map_or(args, |clamped| clamped));
+        let result = match (least, clamped) {
+            (Some(least), Some([x])) => e.select(e.fcmp(FloatCmp::LLVMRealOLE, x, least), e.zero(ty), call),
+            _ => call,
+        };
         if forms.is_empty() || e.as_real(call).is_some() {
-            return call;
+            return result;
         }
         let mut mappings = Vec::new();
         for form in forms {
@@ -75,7 +94,7 @@ impl Lowering<'_, '_> {
             self.declare_vector_form(&form.symbol, form.lanes, s, args.len());
         }
         e.call_text_attribute(call, "vector-function-abi-variant", &mappings.join(","));
-        call
+        result
     }
 
     fn declare_vector_form(&self, symbol: &str, lanes: u32, s: Scalar, operands: usize) {

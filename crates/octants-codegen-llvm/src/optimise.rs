@@ -1,5 +1,6 @@
 //! The pass pipeline and the final code generation.
 
+use std::ffi::CStr;
 use std::sync::Once;
 
 use inkwell::attributes::{Attribute, AttributeLoc};
@@ -17,6 +18,7 @@ pub(crate) fn optimise(
     level: u8,
     vectors: bool,
 ) -> Result<(), CodegenError> {
+    set_options();
     let options = PassBuilderOptions::create();
     options.set_loop_vectorization(vectors && level >= 2);
     options.set_loop_slp_vectorization(vectors && level >= 2);
@@ -66,13 +68,18 @@ fn run(
     module.run_passes(passes, machine, options).map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 
-/// Has LLVM's schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the
-/// order of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
-fn bound_scheduling() {
+/// Options of LLVM that are the process's:
+///
+/// - The schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the order
+///   of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
+/// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
+const OPTIONS: [&CStr; 2] = [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false"];
+
+fn set_options() {
     static ONCE: Once = Once::new();
     // An unknown option ends the process: those of other versions were not tried.
     if crate::llvm_version().0 == 22 {
-        let arguments = [c"octants".as_ptr(), c"-dag-maps-huge-region=200".as_ptr()];
+        let arguments = [c"octants", OPTIONS[0], OPTIONS[1]].map(CStr::as_ptr);
         // SAFETY: the arguments are C strings; LLVM takes its options once in a process.
         ONCE.call_once(|| unsafe {
             LLVMParseCommandLineOptions(arguments.len() as i32, arguments.as_ptr(), std::ptr::null());
@@ -82,7 +89,7 @@ fn bound_scheduling() {
 
 /// The bytes of an object file or assembly text.
 pub(crate) fn emit_code(module: &Module<'_>, machine: &TargetMachine, kind: FileType) -> Result<Vec<u8>, CodegenError> {
-    bound_scheduling();
+    set_options();
     let buffer = machine
         .write_to_memory_buffer(module, kind)
         .map_err(|e| CodegenError::new(format!("LLVM cannot emit code: {e}")))?;

@@ -134,6 +134,72 @@ fn vector_math_gives_the_numbers_of_scalar_math() {
     }
 }
 
+/// In vectors and in what is left over, whether the exponential underflows, overflows or is not defined.
+#[test]
+fn exponentials_have_their_limits() {
+    let nan = f32::NAN;
+    let x = [-1e30, -87.4, -87.0, 0.0, 88.0, 89.0, f32::INFINITY, f32::NEG_INFINITY, nan, -126.5, 1.0];
+    for (op, reference) in [(UnaryOp::Exp, f64::exp as fn(f64) -> f64), (UnaryOp::Exp2, f64::exp2)] {
+        for count in 1..=40 {
+            let mut given: Vec<f32> = x.iter().cycle().take(count).copied().collect();
+            let mut y = vec![-1f32; count];
+            let slots = [ptr(&mut given), count as u64, ptr(&mut y), count as u64];
+            build(&map(&[op], Scalar::F32)).run(&slots, Run::default());
+            for (x, y) in given.iter().zip(&y) {
+                let expected = reference(f64::from(*x)) as f32;
+                let flushed = if expected.is_subnormal() { 0.0 } else { expected };
+                let near = (y - flushed).abs() <= 2e-6 * flushed || *y == flushed;
+                assert!(near || (y.is_nan() && flushed.is_nan()), "{op:?}({x}) = {y}, not {flushed}");
+            }
+        }
+    }
+}
+
+/// libmvec's exponentials call the scalar function for each lane outside their range.
+#[test]
+fn vector_exponentials_get_no_arguments_that_underflow() {
+    let text = optimised(&map(&[UnaryOp::Exp], Scalar::F32));
+    let arguments = text.split("v_expf(<").skip(1).filter_map(|call| call.split_once("> %")?.1.split_once(')'));
+    let mut arguments = arguments.map(|(name, _)| name).filter(|name| name.parse::<u32>().is_ok()).peekable();
+    assert!(arguments.peek().is_some() == cfg!(target_arch = "x86_64"), "{text}");
+    assert!(arguments.all(|name| text.contains(&format!("%{name} = select"))), "{text}");
+}
+
+/// x[i] = the sum of exp(x[i] - points[k]) over few k, three times over, on pairs: once inner loops are unrolled, points are loaded again in
+/// each iteration.
+#[test]
+fn loops_that_read_the_same_few_elements_vectorise() {
+    let pair = Type::Vector(Scalar::F32, 2);
+    let mut b = Builder::new();
+    for_each(&mut b, |b, i| {
+        let x = at(b, 0, pair.clone(), &[i]);
+        let mut v = b.load(x);
+        for round in ["first", "second", "third"] {
+            let sum = b.body.add_local(round, pair.clone());
+            let sum = b.local_addr(sum);
+            let zero = b.float(0.0, Scalar::F32);
+            let zeros = b.push(Op::MakeTensor(vec![zero, zero]), pair.clone());
+            b.store(sum, zeros);
+            let (begin, end) = (b.int(0, Scalar::I32), b.int(4, Scalar::I32));
+            for_loop(b, vec![(begin, end)], false, vec![], |b, l| {
+                let k = index(b, l, 0);
+                let point = at(b, 1, pair.clone(), &[k]);
+                let point = b.load(point);
+                let away = b.binary(BinaryOp::Sub, v, point);
+                let near = b.unary(UnaryOp::Exp, away);
+                let before = b.load(sum);
+                let after = b.binary(BinaryOp::Add, before, near);
+                b.store(sum, after);
+            });
+            v = b.load(sum);
+        }
+        b.store(x, v);
+    });
+    let buffers = vec![array("x", pair.clone(), 1), array("points", pair.clone(), 1)];
+    let text = optimised(&program(buffers, vec![], Type::Unit, true, b.body));
+    assert!(["8", "16", "32"].iter().any(|n| text.contains(&format!("load <{n} x float>"))), "{text}");
+}
+
 /// LLVM plans vector code in time that grows with the square of the loop.
 #[test]
 fn very_long_loops_are_not_planned_for_vectors() {
