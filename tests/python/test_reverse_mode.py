@@ -357,6 +357,100 @@ def test_a_position_from_an_atomic_is_refused(fields):
     assert "qd.atomic_add(n[0], 1)" in str(error.value)
 
 
+def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its_loop():
+    n = 20000  # Enough for threads to meet.
+    x, y, z = (qd.field(qd.f64, shape=n, needs_grad=True) for _ in range(3))
+
+    @qd.func
+    def scale(factor: qd.template()):
+        for i in z:
+            z[i] = factor * x[i] + y[i]
+
+    @qd.kernel
+    def scale_by_one_of_them():
+        scale(x[3])
+
+    x.fill(1)
+    z.grad.fill(1)
+    scale_by_one_of_them.grad()
+    expected = np.ones(n)
+    expected[3] += n
+    assert np.array_equal(x.grad.to_numpy(), expected)
+
+
+def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compact():
+        n = 0
+        for i in x:
+            at = qd.atomic_add(n, 1)
+            y[at] += x[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="on a variable that iterations share returned") as error:
+        compact.grad()
+    assert "qd.atomic_add(n, 1)" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["min", "max", "mul", "exchange"])
+def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
+    _, y, _ = fields
+    update = getattr(qd, f"atomic_{name}")
+
+    @qd.kernel
+    def overwrite():
+        for i in y:
+            update(y[i], 0.5)
+
+    with pytest.raises(qd.OctantsCompilationError, match=f"the atomic {name} of a number with a gradient"):
+        overwrite.grad()
+
+
+def test_a_compare_and_swap_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def fill():
+        for i in y:
+            qd.atomic_cas(y[i], 0.0, x[i])
+
+    with pytest.raises(qd.OctantsCompilationError, match="the compare-and-swap of a number with a gradient"):
+        fill.grad()
+
+
+def test_a_running_sum_of_a_parallel_loop_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def of_a_field():
+        for i in x:
+            y[i] = qd.atomic_add(x[0], 2.0 * x[i])
+
+    @qd.kernel
+    def of_a_variable():
+        total = 0.0
+        for i in x:
+            y[i] = qd.atomic_add(total, x[i])
+
+    for kernel in [of_a_field, of_a_variable]:
+        with pytest.raises(qd.OctantsCompilationError, match="the order in which iterations of a parallel loop added"):
+            kernel.grad()
+
+
+def test_a_running_sum_in_order(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def prefix_sums():
+        total = 0.0
+        qd.loop_config(serialize=True)
+        for i in range(N):
+            y[i] = qd.atomic_add(total, x[i] * x[i])
+
+    check(prefix_sums, x, y)
+
+
 def test_what_is_read_and_then_overwritten_is_a_warning(fields):
     x, y, n = fields
 

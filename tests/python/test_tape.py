@@ -252,6 +252,18 @@ def test_what_the_host_writes_ends_gradients(scaling):
     assert array.grad.to_numpy().tolist() == [[1, 1], [0, 1], [0, 0]]
 
 
+def test_a_copy_to_itself_changes_no_gradient(scaling):
+    x, total, forward = scaling
+    with qd.ad.Tape(total):
+        x.copy_from(x)
+        forward(3.0)
+    expected = x.grad.to_numpy()
+    with qd.ad.Tape(total):
+        forward(3.0)
+    assert expected.any()
+    assert np.array_equal(x.grad.to_numpy(), expected)
+
+
 def test_checks_against_differences():
     x = qd.field(qd.f64, 3, needs_grad=True)
     loss = qd.field(qd.f64, (), needs_grad=True)

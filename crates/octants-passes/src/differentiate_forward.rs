@@ -18,8 +18,8 @@ use octants_ir::{
 };
 
 use crate::derivative_rules::{Kind, has_derivative, kind_of, push_forward, zero};
-use crate::make_updates_atomic::shared_locals;
-use crate::trace_address::{Place, first_use_sets, trace_address};
+use crate::make_updates_atomic::locals_of_all_iterations;
+use crate::trace_address::{Place, trace_address};
 
 /// Lets a kernel compute tangents beside its values.
 ///
@@ -188,12 +188,7 @@ impl<'a> Forward<'a> {
                 None
             }
             Op::For(ref l) if l.parallel.as_ref().is_some_and(|c| !c.serialize) => {
-                let mut shared = shared_locals(&self.b.body, v);
-                shared.retain(|l| {
-                    let inner = self.b.body.block(op.blocks()[0]);
-                    first_use_sets(&self.b.body, inner, *l) != Some(true)
-                });
-                self.shared = Some(shared);
+                self.shared = Some(locals_of_all_iterations(&self.b.body, v));
                 self.nested(v, &op);
                 self.shared = None;
                 None

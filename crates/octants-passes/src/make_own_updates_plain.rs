@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashMap};
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Kernel, Layout, Op, Type, ValueId};
 
 use crate::pipeline::PassOptions;
-use crate::trace_address::{Place, trace_address};
+use crate::trace_address::{Place, for_each_element, trace_address};
 
 /// Makes updates plain whose elements belong to an iteration.
 pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
@@ -76,15 +76,15 @@ pub(crate) fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<Buffer
     let Op::For(l) = &body.inst(v).op else { return BTreeSet::new() };
     // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
     let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
-    let mut calls = false;
-    body.visit(l.body, &mut |_, inst| {
-        calls |= matches!(inst.op, Op::Call(..));
-        let Op::BufferAddr(b, indices) = &inst.op else { return };
+    for_each_element(body, l.body, &mut |b, element| {
+        let Op::BufferAddr(_, indices) = &body.inst(element).op else { return };
         let is = |p: usize, axis: usize| body.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
         let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
-        let axes = positions.entry(*b).or_insert_with(all);
+        let axes = positions.entry(b).or_insert_with(all);
         axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
     });
+    let mut calls = false;
+    body.visit(l.body, &mut |_, inst| calls |= matches!(inst.op, Op::Call(..)));
     if calls {
         return BTreeSet::new();
     }

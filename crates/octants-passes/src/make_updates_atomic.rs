@@ -22,10 +22,8 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
         if written.is_empty() {
             continue;
         }
-        let mut shared = shared_locals(body, v);
+        let mut shared = locals_of_all_iterations(body, v);
         shared.retain(|l| written.contains(l));
-        // What an iteration sets before it reads is its own.
-        shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
         if !shared.is_empty() {
             let mut blocks = vec![inner];
             body.visit(inner, &mut |_, inst| blocks.extend(inst.op.blocks()));
@@ -68,6 +66,15 @@ fn written_locals(body: &Body, inner: BlockId) -> HashSet<LocalId> {
         }
     });
     written
+}
+
+/// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads them.
+pub(crate) fn locals_of_all_iterations(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
+    let mut shared = shared_locals(body, root_loop);
+    for inner in body.inst(root_loop).op.blocks() {
+        shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
+    }
+    shared
 }
 
 /// The locals that code outside a root loop reads or writes.

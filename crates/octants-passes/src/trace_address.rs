@@ -1,6 +1,6 @@
 //! What memory an address points into, and where locals are used.
 
-use octants_ir::{Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -27,6 +27,28 @@ pub fn trace_address(body: &Body, mut addr: ValueId) -> Place {
             op => panic!("compiler bug: {addr} = {op:?} is not an address\n{body}"),
         }
     }
+}
+
+/// The element of a buffer that an address is a part of, as the buffer and the element's address.
+pub(crate) fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueId)> {
+    loop {
+        match &body.inst(addr).op {
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = *base,
+            Op::BufferAddr(b, _) => return Some((*b, addr)),
+            _ => return None,
+        }
+    }
+}
+
+/// Calls `f` with each element of a buffer that code in a block uses the address of, wherever that is computed.
+pub(crate) fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(BufferId, ValueId)) {
+    body.visit(block, &mut |_, inst| {
+        inst.op.for_each_operand(|u| {
+            if let Some((b, element)) = trace_element(body, u) {
+                f(b, element);
+            }
+        });
+    });
 }
 
 /// The address is a local's or in it.

@@ -10,6 +10,7 @@ use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scal
 
 use crate::inline_calls::inline_calls;
 use crate::insert_code::{bodies, rebuild_blocks};
+use crate::trace_address::trace_element;
 
 /// Checks at run time that what a kernel has read stays as it is.
 pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
@@ -18,8 +19,9 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
     for body in bodies(kernel) {
         rebuild_blocks(body, |b, v| {
             let marked = |b: &Builder, addr: ValueId| {
-                let (buffer, indices) = element(b, addr)?;
-                Some((buffer, *companions.get(&buffer)?, indices))
+                let (buffer, element) = trace_element(&b.body, addr)?;
+                let Op::BufferAddr(_, indices) = &b.body.inst(element).op else { return None };
+                Some((buffer, *companions.get(&buffer)?, indices.clone()))
             };
             match b.body.inst(v).op {
                 Op::Load(addr) => {
@@ -41,15 +43,6 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
         });
     }
     (kernel.buffers, kernel.companions) = (buffers, companions);
-}
-
-/// The element of a buffer that an address is a part of.
-fn element(b: &Builder, addr: ValueId) -> Option<(BufferId, Vec<ValueId>)> {
-    match &b.body.inst(addr).op {
-        Op::BufferAddr(buffer, indices) => Some((*buffer, indices.clone())),
-        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => element(b, *base),
-        _ => None,
-    }
 }
 
 fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId>) {

@@ -145,10 +145,12 @@ class _HostCopy:
         self.to.copy_from(self.source)
 
     def grad(self) -> None:
+        taken = self.to.grad.to_numpy()
+        self.to.grad.fill(0)
+        # Behind that, for the source may be the same memory.
         gradient = companion(self.source, "grad")
         if gradient is not None:
-            gradient.from_numpy(gradient.to_numpy() + self.to.grad.to_numpy().astype(gradient.dtype.numpy))
-        self.to.grad.fill(0)
+            gradient.from_numpy(gradient.to_numpy() + taken.astype(gradient.dtype.numpy))
 
 
 def set_zero(whole: Any, key: Any, component: Any) -> None:

@@ -15,6 +15,7 @@ use super::emit_sweeps::known_int;
 use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
 use crate::make_updates_atomic::same_address;
+use crate::trace_address::trace_element;
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]
@@ -39,7 +40,7 @@ pub(super) fn check_overwritten(
             Op::Atomic(_, a, _) => (a, &mut updates),
             _ => return,
         };
-        if let Some((buffer, addr)) = element(plan.body, addr) {
+        if let Some((buffer, addr)) = trace_element(plan.body, addr) {
             list.push(Access { inst, buffer, addr });
         }
     });
@@ -74,17 +75,6 @@ pub(super) fn check_overwritten(
         }
     }
     Ok(())
-}
-
-/// The element that an address is in.
-fn element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueId)> {
-    loop {
-        match &body.inst(addr).op {
-            Op::BufferAddr(b, _) => return Some((*b, addr)),
-            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = *base,
-            _ => return None,
-        }
-    }
 }
 
 fn indices(body: &Body, addr: ValueId) -> &[ValueId] {

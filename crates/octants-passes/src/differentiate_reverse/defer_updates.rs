@@ -11,7 +11,7 @@ use super::emit_sweeps::{Emitter, known_int};
 use crate::insert_code::any_bits;
 use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
-use crate::trace_address::{Place, trace_address};
+use crate::trace_address::{Place, for_each_element, trace_address};
 
 /// What a loop that is being run backwards puts off.
 pub(super) struct Deferred {
@@ -122,15 +122,13 @@ impl Emitter<'_> {
         let gradient = |b: BufferId| self.gradients[b.index()].map(|g| &self.buffers[g.index()]);
         let Some(own) = gradient(buffer) else { return false };
         let mut only = true;
-        source.visit(block, &mut |_, inst| match &inst.op {
-            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                if let Place::Buffer(b) = trace_address(source, *a) {
-                    only &= gradient(b).is_none_or(|g| !may_overlap(own, g));
-                }
+        // A kernel may use a gradient like any other memory.
+        for_each_element(source, block, &mut |b, _| only &= self.gradients[buffer.index()] != Some(b));
+        source.visit(block, &mut |_, inst| {
+            let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
+            if let Place::Buffer(b) = trace_address(source, *a) {
+                only &= gradient(b).is_none_or(|g| !may_overlap(own, g));
             }
-            // A kernel may use a gradient like any other memory.
-            Op::BufferAddr(b, _) => only &= self.gradients[buffer.index()] != Some(*b),
-            _ => {}
         });
         only
     }

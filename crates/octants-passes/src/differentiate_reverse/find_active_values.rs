@@ -3,9 +3,11 @@
 //! Locals are taken as a whole and without regard to order, which may find too many and never too few.
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{AtomicOp, Body, BufferId, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
 
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
+use crate::make_own_updates_plain::touched_at_own_indices;
+use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, trace_address};
 
 /// What takes part in differentiation.
@@ -47,7 +49,7 @@ impl Activity {
         self.works[v.index()]
     }
 
-    fn find_work(&mut self, body: &Body, block: octants_ir::BlockId, has_gradient: &impl Fn(BufferId) -> bool) -> bool {
+    fn find_work(&mut self, body: &Body, block: BlockId, has_gradient: &impl Fn(BufferId) -> bool) -> bool {
         let mut any = false;
         for &v in body.block(block) {
             let inst = body.inst(v);
@@ -58,7 +60,11 @@ impl Activity {
             };
             let works = match &inst.op {
                 Op::Store(a, x) => has_derivative(body.ty(*x)) && place_has_adjoint(*a),
-                Op::Atomic(_, a, x) => place_has_adjoint(*a) && (self.values[x.index()] || self.values[v.index()]),
+                Op::Atomic(AtomicOp::Add | AtomicOp::Sub, a, x) => {
+                    place_has_adjoint(*a) && (self.values[x.index()] || self.values[v.index()])
+                }
+                // What was there before is not passed on as it is, even where the operand is constant.
+                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => has_derivative(&inst.ty) && place_has_adjoint(*a),
                 Op::If(..) | Op::For(_) | Op::Loop(_) => {
                     let mut found = false;
                     for b in inst.op.blocks() {
@@ -113,7 +119,7 @@ fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: 
                 into_place(marks, *a, *x);
                 false
             }
-            Op::Atomic(_, a, x) => {
+            Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) => {
                 into_place(marks, *a, *x);
                 from_place(marks, *a)
             }
@@ -150,8 +156,8 @@ fn spread_backward(
             Op::Store(a, x) if place_is_useful(marks, *a) && has_derivative(body.ty(*x)) => {
                 changed |= marks.value(*x);
             }
-            Op::Load(a) | Op::Atomic(_, a, _) => {
-                if let Op::Atomic(_, _, x) = &inst.op
+            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                if let Op::Atomic(_, _, x) | Op::AtomicCas(_, _, x) = &inst.op
                     && place_is_useful(marks, *a)
                     && has_derivative(body.ty(*x))
                 {
@@ -194,5 +200,40 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                 .with_hint("write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`"),
         );
     });
+    for &v in body.block(body.root) {
+        if let Op::For(l) = &body.inst(v).op
+            && l.parallel.as_ref().is_some_and(|c| !c.serialize)
+        {
+            found = found.or_else(|| find_running_sum(body, activity, v, l.body));
+        }
+    }
     found.map_or(Ok(()), Err)
+}
+
+/// What an addition found in a place that iterations of a parallel loop share depends on their order, which the gradient's
+/// iterations would have to run backwards.
+fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: BlockId) -> Option<Box<Diagnostic>> {
+    let mut found = None;
+    let mut places = None;
+    body.visit(inner, &mut |v, inst| {
+        let Op::Atomic(_, addr, _) = &inst.op else { return };
+        if found.is_some() || !activity.value(v) {
+            return;
+        }
+        let (own, shared) = places
+            .get_or_insert_with(|| (touched_at_own_indices(body, parallel), locals_of_all_iterations(body, parallel)));
+        let is_shared = match trace_address(body, *addr) {
+            Place::Buffer(b) => !own.contains(&b),
+            Place::Local(l) => shared.contains(&l),
+            _ => true,
+        };
+        if is_shared {
+            let message = "the gradient depends on the order in which iterations of a parallel loop added to this";
+            found = Some(
+                Diagnostic::new(Code::Compilation, inst.span, message)
+                    .with_hint("put `qd.loop_config(serialize=True)` before the loop"),
+            );
+        }
+    });
+    found
 }

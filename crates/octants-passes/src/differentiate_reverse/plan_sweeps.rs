@@ -18,6 +18,7 @@ use octants_ir::{BlockId, Body, LocalId, Op, Type, ValueId};
 use super::find_active_values::Activity;
 use super::needed_operands::needed_operands;
 use crate::derivative_rules::{Kind, kind_of};
+use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, first_use_sets, trace_address};
 
 /// Where code stands.
@@ -82,6 +83,8 @@ impl Layout {
 pub(super) struct Need {
     /// Instructions of the region.
     pub values: HashSet<ValueId>,
+    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in them.
+    pub read: HashSet<ValueId>,
     /// Locals whose values in the region are read.
     pub locals: BTreeSet<LocalId>,
     /// Values from outside of the region.
@@ -212,6 +215,10 @@ impl<'a> Plan<'a> {
                         "write it to a field, and read that in a kernel of its own, which is then differentiated",
                     )
                 }
+                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if need.read.contains(&v) && self.is_shared(v, *a) => (
+                    "what an atomic operation on a variable that iterations share returned",
+                    "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                ),
                 Op::Random => ("a random number", "draw it in a kernel of its own, and read it from a field"),
                 _ => continue,
             };
@@ -219,6 +226,16 @@ impl<'a> Plan<'a> {
             return Err(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
         }
         Ok(())
+    }
+
+    /// An address in a local is one that iterations of the parallel loop around an instruction share.
+    fn is_shared(&self, v: ValueId, addr: ValueId) -> bool {
+        let Place::Local(l) = trace_address(self.body, addr) else { return false };
+        let around = |p: &&ValueId| {
+            self.is_parallel(**p) && self.body.inst(**p).op.blocks().iter().any(|b| self.layout.is_inside(v, *b))
+        };
+        let parallel = self.body.block(self.body.root).iter().find(around);
+        parallel.is_some_and(|p| locals_of_all_iterations(self.body, *p).contains(&l))
     }
 
     fn is_used_outside(&self, l: LocalId, block: BlockId) -> bool {
@@ -316,6 +333,11 @@ impl Closure<'_> {
             }
             return;
         }
+        self.need.read.insert(v);
+        self.run(v);
+    }
+
+    fn run(&mut self, v: ValueId) {
         if self.need.values.insert(v) {
             self.work.push(v);
         }
@@ -325,7 +347,7 @@ impl Closure<'_> {
         if self.need.locals.insert(l) {
             for &s in &self.layout.stores[l.index()] {
                 if self.layout.is_inside(s, self.region) {
-                    self.value(s);
+                    self.run(s);
                 }
             }
         }

@@ -8,8 +8,8 @@ use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Rang
 use super::emit_sweeps::{Emitter, Indices, Iteration, Mode};
 use super::keep_states::uses_store_within;
 use crate::make_own_updates_plain::{may_overlap, touched_at_own_indices};
-use crate::make_updates_atomic::shared_locals;
-use crate::trace_address::first_use_sets;
+use crate::make_updates_atomic::locals_of_all_iterations;
+use crate::trace_address::for_each_element;
 
 impl<'a> Emitter<'a> {
     fn restore(&mut self, v: ValueId) {
@@ -26,8 +26,7 @@ impl<'a> Emitter<'a> {
         self.restore(v);
         let source = self.source();
         let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is no `for`") };
-        let mut shared = shared_locals(source, v);
-        shared.retain(|local| first_use_sets(source, source.block(l.body), *local) != Some(true));
+        let shared = locals_of_all_iterations(source, v);
         let private = (0..source.locals.len() as u32).map(LocalId).filter(|l| !shared.contains(l)).collect();
         if uses_store_within(self.plan, l.body) {
             return self.reverse_in_lanes(v, l, private);
@@ -53,11 +52,7 @@ impl<'a> Emitter<'a> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.
         let mut used = HashSet::new();
-        source.visit(from, &mut |_, inst| {
-            if let Op::BufferAddr(b, _) = &inst.op {
-                used.insert(*b);
-            }
-        });
+        for_each_element(source, from, &mut |b, _| _ = used.insert(b));
         let is_alone = |g: BufferId| {
             let own = &self.buffers[g.index()];
             let mut others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
