@@ -39,6 +39,18 @@ pub enum ScalarKind {
     F64,
 }
 
+impl ScalarKind {
+    /// Its length in memory.
+    pub fn bytes(self) -> u32 {
+        match self {
+            ScalarKind::U1 | ScalarKind::I8 | ScalarKind::U8 => 1,
+            ScalarKind::I16 | ScalarKind::U16 | ScalarKind::F16 => 2,
+            ScalarKind::I32 | ScalarKind::U32 | ScalarKind::F32 => 4,
+            ScalarKind::I64 | ScalarKind::U64 | ScalarKind::F64 => 8,
+        }
+    }
+}
+
 /// Compiled code of one specialisation of a kernel.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
@@ -116,7 +128,8 @@ pub struct ParallelMeta {
 pub enum Bound {
     /// Known at compile time.
     Known(i64),
-    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added.
+    /// The value of an argument slot, an integer of this kind in its low bytes, and a number to be added as integers of this kind are,
+    /// which may wrap around: zero but for I32 and I64.
     Slot(u32, ScalarKind, i64),
     /// Something that the code computes.
     Computed,
@@ -129,13 +142,17 @@ impl Bound {
             Bound::Known(value) => Some(value),
             Bound::Slot(slot, kind, more) => {
                 let bits = *args.get(slot as usize)?;
-                let value = match kind {
-                    ScalarKind::I64 | ScalarKind::U64 => bits as i64,
-                    ScalarKind::I32 => i64::from(bits as i32),
+                Some(match kind {
+                    ScalarKind::I64 | ScalarKind::U64 => (bits as i64).wrapping_add(more),
+                    ScalarKind::I32 => i64::from((bits as i32).wrapping_add(more as i32)),
                     ScalarKind::U32 => i64::from(bits as u32),
-                    _ => return None,
-                };
-                value.checked_add(more)
+                    ScalarKind::I16 => i64::from(bits as i16),
+                    ScalarKind::U16 => i64::from(bits as u16),
+                    ScalarKind::I8 => i64::from(bits as i8),
+                    ScalarKind::U8 => i64::from(bits as u8),
+                    ScalarKind::U1 => i64::from(bits & 1 != 0),
+                    ScalarKind::F16 | ScalarKind::F32 | ScalarKind::F64 => return None,
+                })
             }
             Bound::Computed => None,
         }
@@ -389,6 +406,29 @@ mod tests {
         assert_eq!(meta.iterations(&[7, 0]), None);
         meta.count = Some(9);
         assert_eq!(meta.iterations(&[]), Some(9));
+    }
+
+    #[test]
+    fn bounds_are_read_as_what_their_slots_hold() {
+        use ScalarKind::*;
+        let value = |bits: u64, kind, more| Bound::Slot(0, kind, more).value(&[bits]);
+        // What the rest of a slot holds does not matter.
+        let noise = 0x5555_5555_5555_5500;
+        for (kind, bits, expected) in [
+            (U1, 1, 1),
+            (U8, 0xfe, 0xfe),
+            (I8, 0xfe, -2),
+            (U16, 0xfffe, 0xfffe),
+            (I16, 0xfffe, -2),
+            (U32, 0xffff_fffe, 0xffff_fffe),
+            (I32, 0xffff_fffe, -2),
+        ] {
+            let unused = u64::MAX << (8 * kind.bytes());
+            assert_eq!(value(bits | noise & unused, kind, 0), Some(expected), "{kind:?}");
+        }
+        assert_eq!(value(i64::MAX as u64, I64, 1), Some(i64::MIN));
+        assert_eq!(value(i32::MAX as u64, I32, 1), Some(i32::MIN.into()));
+        assert_eq!(value(0, F32, 0), None);
     }
 
     #[test]

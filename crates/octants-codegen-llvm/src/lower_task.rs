@@ -2,7 +2,7 @@
 //!
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
-use octants_artifact::{Bound, ParallelMeta, ScalarKind, TaskMeta, WideForm};
+use octants_artifact::{Bound, ParallelMeta, TaskMeta, WideForm};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
 use crate::analyse_locals::LocalFacts;
@@ -349,30 +349,36 @@ fn emit_count(u: &Unit<'_>, task: &Task, symbol: &str, locals: LocalFacts) {
 fn bound_for_launcher(facts: &Facts<'_>, body: &Body, locals: &LocalFacts, v: ValueId) -> Bound {
     let v = locals.source(v);
     let bound = |v| bound_for_launcher(facts, body, locals, v);
+    let Some(scalar) = body.ty(v).scalar().filter(|s| s.is_int()) else { return Bound::Computed };
+    let own = kind_of(scalar);
+    let is_index = matches!(scalar, Scalar::I32 | Scalar::I64);
     match &body.inst(v).op {
         Op::Const(Const::Int(value)) => Bound::Known(*value),
-        Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
-            if matches!(body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) =>
-        {
-            match ((bound(*a), bound(*b)), op) {
-                ((Bound::Slot(slot, kind, n), Bound::Known(m)), BinaryOp::Add)
-                | ((Bound::Known(m), Bound::Slot(slot, kind, n)), BinaryOp::Add) => {
-                    Bound::Slot(slot, kind, n.saturating_add(m))
-                }
-                ((Bound::Slot(slot, kind, n), Bound::Known(m)), _) => Bound::Slot(slot, kind, n.saturating_sub(m)),
-                _ => Bound::Computed,
+        Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) if is_index => match (bound(*a), bound(*b), op) {
+            (Bound::Slot(slot, kind, n), Bound::Known(m), BinaryOp::Add)
+            | (Bound::Known(m), Bound::Slot(slot, kind, n), BinaryOp::Add)
+                if kind == own =>
+            {
+                Bound::Slot(slot, kind, n.wrapping_add(m))
             }
-        }
-        Op::Cast(of) if matches!(body.ty(v).scalar(), Some(Scalar::I32 | Scalar::I64)) => bound(*of),
+            (Bound::Slot(slot, kind, n), Bound::Known(m), BinaryOp::Sub) if kind == own => {
+                Bound::Slot(slot, kind, n.wrapping_sub(m))
+            }
+            _ => Bound::Computed,
+        },
+        Op::Cast(of) if is_index => match bound(*of) {
+            // What does not get longer keeps its low bytes.
+            Bound::Slot(slot, kind, n) if kind.bytes() >= own.bytes() => Bound::Slot(slot, own, n),
+            Bound::Known(value) if scalar == Scalar::I32 => Bound::Known(i64::from(value as i32)),
+            other => other,
+        },
         Op::Shape(b, axis) => match (&facts.program.buffers[b.index()].layout, facts.args.buffers[b.index()]) {
             (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
-            (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, ScalarKind::I64, 0),
+            // An i32 is only asked for where the extent fits.
+            (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, own, 0),
             _ => Bound::Computed,
         },
-        Op::Param(p) => match body.ty(v) {
-            Type::Scalar(s) if s.is_int() => Bound::Slot(facts.args.params[*p as usize], kind_of(*s), 0),
-            _ => Bound::Computed,
-        },
+        Op::Param(p) if matches!(body.ty(v), Type::Scalar(_)) => Bound::Slot(facts.args.params[*p as usize], own, 0),
         _ => Bound::Computed,
     }
 }

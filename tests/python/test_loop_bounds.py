@@ -1,0 +1,83 @@
+"""Bounds of parallel loops that are not of the loop's own type: the launcher reads them as the kernel does."""
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+TYPES = [qd.u8, qd.i8, qd.u16, qd.i16, qd.u32, qd.i32, qd.u64, qd.i64]
+
+
+@pytest.mark.filterwarnings("ignore:Casting range_for boundary")
+@pytest.mark.parametrize("dtype", TYPES, ids=str)
+def test_loops_over_parameters_of_every_integer_type(dtype):
+    @qd.kernel
+    def count(n: dtype, out: qd.types.ndarray(qd.i32, 1)):
+        for i in range(n):
+            out[i] = i + 1
+        for i in range(n + 1):
+            out[8 + i] = i + 1
+
+    out = qd.ndarray(qd.i32, 16)
+    count(5, out)
+    assert out.to_numpy().tolist() == [1, 2, 3, 4, 5, 0, 0, 0, 1, 2, 3, 4, 5, 6, 0, 0]
+
+
+def test_bounds_that_are_negative_in_a_small_type():
+    @qd.kernel
+    def count(begin: qd.i8, out: qd.types.ndarray(qd.i32, 1)):
+        for i in range(begin, 2):
+            out[i + 4] = i
+
+    out = qd.ndarray(qd.i32, 8)
+    out.fill(7)
+    count(-3, out)
+    assert out.to_numpy().tolist() == [7, -3, -2, -1, 0, 1, 7, 7]
+
+
+def test_a_bound_that_is_made_shorter_keeps_its_low_bits():
+    @qd.kernel
+    def count(n: qd.i64, begin: qd.i32, out: qd.types.ndarray(qd.i32, 1)):
+        for i in range(begin, qd.cast(n, qd.i32)):
+            qd.atomic_add(out[0], 1)
+
+    out = qd.ndarray(qd.i32, 1)
+    count(2**32 + 5, 0, out)
+    assert out[0] == 5
+    # As an i32 it is negative.
+    count(2**31 + 5, 2**31 - 5, out)
+    assert out[0] == 5
+
+
+def test_a_bound_that_overflows_does_so_for_the_launcher_too():
+    @qd.kernel
+    def count(begin: qd.i32, n: qd.i32, out: qd.types.ndarray(qd.i32, 1)):
+        for i in range(begin, n + 1):
+            qd.atomic_add(out[0], 1)
+
+    out = qd.ndarray(qd.i32, 1)
+    count(2**31 - 5, 2**31 - 2, out)
+    assert out[0] == 4
+    count(2**31 - 5, 2**31 - 1, out)
+    assert out[0] == 4, "one more than the largest i32 is the smallest one"
+
+
+def test_axes_of_several_types():
+    @qd.kernel
+    def count(n: qd.u16, m: qd.i64, out: qd.types.ndarray(qd.i32, 2)):
+        for i, j in qd.ndrange(n, m):
+            out[i, j] += 1
+
+    out = qd.ndarray(qd.i32, (3, 4))
+    count(2, 3, out)
+    expected = np.zeros((3, 4), np.int32)
+    expected[:2, :3] = 1
+    assert (out.to_numpy() == expected).all()
