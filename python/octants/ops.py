@@ -298,7 +298,9 @@ atomic_cas = _kernel_only("atomic_cas", "x = desired where x is expected, in one
 random = _kernel_only("random", "A random number: a float within 0 and 1, or an integer of any value of its type.")
 grouped = _kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
 get_addr = _kernel_only("get_addr", "The address of an element of a field.")
-volatile_load = _kernel_only("volatile_load", "A load that no other load stands for.")
+volatile_load = _kernel_only(
+    "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
+)
 block_local = _kernel_only("block_local", "A hint: keep these fields near the block of threads.")
 cache_read_only = _kernel_only("cache_read_only", "A hint: these fields are only read.")
 no_activate = _kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")

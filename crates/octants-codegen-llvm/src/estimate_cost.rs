@@ -56,6 +56,7 @@ fn block_cost(body: &Body, block: BlockId, functions: &mut Prices) -> f32 {
                     Op::LocalAddr(_) => 0.0,
                     _ => 0.3 * leaves,
                 },
+                Op::VolatileLoad(_) => leaves,
                 Op::Store(a, value) => match body.inst(*a).op {
                     Op::LocalAddr(_) => 0.0,
                     _ => 0.3 * body.ty(*value).leaf_count() as f32,

@@ -78,6 +78,7 @@ impl Lowering<'_, '_> {
                 Some(stored) => return self.values[stored.index()].clone(),
                 None => self.load_place(&self.place(*a)),
             },
+            Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
             Op::Store(a, value) => {
                 let has_no_memory = matches!(body.inst(*a).op, Op::LocalAddr(l) if self.facts.is_value(l));
                 if !has_no_memory {

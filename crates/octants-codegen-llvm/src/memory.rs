@@ -71,7 +71,11 @@ impl Lowering<'_, '_> {
                 self.u.metadata.mark_constant(v, tag);
             }
         }
-        if leaf.scalar == Scalar::U1 { self.e.trunc(v, self.e.i1) } else { v }
+        self.value_of_memory(v, leaf.scalar)
+    }
+
+    fn value_of_memory(&self, v: V, scalar: Scalar) -> V {
+        if scalar == Scalar::U1 { self.e.trunc(v, self.e.i1) } else { v }
     }
 
     /// Writes a scalar.
@@ -86,6 +90,16 @@ impl Lowering<'_, '_> {
     /// Reads all leaves.
     pub fn load_place(&self, place: &Place) -> Vec<V> {
         place.shape.leaves.iter().map(|l| self.load_scalar(self.leaf_pointer(place, l), l, true)).collect()
+    }
+
+    /// Reads all leaves, which others may write: no two reads become one, and none is moved.
+    pub fn load_place_volatile(&self, place: &Place) -> Vec<V> {
+        let read = |leaf: &LeafAt| {
+            let v = self.e.load(self.e.memory(leaf.scalar), self.leaf_pointer(place, leaf), leaf.scalar.bytes());
+            self.e.set_volatile(v);
+            self.value_of_memory(v, leaf.scalar)
+        };
+        place.shape.leaves.iter().map(read).collect()
     }
 
     /// Writes all leaves.

@@ -24,7 +24,8 @@
 //!   launch is known to fit; the front end takes i64 for an axis that may be longer.
 //! - Locals start as zero at each execution of the body that declares them.
 //! - A plain load or store that races with another thread's store of the same address is undefined, except that threads
-//!   storing the same value leave that value. Atomics are relaxed and device-wide.
+//!   storing the same value leave that value. Atomics are relaxed and device-wide. A `VolatileLoad` may race with them and with stores:
+//!   it is executed as often as it is written, and orders nothing else.
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a

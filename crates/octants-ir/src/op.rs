@@ -290,6 +290,8 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
+    /// Reads what others may write meanwhile: each time that it is executed, and in its place.
+    VolatileLoad(ValueId),
     Store(ValueId, ValueId),
     /// address, operand; yields the old value. Element by element on tensors.
     Atomic(AtomicOp, ValueId, ValueId),
@@ -323,6 +325,7 @@ impl Op {
         !matches!(
             self,
             Op::Load(_)
+                | Op::VolatileLoad(_)
                 | Op::Store(..)
                 | Op::Atomic(..)
                 | Op::AtomicCas(..)
@@ -388,6 +391,7 @@ impl Op {
             | Op::Fold(_, a)
             | Op::MemberAddr(a, _)
             | Op::Load(a)
+            | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)

@@ -63,6 +63,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             Op::MemberAddr(a, i)
         }
         "load" => Op::Load(p.value()?),
+        "volatile_load" => Op::VolatileLoad(p.value()?),
         "store" => {
             let (a, v) = pair(p)?;
             Op::Store(a, v)

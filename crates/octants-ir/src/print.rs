@@ -314,6 +314,7 @@ fn op_text(op: &Op) -> String {
         Op::ElementAddr(a, vs) => format!("element_addr {a}[{}]", commas(vs)),
         Op::MemberAddr(a, i) => format!("member_addr {a}, {i}"),
         Op::Load(a) => format!("load {a}"),
+        Op::VolatileLoad(a) => format!("volatile_load {a}"),
         Op::Store(a, v) => format!("store {a}, {v}"),
         Op::Atomic(op, a, v) => format!("atomic {} {a}, {v}", op.name()),
         Op::AtomicCas(a, e, d) => format!("atomic_cas {a}, {e}, {d}"),

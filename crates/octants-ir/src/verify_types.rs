@@ -112,7 +112,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
             pointee(a, Rule::AddressType)?;
             need(*ty == Type::Scalar(Scalar::U64), Rule::AddressType)
         }
-        Op::Load(a) => need(pointee(a, Rule::MemoryType)? == ty, Rule::MemoryType),
+        Op::Load(a) | Op::VolatileLoad(a) => need(pointee(a, Rule::MemoryType)? == ty, Rule::MemoryType),
         Op::Store(a, x) => {
             need(pointee(a, Rule::MemoryType)? == of(x), Rule::MemoryType)?;
             need(*ty == Type::Unit, Rule::ResultType)

@@ -74,6 +74,11 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
     let place = |v: ValueId| trace_address(body, v);
     match op {
         Op::Load(a) => e.read(place(*a)),
+        Op::VolatileLoad(a) => {
+            e.read(place(*a));
+            // To wait for others is an effect.
+            e.other = true;
+        }
         Op::Store(a, _) => e.write(place(*a)),
         Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
             e.read(place(*a));

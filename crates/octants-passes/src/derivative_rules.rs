@@ -53,6 +53,7 @@ pub fn kind_of(op: &Op) -> Kind {
         | Op::ElementAddr(..)
         | Op::MemberAddr(..)
         | Op::Load(_)
+        | Op::VolatileLoad(_)
         | Op::Store(..)
         | Op::Atomic(..)
         | Op::AtomicCas(..)

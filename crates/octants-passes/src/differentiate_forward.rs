@@ -163,7 +163,7 @@ impl<'a> Forward<'a> {
                 let dual = self.tangent(base).filter(|_| has_derivative(pointee));
                 dual.map(|d| self.b.push(Op::MemberAddr(d, member), ty))
             }
-            Op::Load(addr) => {
+            Op::Load(addr) | Op::VolatileLoad(addr) => {
                 self.b.place(v);
                 self.tangent(addr).map(|d| self.b.load(d))
             }

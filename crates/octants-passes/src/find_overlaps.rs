@@ -164,7 +164,7 @@ impl Search<'_> {
         let inst = self.body.inst(v);
         let span = inst.span;
         match &inst.op {
-            Op::Load(a) => self.add(*a, false, false, span),
+            Op::Load(a) | Op::VolatileLoad(a) => self.add(*a, false, false, span),
             Op::Store(a, _) => self.add(*a, true, false, span),
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.add(*a, true, true, span),
             Op::For(l) => {

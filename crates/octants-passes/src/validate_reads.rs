@@ -24,7 +24,7 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
                 Some((buffer, *companions.get(&buffer)?, indices.clone()))
             };
             match b.body.inst(v).op {
-                Op::Load(addr) => {
+                Op::Load(addr) | Op::VolatileLoad(addr) => {
                     if let Some((_, marks, indices)) = marked(b, addr) {
                         let line = sources.position(b.span).map_or(1, |p| p.line);
                         let line = b.int(i64::from(line), Scalar::I32);

@@ -132,6 +132,20 @@ impl Lowerer<'_> {
                 Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into()))
             }
             n if n.starts_with("atomic_") => return self.lower_atomic(n, &args),
+            "volatile_load" => {
+                let [x] = &args[..] else {
+                    return self.err(Code::Type, "`volatile_load` takes an element of a field or an array");
+                };
+                let Some(place) = self.place(x).filter(|place| place.global) else {
+                    let what = self.describe(x);
+                    return self.err(
+                        Code::Type,
+                        format!("`volatile_load` takes an element of a field or an array, not {what}"),
+                    );
+                };
+                let ty = self.b.pointee(place.addr).clone();
+                Value::Rt(self.b.push(Op::VolatileLoad(place.addr), ty))
+            }
             "len" => {
                 let [v] = &args[..] else { return self.err(Code::Type, "`len` takes one argument") };
                 match v {
@@ -232,7 +246,7 @@ impl Lowerer<'_> {
                 Some(v) => self.stop_gradient(v)?,
                 None => return self.err(Code::Type, "`stop_grad` takes a value or a field"),
             },
-            "assume_in_range" | "loop_unique" | "volatile_load" => match args.first() {
+            "assume_in_range" | "loop_unique" => match args.first() {
                 Some(v) => {
                     let v = self.rt(v)?;
                     Value::Rt(v)

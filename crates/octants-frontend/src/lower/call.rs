@@ -119,7 +119,7 @@ impl Lowerer<'_> {
                 Ok(parsed) => References::Params(parsed, bound),
                 Err(_) => References::All,
             },
-            Entity::Builtin(name) if name.starts_with("atomic_") => References::First,
+            Entity::Builtin(name) if name.starts_with("atomic_") || name == "volatile_load" => References::First,
             _ => References::None,
         }
     }

@@ -31,6 +31,7 @@ use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_all_calls;
+use crate::insert_code::bodies;
 use crate::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
@@ -99,6 +100,12 @@ pub fn tally_loops(kernel: &mut Kernel, tallied: Tallied, sources: &Sources) {
 
 /// Brings a kernel into the form that plans are made of.
 fn prepare(kernel: &mut Kernel) {
+    // What is looked at again when the kernel has run waits for nobody.
+    for inst in bodies(kernel).flat_map(|body| &mut body.insts) {
+        if let Op::VolatileLoad(a) = inst.op {
+            inst.op = Op::Load(a);
+        }
+    }
     structure_exits(kernel);
     inline_all_calls(kernel);
     make_updates_atomic(kernel);

@@ -37,6 +37,7 @@ pub fn may_tally_loops(kernel: &Kernel) -> bool {
     };
     let reads = |body: &Body, is_function: bool, inst: &Inst| match &inst.op {
         Op::Load(a) => !matches!(trace_address(body, *a), Place::Local(_)),
+        Op::VolatileLoad(_) => true,
         Op::Call(..) => true,
         Op::Param(_) => is_function,
         _ => false,

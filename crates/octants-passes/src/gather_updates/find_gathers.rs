@@ -152,7 +152,7 @@ impl Search<'_> {
         let mut only = true;
         self.body.visit(self.outer.body, &mut |_, inst| {
             let addr = match &inst.op {
-                Op::Load(a) | Op::Store(a, _) | Op::AtomicCas(a, ..) => *a,
+                Op::Load(a) | Op::VolatileLoad(a) | Op::Store(a, _) | Op::AtomicCas(a, ..) => *a,
                 Op::Atomic(op, a, _) if !matches!(op, AtomicOp::Add | AtomicOp::Sub) => *a,
                 Op::AddressBits(a) => *a,
                 _ => return,
