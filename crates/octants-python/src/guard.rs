@@ -1,9 +1,10 @@
 //! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read while
 //! it was compiled. A launch looks again and takes other code where something has changed.
 //!
-//! Numbers, strings and containers are compared by value. Fields and types must be the same object. Vectors, matrices and
+//! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object. Vectors, matrices and
 //! numpy arrays that are the same object are taken to be unchanged: their contents are looked at only when the object is
-//! another one. An ndarray may be replaced by any other of its type.
+//! another one. An ndarray may be replaced by any other of its type. Other objects in containers must be the same,
+//! unless their class compares what they hold; they are not kept, since what they hold may hold the argument.
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use octants_engine::ir::Scalar;
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
-use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 
 use crate::argument::Gathered;
@@ -104,8 +105,12 @@ pub struct LiveNumber {
 enum Expected {
     /// This very object.
     Same(Py<PyAny>),
+    /// This very object, as long as it lives.
+    Alive(Py<PyWeakrefReference>),
     /// A value of the same type, equal to this one.
     Equal(Py<PyAny>),
+    /// A list, tuple or dict of this class with such items. Those of a dict are each key and its value.
+    Items(Py<PyType>, Box<[Expected]>),
     /// A vector, matrix or numpy array with the same contents.
     Like(Py<PyAny>),
     /// An ndarray of this type, or the marks of an array. Its memory goes to the slots from `to` on.
@@ -123,35 +128,8 @@ impl Guard {
 
     /// That what was read is still there. `None` for objects of which only what was read of them in turn counts.
     pub fn value(path: &Path, value: &Bound<'_, PyAny>) -> PyResult<Option<Guard>> {
-        let py = value.py();
-        let keep = |o: &Bound<'_, PyAny>| o.clone().unbind();
-        let expected = if value.is_none()
-            || value.is_instance_of::<PyInt>()
-            || value.is_instance_of::<PyFloat>()
-            || value.is_instance_of::<PyString>()
-            || value.is_instance_of::<PyTuple>()
-        {
-            Expected::Equal(keep(value))
-        } else if let Ok(list) = value.cast::<PyList>() {
-            // A copy: the list itself may be changed in place.
-            Expected::Equal(PyList::new(py, list.iter())?.into_any().unbind())
-        } else if let Ok(dict) = value.cast::<PyDict>() {
-            Expected::Equal(dict.copy()?.into_any().unbind())
-        } else if value.is_instance_of::<Ndarray>() {
-            // Either not used as an array, or reached in a way that a launch cannot repeat: the code has its address.
-            Expected::Same(keep(value))
-        } else {
-            match marker(value).as_deref() {
-                Some("tensor") => Expected::Like(keep(value)),
-                Some(_) => Expected::Same(keep(value)),
-                None if value.is_instance(Known::get(py)?.np_ndarray.bind(py).as_any())? => Expected::Like(keep(value)),
-                None if value.is_instance(Known::get(py)?.np_generic.bind(py).as_any())? => {
-                    Expected::Equal(keep(value))
-                }
-                None => return Ok(None),
-            }
-        };
-        Ok(Some(Guard { route: Route::new(py, path), expected }))
+        let expected = Expected::of(value, DEEPEST)?;
+        Ok(expected.map(|expected| Guard { route: Route::new(value.py(), path), expected }))
     }
 
     /// Slots of the launch are filled only where it holds.
@@ -172,9 +150,80 @@ impl Guard {
         gathered: &mut Gathered<'py>,
     ) -> PyResult<bool> {
         let Some(object) = self.route.follow(args)? else { return Ok(false) };
+        let Expected::Array { desc, to, marks } = &self.expected else { return self.expected.is(&object) };
+        let mut object = unwrap_tensor(object)?;
+        if *marks {
+            object = read_marks(&object, desc.ndim)?;
+        }
+        let view = match object.cast::<Ndarray>() {
+            Ok(array) if array.get().desc() == *desc => array::view(&object)?,
+            Ok(_) => None,
+            Err(_) => foreign_view(&object, desc)?,
+        };
+        let Some(view) = view else { return Ok(false) };
+        fill_array(slots, *to, &view);
+        if view.host {
+            let (low, high) = view.span();
+            gathered.hosted.push(HostArray { slot: *to, low, high, written: true, gaps: view.has_gaps() });
+        }
+        gathered.keep(view, object.py());
+        gathered.held.push(object);
+        Ok(true)
+    }
+}
+
+/// Containers in containers that are looked into; one that holds itself has no end.
+const DEEPEST: usize = 16;
+
+impl Expected {
+    /// What to expect where this was read. `None` for objects of which only what was read of them in turn counts.
+    fn of(value: &Bound<'_, PyAny>, depth: usize) -> PyResult<Option<Expected>> {
+        let py = value.py();
+        let keep = || value.clone().unbind();
+        if value.is_none()
+            || value.is_instance_of::<PyInt>()
+            || value.is_instance_of::<PyFloat>()
+            || value.is_instance_of::<PyString>()
+        {
+            return Ok(Some(Expected::Equal(keep())));
+        }
+        if let Some(items) = items_of(value).filter(|_| depth > 0) {
+            let items = items.iter().map(|item| Expected::of_item(item, depth - 1)).collect::<PyResult<_>>()?;
+            return Ok(Some(Expected::Items(value.get_type().unbind(), items)));
+        }
+        if value.is_instance_of::<Ndarray>() {
+            // Either not used as an array, or reached in a way that a launch cannot repeat: the code has its address.
+            return Ok(Some(Expected::Same(keep())));
+        }
+        let known = Known::get(py)?;
+        Ok(match marker(value).as_deref() {
+            Some("tensor") => Some(Expected::Like(keep())),
+            Some(_) => Some(Expected::Same(keep())),
+            None if value.is_instance(known.np_ndarray.bind(py).as_any())? => Some(Expected::Like(keep())),
+            None if value.is_instance(known.np_generic.bind(py).as_any())? => Some(Expected::Equal(keep())),
+            None => None,
+        })
+    }
+
+    /// What to expect in a container.
+    fn of_item(item: &Bound<'_, PyAny>, depth: usize) -> PyResult<Expected> {
+        if let Some(expected) = Expected::of(item, depth)? {
+            return Ok(expected);
+        }
+        let keep = || item.clone().unbind();
+        Ok(match PyWeakrefReference::new(item) {
+            _ if is_value(item)? => Expected::Equal(keep()),
+            Ok(weak) => Expected::Alive(weak.unbind()),
+            Err(_) => Expected::Same(keep()),
+        })
+    }
+
+    /// Whether an object is as expected; arrays are looked at elsewhere.
+    fn is(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = object.py();
-        match &self.expected {
-            Expected::Same(expected) => Ok(object.is(expected) || unwrap_tensor(object)?.is(expected)),
+        match self {
+            Expected::Same(expected) => Ok(object.is(expected) || unwrap_tensor(object.clone())?.is(expected)),
+            Expected::Alive(weak) => Ok(weak.bind(py).upgrade().is_some_and(|expected| object.is(&expected))),
             Expected::Equal(expected) => {
                 let expected = expected.bind(py);
                 if object.is(expected) {
@@ -183,29 +232,45 @@ impl Guard {
                 // Objects whose comparison gives no truth value count as different.
                 Ok(object.get_type().is(expected.get_type()) && object.eq(expected).unwrap_or(false))
             }
-            Expected::Like(expected) => Ok(object.is(expected) || same_contents(&object, expected.bind(py))),
-            Expected::Array { desc, to, marks } => {
-                let mut object = unwrap_tensor(object)?;
-                if *marks {
-                    object = read_marks(&object, desc.ndim)?;
+            Expected::Like(expected) => Ok(object.is(expected) || same_contents(object, expected.bind(py))),
+            Expected::Items(class, expected) => {
+                let Some(items) = items_of(object).filter(|_| object.get_type().is(class)) else { return Ok(false) };
+                if items.len() != expected.len() {
+                    return Ok(false);
                 }
-                let view = match object.cast::<Ndarray>() {
-                    Ok(array) if array.get().desc() == *desc => array::view(&object)?,
-                    Ok(_) => None,
-                    Err(_) => foreign_view(&object, desc)?,
-                };
-                let Some(view) = view else { return Ok(false) };
-                fill_array(slots, *to, &view);
-                if view.host {
-                    let (low, high) = view.span();
-                    gathered.hosted.push(HostArray { slot: *to, low, high, written: true, gaps: view.has_gaps() });
+                for (item, expected) in items.iter().zip(expected) {
+                    if !expected.is(item)? {
+                        return Ok(false);
+                    }
                 }
-                gathered.keep(view, py);
-                gathered.held.push(object);
                 Ok(true)
             }
+            Expected::Array { .. } => Ok(false),
         }
     }
+}
+
+/// Whether objects of this class are told apart by what they hold, as those of enums and of frozen dataclasses are.
+fn is_value(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = object.py();
+    let (class, plain) = (object.get_type(), py.get_type::<PyAny>());
+    let has_own = |name: &Bound<'_, PyString>| -> PyResult<bool> {
+        let method = class.getattr(name)?;
+        Ok(!method.is_none() && !method.is(plain.getattr(name)?))
+    };
+    Ok(has_own(pyo3::intern!(py, "__eq__"))? && has_own(pyo3::intern!(py, "__hash__"))?)
+}
+
+/// What is in a list, a tuple or a dict; `None` for other objects.
+fn items_of<'py>(object: &Bound<'py, PyAny>) -> Option<Vec<Bound<'py, PyAny>>> {
+    if let Ok(list) = object.cast::<PyList>() {
+        return Some(list.iter().collect());
+    }
+    if let Ok(tuple) = object.cast::<PyTuple>() {
+        return Some(tuple.iter().collect());
+    }
+    let dict = object.cast::<PyDict>().ok()?;
+    Some(dict.iter().flat_map(|(key, value)| [key, value]).collect())
 }
 
 impl Route {

@@ -69,6 +69,83 @@ def test_objects_are_not_kept_alive():
     assert [r() for r in kept] == [None] * 5
 
 
+def test_objects_are_not_kept_alive_by_lists_of_what_knows_them():
+    @qd.data_oriented
+    class Part:
+        def __init__(self, whole: Whole, weight: int) -> None:
+            self.whole = whole
+            self.weight = weight
+
+    @qd.data_oriented
+    class Whole:
+        def __init__(self) -> None:
+            self.parts = [Part(self, 1), Part(self, 2)]
+            self.places = {"first": (self.parts[0], 3), "self": (self, 4)}
+
+        @qd.kernel
+        def total(self) -> qd.i32:
+            total = self.places["self"][1]
+            for part in qd.static(self.parts):
+                total += part.weight
+            return total
+
+    whole = Whole()
+    assert whole.total() == whole.total() == 7
+    assert compiled(Whole.total) == 1
+    whole.parts[1].weight = 5
+    assert whole.total() == 10
+    whole.parts = [*whole.parts, Part(whole, 1)]
+    assert whole.total() == 11
+    whole.parts[0] = Part(whole, 2)
+    assert whole.total() == 12
+    whole.places["self"] = (whole, 5)
+    assert whole.total() == 13
+    gone = weakref.ref(whole)
+    del whole
+    gc.collect()
+    assert gone() is None
+
+
+def test_items_that_compare_by_value_may_be_made_anew():
+    @dataclasses.dataclass(frozen=True)
+    class Size:
+        n: int
+
+    @qd.data_oriented
+    class Grid:
+        n = 3
+
+        @property
+        def sizes(self) -> list[Size]:
+            return [Size(self.n), Size(2)]
+
+        @qd.kernel
+        def total(self) -> qd.i32:
+            return self.sizes[0].n * self.sizes[1].n
+
+    grid = Grid()
+    assert grid.total() == grid.total() == 6
+    assert compiled(Grid.total) == 1
+    grid.n = 4
+    assert grid.total() == 8
+
+
+def test_items_that_are_equal_but_of_another_type_are_others():
+    @qd.data_oriented
+    class Weights:
+        def __init__(self) -> None:
+            self.items = [1, 2]
+
+        @qd.kernel
+        def plus(self, n: qd.i32) -> qd.f32:
+            return self.items[0] + n
+
+    weights = Weights()
+    assert weights.plus(2**31 - 1) == -(2.0**31)
+    weights.items = [1.0, 2]
+    assert weights.plus(2**31 - 1) == 2.0**31
+
+
 def test_ndarrays_are_refused():
     @qd.kernel
     def fill(f: qd.template()):
