@@ -24,8 +24,8 @@ struct Members {
 
 /// What a member was.
 enum Member {
-    Array(Py<PyWeakrefReference>),
-    Object(Py<PyWeakrefReference>),
+    /// An array, or an object with members.
+    Kept(Py<PyWeakrefReference>),
     Number(Py<PyAny>),
 }
 
@@ -40,8 +40,8 @@ impl Watched {
         Ok(watched.add(kind, value)?.then_some(watched))
     }
 
-    /// Whether all members are what they were. Then the arrays among them are held for the call: who assigns to a member while the kernel
-    /// runs must not free them.
+    /// Whether all members are what they were. Then the arrays and objects among them are held for the call: who assigns to a member while
+    /// the kernel runs must not free them.
     pub fn is_unchanged<'py>(&self, py: Python<'py>, gathered: &mut Gathered<'py>) -> PyResult<bool> {
         let held = gathered.held.len();
         for object in &self.0 {
@@ -78,10 +78,10 @@ impl Watched {
             if hidden || !self.add(kind, &member)? {
                 return Ok(false);
             }
-            let weak = || PyWeakrefReference::new(&member).map(Bound::unbind);
             let was = match kind {
-                ParamKind::Array(_) => weak().map(Member::Array),
-                ParamKind::Dataclass(..) => weak().map(Member::Object),
+                ParamKind::Array(_) | ParamKind::Dataclass(..) => {
+                    PyWeakrefReference::new(&member).map(|weak| Member::Kept(weak.unbind()))
+                }
                 _ => Ok(Member::Number(member.clone().unbind())),
             };
             let Ok(was) = was else { return Ok(false) };
@@ -107,8 +107,7 @@ impl Members {
             let Some(is) = dict.get_item(name.bind(py))? else { return Ok(false) };
             match was {
                 Member::Number(number) if is.is(number) => {}
-                Member::Object(weak) if weak.bind(py).upgrade().is_some_and(|was| was.is(&is)) => {}
-                Member::Array(weak) if weak.bind(py).upgrade().is_some_and(|was| was.is(&is)) => gathered.held.push(is),
+                Member::Kept(weak) if weak.bind(py).upgrade().is_some_and(|was| was.is(&is)) => gathered.held.push(is),
                 _ => return Ok(false),
             }
         }

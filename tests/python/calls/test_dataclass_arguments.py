@@ -214,6 +214,46 @@ def test_an_array_that_a_dataclass_held_dies_as_it_would_without():
     assert s.x[0] == 1
 
 
+def test_what_a_dataclass_held_lives_until_the_launch_has_ended():
+    @dataclasses.dataclass
+    class Half:
+        inner: FrozenInner
+        n: qd.i32
+
+    class Vector:
+        """Someone is told when it is read."""
+
+        def __iter__(self):
+            self.read()
+            return iter((1.0, 2.0))
+
+        def read(self):
+            pass
+
+    @qd.kernel
+    def add(s: Half, v: qd.types.vector(2, qd.f32)):
+        for i in range(s.n):
+            s.inner.y[i] += qd.i32(v[1])
+
+    x, other = lines(2)
+    s, v = Half(FrozenInner(x, 0), 3), Vector()
+    for _ in range(3):
+        add(s, v)
+    assert x.to_numpy().tolist()[:3] == [6, 6, 6]
+    lives = weakref.ref(x)
+    del x
+    alive = []
+
+    def exchange():
+        s.inner = FrozenInner(other, 0)
+        alive.append(lives() is not None)
+
+    v.read = exchange
+    add(s, v)
+    assert alive == [True]
+    assert lives() is None
+
+
 def test_a_frozen_dataclass_of_other_arrays_is_looked_at():
     x, y = np.zeros(4, np.int32), np.zeros(4, np.int32)
     s, (after,) = FrozenOuter(x, FrozenInner(y, 3)), lines(1)
