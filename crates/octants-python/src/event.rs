@@ -72,7 +72,9 @@ impl Event {
 
     /// Gives the event back. Work that waits for it still does. Doing so twice is fine.
     fn destroy(&self) {
-        drop(lock(&self.inner).take());
+        let event = lock(&self.inner).take();
+        // Outside the lock: the driver is told.
+        drop(event);
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {

@@ -134,18 +134,15 @@ fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> 
     })
 }
 
-/// The value of an expression; of one in quotes, the value of what it says.
+/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all are text.
 pub fn evaluate<'py>(
     text: &Bound<'py, PyAny>,
     globals: &Bound<'py, PyAny>,
     locals: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
     let eval = text.py().import("builtins")?.getattr("eval")?;
-    let mut value = text.clone();
-    while value.is_instance_of::<PyString>() {
-        value = eval.call1((value, globals, locals))?;
-    }
-    Ok(value)
+    let value = eval.call1((text, globals, locals))?;
+    if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
 }
 
 /// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are not defined

@@ -29,7 +29,7 @@ pub(crate) fn assemble(driver: &dyn Driver, artifact: &Artifact, threads: usize)
             match driver.assemble(text) {
                 Some(code) => *text = code,
                 // A wide form stays text, which the driver takes too. One module is of no use without the others.
-                None => missing.store(needed, Ordering::Relaxed),
+                None => _ = missing.fetch_or(needed, Ordering::Relaxed),
             }
         }
     };

@@ -147,18 +147,18 @@ impl Kernel {
             return Err(this.refuse_differentiation(py, IN_SCOPE));
         }
         let Some(record) = record else { return Self::run(slf, args, stream, mode) };
-        let (result, launch) = RecordedLaunch::launch(slf, args, stream.as_ref(), mode)?;
+        let (result, launch) = RecordedLaunch::launch(slf, args, mode)?;
         record.call1(py, (launch, PyTuple::new(py, args)?))?;
         Ok(result)
     }
 
-    /// A call whose numbers, which the kernel reads from objects, may be given; for those who must know what was launched.
+    /// A call on this thread's current stream whose numbers, which the kernel reads from objects, may be given; for those who must know what
+    /// was launched.
     #[cold]
     pub(super) fn run_with<'py>(
         &self,
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],
-        stream: Option<&runtime::Stream>,
         mode: AutodiffMode,
         numbers: Option<&[u64]>,
         slots: &mut Slots,
@@ -168,7 +168,7 @@ impl Kernel {
         let mut gathered = self.gather(&prepared, args, mode)?;
         gathered.numbers = numbers.map(SmallVec::from_slice);
         let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, mode)?;
-        let result = self.launch(py, &prepared, &spec, &gathered, slots, stream)?;
+        let result = self.launch(py, &prepared, &spec, &gathered, slots, scope_stream(py)?.as_ref())?;
         Ok((result, spec))
     }
 

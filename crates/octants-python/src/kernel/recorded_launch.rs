@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -37,11 +36,10 @@ impl RecordedLaunch {
     pub(super) fn launch<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
-        stream: Option<&runtime::Stream>,
         mode: AutodiffMode,
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let mut slots = Slots::new();
-        let (result, spec) = kernel.get().run_with(kernel, args, stream, mode, None, &mut slots)?;
+        let (result, spec) = kernel.get().run_with(kernel, args, mode, None, &mut slots)?;
         let numbers = spec.numbers(&slots);
         let mut launch = RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, tally: Tally::new() };
         if mode == AutodiffMode::Validation {
@@ -61,7 +59,7 @@ impl RecordedLaunch {
         numbers: &[u64],
     ) -> PyResult<Tally> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        let (result, _) = kernel.get().run_with(kernel, args, None, mode, Some(numbers), &mut Slots::new())?;
+        let (result, _) = kernel.get().run_with(kernel, args, mode, Some(numbers), &mut Slots::new())?;
         let words: Vec<u64> = result.extract::<Option<_>>(kernel.py())?.unwrap_or_default();
         Ok(words.chunks_exact(4).map(|place| std::array::from_fn(|i| place[i] as i64)).collect())
     }
@@ -133,9 +131,7 @@ impl RecordedLaunch {
     #[pyo3(signature = (*args))]
     fn __call__<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
         let (kernel, numbers) = (self.kernel.bind(py), self.spec.numbers(&self.slots));
-        let run =
-            Kernel::run_with(kernel.get(), kernel, args.as_slice(), None, self.mode, Some(&numbers), &mut Slots::new());
-        run.map(drop)
+        kernel.get().run_with(kernel, args.as_slice(), self.mode, Some(&numbers), &mut Slots::new()).map(drop)
     }
 
     /// Runs the gradient of the launch.
@@ -151,7 +147,7 @@ impl RecordedLaunch {
             self.check_tally(kernel, &self.tally_now(kernel, args, &numbers)?)?;
         }
         let mode = AutodiffMode::Reverse;
-        kernel.get().run_with(kernel, args, None, mode, Some(&numbers), &mut Slots::new()).map(drop)
+        kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
