@@ -660,7 +660,7 @@ for _ in range(2):
 def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(cuda, tmp_path):
     script = tmp_path / "lost.py"
     script.write_text(LOST)
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, check=False)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, check=False)
     first, again = done.stdout.splitlines()
     line = LOST.splitlines().index("        touch(Bad())") + 1
     assert re.match(

@@ -372,5 +372,5 @@ def test_accesses_a_little_beside_a_field_leave_the_process_alive(tmp_path, shap
     # Without checks of bounds, as in solvers that look at the row before the first.
     script = tmp_path / "beside.py"
     script.write_text(BESIDE)
-    done = subprocess.run([sys.executable, script, shape, str(reach)], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, script, shape, str(reach)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr

@@ -274,12 +274,12 @@ def test_device_time_and_host_time_both_count(streams):
 
     @op.register
     def long_on_the_device(busy):
-        work(4_000_000)
+        work(10_000_000)
         return "device"
 
     @op.register
     def long_on_the_host(busy):
-        time.sleep(4 * seconds)
+        time.sleep(10 * seconds)
         return "host"
 
     @op.register

@@ -70,11 +70,11 @@ fn s11_groups_run_side_by_side_between_what_comes_before_and_after() {
     launch_slow(&stream, &one, &x, 20 * MS, (0, 5)).unwrap();
     launch_slow(&stream, &many, &x, 50 * MS, (0, 7)).unwrap();
     launch(&stream, &one, &x, (10, 1)).unwrap();
-    let returned = ms_since(start);
-    assert!(returned < 20, "the host waits for nothing, and took {returned} ms");
+    assert!(!stream.query().unwrap(), "the host waits for nothing");
     assert!(values(&x).iter().all(|&v| v == 71));
+    // One after the other they would take 220.
     let took = ms_since(start);
-    assert!((65..150).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");
+    assert!((65..200).contains(&took), "four groups of 50 ms take {took} ms, with 20 ms before");
     let stats = gpu.device.stream_pool_stats();
     assert_eq!((stats.created, stats.in_use), (3, 0));
 }
@@ -90,10 +90,8 @@ fn tasks_that_are_launched_as_one_do_what_they_do_one_by_one() {
     let fresh = mad_in_groups(&gpu, &[None; 3]);
     launch_slow(&other, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
     launch_slow(default, &mad(&gpu), &gpu.numbers(64), 100 * MS, (1, 0)).unwrap();
-    let start = std::time::Instant::now();
     (0..5).for_each(|_| launch(default, &fresh, &y, (1, 0)).unwrap());
-    let took = ms_since(start);
-    assert!(took < 20, "{took} ms");
+    assert!(!default.query().unwrap());
     gpu.device.synchronize(&Patient).unwrap();
     let after = |v: i32, b: i32| (0..3).fold(v, |v, _| v.wrapping_mul(2).wrapping_add(b));
     let mut expected = [0; 2];

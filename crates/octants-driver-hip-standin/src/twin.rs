@@ -33,7 +33,9 @@ impl Processor for Twin {
     fn load(&self, image: &[u8]) -> Result<Box<dyn Code>, String> {
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let file: PathBuf = std::env::temp_dir().join(format!("hip-standin-{}-{number}.so", std::process::id()));
+        // Where the number lies tells copies of this library in one process apart.
+        let name = format!("hip-standin-{}-{:p}-{number}.so", std::process::id(), &NUMBER);
+        let file: PathBuf = std::env::temp_dir().join(name);
         std::fs::write(&file, image).map_err(|e| e.to_string())?;
         // SAFETY: the code was made for this process.
         let library = unsafe {

@@ -18,32 +18,34 @@ fn thread_time() -> Duration {
     Duration::new(now.tv_sec as u64, now.tv_nsec as u32)
 }
 
-/// The best of some runs, and the questions of one.
-fn measure(text: &str) -> (Duration, u64) {
-    let module = Module::read("scaling.py", text);
-    let (_, kernel) = module.kernels[0];
-    let mut best = Duration::MAX;
-    let mut asked = 0;
-    for _ in 0..5 {
-        module.table.asked.set(0);
-        let start = thread_time();
-        let lowered = module.lower(kernel);
-        best = best.min(thread_time() - start);
-        asked = module.table.asked.get();
-        if let Err((d, sources)) = lowered {
-            panic!("{}", d[0].render(&sources));
-        }
+/// A run's time and questions.
+fn measure(module: &Module) -> (Duration, u64) {
+    module.table.asked.set(0);
+    let start = thread_time();
+    let lowered = module.lower(module.kernels[0].1);
+    let took = thread_time() - start;
+    if let Err((d, sources)) = lowered {
+        panic!("{}", d[0].render(&sources));
     }
-    (best, asked)
+    (took, module.table.asked.get())
 }
 
 fn assert_linear(name: &str, n: usize, code: impl Fn(usize) -> String) {
-    let (small, few) = measure(&code(n));
-    let (large, many) = measure(&code(4 * n));
-    println!("{name}: {n}: {small:?}, {few} questions; {}: {large:?}, {many} questions", 4 * n);
-    assert!(many <= 5 * few + 100, "{name}: {few} questions for {n}, {many} for {}", 4 * n);
+    let [small, large] = [n, 4 * n].map(|n| Module::read("scaling.py", &code(n)));
+    // The best of some runs of each, in turn, so that both have the machine's good moments. Where it is busy they may be rare.
+    let mut best = [Duration::MAX; 2];
     // Quadratic code would take 16 times as long.
-    assert!(large < 12 * small + Duration::from_millis(2), "{name}: {small:?} for {n}, {large:?} for {}", 4 * n);
+    let is_linear = |[small, large]: [Duration; 2]| large < 12 * small + Duration::from_millis(2);
+    for round in 0..50 {
+        let ((small, few), (large, many)) = (measure(&small), measure(&large));
+        assert!(many <= 5 * few + 100, "{name}: {few} questions for {n}, {many} for {}", 4 * n);
+        best = [best[0].min(small), best[1].min(large)];
+        if round >= 4 && is_linear(best) {
+            break;
+        }
+    }
+    println!("{name}: {n}: {:?}; {}: {:?}", best[0], 4 * n, best[1]);
+    assert!(is_linear(best), "{name}: {:?} for {n}, {:?} for {}", best[0], best[1], 4 * n);
 }
 
 const HEAD: &str = "import octants as qd\n\nx = qd.field(qd.f32, shape=64)\n\n\n";

@@ -32,6 +32,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub struct Printer {
     pending: AtomicBool,
     text: Mutex<Text>,
+    flush_after: Duration,
     sink: TextSink,
 }
 
@@ -43,7 +44,8 @@ struct Text {
 impl Printer {
     /// A printer that writes to `sink`.
     pub fn new(sink: TextSink) -> Printer {
-        Printer { pending: AtomicBool::new(false), text: Mutex::new(Text { buffer: String::new(), since: None }), sink }
+        let text = Mutex::new(Text { buffer: String::new(), since: None });
+        Printer { pending: AtomicBool::new(false), text, flush_after: FLUSH_AFTER, sink }
     }
 
     /// Adds text, all of it or none between two texts of other threads.
@@ -52,7 +54,7 @@ impl Printer {
         t.buffer.push_str(text);
         self.pending.store(true, Ordering::Release);
         let since = *t.since.get_or_insert_with(Instant::now);
-        if t.buffer.len() >= FLUSH_BYTES || since.elapsed() >= FLUSH_AFTER {
+        if t.buffer.len() >= FLUSH_BYTES || since.elapsed() >= self.flush_after {
             self.write_out(&mut t);
         }
     }
@@ -199,6 +201,7 @@ mod tests {
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = seen.clone();
         let printer = Printer::new(Arc::new(move |t: &str| lock(&sink).push(t.to_string())));
+        let mut printer = Printer { flush_after: Duration::MAX, ..printer };
         printer.print("a\n");
         printer.print("b\n");
         assert!(lock(&seen).is_empty());
@@ -207,6 +210,9 @@ mod tests {
         assert_eq!(*lock(&seen), ["a\nb\n"]);
         printer.print(&"x".repeat(FLUSH_BYTES));
         assert_eq!(lock(&seen).len(), 2);
+        printer.flush_after = Duration::ZERO;
+        printer.print("late\n");
+        assert_eq!(lock(&seen).last().unwrap(), "late\n");
     }
 
     #[test]

@@ -238,7 +238,7 @@ def test_s5_interpreter_exit_with_work_queued(tmp_path):
         "print('left')\n"
     )
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
-    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=100, env=env)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "left\n", "")
 
 
@@ -397,5 +397,5 @@ def test_s6_s8_a_forked_process_begins_anew(tmp_path, options):
     script.write_text(FORKING.replace("OPTIONS", repr(options)))
     env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
     command = [sys.executable, "-W", "ignore", str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, env=env)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, "child\nparent\n", "")

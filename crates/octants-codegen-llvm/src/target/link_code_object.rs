@@ -6,6 +6,7 @@
 use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
 use crate::CodegenError;
 
@@ -16,11 +17,10 @@ unsafe extern "C" {
 
 /// The state of lld in this process.
 struct Lld {
-    runs: u64,
     broken: bool,
 }
 
-static LLD: Mutex<Lld> = Mutex::new(Lld { runs: 0, broken: false });
+static LLD: Mutex<Lld> = Mutex::new(Lld { broken: false });
 
 /// Symbols that an object file uses and does not have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,12 +38,11 @@ pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Ve
     if lld.broken {
         return Err(CodegenError::new("the linker has failed before and cannot run again in this process"));
     }
-    lld.runs += 1;
-    let folder = std::env::temp_dir().join(format!("octants-link-{}-{}", std::process::id(), lld.runs));
+    let folder = std::env::temp_dir().join(folder_name());
     let failed = |what: &str, e: &dyn std::fmt::Display| {
         CodegenError::new(format!("cannot link code: {what} {}: {e}", folder.display()))
     };
-    std::fs::create_dir_all(&folder).map_err(|e| failed("cannot create", &e))?;
+    make_folder(&folder).map_err(|e| failed("cannot create", &e))?;
     let result = (|| {
         let (input, output) = (folder.join("code.o"), folder.join("code.hsaco"));
         std::fs::write(&input, object).map_err(|e| failed("cannot write in", &e))?;
@@ -53,6 +52,20 @@ pub(super) fn link_code_object(object: &[u8], undefined: Undefined) -> Result<Ve
     // What cannot be removed stays: the system empties the folder of temporary files.
     let _ = std::fs::remove_dir_all(&folder);
     result
+}
+
+/// A name that no other process uses, nor one that shares the folder of temporary files from a container, where its number may be the same.
+fn folder_name() -> String {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_nanos();
+    format!("octants-link-{}-{now:x}", std::process::id())
+}
+
+/// A new folder, of this user alone: what others put there would be run. One that is there already is an error.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 fn run(lld: &mut Lld, undefined: Undefined, input: &Path, output: &Path) -> Result<(), CodegenError> {
@@ -79,6 +92,14 @@ fn run(lld: &mut Lld, undefined: Undefined, input: &Path, output: &Path) -> Resu
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_there_already_is_not_linked_in() {
+        let folder = std::env::temp_dir().join(folder_name());
+        make_folder(&folder).expect("a new folder");
+        assert!(make_folder(&folder).is_err());
+        std::fs::remove_dir(&folder).expect("made above");
+    }
 
     #[test]
     fn what_is_no_object_file_is_refused_with_the_linkers_words_and_the_next_one_is_linked() {
