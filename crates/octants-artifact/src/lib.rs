@@ -52,7 +52,7 @@ impl ScalarKind {
 }
 
 /// Compiled code of one specialisation of a kernel.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
     /// The user's name of the kernel.
     pub kernel: String,
@@ -75,7 +75,7 @@ pub struct Artifact {
 }
 
 /// One task.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskMeta {
     /// Name for profiles.
     pub name: String,
@@ -98,7 +98,7 @@ pub struct TaskMeta {
 }
 
 /// How a parallel task is cut up.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ParallelMeta {
     /// Symbol of the function that computes the number of iterations, where the launcher cannot tell it from `axes`.
     pub count_symbol: Option<String>,
@@ -386,19 +386,12 @@ mod tests {
     #[test]
     fn iterations_follow_from_the_argument_slots() {
         let mut meta = ParallelMeta {
-            count_symbol: None,
-            count: None,
-            wide: None,
             axes: vec![
                 (Bound::Known(2), Bound::Slot(0, ScalarKind::I64, 0)),
                 (Bound::Slot(1, ScalarKind::I32, -1), Bound::Known(3)),
             ],
-            serialize: false,
-            block_dim: None,
-            num_threads: None,
-            inner_extent: None,
-            chunk_per_thread: false,
             cost_per_iteration: 1.0,
+            ..ParallelMeta::default()
         };
         assert_eq!(meta.iterations(&[7, u64::from((-1i32) as u32)]), Some(5 * 5));
         assert_eq!(meta.iterations(&[1, 0]), Some(0));
@@ -436,24 +429,18 @@ mod tests {
         let task = |group| TaskMeta {
             name: "t".into(),
             symbol: "t".into(),
-            module: 0,
-            single_thread_symbol: None,
-            parallel: None,
-            flushes_denormals: false,
             group,
             reads: vec![0],
             writes: vec![1],
+            ..TaskMeta::default()
         };
         let with = |groups: [Option<u32>; 2]| Artifact {
             kernel: "k".into(),
-            defined_at: None,
-            target: String::new(),
             modules: vec![vec![1], vec![2, 3]],
             arg_slots: 2,
             frame_bytes: 64,
-            result: vec![],
             tasks: groups.map(task).to_vec(),
-            sites: vec![],
+            ..Artifact::default()
         };
         let all = [[None, None], [Some(0), Some(0)], [Some(0), Some(1)]].map(with);
         let bytes = all.each_ref().map(Artifact::to_bytes);

@@ -214,32 +214,12 @@ fn every_error_names_the_call_its_code_and_what_was_being_done() {
 }
 
 fn artifact(tasks: Vec<TaskMeta>) -> Artifact {
-    Artifact {
-        kernel: "scale".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![b"text".to_vec()],
-        arg_slots: 0,
-        frame_bytes: 0,
-        result: vec![],
-        tasks,
-        sites: vec![],
-    }
+    Artifact { kernel: "scale".into(), modules: vec![b"text".to_vec()], tasks, ..Artifact::default() }
 }
 
 /// As many tasks of one thread.
 fn serial(tasks: usize) -> Artifact {
-    let task = TaskMeta {
-        name: "t".into(),
-        symbol: "t".into(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group: None,
-        reads: vec![],
-        writes: vec![],
-    };
+    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
     artifact(vec![task; tasks])
 }
 
@@ -266,28 +246,13 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
         least_row: 4,
     };
     let meta = ParallelMeta {
-        count_symbol: None,
-        count: None,
         axes: vec![(Bound::Known(0), Bound::Slot(0, ScalarKind::I64, 0))],
         wide: Some(wide),
-        serialize: false,
         block_dim: Some(32),
-        num_threads: None,
-        inner_extent: None,
-        chunk_per_thread: false,
         cost_per_iteration: 1.0,
+        ..ParallelMeta::default()
     };
-    let task = TaskMeta {
-        name: "k".into(),
-        symbol: "k".into(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: Some(meta),
-        group: None,
-        reads: vec![],
-        writes: vec![],
-    };
+    let task = TaskMeta { name: "k".into(), symbol: "k".into(), parallel: Some(meta), ..TaskMeta::default() };
     let mut artifact = artifact(vec![task]);
     for (works, blocks) in [(true, 2), (false, 8)] {
         let module = Module::load(&context, &artifact).unwrap();

@@ -13,46 +13,19 @@ use super::Gpu;
 use crate::vendor;
 
 fn task(symbol: &str, parallel: Option<ParallelMeta>, group: Option<u32>) -> TaskMeta {
-    TaskMeta {
-        name: symbol.into(),
-        symbol: symbol.into(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel,
-        group,
-        reads: vec![],
-        writes: vec![0],
-    }
+    TaskMeta { name: symbol.into(), symbol: symbol.into(), parallel, group, writes: vec![0], ..TaskMeta::default() }
 }
 
 pub fn artifact(name: &str, code: Vec<u8>, arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
-    Artifact {
-        kernel: name.into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![code],
-        arg_slots,
-        frame_bytes: 0,
-        result: vec![],
-        tasks,
-        sites: vec![],
-    }
+    Artifact { kernel: name.into(), modules: vec![code], arg_slots, tasks, ..Artifact::default() }
 }
 
 /// A parallel loop up to the number in slot 1; to the launcher's knowledge where `known`.
 pub fn parallel(known: bool) -> ParallelMeta {
     ParallelMeta {
-        count_symbol: None,
-        count: None,
         axes: vec![(Bound::Known(0), if known { Bound::Slot(1, ScalarKind::I64, 0) } else { Bound::Computed })],
-        serialize: false,
-        block_dim: None,
-        num_threads: None,
-        inner_extent: None,
-        chunk_per_thread: false,
         cost_per_iteration: 1.0,
-        wide: None,
+        ..ParallelMeta::default()
     }
 }
 

@@ -88,18 +88,7 @@ mod tests {
     use super::*;
 
     fn meta() -> ParallelMeta {
-        ParallelMeta {
-            count_symbol: None,
-            count: None,
-            serialize: false,
-            block_dim: None,
-            num_threads: None,
-            inner_extent: None,
-            chunk_per_thread: false,
-            axes: Vec::new(),
-            wide: None,
-            cost_per_iteration: 1.0,
-        }
+        ParallelMeta { cost_per_iteration: 1.0, ..ParallelMeta::default() }
     }
 
     #[test]

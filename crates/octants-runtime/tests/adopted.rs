@@ -25,27 +25,13 @@ fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {
 
 /// The same of tasks in these groups.
 fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> LoadedKernel {
-    let task = |&group: &Option<u32>| TaskMeta {
-        name: "t".into(),
-        symbol: String::new(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group,
-        reads: vec![],
-        writes: vec![0],
-    };
+    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, writes: vec![0], ..TaskMeta::default() };
     let artifact = Artifact {
         kernel: "k".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
         arg_slots: 1,
         frame_bytes,
-        result: vec![],
         tasks: groups.iter().map(task).collect(),
-        sites: vec![],
+        ..Artifact::default()
     };
     device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
 }

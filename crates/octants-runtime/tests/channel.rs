@@ -31,27 +31,14 @@ impl Bench {
             parts: vec![SitePart::Text(format!("{name} {word} ")), number.clone(), SitePart::Text("\n".into())],
             location: format!("{name}.py:7"),
         };
-        let task = |group: &Option<u32>| TaskMeta {
-            name: "t".into(),
-            symbol: String::new(),
-            module: 0,
-            flushes_denormals: false,
-            single_thread_symbol: None,
-            parallel: None,
-            group: *group,
-            reads: vec![],
-            writes: vec![],
-        };
+        let task = |group: &Option<u32>| TaskMeta { name: "t".into(), group: *group, ..TaskMeta::default() };
         let artifact = Artifact {
             kernel: name.into(),
-            defined_at: None,
-            target: String::new(),
-            modules: vec![],
-            arg_slots: 0,
             frame_bytes: 64,
             result: vec![ScalarKind::U64; results],
             tasks: groups.iter().map(task).collect(),
             sites: vec![site(SiteKind::Print, "prints"), site(SiteKind::Assert, "fails with")],
+            ..Artifact::default()
         };
         self.device.load(&artifact).unwrap()
     }
@@ -246,17 +233,7 @@ fn s21_a_stream_that_goes_leaves_its_failure_to_the_program() {
 #[test]
 fn kernels_that_say_nothing_have_no_channel() {
     let bench = Bench::new();
-    let artifact = Artifact {
-        kernel: "quiet".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
-        arg_slots: 0,
-        frame_bytes: 0,
-        result: vec![],
-        tasks: vec![],
-        sites: vec![],
-    };
+    let artifact = Artifact { kernel: "quiet".into(), ..Artifact::default() };
     let kernel = bench.device.load(&artifact).unwrap();
     let stream = bench.device.create_stream(0).unwrap();
     launch(&stream, &kernel);

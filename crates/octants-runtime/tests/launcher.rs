@@ -17,22 +17,9 @@ fn device() -> (Device, Arc<Log>) {
 }
 
 fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
-    let task = |n| TaskMeta {
-        name: format!("task{n}"),
-        symbol: String::new(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group: None,
-        reads: vec![],
-        writes: vec![],
-    };
+    let task = |n| TaskMeta { name: format!("task{n}"), ..TaskMeta::default() };
     Artifact {
         kernel: "k".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
         arg_slots: 2,
         frame_bytes,
         result: vec![ScalarKind::U64; results],
@@ -42,6 +29,7 @@ fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
             parts: vec![SitePart::Value { kind: ScalarKind::I32, shape: vec![], format: None }],
             location: "a.py:1".into(),
         }],
+        ..Artifact::default()
     }
 }
 

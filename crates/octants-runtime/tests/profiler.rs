@@ -19,26 +19,11 @@ fn device() -> (Device, Arc<Log>) {
 fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
     let task = |(i, &group): (usize, &Option<u32>)| TaskMeta {
         name: format!("{name}_{i}_range"),
-        symbol: String::new(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
         group,
-        reads: vec![],
-        writes: vec![],
+        ..TaskMeta::default()
     };
-    let artifact = Artifact {
-        kernel: name.into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
-        arg_slots: 0,
-        frame_bytes: 0,
-        result: vec![],
-        tasks: groups.iter().enumerate().map(task).collect(),
-        sites: vec![],
-    };
+    let artifact =
+        Artifact { kernel: name.into(), tasks: groups.iter().enumerate().map(task).collect(), ..Artifact::default() };
     device.load(&artifact).unwrap()
 }
 

@@ -20,27 +20,14 @@ fn device(setting: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, 
 
 /// Two tasks; slots 0 and 1 hold addresses, the second is written.
 fn kernel(device: &Device, results: usize) -> LoadedKernel {
-    let task = |group: Option<u32>| TaskMeta {
-        name: "t".into(),
-        symbol: String::new(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group,
-        reads: vec![],
-        writes: vec![],
-    };
+    let task = |group: Option<u32>| TaskMeta { name: "t".into(), group, ..TaskMeta::default() };
     let artifact = Artifact {
         kernel: "k".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
         arg_slots: 3,
         frame_bytes: 60,
         result: vec![ScalarKind::U64; results],
         tasks: vec![task(Some(0)), task(Some(1))],
-        sites: vec![],
+        ..Artifact::default()
     };
     let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
     device.load(&artifact).unwrap().with_pointers(pointers)

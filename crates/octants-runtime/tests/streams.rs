@@ -23,27 +23,15 @@ fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, 
 
 /// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
 fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
-    let task = |&group: &Option<u32>| TaskMeta {
-        name: "t".into(),
-        symbol: String::new(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group,
-        reads: vec![],
-        writes: vec![],
-    };
+    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, ..TaskMeta::default() };
     Artifact {
         kernel: "k".into(),
-        defined_at: None,
-        target: String::new(),
-        modules: vec![],
         arg_slots: 2,
         frame_bytes: 64,
         result: vec![ScalarKind::U64; results],
         tasks: groups.iter().map(task).collect(),
         sites: vec![Site { kind: SiteKind::Assert, parts: vec![], location: "a.py:1".into() }],
+        ..Artifact::default()
     }
 }
 

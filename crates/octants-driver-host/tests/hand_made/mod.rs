@@ -29,44 +29,21 @@ pub fn tasks_object() -> &'static [u8] {
 }
 
 pub fn serial(symbol: &str) -> TaskMeta {
-    TaskMeta {
-        name: symbol.into(),
-        symbol: symbol.into(),
-        module: 0,
-        flushes_denormals: false,
-        single_thread_symbol: None,
-        parallel: None,
-        group: None,
-        reads: vec![],
-        writes: vec![],
-    }
+    TaskMeta { name: symbol.into(), symbol: symbol.into(), ..TaskMeta::default() }
 }
 
 pub fn parallel(symbol: &str, count_symbol: &str, cost: f32) -> TaskMeta {
-    let meta = ParallelMeta {
-        count_symbol: Some(count_symbol.into()),
-        count: None,
-        serialize: false,
-        block_dim: None,
-        num_threads: None,
-        inner_extent: None,
-        chunk_per_thread: false,
-        axes: Vec::new(),
-        wide: None,
-        cost_per_iteration: cost,
-    };
+    let meta =
+        ParallelMeta { count_symbol: Some(count_symbol.into()), cost_per_iteration: cost, ..ParallelMeta::default() };
     TaskMeta { parallel: Some(meta), ..serial(symbol) }
 }
 
 pub fn artifact(arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
     Artifact {
         kernel: "kernel".into(),
-        defined_at: None,
-        target: String::new(),
         modules: vec![tasks_object().to_vec()],
         arg_slots,
         frame_bytes: 16,
-        result: vec![],
         tasks,
         sites: vec![
             Site {
@@ -89,6 +66,7 @@ pub fn artifact(arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
                 location: "file.py:7".into(),
             },
         ],
+        ..Artifact::default()
     }
 }
 
