@@ -88,6 +88,19 @@ impl<'p> Facts<'p> {
         *self.numbers.get(&std::ptr::from_ref(inst).addr()).expect("compiler bug: a place without a number")
     }
 
+    /// Two buffers are the same memory, or may be at a launch. A field may be a view of another one: of a vector's component, say.
+    pub fn may_be_same(&self, a: usize, b: usize) -> bool {
+        let layout = |i: usize| &self.program.buffers[i].layout;
+        a == b
+            || match (layout(a), layout(b)) {
+                (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) => {
+                    a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+                }
+                (Layout::Dense { .. }, _) | (_, Layout::Dense { .. }) => false,
+                _ => self.options.arrays_may_alias,
+            }
+    }
+
     fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {
         let program = self.program;
         let mut known: HashMap<Site, u32> = HashMap::new();

@@ -29,6 +29,7 @@
 //! `metadata`, `emit`; `optimise`; `target`.
 
 mod aggregates;
+mod align_loops;
 mod analyse_locals;
 mod arithmetic;
 mod atomics;

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 
 use octants_ir::{BlockId, Body, ForLoop, FuncId, Op, Scalar, Type, ValueId};
 
+use crate::align_loops::Gathered;
 use crate::analyse_locals::LocalFacts;
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::place::Place;
@@ -78,6 +79,8 @@ pub(crate) struct Lowering<'u, 'p> {
     /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
     pub moved: HashMap<usize, (V, u64)>,
     pub reductions: Vec<octants_ir::AtomicOp>,
+    /// Sums of the aligned loop that is being lowered.
+    pub gathered: Option<Gathered>,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
     pub loops: Vec<LoopTargets>,
@@ -127,6 +130,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             accumulators: Vec::new(),
             reductions: Vec::new(),
             moved: HashMap::new(),
+            gathered: None,
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),
@@ -263,6 +267,9 @@ impl<'u, 'p> Lowering<'u, 'p> {
     }
 
     fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
+        if self.align_loop(v, l) {
+            return;
+        }
         let bounds: Vec<(V, V, Scalar)> =
             l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");

@@ -11,8 +11,8 @@ use crate::estimate_cost::estimate_cost;
 use crate::facts::Facts;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
-use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter};
-use crate::share_in_blocks::fits_blocks;
+use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
+use crate::share_in_blocks::{MOST_BYTES, MOST_INSTRUCTIONS};
 use crate::target::{Share, Target};
 use crate::unit::{Unit, kind_of};
 use crate::widen_tasks::{Grouping, find_grouping, wide_form};
@@ -101,20 +101,10 @@ fn single_symbol(u: &Unit<'_>, number: usize) -> String {
 /// Which buffers keep their contents while a task runs.
 fn constants_of(u: &Unit<'_>, task: &Task) -> Vec<bool> {
     let mut constant = vec![u.target.has_constant_loads(); u.program.buffers.len()];
-    let buffers = &u.program.buffers;
-    for (i, b) in buffers.iter().enumerate() {
-        let written = |w: &octants_ir::BufferId| w.index() == i || share_memory(b, &buffers[w.index()]);
-        constant[i] &= !task.access.writes.iter().any(written);
+    for (i, constant) in constant.iter_mut().enumerate() {
+        *constant &= !task.access.writes.iter().any(|w| u.facts.may_be_same(i, w.index()));
     }
     constant
-}
-
-/// Two fields may be views of one another: of a vector's components, say.
-fn share_memory(a: &octants_ir::Buffer, b: &octants_ir::Buffer) -> bool {
-    let (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) = (&a.layout, &b.layout) else {
-        return false;
-    };
-    a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
 }
 
 fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
@@ -189,22 +179,24 @@ fn uses_floats(body: &Body) -> bool {
 
 /// What a task scatters, where private copies are of use.
 fn scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
-    if target.privatises_scatter() { find_scatter_of(facts, number) } else { None }
+    let task = &facts.program.tasks[number];
+    let pays = target.privatises_scatter() && may_scatter(facts, number);
+    if pays { find_scatter(facts, task, parallel_loop(task).1.body) } else { None }
 }
 
 /// What a task scatters, where blocks of threads keep copies of it.
 fn block_scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
-    let scatter = if target.shares_by_stride() { find_scatter_of(facts, number) } else { None };
-    scatter.filter(|s| fits_blocks(s, facts.task_effects[number].size))
-}
-
-fn find_scatter_of(facts: &Facts<'_>, number: usize) -> Option<Scatter> {
     let task = &facts.program.tasks[number];
-    let TaskKind::Parallel(config) = &task.kind else { return None };
-    if facts.task_effects[number].atomics == 0 || config.serialize {
+    if !target.shares_by_stride() || !may_scatter(facts, number) {
         return None;
     }
-    find_scatter(facts, task, parallel_loop(task).1.body)
+    let arrays = facts.task_effects[number].size <= MOST_INSTRUCTIONS;
+    find_small_scatter(facts, task, parallel_loop(task).1.body, MOST_BYTES, arrays)
+}
+
+fn may_scatter(facts: &Facts<'_>, number: usize) -> bool {
+    let is_parallel = matches!(&facts.program.tasks[number].kind, TaskKind::Parallel(config) if !config.serialize);
+    is_parallel && facts.task_effects[number].atomics > 0
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.

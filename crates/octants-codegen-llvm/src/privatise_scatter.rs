@@ -30,6 +30,13 @@ pub(crate) struct Region {
     pub buffers: Vec<usize>,
 }
 
+impl Region {
+    /// Bytes of a copy, in whole words of eight; zero where they are known at run time only.
+    fn known_bytes(&self) -> u64 {
+        if let RegionMemory::Root { bytes, .. } = self.memory { bytes.next_multiple_of(8) } else { 0 }
+    }
+}
+
 /// Where a region lies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum RegionMemory {
@@ -47,10 +54,47 @@ pub(crate) struct Scatter {
     pub updates: f32,
 }
 
-/// Finds out whether a task only scatters sums.
+/// Finds out whether sums that a task scatters are all that it does atomically.
 pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
-    let (program, body) = (facts.program, &task.body);
-    let mut fits = true;
+    let sums = find_sums(facts, task);
+    let regions = if sums.are_all { regions(facts.program, &sums.buffers)? } else { return None };
+    (!regions.is_empty()).then(|| Scatter { regions, updates: count_updates(&task.body, loop_body) })
+}
+
+/// Of the fields that a task scatters sums to, the smallest, as long as they fit into so many bytes; and the arrays, where `arrays`
+/// says so.
+pub(crate) fn find_small_scatter(
+    facts: &Facts<'_>,
+    task: &Task,
+    loop_body: BlockId,
+    most: u64,
+    arrays: bool,
+) -> Option<Scatter> {
+    let sums = find_sums(facts, task);
+    let one = |b: &usize| regions(facts.program, &BTreeSet::from([*b])).unwrap_or_default();
+    let mut regions: Vec<Region> = sums.buffers.iter().flat_map(one).collect();
+    regions.sort_by_key(Region::known_bytes);
+    let mut left = most;
+    regions.retain(|r| {
+        let bytes = r.known_bytes();
+        let fits = bytes <= left && (arrays || bytes > 0);
+        left -= if fits { bytes } else { 0 };
+        fits
+    });
+    (!regions.is_empty()).then(|| Scatter { regions, updates: count_updates(&task.body, loop_body) })
+}
+
+/// Sums that a task scatters.
+struct Sums {
+    /// Buffers that the task does nothing else with.
+    buffers: BTreeSet<usize>,
+    /// No other atomic operation is in the task.
+    are_all: bool,
+}
+
+fn find_sums(facts: &Facts<'_>, task: &Task) -> Sums {
+    let body = &task.body;
+    let mut are_all = true;
     let mut sums: BTreeSet<ValueId> = BTreeSet::new();
     let mut used: BTreeSet<ValueId> = BTreeSet::new();
     let mut others: BTreeSet<usize> = BTreeSet::new();
@@ -61,34 +105,36 @@ pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -
                 sums.insert(v);
                 used.insert(*operand);
             }
-            Op::Atomic(..) | Op::AtomicCas(..) => fits = false,
-            Op::For(l) if !l.reductions.is_empty() => fits = false,
             // The address of a part of an element is judged by what is done with it.
             Op::ElementAddr(_, index) => used.extend(index),
             Op::Call(f, _) => {
-                fits &= facts.effects[f.index()].atomics == 0;
-                touched_by(program, *f, &mut called, &mut others);
+                are_all &= facts.effects[f.index()].atomics == 0;
+                touched_by(facts.program, *f, &mut called, &mut others);
                 used_operands(&inst.op, &mut used);
             }
-            op => used_operands(op, &mut used),
+            op => {
+                let reduces = matches!(op, Op::For(l) if !l.reductions.is_empty());
+                are_all &= !reduces && !matches!(op, Op::Atomic(..) | Op::AtomicCas(..));
+                used_operands(op, &mut used);
+            }
         }
     });
-    if !fits || sums.is_empty() || sums.iter().any(|v| used.contains(v)) {
-        return None;
+    let mut buffers = BTreeSet::new();
+    for v in sums {
+        let Op::Atomic(_, address, _) = body.inst(v).op else { continue };
+        match buffer_of(body, address) {
+            Some(b) if used.contains(&v) => _ = others.insert(b),
+            Some(b) => _ = buffers.insert(b),
+            None => {}
+        }
+        are_all &= !used.contains(&v) && buffer_of(body, address).is_some();
     }
     // Addresses that something else than a sum uses.
     others.extend(used.iter().filter_map(|v| buffer_of(body, *v)));
-    let mut buffers = BTreeSet::new();
-    for v in &sums {
-        let Op::Atomic(_, address, _) = body.inst(*v).op else { return None };
-        let b = buffer_of(body, address)?;
-        if others.contains(&b) {
-            return None;
-        }
-        buffers.insert(b);
-    }
-    let regions = regions(program, &buffers)?;
-    Some(Scatter { regions, updates: count_updates(body, loop_body) })
+    let summed = buffers.len();
+    buffers.retain(|b| !others.iter().any(|o| facts.may_be_same(*b, *o)));
+    are_all &= buffers.len() == summed;
+    Sums { buffers, are_all }
 }
 
 fn used_operands(op: &Op, used: &mut BTreeSet<ValueId>) {

@@ -1,8 +1,8 @@
 //! Sums scattered over little memory on devices whose threads run in blocks: each block adds into a copy in memory of its own,
-//! and adds the copy to the device's memory at its end. Histograms are what this is for.
+//! and adds the copy to the device's memory at its end. Histograms are what this is for, and gradients of what all iterations read.
 //!
-//! It applies where `privatise_scatter` finds what a task scatters to, the sums are of 32-bit integers (which blocks add in one
-//! instruction), and the copies are small. An array's size is known at run time only: such a task holds the direct form too.
+//! It applies to what a task scatters sums to and does nothing else with (`privatise_scatter`), where the copies are small; the
+//! task's other sums go where they went. An array's size is known at run time only: such a task holds the direct form too.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
@@ -13,22 +13,9 @@ use crate::privatise_scatter::{Region, RegionMemory, Scatter};
 use crate::widen_tasks::Grouping;
 
 /// Memory of a block for copies: several blocks find room on a multiprocessor.
-const MOST_BYTES: u64 = 32 << 10;
+pub(crate) const MOST_BYTES: u64 = 32 << 10;
 /// Longest body that is worth having twice.
-const MOST_INSTRUCTIONS: usize = 200;
-
-/// Whether blocks should keep copies of what a task of `size` instructions scatters to.
-pub(crate) fn fits_blocks(scatter: &Scatter, size: usize) -> bool {
-    let mut known = 0;
-    let small = scatter.regions.iter().all(|r| {
-        if let RegionMemory::Root { bytes, .. } = r.memory {
-            known += bytes.next_multiple_of(8);
-        }
-        let is_array = matches!(r.memory, RegionMemory::Array { .. });
-        matches!(r.scalar, Scalar::I32 | Scalar::U32) && (!is_array || size <= MOST_INSTRUCTIONS)
-    });
-    small && known <= MOST_BYTES
-}
+pub(crate) const MOST_INSTRUCTIONS: usize = 200;
 
 /// A copy of a region.
 struct Copy {
@@ -38,6 +25,7 @@ struct Copy {
     copy: V,
     /// Words of it.
     words: V,
+    scalar: Scalar,
 }
 
 impl<'p> Lowering<'_, 'p> {
@@ -52,8 +40,10 @@ impl<'p> Lowering<'_, 'p> {
     ) {
         let e = self.e;
         let words: Vec<V> = scatter.regions.iter().map(|r| self.region_words(r)).collect();
-        let total = words.iter().fold(e.i64c(0), |n, w| e.add(n, *w));
-        let most = (MOST_BYTES / 4) as i64;
+        // Copies begin at multiples of eight bytes.
+        let bytes: Vec<V> = scatter.regions.iter().zip(&words).map(|(r, w)| self.copy_bytes(r, *w)).collect();
+        let total = bytes.iter().fold(e.i64c(0), |n, b| e.add(n, *b));
+        let most = MOST_BYTES as i64;
         let known = e.as_int(total);
         let direct = self.new_block(c"direct");
         let copied = self.new_block(c"copied");
@@ -63,15 +53,17 @@ impl<'p> Lowering<'_, 'p> {
             None => e.cond_br(e.icmp(IntCmp::LLVMIntULE, total, e.i64c(most)), copied, direct),
         };
         e.position(copied);
-        let memory = self.u.target.block_memory(e, known.unwrap_or(most) as u64);
+        let memory = self.u.target.block_memory(e, known.unwrap_or(most) as u64 / 4);
         let mut at = e.i64c(0);
         let mut copies = Vec::new();
-        for (region, words) in scatter.regions.iter().zip(words) {
-            copies.push(Copy { original: self.region_pointer(region), copy: e.gep(e.i32, memory, at), words });
-            at = e.add(at, words);
+        for ((region, words), bytes) in scatter.regions.iter().zip(words).zip(bytes) {
+            let (original, copy) = (self.region_pointer(region), e.gep(e.i8, memory, at));
+            copies.push(Copy { original, copy, words, scalar: region.scalar });
+            at = e.add(at, bytes);
         }
         for c in &copies {
-            self.each_word(c.words, &|i| _ = e.store(e.gep(e.i32, c.copy, i), e.i32c(0), 4));
+            let (ty, align) = (e.scalar(c.scalar), c.scalar.bytes());
+            self.each_word(c.words, &|i| _ = e.store(e.gep(ty, c.copy, i), e.zero(ty), align));
         }
         self.u.target.block_barrier(e);
         for (region, c) in scatter.regions.iter().zip(&copies) {
@@ -82,12 +74,15 @@ impl<'p> Lowering<'_, 'p> {
         self.moved.clear();
         self.u.target.block_barrier(e);
         for c in &copies {
+            let (s, ty, bits) = (c.scalar, e.scalar(c.scalar), e.bits(c.scalar));
+            let add = if s.is_float() { Rmw::LLVMAtomicRMWBinOpFAdd } else { Rmw::LLVMAtomicRMWBinOpAdd };
             self.each_word(c.words, &|i| {
-                let value = e.load(e.i32, e.gep(e.i32, c.copy, i), 4);
-                let (add, next) = (self.new_block(c"add"), self.new_block(c"added"));
-                e.cond_br(e.icmp(IntCmp::LLVMIntNE, value, e.i32c(0)), add, next);
-                e.position(add);
-                e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpAdd, e.gep(e.i32, c.original, i), value);
+                let value = e.load(ty, e.gep(ty, c.copy, i), s.bytes());
+                let raw = if s.is_float() { e.bitcast(value, bits) } else { value };
+                let (some, next) = (self.new_block(c"add"), self.new_block(c"added"));
+                e.cond_br(e.icmp(IntCmp::LLVMIntNE, raw, e.zero(bits)), some, next);
+                e.position(some);
+                e.atomic_rmw(add, e.gep(ty, c.original, i), value);
                 e.br(next);
                 e.position(next);
             });
@@ -99,6 +94,13 @@ impl<'p> Lowering<'_, 'p> {
         }
         e.br(end);
         e.position(end);
+    }
+
+    /// Bytes of a region's copy, whole words of eight.
+    fn copy_bytes(&self, region: &Region, words: V) -> V {
+        let e = self.e;
+        let bytes = e.mul(words, e.i64c(region.scalar.bytes().into()));
+        e.and(e.add(bytes, e.i64c(7)), e.i64c(-8))
     }
 
     /// Runs `f` for every word of a block's copy, shared among the block's threads. `f` may leave the insertion point elsewhere.

@@ -104,7 +104,7 @@ fn sums_are_combined_in_warps_and_blocks_before_one_atomic_update() {
         (Scalar::F16, "add.noftz.f16"),
     ] {
         let text = ptx(&reduction(AtomicOp::Add, s), &h200());
-        assert_has(&text, &["shfl.sync.down", "bar.sync", ".shared", atomic]);
+        assert_has(&text, &["shfl.sync.bfly", "bar.sync", ".shared", atomic]);
         assert!(!text.contains(".sys"), "an update for this device alone\n{text}");
         if s == Scalar::F16 {
             assert_has(&text, &["add.ftz.f32"]);
@@ -149,6 +149,63 @@ fn histograms_are_counted_in_blocks() {
     );
     let array = histogram(array("h", Scalar::I32, 1));
     assert_has(&array, &[".b8 octants_block_0[32768]", "shared.add.u32", "global.add.u32"]);
+}
+
+/// A field of scalars in a root of its own.
+fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
+    let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
+    let layout =
+        Layout::Dense { shape: vec![n], offset: vec![0], components: vec![ComponentLayout { root, base: 0, axes }] };
+    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout }
+}
+
+#[test]
+fn sums_of_floats_go_to_blocks_where_they_are_small() {
+    let sums = |n: u64| {
+        ptx(
+            &scatter(AtomicOp::Sub, field("h", Scalar::F32, n, 0), Scalar::F32, |b, _| b.float(1.5, Scalar::F32)),
+            &h200(),
+        )
+    };
+    assert_has(&sums(8192), &[".b8 octants_block_0[32768]", "shared.add.f32", "global.add.f32"]);
+    let large = sums(8193);
+    assert!(!large.contains(".shared"), "{large}");
+}
+
+#[test]
+fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
+    // for i: for k in 0..x[i]: h[k] += 1.5, and h[x[i] - 1 - k], and h[i - k], at which threads differ.
+    let sums = |at: &dyn Fn(&mut Builder, ValueId, ValueId, ValueId) -> ValueId| {
+        let mut b = Builder::new();
+        for_each(&mut b, |b, i| {
+            let n = get(b, 0, Scalar::I32, &[i]);
+            let zero = b.int(0, Scalar::I32);
+            for_loop(b, vec![(zero, n)], false, vec![], |b, l| {
+                let k = index(b, l, 0);
+                let k = at(b, i, n, k);
+                let value = b.float(1.5, Scalar::F32);
+                let address = programs::at(b, 1, Scalar::F32, &[k]);
+                b.push(Op::Atomic(AtomicOp::Add, address, value), Scalar::F32.into());
+            });
+        });
+        let buffers = vec![array("x", Scalar::I32, 1), field("h", Scalar::F32, 128, 0)];
+        ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
+    };
+    let last = |b: &mut Builder, n: ValueId| {
+        let one = b.int(1, Scalar::I32);
+        b.binary(BinaryOp::Sub, n, one)
+    };
+    let forwards = sums(&|_, _, _, k| k);
+    let backwards = sums(&|b, _, n, k| {
+        let last = last(b, n);
+        b.binary(BinaryOp::Sub, last, k)
+    });
+    for text in [forwards, backwards] {
+        assert_has(&text, &["activemask", "shfl.sync.bfly", "shared.add.f32"]);
+    }
+    let apart = sums(&|b, i, _, k| b.binary(BinaryOp::Sub, i, k));
+    assert_has(&apart, &["shared.add.f32"]);
+    assert!(!apart.contains("activemask"), "{apart}");
 }
 
 #[test]

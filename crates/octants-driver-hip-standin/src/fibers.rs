@@ -1,5 +1,5 @@
-//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a barrier, or to exchange
-//! values within a warp.
+//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a barrier, or within a warp, to
+//! exchange values or to know whether all are there.
 
 use std::cell::{Cell, RefCell};
 
@@ -25,6 +25,8 @@ enum At {
     Barrier,
     /// With a value for others, wanting that of the thread so much further.
     Exchange(i32, i32),
+    /// Asking whether the whole warp is at the place with this number.
+    Asks(i32),
     /// It did what a device cannot do.
     Fault,
     End,
@@ -44,7 +46,7 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The table of functions that twins' code uses. The last is for code written by hand: a real access to memory that is not there would end
+/// The table of functions that twins' code uses. `fault` is for code written by hand: a real access to memory that is not there would end
 /// the process.
 #[repr(C)]
 #[derive(Debug)]
@@ -53,10 +55,11 @@ pub struct Table {
     barrier: unsafe extern "C" fn(),
     exchange: unsafe extern "C" fn(i32, i32) -> i32,
     fault: unsafe extern "C" fn(),
+    is_whole_warp: unsafe extern "C" fn(i32) -> i32,
 }
 
 /// The only table.
-pub static TABLE: Table = Table { register, barrier, exchange, fault };
+pub static TABLE: Table = Table { register, barrier, exchange, fault, is_whole_warp };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
     // SAFETY: code runs in a fiber alone, which sets this before.
@@ -83,6 +86,10 @@ unsafe extern "C" fn exchange(value: i32, distance: i32) -> i32 {
 
 unsafe extern "C" fn fault() {
     meet(At::Fault);
+}
+
+unsafe extern "C" fn is_whole_warp(place: i32) -> i32 {
+    meet(At::Asks(place))
 }
 
 fn start(entry: EntryPoint, parameter: *const u64, registers: [u32; 4]) -> Fiber {
@@ -136,6 +143,16 @@ impl Block {
             let warp = &self.places[first..end];
             if warp.contains(&At::Fault) {
                 return Err(self.crash(ILLEGAL_ADDRESS, "a thread uses memory that is not there"));
+            }
+            if warp.iter().any(|at| matches!(at, At::Asks(_))) {
+                // Nobody else comes any more: the others have ended, wait for the block, or for these to exchange values.
+                let is_whole = warp.len() == self.grid.warp as usize && warp.iter().all(|at| *at == warp[0]);
+                for at in &mut self.places[first..end] {
+                    if matches!(at, At::Asks(_)) {
+                        *at = At::Going(is_whole.into());
+                    }
+                }
+                continue;
             }
             if !warp.iter().any(|at| matches!(at, At::Exchange(..))) {
                 return Ok(());

@@ -35,6 +35,9 @@ pub(crate) struct GradientStore {
     remembered: Mutex<HashMap<Box<[u64]>, Counted>>,
 }
 
+/// A store of so many bytes is not worth saving on.
+const LITTLE_BYTES: u64 = 512 << 20;
+
 /// More counts than this are not remembered.
 const MOST_REMEMBERED: usize = 1024;
 
@@ -43,6 +46,8 @@ const MOST_REMEMBERED: usize = 1024;
 pub(crate) struct Lanes {
     /// Most of them.
     pub most: u64,
+    /// No more than these where more would take more than [`LITTLE_BYTES`].
+    pub at_once: u64,
     /// A lane runs neighbouring iterations and has neighbouring words; else lanes take turns in both.
     pub neighbours: bool,
     /// Most bytes that the store may take.
@@ -131,6 +136,9 @@ impl GradientStore {
         let mut count = lanes.most.min(counted.iterations).max(1);
         let of_lane: u64 = counted.lane.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
         let of_root: u64 = counted.root.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
+        if let Some(few) = LITTLE_BYTES.checked_div(of_lane) {
+            count = count.min(few.max(lanes.at_once));
+        }
         if let Some(fitting) = lanes.most_bytes.saturating_sub(of_root).checked_div(of_lane) {
             count = count.min(fitting.max(1));
         }

@@ -107,12 +107,12 @@ impl Drop for BufferCore {
 pub struct Buffer(Arc<BufferCore>);
 
 impl Buffer {
-    pub(crate) fn allocate(device: &Arc<DeviceCore>, bytes: u64) -> Result<Buffer> {
+    pub(crate) fn allocate(device: &Arc<DeviceCore>, bytes: u64, contents: Contents) -> Result<Buffer> {
         device.check_open("device")?;
         let ptr = match bytes {
             0 => DevicePtr(0),
             // SAFETY: no stream is named.
-            _ => unsafe { device.driver.allocate(None, bytes, Contents::Zeroed) }.map_err(|e| device.explain(e))?,
+            _ => unsafe { device.driver.allocate(None, bytes, contents) }.map_err(|e| device.explain(e))?,
         };
         device.in_use.fetch_add(bytes, Ordering::Relaxed);
         let core = Arc::new(BufferCore {

@@ -9,7 +9,7 @@ use octants_artifact::{Artifact, CodeTarget};
 
 use crate::assemble::assemble;
 use crate::buffer::{Buffer, BufferCore};
-use crate::driver::{Caller, DevicePtr, Driver, EventHandle, ModuleHandle, Patient, StreamHandle};
+use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, ModuleHandle, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
@@ -412,7 +412,12 @@ impl Device {
 
     /// Memory of `bytes` bytes, zeroed. No bytes are fine.
     pub fn allocate(&self, bytes: u64) -> Result<Buffer> {
-        Buffer::allocate(&self.0.core, bytes)
+        Buffer::allocate(&self.0.core, bytes, Contents::Zeroed)
+    }
+
+    /// Memory with anything in it.
+    pub fn allocate_unset(&self, bytes: u64) -> Result<Buffer> {
+        Buffer::allocate(&self.0.core, bytes, Contents::Any)
     }
 
     /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to `threads` threads.

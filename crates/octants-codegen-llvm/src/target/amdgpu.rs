@@ -22,7 +22,7 @@ use super::inline_math::trigonometric;
 use super::link_code_object::{Undefined, link_code_object};
 use super::rocm_library::{Controls, link_rocm_library};
 use super::{AtomicStyle, CodeForm, Target};
-use crate::emit::{Emitter, T, V};
+use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// The chips that code is made for, and the binary logarithm of the threads in their waves.
@@ -198,11 +198,17 @@ impl Maker for Amdgpu {
         }
     }
 
-    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V {
+    fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V {
         // The number of a byte in a register of the wave, which wraps around.
-        let source = e.shl(e.add(self.register(e, Register::Thread), e.i32c(distance)), e.i32c(2));
+        let source = e.shl(e.xor(self.register(e, Register::Thread), e.i32c(bits)), e.i32c(2));
         let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
         e.call(f, &[source, word])
+    }
+
+    fn is_whole_warp(&self, e: &Emitter) -> V {
+        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
+        let here = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.int(e.i1, 1)]);
+        e.icmp(IntCmp::LLVMIntEQ, here, e.int(mask, -1))
     }
 
     fn block_barrier(&self, e: &Emitter) {

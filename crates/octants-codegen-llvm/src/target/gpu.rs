@@ -64,8 +64,10 @@ pub(super) trait Maker {
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
-    /// The i32 of the thread that is `distance` further in the warp; anything where there is none.
-    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V;
+    /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
+    fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
+    /// Whether all threads of the warp run this at once, an i1, the same for those that do.
+    fn is_whole_warp(&self, e: &Emitter) -> V;
     /// See [`Target::block_barrier`].
     fn block_barrier(&self, e: &Emitter);
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
@@ -145,9 +147,9 @@ impl Gpu {
         e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
     }
 
-    /// A value of the thread that is `distance` further in the warp.
-    fn shuffle_down(&self, e: &Emitter, s: Scalar, value: V, distance: i64) -> V {
-        let move_word = |word: V| self.maker.shuffle_down(e, word, distance);
+    /// The value of the thread of the warp whose number differs by these bits.
+    fn exchange(&self, e: &Emitter, s: Scalar, value: V, other: i64) -> V {
+        let move_word = |word: V| self.maker.exchange(e, word, other);
         let bits = if s == Scalar::U1 { e.i1 } else { e.bits(s) };
         let word = if s.is_float() { e.bitcast(value, bits) } else { value };
         let moved = match s.bits() {
@@ -160,12 +162,6 @@ impl Gpu {
             _ => e.trunc(move_word(e.zext(word, e.i32)), bits),
         };
         if s.is_float() { e.bitcast(moved, e.scalar(s)) } else { moved }
-    }
-
-    /// The values of a warp combined; the first thread has the result.
-    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
-        let distances = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
-        distances.fold(value, |v, distance| combine(v, self.shuffle_down(e, s, v, distance)))
     }
 }
 
@@ -301,7 +297,7 @@ impl Target for Gpu {
         let bits = self.maker.warp_bits();
         let partials = self.add_block_memory(e, e.array_type(memory_type, 1 << bits));
         let own = self.maker.register(e, Register::Thread);
-        let (lane, warp) = (e.and(own, e.i32c((1 << bits) - 1)), e.lshr(own, e.i32c(bits.into())));
+        let (lane, warp) = (self.lane(e), e.lshr(own, e.i32c(bits.into())));
         let warps = e.lshr(self.maker.register(e, Register::BlockSize), e.i32c(bits.into()));
         let of_warp = self.combine_warp(e, s, value, combine);
         let is_first = e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0));
@@ -323,6 +319,19 @@ impl Target for Gpu {
         e.cond_br(is_first, last, after);
         e.position(last);
         Some(all)
+    }
+
+    fn is_whole_warp(&self, e: &Emitter) -> V {
+        self.maker.is_whole_warp(e)
+    }
+
+    fn lane(&self, e: &Emitter) -> V {
+        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
+    }
+
+    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
+        let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
+        bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
     }
 
     fn block_memory(&self, e: &Emitter, words: u64) -> V {

@@ -174,6 +174,18 @@ pub(crate) trait Target {
     ) -> Option<V> {
         None
     }
+    /// Whether all threads of the warp, those that run in step, run this at once: an i1, the same for those that do.
+    fn is_whole_warp(&self, _e: &Emitter) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
+    /// Number of this thread in its warp, an i32.
+    fn lane(&self, _e: &Emitter) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
+    /// The values of a warp's threads combined, for each of them. All of them come by.
+    fn combine_warp(&self, _e: &Emitter, _s: Scalar, _value: V, _combine: &Combine<'_>) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
     /// Uninitialised memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
         panic!("compiler bug: this target has no blocks of threads")

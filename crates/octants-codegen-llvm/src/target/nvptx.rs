@@ -11,7 +11,7 @@ use octants_ir::Scalar;
 use super::device_library::link_device_library;
 use super::gpu::{Gpu, Maker, Register, open_machine};
 use super::{AtomicStyle, CodeForm, Target};
-use crate::emit::{Emitter, T, V};
+use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// LLVM's number of the calling convention of entry points.
@@ -87,9 +87,14 @@ impl Maker for Nvptx {
         e.call(f, &[])
     }
 
-    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V {
-        let f = e.declare("llvm.nvvm.shfl.sync.down.i32", e.i32, &mut [e.i32, e.i32, e.i32, e.i32]);
-        e.call(f, &[e.i32c(-1), word, e.i32c(distance), e.i32c(31)])
+    fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V {
+        let f = e.declare("llvm.nvvm.shfl.sync.bfly.i32", e.i32, &mut [e.i32, e.i32, e.i32, e.i32]);
+        e.call(f, &[e.i32c(-1), word, e.i32c(bits), e.i32c(31)])
+    }
+
+    fn is_whole_warp(&self, e: &Emitter) -> V {
+        let here = e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[]);
+        e.icmp(IntCmp::LLVMIntEQ, here, e.i32c(-1))
     }
 
     fn block_barrier(&self, e: &Emitter) {

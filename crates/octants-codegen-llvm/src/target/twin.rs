@@ -3,8 +3,10 @@
 //!
 //! Code is a shared object. Beside each entry point it has `<symbol>.bytes`, the size of the parameter, and `<symbol>.threads`, the most
 //! threads of a block, both 64 bits wide. What a GPU does in hardware it asks for by way of the table of functions that the player puts into
-//! its variable `octants_twin`: the thread's registers, the barrier of the block, and the exchange within a warp. The memory of a block is a
-//! variable of the shared object, so that one block of it runs at a time where it has the symbol `octants_twin_block`.
+//! its variable `octants_twin`: the thread's registers, the barrier of the block, the exchange within a warp, and whether all of a warp is
+//! here. The memory of a block is a variable of the shared object, so that one block of it runs at a time where it has the symbol `octants_twin_block`.
+
+use std::cell::Cell;
 
 use inkwell::OptimizationLevel;
 use inkwell::module::{Linkage, Module};
@@ -26,13 +28,16 @@ const KINDS: &[(&str, u32)] = &[("wave64", 6), ("wave32", 5)];
 /// Offsets in the table of functions.
 const REGISTER: i64 = 0;
 const BARRIER: i64 = 8;
-const SHUFFLE: i64 = 16;
+const EXCHANGE: i64 = 16;
+const IS_WHOLE_WARP: i64 = 32;
 
 /// How the names of a block's memories begin.
 const BLOCK_MEMORY: &[u8] = b"octants_block_";
 
 struct Twin {
     warp_bits: u32,
+    /// Places where threads ask whether their warp is whole.
+    places: Cell<i64>,
 }
 
 /// The target and LLVM's machine for it.
@@ -48,7 +53,7 @@ pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Targ
     });
     let machine =
         machine.ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
-    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits: *warp_bits }), options.fast_math)), machine))
+    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits: *warp_bits, places: Cell::new(0) }), options.fast_math)), machine))
 }
 
 impl Twin {
@@ -117,8 +122,16 @@ impl Maker for Twin {
         self.ask(e, REGISTER, e.i32, &[e.i32c(register as i64)])
     }
 
-    fn shuffle_down(&self, e: &Emitter, word: V, distance: i64) -> V {
-        self.ask(e, SHUFFLE, e.i32, &[word, e.i32c(distance)])
+    fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V {
+        let own = self.register(e, Register::Thread);
+        let distance = e.sub(e.xor(own, e.i32c(bits)), own);
+        self.ask(e, EXCHANGE, e.i32, &[word, distance])
+    }
+
+    fn is_whole_warp(&self, e: &Emitter) -> V {
+        // Threads are at the same place where they ask with the same number.
+        let place = self.places.replace(self.places.get() + 1);
+        e.trunc(self.ask(e, IS_WHOLE_WARP, e.i32, &[e.i32c(place)]), e.i1)
     }
 
     fn block_barrier(&self, e: &Emitter) {

@@ -55,7 +55,8 @@ impl Session {
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
         let count = || unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) };
         let counted = store.counted(&slots, || Ok(count()?))?;
-        let buffers = store.make(counted, self.lanes(), &mut slots, |bytes| self.allocate(bytes))?;
+        let buffers =
+            store.make(counted, self.lanes(), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
         // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);
@@ -73,8 +74,10 @@ impl Session {
                 n => u64::from(n),
             };
             // More lanes than threads, so that uneven ones balance.
-            return Lanes { most: threads * 8, neighbours: true, most_bytes };
+            let most = threads * 8;
+            return Lanes { most, at_once: most, neighbours: true, most_bytes };
         }
-        Lanes { most: 1 << 16, neighbours: false, most_bytes }
+        // As many as the largest devices hold at once; where that takes much memory, as many as keep one busy.
+        Lanes { most: 1 << 18, at_once: 1 << 16, neighbours: false, most_bytes }
     }
 }
