@@ -51,6 +51,26 @@ def test_pairs_with_a_branch():
     assert is_gathered(energy)
 
 
+def test_iterations_that_end_early_add_nothing_to_duals():
+    x, y = (qd.field(qd.f64, shape=N, needs_dual=True) for _ in range(2))
+    skipped = qd.field(qd.i32, shape=N)
+
+    @qd.kernel
+    def spread():
+        for i in x:
+            if skipped[i] == 1:
+                continue
+            for j in range(N):
+                y[j] += x[i] * x[j]
+
+    a, direction, ends = numbers(N), np.linspace(-1.0, 1.0, N), np.arange(N) % 3 != 0
+    x.from_numpy(a)
+    skipped.from_numpy(ends.astype(np.int32))
+    with qd.ad.FwdMode(loss=y, param=x, seed=direction.tolist()):
+        spread()
+    assert np.allclose(y.dual.to_numpy(), direction[~ends].sum() * a + a[~ends].sum() * direction)
+
+
 def test_each_pair_once():
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)

@@ -28,15 +28,13 @@ pub(super) fn find(
     // What ends an iteration ends what comes after it as well.
     let mut plain = true;
     body.visit(l.body, &mut |_, inst| plain &= !matches!(inst.op, Op::Assert(..) | Op::Call(..) | Op::Return(_)));
-    if !plain {
+    if !plain || is_left_early(body, l.body) {
         return None;
     }
     let layout = CodeLayout::of(body);
     for &inner in body.block(l.body) {
         let Some(i) = for_loop(body, inner).filter(|i| i.dims.len() == 1) else { continue };
-        let mut leaves = false;
-        body.visit(i.body, &mut |_, inst| leaves |= matches!(inst.op, Op::Break | Op::Continue));
-        if leaves {
+        if is_left_early(body, i.body) {
             continue;
         }
         let search = Search { body, buffers, layout: &layout, parallel, outer: l, inner };
@@ -61,6 +59,15 @@ pub(super) fn find(
         }
     }
     None
+}
+
+/// A `continue` or `break` in the code of a loop ends an iteration of it.
+fn is_left_early(body: &Body, block: BlockId) -> bool {
+    body.block(block).iter().any(|v| match &body.inst(*v).op {
+        Op::Break | Op::Continue => true,
+        Op::If(_, yes, no) => is_left_early(body, *yes) || is_left_early(body, *no),
+        _ => false,
+    })
 }
 
 struct Search<'a> {
