@@ -90,6 +90,41 @@ def test_each_pair_once():
     assert is_gathered(energy)
 
 
+@pytest.mark.parametrize("stores", [False, True], ids=["own", "stores"])
+@pytest.mark.parametrize("first", ["0", "3", "i", "i + 1", "i - 2"])
+@pytest.mark.parametrize("last", ["n", "i", "i + 1", "i + 2"])
+def test_bounds_that_follow_the_index(first, last, stores):
+    """`stores` sets to zero what the iterations of the loop that gathers read of one another."""
+    begin = {"0": (0, 0), "3": (0, 3), "i": (1, 0), "i + 1": (1, 1), "i - 2": (1, -2)}[first]
+    end = {"n": (0, 0), "i": (1, 0), "i + 1": (1, 1), "i + 2": (1, 2)}[last]
+    x, y, w = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(3))
+    n = N - 20
+
+    @qd.kernel
+    def add(n: qd.i32):
+        for i in range(2, N - 2):
+            s = 0.0
+            for j in range(begin[0] * i + begin[1], end[0] * i + end[1] if qd.static(end[0]) else n):
+                s += x[i] * w[j]
+            if qd.static(stores):
+                y[i] = s
+            else:
+                y[i] += s
+
+    a, b, c = numbers(N), numbers(N)[::-1], numbers(N) + 1.0
+    x.from_numpy(a)
+    w.from_numpy(b)
+    y.grad.from_numpy(c)
+    add.grad(n)
+    reached = np.zeros((N, N))
+    for i in range(2, N - 2):
+        reached[i, begin[0] * i + begin[1] : end[0] * i + end[1] if end[0] else n] = 1.0
+    assert np.allclose(w.grad.to_numpy(), reached.T @ (a * c))
+    assert np.allclose(x.grad.to_numpy(), c * (reached @ b))
+    assert np.array_equal(y.grad.to_numpy() == 0.0, [stores and 2 <= i < N - 2 for i in range(N)])
+    assert is_gathered(add, n)
+
+
 @pytest.mark.parametrize("inner", [3, 40])
 def test_product_of_matrices(inner):
     rows, columns = 24, 32

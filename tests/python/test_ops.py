@@ -342,6 +342,16 @@ def test_functions(name, expected, low, high, dtype):
     np.testing.assert_allclose(apply(getattr(qd, name), dtype, (dtype, x)), want, rtol=tol, atol=tol)
 
 
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_angles_of_many_turns(name):
+    x = np.concatenate([np.linspace(-100, 100, 20001), np.linspace(-1e4, 1e4, 20001)]).astype(np.float32)
+    want = getattr(np, name)(x.astype(np.float64))
+    error = np.abs(apply(getattr(qd, name), "f32", ("f32", x)) - want)
+    assert error.max() < 2.0**-21.5
+    moderate = np.abs(x) <= 100
+    assert (error[moderate] <= 4 * np.spacing(np.abs(want[moderate]).astype(np.float32))).all()
+
+
 @pytest.mark.parametrize("name", ["exp", "log", "sqrt"])
 def test_functions_of_integers_are_floats(name):
     x = np.arange(1, 12, dtype=np.int32)

@@ -25,7 +25,7 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`;
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
 mod aggregates;
@@ -52,6 +52,7 @@ mod place;
 mod privatise_scatter;
 mod random;
 mod range_loops;
+mod read_ahead;
 mod share_in_blocks;
 mod strided_loops;
 mod target;

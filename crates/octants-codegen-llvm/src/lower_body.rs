@@ -13,6 +13,7 @@ use crate::align_loops::Gathered;
 use crate::analyse_locals::LocalFacts;
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::place::Place;
+use crate::read_ahead::times_to_unroll;
 use crate::target::Surroundings;
 use crate::unit::Unit;
 
@@ -307,7 +308,13 @@ impl<'u, 'p> Lowering<'u, 'p> {
         e.cond_br(e.icmp(IntCmp::LLVMIntSLT, counter, end), inside, done);
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
-        e.br(head);
+        let back = e.br(head);
+        if axis + 1 == bounds.len()
+            && self.u.target.unrolls_reading_loops()
+            && let Some(times) = times_to_unroll(self.body, l)
+        {
+            self.u.metadata.mark_unrolled_loop(e, back, times);
+        }
         e.position(inside);
         let index = if is_short {
             Index { narrow: counter, wide: e.sext(counter, e.i64) }

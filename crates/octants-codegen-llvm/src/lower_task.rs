@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
+use crate::read_ahead::reads_in_loops;
 use crate::share_in_blocks::{MOST_BYTES, MOST_INSTRUCTIONS};
 use crate::target::{Share, Target};
 use crate::unit::{Unit, kind_of};
@@ -234,6 +235,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
     if effects.size > LARGE {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
+    }
+    if parallel.is_some_and(|(_, (_, l))| reads_in_loops(&task.body, l.body)) {
+        u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();
     l.ret = &u.program.ret;

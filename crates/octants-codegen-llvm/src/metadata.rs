@@ -233,6 +233,17 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }
 
+    /// Marks the back edge of a loop that is to be unrolled so many times, and maybe more by others.
+    pub fn mark_unrolled_loop(&self, e: &Emitter, back_edge: V, times: u32) {
+        let times = llvm!(LLVMValueAsMetadata(e.i32c(i64::from(times))));
+        // What is said of the loop that comes of it, instead of that it must not be unrolled further.
+        let progress = "llvm.loop.mustprogress";
+        let progress = llvm!(LLVMMDStringInContext2(self.ctx, progress.as_ptr().cast(), progress.len()));
+        let then = self.node(&mut [progress]);
+        let facts = [("llvm.loop.unroll.count", Some(times)), ("llvm.loop.unroll.followup_unrolled", Some(then))];
+        self.mark_loop(back_edge, &facts);
+    }
+
     fn mark_loop(&self, back_edge: V, facts: &[(&str, Option<LLVMMetadataRef>)]) {
         let fact = |(name, operand): &(&str, Option<LLVMMetadataRef>)| {
             let mut parts = vec![llvm!(LLVMMDStringInContext2(self.ctx, name.as_ptr().cast(), name.len()))];

@@ -330,6 +330,64 @@ fn blocks_are_as_large_as_the_program_asks() {
     }
 }
 
+/// Sums up, in a loop of each iteration, a polynomial of so many terms of elements; `long`: of as many elements as there are, else of eight.
+fn sums_of_polynomials(terms: usize, long: bool) -> Program {
+    let mut b = Builder::new();
+    let sum = b.body.add_local("sum", Scalar::F32.into());
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let (at_sum, none) = (b.local_addr(sum), b.float(0.0, Scalar::F32));
+        b.store(at_sum, none);
+        let (first, last) = (b.int(0, Scalar::I32), if long { n } else { b.int(8, Scalar::I32) });
+        for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
+            let k = index(b, inner, 0);
+            let a = at(b, 1, Scalar::F32, &[k]);
+            let x = b.load(a);
+            let value = (0..terms).fold(x, |value, _| {
+                let value = b.binary(BinaryOp::Mul, value, x);
+                b.binary(BinaryOp::Add, value, x)
+            });
+            let old = b.load(at_sum);
+            let new = b.binary(BinaryOp::Add, old, value);
+            b.store(at_sum, new);
+        });
+        let i = index(b, l, 0);
+        let (a, value) = (at(b, 0, Scalar::F32, &[i]), b.load(at_sum));
+        b.store(a, value);
+    });
+    let arrays = vec![array("y", Scalar::F32, 1), array("x", Scalar::F32, 1)];
+    program(arrays, vec![], Type::Unit, true, b.body)
+}
+
+#[test]
+fn inner_loops_have_several_loads_under_way() {
+    for (terms, copies) in [(2, 4), (10, 2), (40, 4), (80, 1)] {
+        let text = ptx(&sums_of_polynomials(terms, true), &h200());
+        // The body once more for what is left over, which is a loop if there may be several.
+        let left_over = usize::from(copies > 1);
+        assert_eq!(text.matches("ld.global.nc.").count(), copies + left_over, "{terms} terms\n{text}");
+        // The assembler may unroll the loop itself further.
+        assert_eq!(text.matches("nounroll").count(), usize::from(copies > 2), "{terms} terms\n{text}");
+        assert_has(&text, &[".minnctapersm 1"]);
+    }
+    assert!(!ptx(&map(&[UnaryOp::Sqrt], Scalar::F32), &h200()).contains(".minnctapersm"));
+}
+
+#[test]
+fn loops_of_few_iterations_become_straight_code() {
+    let text = ptx(&sums_of_polynomials(2, false), &h200());
+    assert!(text.matches("ld.global.nc.").count() >= 8 && !text.contains("nounroll"), "{text}");
+}
+
+#[test]
+fn a_sine_converts_nothing() {
+    for op in [UnaryOp::Sin, UnaryOp::Cos] {
+        let text = ptx(&map(&[op], Scalar::F32), &h200());
+        assert!(!text.contains("cvt.rni") && !text.contains("cvt.rzi"), "{text}");
+    }
+}
+
 #[test]
 fn serial_loops_of_narrow_integers_count_in_32_bits() {
     let count = |s: Scalar| {

@@ -117,6 +117,8 @@ enum Partial {
     Times(ValueId),
     /// One over this.
     Over(ValueId),
+    /// One half over this.
+    HalfOver(ValueId),
     /// One where the condition holds, else zero.
     If(ValueId),
     /// Zero where the condition holds, else one.
@@ -130,6 +132,11 @@ fn apply(b: &mut Builder, partial: Partial, x: ValueId) -> ValueId {
         Partial::MinusOne => b.unary(UnaryOp::Neg, x),
         Partial::Times(f) => b.binary(BinaryOp::Mul, x, f),
         Partial::Over(f) => b.binary(BinaryOp::Div, x, f),
+        Partial::HalfOver(f) => {
+            let half = number(b, 0.5, x);
+            let x = b.binary(BinaryOp::Mul, x, half);
+            b.binary(BinaryOp::Div, x, f)
+        }
         Partial::If(c) => {
             let zero = zero_like(b, x);
             select(b, c, x, zero)
@@ -144,7 +151,7 @@ fn apply(b: &mut Builder, partial: Partial, x: ValueId) -> ValueId {
 /// d op(x) / dx, where y = op(x).
 fn unary_partial(b: &mut Builder, op: UnaryOp, x: ValueId, y: ValueId) -> Partial {
     use BinaryOp::{Add, Mul, Sub};
-    use Partial::{MinusOne, Over, Times};
+    use Partial::{HalfOver, MinusOne, Over, Times};
     use UnaryOp::*;
     let one_minus_square = |b: &mut Builder| {
         let (one, square) = (number(b, 1.0, x), b.binary(Mul, x, x));
@@ -153,7 +160,8 @@ fn unary_partial(b: &mut Builder, op: UnaryOp, x: ValueId, y: ValueId) -> Partia
     match op {
         Neg => MinusOne,
         Abs => Times(b.unary(Sgn, x)),
-        Sqrt => Over(b.binary(Add, y, y)),
+        // The divisor is the result, which programs divide by as well.
+        Sqrt => HalfOver(y),
         // -1/2 x^(-3/2)
         Rsqrt => {
             let (half, square) = (number(b, -0.5, x), b.binary(Mul, y, y));
@@ -374,6 +382,15 @@ pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(
     let op = b.body.inst(y).op.clone();
     let mut operands = Vec::new();
     op.for_each_operand(|x| operands.push(x));
+    if let Op::Binary(BinaryOp::Mul, x, again) = op
+        && x == again
+        && wanted(0)
+    {
+        // Of a square both contributions are the same; its adjoint is often of equal components, and cheap to double.
+        let twice = b.binary(BinaryOp::Add, adjoint, adjoint);
+        let value = b.binary(BinaryOp::Mul, twice, x);
+        return vec![Contribution { operand: 0, part: Part::Whole, value }];
+    }
     for (operand, &x) in operands.iter().enumerate() {
         let ty = b.ty(x).clone();
         if !wanted(operand) || !has_derivative(&ty) {

@@ -13,6 +13,7 @@ use crate::make_own_updates_plain::make_own_updates_plain;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
+use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
 
 /// What the pipeline is asked for.
@@ -61,6 +62,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "make_own_updates_plain", runs: always, run: make_own_updates_plain },
     Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },
     Pass { name: "promote_inner_sums", runs: |o| !o.check_bounds && !o.debug, run: promote_inner_sums },
+    Pass { name: "share_reciprocals", runs: |o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
 ];

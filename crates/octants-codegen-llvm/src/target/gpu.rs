@@ -62,6 +62,12 @@ pub(super) trait Maker {
     fn context_type(&self, e: &Emitter) -> T;
     /// Makes an entry point of a function with one parameter, of so many words, for blocks of up to so many threads.
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
+    /// See [`Target::prefer_loads_ahead`].
+    fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
+    /// See [`Target::unrolls_reading_loops`].
+    fn unrolls_reading_loops(&self) -> bool {
+        false
+    }
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
     /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
@@ -202,6 +208,10 @@ impl Target for Gpu {
         let threads = threads.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits());
         self.maker.describe_entry(e, function, words, threads);
         TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
+    }
+
+    fn prefer_loads_ahead(&self, e: &Emitter, function: V) {
+        self.maker.prefer_loads_ahead(e, function);
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {
@@ -383,6 +393,10 @@ impl Target for Gpu {
 
     fn has_constant_loads(&self) -> bool {
         true
+    }
+
+    fn unrolls_reading_loops(&self) -> bool {
+        self.maker.unrolls_reading_loops()
     }
 
     fn counts_in_32_bits(&self) -> bool {

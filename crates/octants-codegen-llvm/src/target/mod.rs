@@ -225,8 +225,15 @@ pub(crate) trait Target {
     /// Asks for narrower vectors in a large function: the widest ones come with a second vectorised copy of each loop for what is
     /// left over, which takes time to compile and seldom pays there.
     fn prefer_narrow_vectors(&self, _e: &Emitter, _function: V) {}
+    /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner loops, where a thread
+    /// waits for it time and again, however few threads there are to take its place meanwhile.
+    fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
     /// Arithmetic in 64 bits costs more than in 32.
     fn counts_in_32_bits(&self) -> bool {
+        false
+    }
+    /// Inner loops that read memory are worth unrolling although their bodies are not small.
+    fn unrolls_reading_loops(&self) -> bool {
         false
     }
     /// Loads of memory that no one writes while a task runs are worth telling apart.

@@ -76,6 +76,17 @@ impl Maker for Nvptx {
         e.function_text_attribute(function, "nvvm.maxntid", &threads.to_string());
     }
 
+    fn prefer_loads_ahead(&self, e: &Emitter, function: V) {
+        // The assembler schedules for as many threads as a multiprocessor can hold, which leaves each 32 registers and one or two loads in
+        // flight. That one block of them is enough bounds nothing; told so, it takes more.
+        e.function_text_attribute(function, "nvvm.minctasm", "1");
+    }
+
+    fn unrolls_reading_loops(&self) -> bool {
+        // A thread issues instructions in order, and the assembler unrolls short loops alone.
+        true
+    }
+
     fn register(&self, e: &Emitter, register: Register) -> V {
         let name = match register {
             Register::Thread => "tid.x",

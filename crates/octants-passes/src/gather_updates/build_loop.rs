@@ -3,13 +3,14 @@
 use std::collections::{HashMap, HashSet};
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Const, ForLoop, Inst, LocalId, LoopConfig, Op, Range, Scalar,
-    Type, UnaryOp, ValueId,
+    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Builder, Const, ForLoop, Inst, LocalId, LoopConfig, Op, Range,
+    Scalar, Type, UnaryOp, ValueId,
 };
 
 use super::{Gather, Index, axes, for_loop, known_range};
 use crate::derivative_rules::zero;
 use crate::insert_code::push_if;
+use crate::make_own_updates_plain::may_overlap;
 use crate::trace_address::{Place, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
@@ -58,12 +59,21 @@ impl Emission<'_> {
                 b.push(Op::Select(c, range.end, range.begin), ty)
             }
         };
-        self.emit(&mut b, &outer, &l, &serial, Range { begin: range.begin, end });
-        *body = b.body;
-        let code = std::mem::take(&mut body.blocks[front.index()]);
-        let root = body.root;
-        let at = body.block(root).iter().position(|v| v == parallel).expect("compiler bug: a loop left its block");
-        body.blocks[root.index()].splice(at..at, code);
+        let range = Range { begin: range.begin, end };
+        if self.shares_iterations(&b.body, &outer, range) {
+            let element = b.push(Op::LoopIndex(*parallel, 0), b.ty(range.begin).clone());
+            self.gather_element(&mut b, &outer, &l, &serial, &[element]);
+            *body = b.body;
+            let code = std::mem::take(&mut body.blocks[front.index()]);
+            body.blocks[outer.body.index()].splice(0..0, code);
+        } else {
+            self.emit(&mut b, &outer, &l, &serial, range);
+            *body = b.body;
+            let code = std::mem::take(&mut body.blocks[front.index()]);
+            let root = body.root;
+            let at = body.block(root).iter().position(|v| v == parallel).expect("compiler bug: a loop left its block");
+            body.blocks[root.index()].splice(at..at, code);
+        }
         self.remove(body, pays);
     }
 
@@ -126,17 +136,62 @@ impl Emission<'_> {
         Pays::If(b.binary(BinaryOp::And, many, short))
     }
 
+    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its element before it does its own
+    /// work: nothing that is read for that is written by another.
+    fn shares_iterations(&self, body: &Body, outer: &ForLoop, range: Range) -> bool {
+        let same = |a, b| matches!((body.as_const(a), body.as_const(b)), (Some(x), Some(y)) if x == y);
+        let [Index::Inner] = axes(&self.gather.updates[0])[..] else { return false };
+        let [dim] = outer.dims[..] else { return false };
+        if !same(dim.begin, range.begin) || !same(dim.end, range.end) || body.ty(dim.begin) != body.ty(range.begin) {
+            return false;
+        }
+        let buffer_of = |a: ValueId| match trace_address(body, a) {
+            Place::Buffer(b) => Some(b),
+            _ => None,
+        };
+        let loads = self.gather.needed.iter().filter_map(|v| match body.inst(*v).op {
+            Op::Load(a) => buffer_of(a),
+            _ => None,
+        });
+        let read: Vec<BufferId> = loads.collect();
+        let mut keeps = true;
+        body.visit(outer.body, &mut |_, inst| {
+            let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
+            let Some(w) = buffer_of(*a) else { return };
+            let overlaps = |r: &BufferId| *r == w || may_overlap(&self.buffers[r.index()], &self.buffers[w.index()]);
+            keeps &= !read.iter().any(overlaps);
+        });
+        keeps
+    }
+
     /// The loop over elements.
     fn emit(&self, b: &mut Builder, outer: &ForLoop, l: &ForLoop, serial: &[u32], range: Range) {
-        let Gather { parallel, updates, mirror, private, .. } = self.gather;
-        let axes = axes(&updates[0]);
-        let dims = axes.iter().map(|i| if let Index::Outer(a) = i { outer.dims[*a as usize] } else { range }).collect();
+        let axes = axes(&self.gather.updates[0]);
+        let dims: Vec<Range> =
+            axes.iter().map(|i| if let Index::Outer(a) = i { outer.dims[*a as usize] } else { range }).collect();
         let group = outer.parallel.as_ref().and_then(|c| c.group);
-        let (element, iteration) = (b.body.add_block(), b.body.add_block());
+        let element = b.body.add_block();
         let config = LoopConfig { group, ..LoopConfig::default() };
+        let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
         let over_elements = ForLoop { dims, body: element, parallel: Some(config), reductions: Vec::new() };
         let over_elements = b.push(Op::For(Box::new(over_elements)), Type::Unit);
         b.set_cursor(element);
+        let indices: Vec<ValueId> =
+            (0u32..).zip(types).map(|(axis, ty)| b.push(Op::LoopIndex(over_elements, axis), ty)).collect();
+        self.gather_element(b, outer, l, serial, &indices);
+    }
+
+    /// What belongs to the element with these indices.
+    fn gather_element(
+        &self,
+        b: &mut Builder,
+        outer: &ForLoop,
+        l: &ForLoop,
+        serial: &[u32],
+        element_indices: &[ValueId],
+    ) {
+        let Gather { parallel, updates, mirror, private, .. } = self.gather;
+        let (element, iteration) = (b.cursor(), b.body.add_block());
         let mut copies = Copies { values: HashMap::new(), locals: HashMap::new(), sums: Vec::new() };
         for l in private {
             let local = b.body.locals[l.index()].clone();
@@ -154,13 +209,10 @@ impl Emission<'_> {
         }
         let mut indices = HashMap::new();
         let mut of_element = None;
-        for (axis, index) in axes.iter().enumerate() {
-            let ty = if let Index::Outer(a) = index { b.ty(outer.dims[*a as usize].begin) } else { b.ty(range.begin) };
-            let ty = ty.clone();
-            let value = b.push(Op::LoopIndex(over_elements, axis as u32), ty);
+        for (index, value) in axes(&updates[0]).into_iter().zip(element_indices) {
             match index {
-                Index::Outer(a) => _ = indices.insert(*a, value),
-                _ => of_element = Some(value),
+                Index::Outer(a) => _ = indices.insert(*a, *value),
+                _ => of_element = Some(*value),
             }
         }
         let of_element = of_element.expect("compiler bug: an address without the inner loop's index is gathered");
@@ -170,26 +222,46 @@ impl Emission<'_> {
         };
         let needed = &self.gather.needed;
         copies.values = needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))).collect();
-        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop.
+        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it follows from a
+        // comparison with the iteration's index: then the loop is over those that reach this one.
         let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(*mirror);
         let ahead = bounds.clone().all(|v| self.is_same_in_all(&b.body, outer, serial, v));
+        let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
+        let mut limits = Vec::new();
         if ahead {
-            for a in serial {
-                let Range { begin, end } = outer.dims[*a as usize];
-                let some = b.binary(BinaryOp::Lt, begin, end);
+            for Range { begin, end } in &dims {
+                let some = b.binary(BinaryOp::Lt, *begin, *end);
                 self.enter_if(b, some);
             }
             bounds.for_each(|v| self.copy_value(b, v, &mut copies));
             let (_, reached) = self.reached(b, l, of_element, &copies);
             self.enter_if(b, reached);
+        } else if let Some(found) = self.limits(&b.body, outer, serial, l) {
+            for limit in &found {
+                match *limit {
+                    Limit::Fixed(v, op) => {
+                        self.copy_value(b, v, &mut copies);
+                        let reached = b.binary(op, of_element, copies.get(v));
+                        self.enter_if(b, reached);
+                    }
+                    Limit::First(ahead) => {
+                        let first = self.further(b, of_element, ahead);
+                        dims[0].begin = b.binary(BinaryOp::Max, dims[0].begin, first);
+                    }
+                    Limit::End(ahead) => {
+                        let end = self.further(b, of_element, ahead);
+                        dims[0].end = b.binary(BinaryOp::Min, dims[0].end, end);
+                    }
+                }
+            }
+            limits = found;
         }
-        let dims = serial.iter().map(|a| outer.dims[*a as usize]).collect();
+        let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
         let in_order = ForLoop { dims, body: iteration, parallel: None, reductions: Vec::new() };
         let in_order = b.push(Op::For(Box::new(in_order)), Type::Unit);
         b.set_cursor(iteration);
-        for (axis, a) in serial.iter().enumerate() {
-            let ty = b.ty(outer.dims[*a as usize].begin).clone();
-            indices.insert(*a, b.push(Op::LoopIndex(in_order, axis as u32), ty));
+        for ((axis, a), ty) in (0u32..).zip(serial).zip(types) {
+            indices.insert(*a, b.push(Op::LoopIndex(in_order, axis), ty));
         }
         copies.values.extend(needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))));
         self.copy_block(b, outer.body, &mut copies);
@@ -197,7 +269,7 @@ impl Emission<'_> {
         let of_inner = |v: &&ValueId| b.body.inst(**v).op == Op::LoopIndex(self.gather.inner, 0);
         let inner_indices: Vec<ValueId> = self.gather.needed.iter().filter(of_inner).copied().collect();
         copies.values.extend(inner_indices.into_iter().map(|v| (v, index)));
-        if !ahead {
+        if !ahead && limits.is_empty() {
             self.enter_if(b, reached);
         }
         self.copy_block(b, l.body, &mut copies);
@@ -244,6 +316,47 @@ impl Emission<'_> {
         };
         let (from, to) = (b.binary(BinaryOp::Ge, index, begin), b.binary(BinaryOp::Lt, index, end));
         (index, b.binary(BinaryOp::And, from, to))
+    }
+
+    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the iteration's index, or the next one.
+    fn limits(&self, body: &Body, outer: &ForLoop, serial: &[u32], l: &ForLoop) -> Option<Vec<Limit>> {
+        let [axis] = *serial else { return None };
+        let Range { begin, end } = l.dims[0];
+        // A loop that runs backwards reaches the same elements.
+        if self.gather.mirror.is_some_and(|c| !is_last_of_both(body, c, begin, end)) {
+            return None;
+        }
+        let limit = |v: ValueId, fixed: BinaryOp, moving: fn(u32) -> Limit| match self.ahead_of_index(body, axis, v) {
+            Some(ahead) => Some(moving(ahead)),
+            None => self.is_same_in_all(body, outer, serial, v).then_some(Limit::Fixed(v, fixed)),
+        };
+        // i + a <= e is i < e + 1 - a; e < i + a is e + 1 - a <= i.
+        Some(vec![
+            limit(begin, BinaryOp::Ge, |a| Limit::End(1 - a))?,
+            limit(end, BinaryOp::Lt, |a| Limit::First(1 - a))?,
+        ])
+    }
+
+    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither overflows.
+    fn ahead_of_index(&self, body: &Body, axis: u32, v: ValueId) -> Option<u32> {
+        let is_index = |v: ValueId| body.inst(v).op == Op::LoopIndex(self.gather.parallel, axis);
+        match body.inst(v).op {
+            Op::Binary(BinaryOp::Add, a, b) => {
+                let is_one = |v| body.as_const(v) == Some(Const::Int(1));
+                (is_index(a) && is_one(b) || is_index(b) && is_one(a)).then_some(1)
+            }
+            _ => is_index(v).then_some(0),
+        }
+    }
+
+    /// An index, or the next one.
+    fn further(&self, b: &mut Builder, index: ValueId, ahead: u32) -> ValueId {
+        if ahead == 0 {
+            return index;
+        }
+        let s = b.ty(index).scalar().expect("compiler bug: indices are scalars");
+        let ahead = b.int(i64::from(ahead), s);
+        b.binary(BinaryOp::Add, index, ahead)
     }
 
     /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every iteration.
@@ -341,6 +454,27 @@ impl Emission<'_> {
         }
         *body = b.body;
     }
+}
+
+/// What must hold of an iteration so that its inner loop reaches an element.
+enum Limit {
+    /// The element is at least, or below, what is the same in all iterations.
+    Fixed(ValueId, BinaryOp),
+    /// No iteration before the one of the element's index, or the next, does.
+    First(u32),
+    /// No iteration from the one of the element's index, or the next, on does.
+    End(u32),
+}
+
+/// A value is the sum of the bounds less one.
+fn is_last_of_both(body: &Body, v: ValueId, begin: ValueId, end: ValueId) -> bool {
+    let is = |v: ValueId, n: i64| body.as_const(v) == Some(Const::Int(n));
+    let Op::Binary(BinaryOp::Sub, sum, one) = body.inst(v).op else { return false };
+    let is_sum = match body.inst(sum).op {
+        Op::Binary(BinaryOp::Add, a, b) => (a, b) == (begin, end),
+        _ => false,
+    };
+    is(one, 1) && (is_sum || sum == end && is(begin, 0))
 }
 
 /// Whether gathering pays.

@@ -1,0 +1,76 @@
+//! Divisions by the same number become multiplications by its reciprocal, which is computed once.
+//!
+//! Derivatives are full of them: those of `1 / x` and of `sqrt(x)` divide again by what the operation itself divided by, or by its result.
+//! LLVM shares reciprocals as well, but late, when it has merged `(a / x) / y` to `a / (x * y)`. Only `fast_math` allows it: a product with a
+//! reciprocal is rounded twice.
+//!
+//! Only divisions in one block are looked at: none that would not run is prepared for.
+
+use std::collections::HashMap;
+
+use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, Inst, Kernel, Op, ValueId};
+
+use crate::insert_code::bodies;
+
+/// Shares reciprocals in the kernel and its functions.
+pub fn share_reciprocals(kernel: &mut Kernel) {
+    for body in bodies(kernel) {
+        let mut b = Builder::new();
+        b.body = std::mem::take(body);
+        for block in 0..b.body.blocks.len() {
+            share_within(&mut b, BlockId(block as u32));
+        }
+        *body = b.body;
+    }
+}
+
+fn share_within(b: &mut Builder, block: BlockId) {
+    let mut divisions: HashMap<ValueId, u32> = HashMap::new();
+    for v in b.body.block(block) {
+        if let Some((_, divisor)) = division(&b.body, *v) {
+            *divisions.entry(divisor).or_default() += 1;
+        }
+    }
+    divisions.retain(|_, count| *count > 1);
+    if divisions.is_empty() {
+        return;
+    }
+    let mut reciprocals: HashMap<ValueId, ValueId> = HashMap::new();
+    b.set_cursor(block);
+    for v in std::mem::take(&mut b.body.blocks[block.index()]) {
+        let Some((dividend, divisor)) = division(&b.body, v).filter(|(_, d)| divisions.contains_key(d)) else {
+            b.place(v);
+            continue;
+        };
+        let Inst { ty, span, .. } = b.body.inst(v).clone();
+        b.span = span;
+        let of_divisor = b.ty(divisor).clone();
+        let is_reciprocal = ty == of_divisor && is_one(&b.body, dividend);
+        if is_reciprocal && !reciprocals.contains_key(&divisor) {
+            reciprocals.insert(divisor, v);
+            b.place(v);
+            continue;
+        }
+        let reciprocal = *reciprocals.entry(divisor).or_insert_with(|| {
+            let one = b.float(1.0, of_divisor.scalar().expect("compiler bug: a quotient without scalars"));
+            let one = b.splat(one, &of_divisor);
+            b.binary(BinaryOp::Div, one, divisor)
+        });
+        let factor = if ty == of_divisor { reciprocal } else { b.splat(reciprocal, &ty) };
+        b.body.inst_mut(v).op = Op::Binary(BinaryOp::Mul, dividend, factor);
+        b.place(v);
+    }
+}
+
+/// What a float is divided by what: of equal components one stands for all.
+fn division(body: &Body, v: ValueId) -> Option<(ValueId, ValueId)> {
+    let Inst { op: Op::Binary(BinaryOp::Div, dividend, divisor), ty, .. } = body.inst(v) else { return None };
+    let divisor = if let Op::Splat(component) = body.inst(*divisor).op { component } else { *divisor };
+    let is_constant = body.as_const(divisor).is_some();
+    (ty.scalar()?.is_float() && !is_constant).then_some((*dividend, divisor))
+}
+
+fn is_one(body: &Body, v: ValueId) -> bool {
+    let component = if let Op::Splat(component) = body.inst(v).op { component } else { v };
+    body.as_const(component) == Some(Const::Float(1.0))
+}
