@@ -502,6 +502,13 @@ class Vector(Matrix):
         return make_compound_tensor("qd.Vector.tensor", vector(n, dtype), shape, kwargs)  # type: ignore[return-value]
 
 
+# Kernels may call these of the class, too: `qd.Vector.normalized(v)`.
+for _name in (
+    *("sum", "max", "min", "any", "all", "norm", "norm_sqr", "norm_inv", "normalized", "dot", "cross"),
+    *("outer_product", "transpose", "trace", "determinant", "inverse", "cast"),
+):
+    getattr(Matrix, _name)._octants_builtin = f"tensor.{_name}"
+
 _set = object.__setattr__
 
 

@@ -274,3 +274,16 @@ def test_unsupported_sizes_are_compile_errors():
     with pytest.raises(Exception, match="SVD only supports"):
         singular_values()
     qd.reset()
+
+
+def test_methods_may_be_called_of_the_class(fp):
+    sizes = qd.Vector([5, 7])
+
+    @qd.kernel
+    def by_class(x: float) -> qd.types.vector(4, float):
+        v = qd.Vector([x, 2.0, 3.0])
+        m = qd.Matrix([[x, 1.0], [0.0, x]])
+        least = qd.static(qd.Vector.min(sizes))
+        return qd.Vector([qd.Vector.norm(v, eps=1.0), qd.Vector.dot(v, v), qd.Matrix.determinant(m), least])
+
+    np.testing.assert_allclose(by_class(2.0).to_numpy(), [18**0.5, 17, 4, 5], rtol=1e-6)

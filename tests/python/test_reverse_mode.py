@@ -393,7 +393,7 @@ def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
     assert "qd.atomic_add(n, 1)" in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["min", "max", "mul", "exchange"])
+@pytest.mark.parametrize("name", ["mul", "exchange"])
 def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
     _, y, _ = fields
     update = getattr(qd, f"atomic_{name}")
@@ -449,6 +449,126 @@ def test_a_running_sum_in_order(fields):
             y[i] = qd.atomic_add(total, x[i] * x[i])
 
     check(prefix_sums, x, y)
+
+
+@pytest.mark.parametrize("op", ["min", "max"])
+def test_extremes(fields, op):
+    update = {"min": qd.atomic_min, "max": qd.atomic_max}[op]
+    worst = np.inf if op == "min" else -np.inf
+    x = qd.field(qd.f64, (4, 32), needs_grad=True)
+    v = qd.Vector.field(3, qd.f64, 32, needs_grad=True)
+    m = qd.field(qd.f64, 4, needs_grad=True)
+    mv = qd.Vector.field(3, qd.f64, (), needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+    random = np.random.default_rng(2)
+    rows, vectors = random.normal(size=(4, 32)), random.normal(size=(32, 3))
+    x.from_numpy(rows)
+    v.from_numpy(vectors)
+
+    @qd.kernel
+    def find(sign: qd.f64):
+        for i, j in x:
+            update(m[i], x[i, j] * sign)
+        for j in v:
+            update(mv[None], v[j])
+
+    @qd.kernel
+    def weigh():
+        for i in m:
+            loss[None] += m[i] * (i + 1)
+        loss[None] += mv[None].dot(qd.Vector([1.0, 2.0, 3.0]))
+
+    before = np.array([worst, worst, -worst, worst])
+    m.from_numpy(before)
+    mv.fill(worst)
+    with qd.ad.Tape(loss):
+        find(-2.0)
+        weigh()
+    expected = np.zeros((4, 32))
+    which = (rows if op == "max" else -rows).argmin(axis=1)
+    for i in [0, 1, 3]:  # In row 2 what was there before was the extreme already.
+        expected[i, which[i]] = -2.0 * (i + 1)
+    np.testing.assert_array_equal(x.grad.to_numpy(), expected)
+    np.testing.assert_array_equal(m.grad.to_numpy(), [0, 0, 3, 0])
+    expected = np.zeros((32, 3))
+    which = vectors.argmax(axis=0) if op == "max" else vectors.argmin(axis=0)
+    expected[which, [0, 1, 2]] = [1, 2, 3]
+    np.testing.assert_array_equal(v.grad.to_numpy(), expected)
+
+    # Equals share nothing: one has it all.
+    x.fill(0.5)
+    m.fill(0.5)
+    with qd.ad.Tape(loss):
+        find(1.0)
+        weigh()
+    np.testing.assert_array_equal(np.sort(x.grad.to_numpy()), [[0] * 31 + [i + 1] for i in range(4)])
+
+
+def test_at_a_bound_a_clamped_number_has_the_derivative(fields):
+    y = qd.field(qd.f64, 5, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def clamp():
+        for i in y:
+            loss[None] += qd.math.clamp(y[i], 1.0, 2.0)
+
+    y.from_numpy(np.array([0.5, 1.0, 1.5, 2.0, 2.5]))
+    with qd.ad.Tape(loss):
+        clamp()
+    assert y.grad.to_numpy().tolist() == [0, 1, 1, 1, 0]
+
+
+def test_a_constant_may_be_the_extreme(fields):
+    y = qd.field(qd.f64, 4, needs_grad=True)
+
+    @qd.kernel
+    def clamp():
+        for i in y:
+            qd.atomic_max(y[i], 0.0)
+
+    y.from_numpy(np.array([-1.0, 2.0, -3.0, 4.0]))
+    clamp()
+    y.grad.fill(1.0)
+    clamp.grad()
+    assert y.grad.to_numpy().tolist() == [0, 1, 0, 1]
+
+
+def test_extremes_that_cannot_be_told_are_refused(fields):
+    x = qd.field(qd.f64, 4, needs_grad=True)
+    m = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def in_several_steps():
+        for i in x:
+            qd.atomic_min(m[None], qd.sin(x[i]))
+
+    @qd.kernel
+    def of_a_variable():
+        smallest = 1.0
+        for i in x:
+            smallest = min(smallest, x[i])
+        m[None] = smallest
+
+    @qd.kernel
+    def what_was_there():
+        for i in x:
+            x[i] = qd.atomic_min(m[None], x[i])
+
+    for kernel, text in [
+        (in_several_steps, r"looks for the number that was the minimum[\s\S]*write the numbers to a field"),
+        (
+            of_a_variable,
+            r"the minimum that the iterations of a parallel loop leave in `smallest` [\s\S]*keep it in a field",
+        ),
+        (
+            what_was_there,
+            r"what atomic_min\(\) returned cannot be differentiated[\s\S]*read the element in a kernel of its own",
+        ),
+    ]:
+        kernel()
+        with pytest.raises(qd.OctantsCompilationError, match=text):
+            kernel.grad()
 
 
 def test_what_is_read_and_then_overwritten_is_a_warning(fields):

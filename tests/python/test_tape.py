@@ -246,8 +246,9 @@ def test_what_the_host_writes_ends_gradients(scaling):
         array[2] = [1, 2]
         use()
         y.fill(0)
-    # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had.
-    assert x.grad.to_numpy().tolist() == [2, 1, 2, 0, 2, 2, 2, 2]
+    # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had. With
+    # x[3] = 5 the tape begins.
+    assert x.grad.to_numpy().tolist() == [2, 1, 2, 2, 2, 2, 2, 2]
     assert y.grad.to_numpy().tolist() == [0] * 8
     assert array.grad.to_numpy().tolist() == [[1, 1], [0, 1], [0, 0]]
 
@@ -262,6 +263,23 @@ def test_a_copy_to_itself_changes_no_gradient(scaling):
         forward(3.0)
     assert expected.any()
     assert np.array_equal(x.grad.to_numpy(), expected)
+
+
+def test_what_the_host_sets_first_is_what_a_tape_begins_with():
+    x = qd.field(qd.f64, 2, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def squares():
+        for i in x:
+            loss[None] += x[i] * x[i]
+
+    with qd.ad.Tape(loss, grad_check=[x]):
+        x[0] = 3.0
+        x[1] = 4.0
+        squares()
+    assert loss[None] == 25.0
+    assert x.grad.to_numpy().tolist() == [6, 8]
 
 
 def test_checks_against_differences():
@@ -562,6 +580,53 @@ def test_validation_finds_what_is_overwritten():
 
     with pytest.raises(AssertionError, match=r"`z`\[\d\] is overwritten"):
         run(both)
+
+
+def test_validation_watches_extremes():
+    qd.init(arch=qd.cpu, debug=True, default_fp=qd.f64)
+    x = qd.field(qd.f64, 8, needs_grad=True)
+    m = qd.field(qd.f64, 2, needs_grad=True)
+    loss = qd.field(qd.f64, (), needs_grad=True)
+    x.from_numpy(np.arange(8.0))
+
+    @qd.kernel
+    def smallest():
+        for i in x:
+            qd.atomic_min(m[0], x[i])
+        for i in x:
+            qd.atomic_min(m[0], x[i] + 1.0)
+
+    @qd.kernel
+    def use():
+        loss[None] += m[0] * 3.0
+
+    @qd.kernel
+    def overwrite(k: qd.i32):
+        qd.atomic_min(m[0], x[0])
+        m[k] = 5.0
+
+    m.fill(100.0)
+    with qd.ad.Tape(loss, validation=True):
+        smallest()
+        use()
+    assert x.grad.to_numpy().tolist() == [3] + [0] * 7
+
+    line = overwrite.fn.__code__.co_firstlineno + 2
+    with pytest.raises(qd.OctantsAssertionError, match=rf"\[0\] is overwritten after line {line} has read it"):
+        with qd.ad.Tape(loss, validation=True):
+            overwrite(0)
+
+    # What the host overwrites is found too.
+    line = smallest.fn.__code__.co_firstlineno + 3
+    message = f"`smallest` would be wrong: what line {line} read from memory"
+
+    def run():
+        with qd.ad.Tape(loss, validation=True):
+            smallest()
+            m[0] = -1.0
+
+    with pytest.raises(qd.OctantsAssertionError, match=message):
+        run()
 
 
 def test_validation_watches_arrays():

@@ -7,12 +7,11 @@
 //! A function gets the tangents of its arguments behind these, and returns its result together with that result's tangent.
 //!
 //! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which operand of a minimum
-//! or a product comes last is known in code that runs in order only; elsewhere they are refused.
+//! or a product comes last is known in code that runs in order only: parallel loops with such an update of what has a dual become loops in order.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use octants_diag::{Code, Diagnostic};
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Function, Kernel, LocalId, Op, StructType, Type, ValueId,
 };
@@ -22,28 +21,71 @@ use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, trace_address};
 
 /// Lets a kernel compute tangents beside its values.
-///
-/// # Errors
-/// Updates of shared memory whose tangents depend on the order of iterations.
-pub fn differentiate_forward(kernel: &mut Kernel) -> Result<(), Vec<Diagnostic>> {
+pub fn differentiate_forward(kernel: &mut Kernel) {
+    run_in_order(kernel);
     let signatures: Vec<Signature> = kernel.functions.iter().map(Signature::of).collect();
-    let names: Vec<String> = kernel.buffers.iter().map(|b| b.name.clone()).collect();
-    let whole = Whole { companions: &kernel.companions, names: &names, functions: &signatures };
-    let mut errors = Vec::new();
+    let whole = Whole { companions: &kernel.companions, functions: &signatures };
     for (f, signature) in kernel.functions.iter_mut().zip(&signatures) {
-        f.body = Forward::new(&whole, std::mem::take(&mut f.body), Some(signature)).run(&mut errors);
+        f.body = Forward::new(&whole, std::mem::take(&mut f.body), Some(signature)).run();
         f.params.clone_from(&signature.params);
         f.ret.clone_from(&signature.ret);
     }
-    kernel.body = Forward::new(&whole, std::mem::take(&mut kernel.body), None).run(&mut errors);
-    if errors.is_empty() { Ok(()) } else { Err(errors) }
+    kernel.body = Forward::new(&whole, std::mem::take(&mut kernel.body), None).run();
+}
+
+/// Lets loops run in order in which the order decides about tangents.
+fn run_in_order(kernel: &mut Kernel) {
+    let mut functions = vec![false; kernel.functions.len()];
+    // A function may call one that stands behind it.
+    while let Some(f) = (0..functions.len())
+        .find(|f| !functions[*f] && depends_on_order(&kernel.functions[*f].body, None, kernel, &functions))
+    {
+        functions[f] = true;
+    }
+    let body = &kernel.body;
+    let is_parallel = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.parallel.as_ref().is_some_and(|c| !c.serialize),
+        _ => false,
+    };
+    let loops: Vec<ValueId> = body
+        .block(body.root)
+        .iter()
+        .copied()
+        .filter(|v| is_parallel(v) && depends_on_order(body, Some(*v), kernel, &functions))
+        .collect();
+    for v in loops {
+        if let Op::For(l) = &mut kernel.body.inst_mut(v).op
+            && let Some(config) = &mut l.parallel
+        {
+            config.serialize = true;
+        }
+    }
+}
+
+/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides. `functions` that do are
+/// known.
+fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, functions: &[bool]) -> bool {
+    let shared = parallel.map(|v| locals_of_all_iterations(body, v)).unwrap_or_default();
+    let block = parallel.map_or(body.root, |v| body.inst(v).op.blocks()[0]);
+    let mut found = false;
+    body.visit(block, &mut |_, inst| match inst.op {
+        Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => {}
+        Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) if has_derivative(body.ty(x)) => {
+            found |= match trace_address(body, a) {
+                Place::Buffer(b) => kernel.companions.contains_key(&b),
+                Place::Local(l) => shared.contains(&l),
+                Place::Param(_) | Place::Frame(_) => true,
+            };
+        }
+        Op::Call(f, _) => found |= functions[f.index()],
+        _ => {}
+    });
+    found
 }
 
 /// What all bodies of a kernel share.
 struct Whole<'a> {
     companions: &'a BTreeMap<BufferId, BufferId>,
-    /// Of the buffers, for messages.
-    names: &'a [String],
     functions: &'a [Signature],
 }
 
@@ -89,9 +131,6 @@ struct Forward<'a> {
     /// Tangents of values that are not zero, and duals of addresses.
     tangents: HashMap<ValueId, ValueId>,
     duals: HashMap<LocalId, LocalId>,
-    /// Inside a parallel loop: the locals that its iterations share.
-    shared: Option<HashSet<LocalId>>,
-    errors: Vec<Diagnostic>,
 }
 
 impl<'a> Forward<'a> {
@@ -106,12 +145,11 @@ impl<'a> Forward<'a> {
                 duals.insert(LocalId(i as u32), dual);
             }
         }
-        Forward { whole, signature, b, tangents: HashMap::new(), duals, shared: None, errors: Vec::new() }
+        Forward { whole, signature, b, tangents: HashMap::new(), duals }
     }
 
-    fn run(mut self, errors: &mut Vec<Diagnostic>) -> Body {
+    fn run(mut self) -> Body {
         self.block(self.b.body.root);
-        errors.append(&mut self.errors);
         self.b.body
     }
 
@@ -187,12 +225,6 @@ impl<'a> Forward<'a> {
                 self.b.place(v);
                 None
             }
-            Op::For(ref l) if l.parallel.as_ref().is_some_and(|c| !c.serialize) => {
-                self.shared = Some(locals_of_all_iterations(&self.b.body, v));
-                self.nested(v, &op);
-                self.shared = None;
-                None
-            }
             Op::If(..) | Op::For(_) | Op::Loop(_) => {
                 self.nested(v, &op);
                 None
@@ -235,7 +267,6 @@ impl<'a> Forward<'a> {
             AtomicOp::Exchange => None,
             AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => panic!("compiler bug: {op:?} of floats"),
         };
-        self.check_order(addr, &format!("atomic_{}", op.name()));
         // In order: the old value, the new one, and the tangents of both.
         self.b.body.inst_mut(v).op = Op::Load(addr);
         self.b.place(v);
@@ -258,7 +289,6 @@ impl<'a> Forward<'a> {
             self.b.place(v);
             return None;
         };
-        self.check_order(addr, "atomic_cas");
         let ty = self.b.ty(v).clone();
         self.b.body.inst_mut(v).op = Op::Load(addr);
         self.b.place(v);
@@ -270,25 +300,6 @@ impl<'a> Forward<'a> {
         let t = self.b.push(Op::Select(same, t, old), ty);
         self.b.store(dual, t);
         Some(old)
-    }
-
-    /// Reports an update whose tangent depends on an order of iterations that there is not.
-    fn check_order(&mut self, addr: ValueId, name: &str) {
-        let (ordered, what) = match (trace_address(&self.b.body, addr), &self.shared) {
-            (Place::Local(l), Some(shared)) => (!shared.contains(&l), self.b.body.locals[l.index()].name.clone()),
-            (Place::Local(_), None) => return,
-            (Place::Buffer(b), None) => (self.signature.is_none(), self.whole.names[b.index()].clone()),
-            (Place::Buffer(b), Some(_)) => (false, self.whole.names[b.index()].clone()),
-            (Place::Param(_) | Place::Frame(_), _) => (false, String::new()),
-        };
-        if !ordered {
-            let what = if what.is_empty() { what } else { format!(" of `{what}`") };
-            let message = format!(
-                "{name}(){what} has no derivative in a parallel loop: which iteration's value remains is not known while others run"
-            );
-            let hint = "let one iteration do it in order (`qd.loop_config(serialize=True)`), or leave the array without a dual";
-            self.errors.push(*Diagnostic::new(Code::Compilation, self.b.span, message).with_hint(hint));
-        }
     }
 
     fn call(&mut self, v: ValueId, f: usize, mut args: Vec<ValueId>) {

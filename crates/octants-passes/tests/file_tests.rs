@@ -131,11 +131,7 @@ fn run(case: &Case) -> String {
                 "validate_reads" => validate_reads(&mut kernel, &Sources::default()),
                 "tally_loops" => tally_loops(&mut kernel, Tallied::Loops, &Sources::default()),
                 "tally_reads" => tally_loops(&mut kernel, Tallied::Reads, &Sources::default()),
-                "differentiate_forward" => {
-                    if let Err(errors) = differentiate_forward(&mut kernel) {
-                        return errors.iter().map(|e| format!("error: {}\n", e.message)).collect();
-                    }
-                }
+                "differentiate_forward" => differentiate_forward(&mut kernel),
                 "hoist_invariants" => hoist_invariants(&mut kernel),
                 "structure_exits" => structure_exits(&mut kernel),
                 "differentiate_reverse" => {

@@ -13,7 +13,7 @@ use interpreter::{Leaf, Memory, run};
 use octants_ir::Kernel;
 use octants_passes::differentiate_reverse::{StoreNeed, differentiate_reverse};
 use octants_passes::{PassOptions, run_pass, run_pipeline};
-use random_kernels::{COUNTS, Dice, N, W, X, Y, Z, random_kernel};
+use random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 
 /// Memory with random numbers and no gradients.
 fn memory(kernel: &Kernel, dice: &mut Dice) -> Memory {
@@ -35,18 +35,21 @@ fn memory(kernel: &Kernel, dice: &mut Dice) -> Memory {
 }
 
 /// The inputs: what is read, and what was there before it was written.
-const INPUTS: [octants_ir::BufferId; 4] = [X, W, Y, Z];
+const INPUTS: [octants_ir::BufferId; 5] = [X, W, Y, Z, M];
 
-fn loss(kernel: &Kernel, before: &Memory, weights: &[Vec<f64>; 2]) -> f64 {
+/// The outputs.
+const OUTPUTS: [octants_ir::BufferId; 3] = [Y, Z, M];
+
+fn loss(kernel: &Kernel, before: &Memory, weights: &[Vec<f64>; 3]) -> f64 {
     let mut after = before.clone();
     run(kernel, &mut after, &[]);
     assert_eq!(after[COUNTS.index()], before[COUNTS.index()]);
     let part = |i: usize, w: &[f64]| after[i].iter().zip(w).map(|(x, w)| x.float() * w).sum::<f64>();
-    part(Y.index(), &weights[0]) + part(Z.index(), &weights[1])
+    OUTPUTS.iter().zip(weights).map(|(b, w)| part(b.index(), w)).sum()
 }
 
 /// The derivative along a direction, by differences; `None` where it does not settle: a branch or a kink is in between.
-fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[Vec<f64>; 2]) -> Option<f64> {
+fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[Vec<f64>; 3]) -> Option<f64> {
     let moved = |by: f64| {
         let mut m = at.clone();
         for (b, d) in INPUTS.iter().zip(direction) {
@@ -97,7 +100,7 @@ fn check(seed: u64) -> Found {
     let mut dice = Dice(seed ^ 0x5555);
     let before = memory(&kernel, &mut dice);
     let mut numbers = |n: usize| (0..n).map(|_| dice.unit()).collect::<Vec<f64>>();
-    let weights = [Y, Z].map(|b| numbers(before[b.index()].len()));
+    let weights = OUTPUTS.map(|b| numbers(before[b.index()].len()));
     let direction: Vec<Vec<f64>> = INPUTS.iter().map(|b| numbers(before[b.index()].len())).collect();
     let Some(expected) = difference(&kernel, &before, &direction, &weights) else {
         return Found { told: false, gathered: false };
@@ -106,7 +109,7 @@ fn check(seed: u64) -> Found {
     let mut after = before.clone();
     run(&kernel, &mut after, &[]);
     let gradient = |b: octants_ir::BufferId| kernel.companions[&b].index();
-    for (b, w) in [Y, Z].into_iter().zip(&weights) {
+    for (b, w) in OUTPUTS.into_iter().zip(&weights) {
         after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
     }
     let mut adjoint = kernel.clone();

@@ -23,8 +23,8 @@ class FwdMode(Scope):
     `param` is the field that the derivative is taken by, and `seed` the direction: one number for each of its elements,
     row-major, with the components of a vector or matrix innermost; left out for a single one. `loss` is the field, or a list
     of the fields, whose `dual` is wanted; all of these need a dual (`needs_dual=True` or `lazy_dual()`). Entering sets the
-    duals of all fields to zero (unless `clear_gradients=False`), leaving sets that of `param` to zero again. Launches on
-    streams are refused.
+    duals of all fields to zero (unless `clear_gradients=False`), leaving sets that of `param` to zero again. What the host
+    writes in the block is constant, but for `param`, which keeps its direction. Launches on streams are refused.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class FwdMode(Scope):
         return np.asarray(self.seed, param.dtype.numpy).reshape(shape)
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
-        if companion(whole, "dual") is not None:
+        if whole is not self.param and companion(whole, "dual") is not None:
             set_zero(whole.dual, key, component)
 
     def _host_copied(self, to: Any, source: Any) -> None:

@@ -28,8 +28,9 @@ class Tape(Scope):
     entered, of fields with a gradient. `grad_check` lists f64 fields whose gradients are compared with finite differences
     afterwards.
 
-    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too.
-    Launches on streams are refused. If the block raises, no gradient is computed.
+    What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too;
+    what it sets before the first launch is what the tape begins with. Launches on streams are refused. If the block raises, no
+    gradient is computed.
     """
 
     def __init__(
@@ -110,8 +111,13 @@ class Tape(Scope):
             self._check.run(self.calls)
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
-        if companion(whole, "grad") is not None:
+        if companion(whole, "grad") is None:
+            return
+        if self.calls:
             self.calls.append((_HostWrite(whole, key, component), ()))
+        elif self._check is not None:
+            # Nothing has run yet: the check begins with these values, too.
+            self._check.save()
 
     def _host_copied(self, to: Any, source: Any) -> None:
         if companion(to, "grad") is not None:

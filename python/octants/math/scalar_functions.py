@@ -41,7 +41,7 @@ def mix(x, y, a):
 @func
 def clamp(x, xmin, xmax):
     """`x`, or the bound it is beyond."""
-    return min(max(x, xmin), xmax)
+    return min(xmax, max(xmin, x))  # in this order a gradient flows to `x` at the bounds, too
 
 
 @func

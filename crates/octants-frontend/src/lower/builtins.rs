@@ -21,6 +21,14 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
+        // `qd.Vector.normalized(v)`: a method, called of its class.
+        if let (Some(method), Some((base, rest))) = (name.strip_prefix("tensor."), args.split_first()) {
+            if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                return self.call_host(obj, &args, &kwargs);
+            }
+            let callee = Value::Method(Rc::new((base.clone(), method.to_string())));
+            return self.call(&callee, rest.to_vec(), kwargs);
+        }
         let keyword = |n: &str| kwargs.iter().find(|(k, _)| k == n).map(|(_, v)| v.clone());
         Ok(match name {
             "static" => return self.lower_static(args),

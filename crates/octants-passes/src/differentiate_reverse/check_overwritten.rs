@@ -9,11 +9,12 @@
 use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{Body, Buffer, BufferId, Op, ValueId};
+use octants_ir::{AtomicOp, Body, Buffer, BufferId, Op, ValueId};
 
 use super::emit_sweeps::known_int;
 use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
+use super::reverse_extremes::is_extreme;
 use crate::make_updates_atomic::same_address;
 use crate::trace_address::trace_element;
 
@@ -32,11 +33,12 @@ pub(super) fn check_overwritten(
     gradients: &[Option<BufferId>],
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Box<Diagnostic>> {
-    let (mut loads, mut stores, mut updates) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
         let (addr, list) = match i.op {
             Op::Load(a) => (a, &mut loads),
             Op::Store(a, _) => (a, &mut stores),
+            Op::Atomic(op, a, _) if is_extreme(op) => (a, &mut extremes),
             Op::Atomic(_, a, _) => (a, &mut updates),
             _ => return,
         };
@@ -63,18 +65,33 @@ pub(super) fn check_overwritten(
         if !needed.contains(&load.inst) {
             continue;
         }
-        if stores.iter().chain(&updates).filter(of_same).any(|write| overwrites(plan, load, write)) {
-            let message = format!(
-                "the gradient needs what is read of `{}` here, and the same kernel overwrites it later: it will be wrong",
-                name(load.buffer)
-            );
-            let warning = Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
-                "overwrite it in a kernel of its own, called afterwards, or write the new values to another array",
-            );
-            warn(*warning);
+        if stores.iter().chain(&updates).chain(&extremes).filter(of_same).any(|write| overwrites(plan, load, write)) {
+            warn(*warning(plan, load, &format!("what is read of `{}` here", name(load.buffer))));
+        }
+    }
+    // Who was the smallest or largest is told by what is there in the end.
+    for update in extremes.iter().filter(|u| plan.activity.works(u.inst)) {
+        let is_other =
+            |w: &&Access| w.buffer == update.buffer && kind_of_update(plan, w) != kind_of_update(plan, update);
+        let writes = stores.iter().chain(&updates).chain(&extremes);
+        if writes.filter(is_other).any(|write| overwrites(plan, update, write)) {
+            warn(*warning(plan, update, &format!("what becomes of `{}` here", name(update.buffer))));
         }
     }
     Ok(())
+}
+
+fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
+    match plan.body.inst(access.inst).op {
+        Op::Atomic(op, ..) => Some(op),
+        _ => None,
+    }
+}
+
+fn warning(plan: &Plan, access: &Access, what: &str) -> Box<Diagnostic> {
+    let message = format!("the gradient needs {what}, and the same kernel overwrites it later: it will be wrong");
+    Diagnostic::new(Code::Compilation, plan.body.inst(access.inst).span, message)
+        .with_hint("overwrite it in a kernel of its own, called afterwards, or write the new values to another array")
 }
 
 fn indices(body: &Body, addr: ValueId) -> &[ValueId] {

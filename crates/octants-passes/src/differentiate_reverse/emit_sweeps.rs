@@ -18,6 +18,7 @@ use octants_ir::{
 use super::defer_updates::Deferred;
 use super::keep_states::{Stack, Store};
 use super::plan_sweeps::{Exit, LoopPlan, Need, Plan, exit_of};
+use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, Part, has_derivative, kind_of, pull_back, whole, zero};
 use crate::trace_address::{Place, trace_address};
 
@@ -452,6 +453,7 @@ impl<'a> Emitter<'a> {
                     self.contribute(*x, &Part::Whole, adjoint);
                 }
             }
+            Op::Atomic(op, a, x) if is_extreme(*op) => self.reverse_extreme(*a, *x),
             Op::Atomic(op, a, x) => {
                 if let Some((addr, shared)) = self.adjoint_address(*a) {
                     let mut adjoint = self.b.load(addr);
@@ -513,7 +515,7 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    fn contribute(&mut self, v: ValueId, part: &Part, value: ValueId) {
+    pub(super) fn contribute(&mut self, v: ValueId, part: &Part, value: ValueId) {
         if !self.plan.activity.value(v) {
             return;
         }
@@ -538,20 +540,24 @@ impl<'a> Emitter<'a> {
         let addr = self.b.local_addr(local);
         let addr = match (part, &ty) {
             (Part::Whole, _) => addr,
-            (Part::At(i), Type::Struct(_)) => self.b.member_addr(addr, *i),
-            (Part::At(i), Type::Matrix(_, _, m)) => {
-                let indices = [*i / *m, *i % *m].map(|i| self.b.int(i64::from(i), Scalar::I32));
-                self.b.element_addr(addr, indices.to_vec())
-            }
-            (Part::At(i), _) => {
-                let index = self.b.int(i64::from(*i), Scalar::I32);
-                self.b.element_addr(addr, vec![index])
-            }
+            (Part::At(i), _) => self.component_addr(addr, &ty, *i),
             (Part::AtIndices(indices), _) => self.b.element_addr(addr, indices.clone()),
         };
         // Iterations share what was computed before their loop.
         let shared = self.iteration.is_some() && self.plan.layout.home[v.index()] == self.source().root;
         self.add_at(addr, value, shared);
+    }
+
+    /// The address of a component (row-major position) or member of what is at an address.
+    pub(super) fn component_addr(&mut self, addr: ValueId, ty: &Type, i: u32) -> ValueId {
+        let indices = match ty {
+            Type::Scalar(_) => return addr,
+            Type::Struct(_) => return self.b.member_addr(addr, i),
+            Type::Matrix(_, _, m) => vec![i / m, i % m],
+            _ => vec![i],
+        };
+        let indices = indices.into_iter().map(|i| self.b.int(i64::from(i), Scalar::I32)).collect();
+        self.b.element_addr(addr, indices)
     }
 
     /// Adds the floats of a value to what is at an address.

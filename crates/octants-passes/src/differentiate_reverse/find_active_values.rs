@@ -5,6 +5,7 @@
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
 
+use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
 use crate::make_own_updates_plain::touched_at_own_indices;
 use crate::make_updates_atomic::locals_of_all_iterations;
@@ -188,17 +189,30 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
         if found.is_some() || !activity.works(v) {
             return;
         }
-        let name = match &inst.op {
+        let hint = "write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`";
+        let (what, hint) = match &inst.op {
             Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
-            Op::Atomic(op, ..) => format!("atomic {}", format!("{op:?}").to_lowercase()),
-            Op::AtomicCas(..) => "compare-and-swap".to_string(),
+            Op::Atomic(op, a, _) if is_extreme(*op) => match trace_address(body, *a) {
+                Place::Local(l) => (
+                    format!(
+                        "the {}imum that the iterations of a parallel loop leave in `{}`",
+                        op.name(),
+                        body.locals[l.index()].name
+                    ),
+                    "keep it in a field, or put `qd.loop_config(serialize=True)` before the loop",
+                ),
+                _ if activity.value(v) => (
+                    format!("what atomic_{}() returned", op.name()),
+                    "read the element in a kernel of its own, called afterwards",
+                ),
+                _ => return,
+            },
+            Op::Atomic(op, ..) => (format!("the atomic {} of a number with a gradient", op.name()), hint),
+            Op::AtomicCas(..) => ("the compare-and-swap of a number with a gradient".to_string(), hint),
             _ => return,
         };
-        let message = format!("the {name} of a number with a gradient cannot be differentiated in reverse");
-        found = Some(
-            Diagnostic::new(Code::Compilation, inst.span, message)
-                .with_hint("write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`"),
-        );
+        let message = format!("{what} cannot be differentiated in reverse");
+        found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
     });
     for &v in body.block(body.root) {
         if let Op::For(l) = &body.inst(v).op

@@ -21,6 +21,7 @@ mod keep_states;
 mod meeting_iterations;
 mod needed_operands;
 mod plan_sweeps;
+mod reverse_extremes;
 mod reverse_loops;
 mod tally_trips;
 
@@ -43,6 +44,7 @@ pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
 pub(crate) use plan_sweeps::Layout as CodeLayout;
 use plan_sweeps::Plan;
+use reverse_extremes::refuse_rounded_extremes;
 use tally_trips::tally_trips;
 pub use tally_trips::{Tallied, may_tally_loops};
 
@@ -137,6 +139,7 @@ fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Opti
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);
     plan.refuse_unrepeatable()?;
+    refuse_rounded_extremes(&plan)?;
     check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
     let counted = any_uses_store(&plan).then(|| need_of_count(&plan));
     if let Some(need) = &counted {

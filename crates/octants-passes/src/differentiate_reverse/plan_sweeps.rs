@@ -17,6 +17,7 @@ use octants_ir::{BlockId, Body, LocalId, Op, Type, ValueId};
 
 use super::find_active_values::Activity;
 use super::needed_operands::needed_operands;
+use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, kind_of};
 use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, first_use_sets, trace_address};
@@ -267,7 +268,13 @@ impl<'a> Plan<'a> {
                     }
                 }
                 Op::Load(a) => push_indices(body, *a, seeds),
-                Op::Store(a, _) | Op::Atomic(_, a, _) => push_indices(body, *a, seeds),
+                Op::Store(a, _) => push_indices(body, *a, seeds),
+                Op::Atomic(op, a, x) => {
+                    push_indices(body, *a, seeds);
+                    if is_extreme(*op) {
+                        seeds.push(Seed::Value(*x));
+                    }
+                }
                 op if kind_of(op) == Kind::Rule => {
                     needed_operands(op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
                 }

@@ -241,14 +241,16 @@ impl Interpreter<'_> {
                 let s = ty.scalar().unwrap();
                 let (a, x) = (self.address(*a), self.value(*x));
                 let op = match op {
-                    AtomicOp::Add => BinaryOp::Add,
-                    AtomicOp::Sub => BinaryOp::Sub,
-                    AtomicOp::Max => BinaryOp::Max,
+                    AtomicOp::Add => Some(BinaryOp::Add),
+                    AtomicOp::Sub => Some(BinaryOp::Sub),
+                    AtomicOp::Min => Some(BinaryOp::Min),
+                    AtomicOp::Max => Some(BinaryOp::Max),
+                    AtomicOp::Exchange => None,
                     op => panic!("{op:?}"),
                 };
                 let memory = self.memory(&a, x.len());
                 let old = memory.to_vec();
-                memory.iter_mut().zip(x).for_each(|(m, x)| *m = binary(op, *m, x, s));
+                memory.iter_mut().zip(x).for_each(|(m, x)| *m = op.map_or(x, |op| binary(op, *m, x, s)));
                 set(self, old);
             }
             Op::If(c, yes, no) => {
@@ -358,6 +360,7 @@ fn binary(op: BinaryOp, x: Leaf, y: Leaf, s: Scalar) -> Leaf {
             Div => x / y,
             Min => x.min(y),
             Max => x.max(y),
+            Eq => return truth(x == y),
             Lt => return truth(x < y),
             Gt => return truth(x > y),
             op => panic!("{op:?} of floats"),

@@ -1,7 +1,7 @@
 //! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, indices that loops carry along, vectors.
 //!
 //! What a kernel reads it does not write: `x`, `w` and `n` are read, `y` is stored to at the iteration's own index and added to there,
-//! `z` is added to anywhere. Numbers stay small, so that differences tell.
+//! `z` is added to anywhere, and the first half of `m` keeps the smallest of what it is given, the other half the largest. Numbers stay small, so that differences tell.
 
 use octants_ir::{
     AtomicOp, BinaryOp, Buffer, BufferId, Builder, Const, ForLoop, FuncId, Function, Kernel, Layout, LocalId,
@@ -17,6 +17,7 @@ pub const W: BufferId = BufferId(1);
 pub const COUNTS: BufferId = BufferId(2);
 pub const Y: BufferId = BufferId(3);
 pub const Z: BufferId = BufferId(4);
+pub const M: BufferId = BufferId(5);
 
 /// Numbers from a linear congruence: the same at each run.
 pub struct Dice(pub u64);
@@ -37,11 +38,11 @@ pub fn random_kernel(seed: u64) -> Kernel {
     let mut dice = Dice(seed.wrapping_mul(0x9e3779b97f4a7c15) + 1);
     (0..8).for_each(|_| _ = dice.below(2));
     let mut kernel = Kernel { name: format!("k{seed}"), ..Kernel::default() };
-    for (name, elem) in [("x", F64), ("w", VEC), ("n", Type::I32), ("y", F64), ("z", VEC)] {
+    for (name, elem) in [("x", F64), ("w", VEC), ("n", Type::I32), ("y", F64), ("z", VEC), ("m", VEC)] {
         let layout = Layout::Contiguous;
         kernel.buffers.push(Buffer { name: name.into(), elem, ndim: 1, layout });
     }
-    for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z)] {
+    for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z), ("m", M)] {
         let gradient = Buffer { name: format!("{b}.grad"), ..kernel.buffers[of.index()].clone() };
         kernel.companions.insert(of, BufferId(kernel.buffers.len() as u32));
         kernel.buffers.push(gradient);
@@ -289,6 +290,9 @@ impl<'a> Generator<'a> {
         if !self.writes {
             return;
         }
+        if self.dice.below(4) == 0 {
+            return self.keep_extreme();
+        }
         let e = self.float_expr(3);
         match self.dice.below(3) {
             0 => {
@@ -306,6 +310,35 @@ impl<'a> Generator<'a> {
                 self.add_to_z(at, component, e);
             }
         }
+    }
+
+    /// Lets an element of `m`, or a component of it, be no larger (smaller) than a number near to memory.
+    fn keep_extreme(&mut self) {
+        let op = if self.dice.below(2) == 0 { AtomicOp::Min } else { AtomicOp::Max };
+        let (at, from) = (self.int_below(N / 2), self.int_below(N));
+        let first = self.int(if op == AtomicOp::Min { 0 } else { N / 2 });
+        let at = self.b.binary(BinaryOp::Add, at, first);
+        let addr = self.b.push(Op::BufferAddr(M, vec![at]), Type::Ref(Box::new(VEC)));
+        let from = self.b.push(Op::BufferAddr(W, vec![from]), Type::Ref(Box::new(VEC)));
+        let mut given = self.b.load(from);
+        if self.dice.below(2) == 0 {
+            given = self.b.unary(UnaryOp::Neg, given);
+        }
+        if self.dice.below(2) == 0 {
+            let x = self.b.push(Op::BufferAddr(X, vec![self.index]), Type::Ref(Box::new(F64)));
+            let x = self.b.load(x);
+            let x = self.b.splat(x, &VEC);
+            let op = [BinaryOp::Mul, BinaryOp::Sub, BinaryOp::Min][self.dice.below(3) as usize];
+            given = self.b.binary(op, given, x);
+        }
+        if self.dice.below(2) == 0 {
+            self.b.push(Op::Atomic(op, addr, given), VEC);
+            return;
+        }
+        let component = self.int_below(3);
+        let addr = self.b.element_addr(addr, vec![component]);
+        let given = self.b.push(Op::ExtractDyn(given, vec![component]), F64);
+        self.b.push(Op::Atomic(op, addr, given), F64);
     }
 
     fn add_to_z(&mut self, at: ValueId, component: i64, e: ValueId) {
