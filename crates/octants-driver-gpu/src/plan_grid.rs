@@ -12,8 +12,9 @@ use octants_runtime::Launch;
 
 /// Threads of a block where the program does not say.
 pub const PREFERRED_BLOCK: u32 = 256;
-/// Fewest threads of a block that is made smaller so that every multiprocessor gets one.
-pub const LEAST_BLOCK: u32 = 64;
+/// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others then take up less while it runs one
+/// that is long.
+pub const LEAST_EACH: u64 = 2;
 /// Up to so many blocks, in multiples of what the device holds at once, a thread runs one iteration.
 pub const LEAST_WAVES: u64 = 8;
 /// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when iterations differ in
@@ -67,7 +68,7 @@ impl GridPlan {
         let mut block = self.block;
         if !self.fixed {
             // Few iterations are spread over all multiprocessors; fewer than a block need no more threads than that.
-            while block > LEAST_BLOCK && n.div_ceil(u64::from(block)) < u64::from(self.multiprocessors) {
+            while block > self.warp && n.div_ceil(u64::from(block)) < LEAST_EACH * u64::from(self.multiprocessors) {
                 block = (block / 2).next_multiple_of(self.warp);
             }
             if n < u64::from(block) {
@@ -150,8 +151,8 @@ mod tests {
 
     #[test]
     fn a_grid_is_as_large_as_the_work_up_to_a_limit() {
-        assert_eq!(PLAN.plan(Some(1 << 16)), Some((256, 256)));
-        assert_eq!(PLAN.plan(Some((1 << 16) + 1)), Some((257, 256)));
+        assert_eq!(PLAN.plan(Some(1 << 17)), Some((512, 256)));
+        assert_eq!(PLAN.plan(Some((1 << 17) + 1)), Some((513, 256)));
         assert_eq!(PLAN.plan(Some(1 << 40)), Some((FILL * MOST_WAVES as u32, 256)));
         assert_eq!(PLAN.plan(None), Some((FILL, 256)));
         assert_eq!(PLAN.plan(Some(u64::MAX)), Some((FILL * MOST_WAVES as u32, 256)));
@@ -185,10 +186,14 @@ mod tests {
 
     #[test]
     fn little_work_is_spread_and_takes_whole_warps() {
-        assert_eq!(PLAN.plan(Some(16384)), Some((256, 64)));
-        assert_eq!(PLAN.plan(Some(1000)), Some((16, 64)));
-        assert_eq!(PLAN.plan(Some(33)), Some((1, 64)));
+        assert_eq!(PLAN.plan(Some(1 << 16)), Some((512, 128)));
+        assert_eq!(PLAN.plan(Some(16384)), Some((512, 32)));
+        assert_eq!(PLAN.plan(Some(1000)), Some((32, 32)));
+        assert_eq!(PLAN.plan(Some(33)), Some((2, 32)));
         assert_eq!(PLAN.plan(Some(1)), Some((1, 32)));
+        let of_64 = GridPlan { warp: 64, ..PLAN };
+        assert_eq!(of_64.plan(Some(1000)), Some((16, 64)));
+        assert_eq!(of_64.plan(Some(1)), Some((1, 64)));
         for n in 1..5000 {
             let (grid, block) = PLAN.plan(Some(n)).expect("work");
             assert!(block % PLAN.warp == 0 && u64::from(grid) * u64::from(block) >= n, "{n}: {grid} x {block}");
