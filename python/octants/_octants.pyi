@@ -349,15 +349,19 @@ class KernelGradient:
 
 @final
 class RecordedLaunch:
-    """What a tape keeps of a launch: its gradient is that of what ran, or an error where something has changed since."""
+    """What a tape, or a function of torch, keeps of a launch: its gradient is that of what ran, or an error where something has
+    changed since.
+    """
 
     @property
     def kernel(self) -> Any:
         """The kernel."""
 
     def __call__(self, *args: Any) -> None: ...
-    def grad(self, *args: Any) -> None:
-        """Runs the gradient of the launch."""
+    def grad(self, *args: Any, others: bool = False) -> None:
+        """Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in their
+        places: the same memory with gradients.
+        """
 
 @final
 class BoundKernel:
@@ -408,6 +412,9 @@ class Kernel:
     def _specialization_count(self) -> int:
         """How many specialisations are kept."""
 
+    def _launch(
+        self, args: tuple[Any, ...], with_gradients: Callable[[], tuple[Any, ...]]
+    ) -> RecordedLaunch | None: ...
     def _declare_pure(self) -> None: ...
     def _update(self) -> None: ...
 

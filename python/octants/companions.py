@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 
@@ -38,12 +39,20 @@ def remember(kind: str, field: Any) -> None:
 
 def fields_in_memory(kind: str) -> list[Any]:
     """The fields of this kind that have memory in the running program."""
-    found = []
+    return [field for field in _placed(kind) if all(part.node._tree.finalized for part in field._parts)]
+
+
+def any_gradients() -> bool:
+    """Whether a field of the running program has a gradient."""
+    return next(_placed("grad"), None) is not None
+
+
+def _placed(kind: str) -> Iterator[Any]:
+    """The fields of this kind that have a place in a tree of the running program."""
     for field in list(_known[kind]):
         nodes = [part.node for part in field._parts]
-        if all(node is not None and node._tree.finalized and node._tree.alive for node in nodes):
-            found.append(field)
-    return found
+        if all(node is not None and node._tree.alive for node in nodes):
+            yield field
 
 
 _marks_of_arrays: dict[Any, tuple[Any, Any]] = {}

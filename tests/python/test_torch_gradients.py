@@ -147,3 +147,53 @@ def test_with_real_streams():
     x = torch.arange(1000.0, requires_grad=True)
     apply(x).sum().backward()
     assert torch.equal(x.grad, 2 * x.detach())
+
+
+def test_a_bound_that_changed_before_backward_is_reported():
+    @qd.kernel
+    def first_squares(x: qd.types.ndarray(), count: qd.types.ndarray(), y: qd.types.ndarray()):
+        for i in x:
+            for _ in range(count[i]):
+                y[i] += x[i] * x[i]
+
+    apply = qd.ad.torch_function(first_squares, outputs={"y": lambda x, count: x.shape})
+    x = torch.arange(4.0, requires_grad=True)
+    count = torch.tensor([1, 0, 2, 1], dtype=torch.int32)
+    line = first_squares.fn.__code__.co_firstlineno + 3
+
+    @qd.kernel
+    def set_first(count: qd.types.ndarray(), value: qd.i32):
+        count[0] = value  # nothing that torch knows of
+
+    y = apply(x, count)
+    set_first(count, 3)
+    message = (
+        f"gradient of kernel `first_squares`.*the loop at line {line} ran 4 times in all, and would run 6 times now"
+    )
+    with pytest.raises(RuntimeError, match=message):
+        y.sum().backward(retain_graph=True)
+    set_first(count, 1)
+    y.sum().backward()
+    assert x.grad.tolist() == [0, 0, 8, 6]
+    with torch.no_grad():
+        assert not apply(x, count).requires_grad
+
+
+def test_numbers_of_objects_are_those_of_the_forward_pass():
+    @qd.data_oriented(template_primitives=False)
+    class Model:
+        def __init__(self):
+            self.factor = 2.0
+
+        @qd.kernel
+        def scale(self, x: qd.types.ndarray(), y: qd.types.ndarray()):
+            for i in x:
+                y[i] = self.factor * x[i]
+
+    model = Model()
+    apply = qd.ad.torch_function(model.scale, outputs=["y"])
+    x = torch.ones(2, requires_grad=True)
+    y = apply(x)
+    model.factor = 5.0
+    y.sum().backward()
+    assert x.grad.tolist() == [2, 2]

@@ -25,6 +25,8 @@ pub(crate) fn optimise(
     options.set_loop_interleaving(vectors && level >= 2);
     options.set_loop_unrolling(level >= 2);
     options.set_merge_functions(false);
+    // Otherwise each loop that is unrolled has what is known of all loops beside it looked through, which takes the square of their number.
+    options.set_forget_all_scev_in_loop_unroll(true);
     let passes = match level {
         0 => "default<O0>",
         1 => "default<O1>",

@@ -1,7 +1,8 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
 //! none, fills the slots and launches, all without a Python frame.
 //!
-//! [`call`] is that way, with [`bind_arguments`]; [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes;
+//! [`call`] is that way, with [`bind_arguments`]; [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes,
+//! [`seen_launches`] for gradients that are asked for by hand;
 //! [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
 
 mod bind_arguments;
@@ -9,6 +10,8 @@ mod call;
 mod compile;
 mod recorded_launch;
 mod refusals;
+mod seen_launches;
+mod tally;
 mod unmade_call;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,7 +24,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 pub use self::recorded_launch::RecordedLaunch;
+pub use self::seen_launches::SeenLaunches;
 pub use self::unmade_call::UnmadeCall;
+use crate::autodiff_scope::in_scope;
 use crate::bound_kernel::{BoundKernel, KernelGradient};
 use crate::flattened::Flattened;
 use crate::func::{Wrapped, function_name};
@@ -29,6 +34,7 @@ use crate::in_progress::InProgress;
 use crate::program::{self, Program};
 use crate::signature::{Signature, declaration, evaluate_annotations};
 use crate::specialization::Specialization;
+use crate::stream::in_stream_scope;
 use crate::vectorcall;
 
 /// A function that is compiled and launched.
@@ -42,6 +48,10 @@ pub struct Kernel {
     library: bool,
     /// Declared to depend on its arguments alone.
     pure: AtomicBool,
+    /// Its gradient has been asked for by hand.
+    differentiated: AtomicBool,
+    /// Some specialisation keeps launches that were seen.
+    sees_launches: AtomicBool,
     state: Mutex<State>,
     in_progress: InProgress,
     /// What the interpreter looks for in a kernel to call it quickly.
@@ -162,6 +172,8 @@ impl Kernel {
             graph,
             library,
             pure: AtomicBool::new(false),
+            differentiated: AtomicBool::new(false),
+            sees_launches: AtomicBool::new(false),
             state: Mutex::default(),
             in_progress: InProgress::default(),
             vectorcall: vectorcall::ENTRY,
@@ -181,6 +193,21 @@ impl Kernel {
     /// Declares that it depends on its arguments alone; called by decorators.
     fn _declare_pure(&self) {
         self.pure.store(true, Ordering::Relaxed);
+    }
+
+    /// Launches, and keeps what the gradient needs when it gets the arguments that `with_gradients` returns; for functions of torch.
+    /// `None` in scopes, of which the launch is then a part.
+    fn _launch(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        with_gradients: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<RecordedLaunch>> {
+        let args = slf.get().bind(slf.py(), args.as_slice(), None)?;
+        if in_scope() || in_stream_scope() {
+            return Kernel::call_on(slf, &args, None, None, AutodiffMode::None).map(|_| None);
+        }
+        slf.get().forget_seen();
+        RecordedLaunch::for_function(slf, &args, with_gradients).map(Some)
     }
 
     /// Copies the wrapped function's name, documentation and module; called by the decorator.

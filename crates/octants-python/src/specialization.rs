@@ -20,6 +20,7 @@ use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
 use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks};
+use crate::kernel::SeenLaunches;
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
@@ -71,8 +72,14 @@ pub struct Specialization {
     pub constants: Vec<Constant>,
     /// It has `stream_parallel` groups.
     pub groups: bool,
-    /// The length of some loop may come from memory. Whoever finds that it does not says so here.
-    pub may_tally_loops: AtomicBool,
+    /// The length of some loop may come from memory.
+    pub may_tally_loops: bool,
+    /// Some of its arrays may have a gradient.
+    pub may_have_gradient: bool,
+    /// The gradient may need such a loop. Whoever finds that it does not says so here.
+    pub tallies_loops: AtomicBool,
+    /// Launches that a gradient may be of which is asked for by hand.
+    pub seen: SeenLaunches,
 }
 
 /// An array that the code reaches otherwise than by an argument. Its address is in a slot.
@@ -112,11 +119,14 @@ type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
 type Leaf = (u32, Vec<String>);
 
 /// What the compiler is told of the arguments, and where their words come from.
+#[derive(Default)]
 pub struct Described {
     /// One per parameter.
     pub specs: Vec<ArgSpec>,
     leaves: Vec<Leaf>,
     objects: Vec<Alive>,
+    /// Some array has a gradient.
+    has_gradient: bool,
 }
 
 impl Described {
@@ -127,7 +137,7 @@ impl Described {
         kernel: &str,
         world: &PyWorld<'py>,
     ) -> PyResult<Described> {
-        let mut out = Described { specs: Vec::new(), leaves: Vec::new(), objects: Vec::new() };
+        let mut out = Described::default();
         for (i, ((name, kind), arg)) in kinds.iter().zip(args).enumerate() {
             let place = Place { index: i, name, parent: None, kernel };
             let spec = out.describe(kind, arg, &place, (i as u32, Vec::new()), world)?;
@@ -161,7 +171,9 @@ impl Described {
             }
             ParamKind::Array(wanted) => {
                 self.leaves.push(leaf);
-                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, ..array_argument(wanted, value, place)?.desc() })
+                let desc = array_argument(wanted, value, place)?.desc();
+                self.has_gradient |= desc.needs_grad;
+                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, ..desc })
             }
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
@@ -240,6 +252,7 @@ impl Specialization {
         };
         let mut arrays = Vec::new();
         let mut numbers = Vec::new();
+        let mut may_have_gradient = described.has_gradient;
         for (i, capture) in binding.buffers.iter().enumerate() {
             let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
             match capture {
@@ -259,6 +272,7 @@ impl Specialization {
                     let view = array::view(&object)?
                         .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array is not an array"))?;
                     fill_array(&mut slots, to, &view);
+                    may_have_gradient |= view.needs_grad;
                     captured.push(CapturedArray::of(to, &view.desc()));
                     match from {
                         Some((param, path)) => live.push((*param, path.clone(), to, array_desc(&object)?)),
@@ -299,7 +313,10 @@ impl Specialization {
             may_alias,
             constants: world.take_constants(),
             groups: false,
-            may_tally_loops: AtomicBool::new(false),
+            may_tally_loops: false,
+            may_have_gradient,
+            tallies_loops: AtomicBool::new(false),
+            seen: SeenLaunches::default(),
         })
     }
 

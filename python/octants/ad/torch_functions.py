@@ -26,7 +26,11 @@ def torch_function(
     """
     import torch
 
-    names = _parameter_names(kernel)
+    plain = kernel.__func__ if isinstance(kernel, _octants.BoundKernel) else kernel
+    if not isinstance(plain, _octants.Kernel):
+        raise OctantsTypeError(f"torch_function() takes a kernel, got {kernel!r}")
+    bound_to = (kernel.__self__,) if isinstance(kernel, _octants.BoundKernel) else ()
+    names = list(plain.fn.__code__.co_varnames[len(bound_to) : plain.fn.__code__.co_argcount])
     shapes = dict(outputs) if isinstance(outputs, Mapping) else dict.fromkeys(outputs)
     unknown = [name for name in shapes if name not in names]
     if unknown:
@@ -39,7 +43,7 @@ def torch_function(
         """Forward launches the kernel, backward its gradient."""
 
         @staticmethod
-        def forward(ctx: Any, *inputs: Any) -> Any:
+        def forward(ctx: Any, has_gradient: bool, *inputs: Any) -> Any:
             given = dict(zip(input_names, inputs, strict=True))
             first = next((value for value in inputs if isinstance(value, torch.Tensor)), None)
             if first is None:
@@ -49,7 +53,16 @@ def torch_function(
                 extents = tuple(first.shape) if shape is None else shape(*inputs) if callable(shape) else shape
                 made[name] = torch.zeros(extents, dtype=dtype or first.dtype, device=device or first.device)
             given = {name: _plain(value) for name, value in given.items()}
-            kernel(*[made[name] if name in made else given[name] for name in names])
+            args = [made[name] if name in made else given[name] for name in names]
+            if has_gradient:
+                wanted = {
+                    name for name, is_wanted in zip(input_names, ctx.needs_input_grad[1:], strict=True) if is_wanted
+                }
+                ctx.launch = plain._launch(
+                    (*bound_to, *args), lambda: (*bound_to, *_with_gradients(names, args, wanted.union(made)))
+                )
+            else:
+                kernel(*args)
             tensors = [value for value in given.values() if isinstance(value, torch.Tensor)]
             ctx.numbers = [None if isinstance(value, torch.Tensor) else value for value in given.values()]
             ctx.save_for_backward(*tensors, *made.values())
@@ -60,7 +73,7 @@ def torch_function(
             saved = list(ctx.saved_tensors)
             given: dict[str, Any] = {}
             results = []
-            for name, number, wanted in zip(input_names, ctx.numbers, ctx.needs_input_grad, strict=True):
+            for name, number, wanted in zip(input_names, ctx.numbers, ctx.needs_input_grad[1:], strict=True):
                 value = saved.pop(0) if number is None and saved else number
                 given[name] = value
                 if wanted:
@@ -71,15 +84,21 @@ def torch_function(
                     gradient = torch.zeros_like(value)
                 # A copy: the kernel's gradient uses it up, and torch may hand the same one to others.
                 given[name] = _with_gradient(value, gradient.clone(memory_format=torch.contiguous_format))
-            kernel.grad(*[given[name] for name in names])
-            return tuple(results)
+            args = [given[name] for name in names]
+            if ctx.launch is None:
+                kernel.grad(*args)
+            else:
+                ctx.launch.grad(*bound_to, *args, others=True)
+            return None, *results
 
     def run(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip(input_names, args, strict=False))
         given.update(kwargs)
         if len(args) + len(kwargs) != len(input_names) or set(given) != set(input_names):
             raise OctantsTypeError(f"`{kernel.__name__}` takes the inputs {', '.join(input_names)}")
-        return Function.apply(*[given[name] for name in input_names])
+        inputs = [given[name] for name in input_names]
+        has_gradient = torch.is_grad_enabled() and any(getattr(value, "requires_grad", False) for value in inputs)
+        return Function.apply(has_gradient, *inputs)
 
     return run
 
@@ -88,17 +107,20 @@ def _plain(value: Any) -> Any:
     return value.detach() if hasattr(value, "requires_grad") else value
 
 
+def _with_gradients(names: list[str], args: list[Any], wanted: set[str]) -> list[Any]:
+    """Arguments that have gradients, with any numbers in them, where they are wanted."""
+    import torch
+
+    return [
+        _with_gradient(value, torch.empty_like(value, memory_format=torch.contiguous_format))
+        if name in wanted
+        else value
+        for name, value in zip(names, args, strict=True)
+    ]
+
+
 def _with_gradient(tensor: Any, gradient: Any) -> Any:
     """Another tensor of the same memory, with this gradient."""
     alias = tensor.detach().requires_grad_()
     alias.grad = gradient
     return alias
-
-
-def _parameter_names(kernel: Any) -> list[str]:
-    plain = kernel.__func__ if isinstance(kernel, _octants.BoundKernel) else kernel
-    if not isinstance(plain, _octants.Kernel):
-        raise OctantsTypeError(f"torch_function() takes a kernel, got {kernel!r}")
-    code = plain.fn.__code__
-    names = list(code.co_varnames[: code.co_argcount])
-    return names[1:] if isinstance(kernel, _octants.BoundKernel) else names

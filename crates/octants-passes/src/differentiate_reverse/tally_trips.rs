@@ -3,7 +3,8 @@
 //! the memory in between, and the gradient would be that of other loops.
 //!
 //! It runs what decides about these loops and nothing else, and writes nothing. Loops that floats computed in a loop decide about (a
-//! `while` until an iteration converges) are left out: telling their length would take as long as the kernel.
+//! `while` until an iteration converges) are left out: telling their length would take as long as the kernel. So are those that would have to
+//! be run to tell it, as a `while` must, where the kernel writes what they read: what would run after it is another loop, and may never end.
 //!
 //! Who wants to know it all, whatever it takes, has what the gradient reads of memory tallied too, by the bits of the values.
 //!
@@ -139,10 +140,18 @@ fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<Val
         seeds.push(Seed::Value(v));
     }
     let values = close(body, &plan.layout, body.root, seeds).values;
+    let runs_uncounted = values.iter().any(|&u| matches!(body.inst(u).op, Op::Loop(_)));
     let mut reads = false;
     for &u in &values {
         match &body.inst(u).op {
-            Op::Load(a) => reads |= matches!(trace_address(body, *a), Place::Buffer(_)),
+            Op::Load(a) => {
+                if let place @ Place::Buffer(_) = trace_address(body, *a) {
+                    reads = true;
+                    if runs_uncounted && is_written(body, place) {
+                        return None;
+                    }
+                }
+            }
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if matches!(trace_address(body, *a), Place::Buffer(_)) => {
                 return None;
             }
@@ -158,6 +167,13 @@ fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<Val
         }
     }
     (reads || matches!(body.inst(v).op, Op::Atomic(..))).then_some(values)
+}
+
+fn is_written(body: &Body, place: Place) -> bool {
+    body.insts.iter().any(|inst| match inst.op {
+        Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => trace_address(body, a) == place,
+        _ => false,
+    })
 }
 
 fn owner(plan: &Plan, v: ValueId) -> Option<ValueId> {

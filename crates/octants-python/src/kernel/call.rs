@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime::{self, Caller};
@@ -119,15 +120,24 @@ impl Kernel {
         let (prepared, last) = this.prepared(py)?;
         let mut gathered = this.gather(&prepared, args, mode)?;
         let mut slots = Slots::new();
-        if let Some(spec) = last
-            && *spec.key == *gathered.key
-            && spec.is_alive(py)
-            && spec.fill(&mut gathered, args, &mut slots, false)?
-        {
-            return this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref());
+        let spec = match last {
+            Some(spec)
+                if *spec.key == *gathered.key
+                    && spec.is_alive(py)
+                    && spec.fill(&mut gathered, args, &mut slots, false)? =>
+            {
+                spec
+            }
+            _ => Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?,
+        };
+        let result = this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())?;
+        if spec.tallies_loops.load(Ordering::Relaxed) {
+            match stream {
+                None => Self::see_launch(slf, args, (&spec, &slots))?,
+                Some(_) => this.forget_seen(),
+            }
         }
-        let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?;
-        this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())
+        Ok(result)
     }
 
     /// A gradient, or a launch in a scope that differentiates or records.
@@ -146,8 +156,15 @@ impl Kernel {
         if in_stream_scope() {
             return Err(this.refuse_differentiation(py, IN_SCOPE));
         }
-        let Some(record) = record else { return Self::run(slf, args, stream, mode) };
-        let (result, launch) = RecordedLaunch::launch(slf, args, mode)?;
+        let Some(record) = record else {
+            match mode {
+                AutodiffMode::Reverse => Self::check_seen(slf, args)?,
+                _ => this.forget_seen(),
+            }
+            return Self::run(slf, args, stream, mode);
+        };
+        this.forget_seen();
+        let (result, launch) = RecordedLaunch::for_tape(slf, args, mode)?;
         record.call1(py, (launch, PyTuple::new(py, args)?))?;
         Ok(result)
     }
@@ -194,7 +211,7 @@ impl Kernel {
 
     /// Runs a specialisation whose slots are filled.
     #[inline]
-    fn launch(
+    pub(super) fn launch(
         &self,
         py: Python<'_>,
         prepared: &Prepared,

@@ -168,7 +168,13 @@ impl Kernel {
         };
         let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
-        spec.may_tally_loops = AtomicBool::new(may_tally_loops);
+        spec.may_tally_loops = may_tally_loops;
+        spec.tallies_loops = AtomicBool::new(may_tally_loops && mode == AutodiffMode::None && !this.library);
+        if may_tally_loops && !spec.may_have_gradient {
+            let companions = py.import("octants.companions")?;
+            spec.may_have_gradient = companions.call_method0("any_gradients")?.is_truthy()?;
+        }
+        spec.may_have_gradient &= !alias;
         Ok(spec)
     }
 

@@ -1,4 +1,4 @@
-//! [`RecordedLaunch`]: what a tape keeps of a launch, so that its gradient is that of what ran.
+//! [`RecordedLaunch`]: what a tape, or a function of torch, keeps of a launch, so that its gradient is that of what ran.
 //!
 //! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are kept here and given
 //! to the gradient as they were. Of everything else that decides what ran, a change is an error: arrays that objects hold, compile-time
@@ -14,12 +14,10 @@ use pyo3::types::PyTuple;
 
 use super::Kernel;
 use super::refusals::IN_SCOPE;
+use super::tally::Tally;
 use crate::errors;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::in_stream_scope;
-
-/// Numbers for each loop or read that is tallied: whether it is a read, its line, its iterations, and what tells its executions apart.
-type Tally = Vec<[i64; 4]>;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -32,36 +30,52 @@ pub struct RecordedLaunch {
 }
 
 impl RecordedLaunch {
-    /// Launches a kernel and keeps what its gradient will need. The result is the kernel's.
-    pub(super) fn launch<'py>(
+    /// Launches a kernel for a tape, and keeps what its gradient will need. The result is the kernel's.
+    pub(super) fn for_tape<'py>(
+        kernel: &Bound<'py, Kernel>,
+        args: &[Bound<'py, PyAny>],
+        mode: AutodiffMode,
+    ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
+        let (result, mut launch) = Self::launch(kernel, args, mode)?;
+        if mode == AutodiffMode::Validation {
+            launch.tally = launch.tally_now(kernel, args)?;
+        } else if launch.spec.tallies_loops.load(Ordering::Relaxed) {
+            launch.tally = launch.tally_now(kernel, args)?;
+            launch.spec.tallies_loops.store(!launch.tally.is_empty(), Ordering::Relaxed);
+        }
+        Ok((result, launch))
+    }
+
+    /// Launches a kernel without gradients, and keeps what its gradient will need when it gets the same memory `with_gradients`: a
+    /// function that returns those arguments.
+    pub(super) fn for_function<'py>(
+        kernel: &Bound<'py, Kernel>,
+        args: &[Bound<'py, PyAny>],
+        with_gradients: &Bound<'py, PyAny>,
+    ) -> PyResult<RecordedLaunch> {
+        let (_, mut launch) = Self::launch(kernel, args, AutodiffMode::None)?;
+        if launch.spec.may_tally_loops {
+            let args = with_gradients.call0()?.cast_into::<PyTuple>()?;
+            launch.tally = launch.tally_now(kernel, args.as_slice())?;
+        }
+        Ok(launch)
+    }
+
+    fn launch<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
         mode: AutodiffMode,
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let mut slots = Slots::new();
         let (result, spec) = kernel.get().run_with(kernel, args, mode, None, &mut slots)?;
-        let numbers = spec.numbers(&slots);
-        let mut launch = RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, tally: Tally::new() };
-        if mode == AutodiffMode::Validation {
-            launch.tally = launch.tally_now(kernel, args, &numbers)?;
-        } else if launch.spec.may_tally_loops.load(Ordering::Relaxed) {
-            launch.tally = launch.tally_now(kernel, args, &numbers)?;
-            launch.spec.may_tally_loops.store(!launch.tally.is_empty(), Ordering::Relaxed);
-        }
+        let launch = RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, tally: Tally::default() };
         Ok((result, launch))
     }
 
     /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
-    fn tally_now<'py>(
-        &self,
-        kernel: &Bound<'py, Kernel>,
-        args: &[Bound<'py, PyAny>],
-        numbers: &[u64],
-    ) -> PyResult<Tally> {
+    fn tally_now<'py>(&self, kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>]) -> PyResult<Tally> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        let (result, _) = kernel.get().run_with(kernel, args, mode, Some(numbers), &mut Slots::new())?;
-        let words: Vec<u64> = result.extract::<Option<_>>(kernel.py())?.unwrap_or_default();
-        Ok(words.chunks_exact(4).map(|place| std::array::from_fn(|i| place[i] as i64)).collect())
+        Tally::take(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -87,36 +101,6 @@ impl RecordedLaunch {
         );
         Err(errors::runtime_error(py, text))
     }
-
-    /// Raises where a loop would run another number of times than it did, or something would be read that was not.
-    fn check_tally(&self, kernel: &Bound<'_, Kernel>, now: &Tally) -> PyResult<()> {
-        let changed = || self.tally.iter().zip(now).filter(|(was, is)| was != is);
-        // What a loop reads differs also because it runs more often.
-        let Some((was, is)) = changed().find(|(was, _)| was[0] == 0).or_else(|| changed().next()) else {
-            return Ok(());
-        };
-        let ([is_read, line, old, _], [_, _, new, _]) = (was, is);
-        if *is_read != 0 {
-            let text = format!(
-                "the gradient of kernel `{}` would be wrong: what line {line} read from memory was overwritten after the launch, and \
-                 the gradient reads it again. Write to memory of its own, or keep what was read and use `@qd.ad.grad_replaced`",
-                kernel.get().name
-            );
-            return Err(errors::exception(kernel.py(), "OctantsAssertionError", text));
-        }
-        let times = |n: i64| if n == 1 { String::from("1 time") } else { format!("{n} times") };
-        let change = if old == new {
-            format!("ran {} in all, and would again, but in other places", times(*old))
-        } else {
-            format!("ran {} in all, and would run {} now", times(*old), times(*new))
-        };
-        let text = format!(
-            "the gradient of kernel `{}` cannot be computed: the loop at line {line} {change}. What its length is read from was \
-             written after the kernel read it: give each launch memory of its own for that, or compute the gradient before it changes",
-            kernel.get().name
-        );
-        Err(errors::runtime_error(kernel.py(), text))
-    }
 }
 
 #[pymethods]
@@ -134,19 +118,21 @@ impl RecordedLaunch {
         kernel.get().run_with(kernel, args.as_slice(), self.mode, Some(&numbers), &mut Slots::new()).map(drop)
     }
 
-    /// Runs the gradient of the launch.
-    #[pyo3(signature = (*args))]
-    fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>) -> PyResult<()> {
+    /// Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in their places: the
+    /// same memory with gradients.
+    #[pyo3(signature = (*args, others = false))]
+    fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, others: bool) -> PyResult<()> {
         let (kernel, args) = (self.kernel.bind(py), args.as_slice());
         if in_stream_scope() {
             return Err(kernel.get().refuse_differentiation(py, IN_SCOPE));
         }
-        self.check_arguments(kernel, args)?;
-        let numbers = self.spec.numbers(&self.slots);
-        if !self.tally.is_empty() {
-            self.check_tally(kernel, &self.tally_now(kernel, args, &numbers)?)?;
+        if !others {
+            self.check_arguments(kernel, args)?;
         }
-        let mode = AutodiffMode::Reverse;
+        if !self.tally.is_empty() {
+            self.tally.check(&self.tally_now(kernel, args)?, kernel)?;
+        }
+        let (mode, numbers) = (AutodiffMode::Reverse, self.spec.numbers(&self.slots));
         kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)
     }
 
