@@ -337,6 +337,36 @@ def test_launches_follow_torchs_current_stream(torch_like):
     assert not torch_like.asked
 
 
+def test_tapes_follow_torchs_current_stream(torch_like):
+    qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
+    x = qd.field(qd.f32, shape=4, needs_grad=True)
+    length = qd.field(qd.i32, shape=())
+    loss = qd.field(qd.f32, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def power():
+        for i in x:
+            product = 1.0
+            for _ in range(length[None]):
+                product *= x[i]
+            loss[None] += product
+
+    x.fill(3.0)
+    length[None] = 2
+    library = other_library.of_program()
+    made = library.stream() if library.has_streams else qd.create_stream()
+    theirs = qd.Stream.from_handle(made.handle)
+    torch_like.stream = theirs.handle
+    with qd.profiler.timeline({"theirs": theirs}) as timeline, qd.ad.Tape(loss):
+        power()
+    launched = [task for task in timeline.tasks if task.name.startswith("power")]
+    # The kernel, how often its loops ran, once more before the gradient, what that keeps, and the gradient.
+    assert len({task.launch for task in launched}) >= 4
+    assert {task.lane for task in launched} == {"theirs"}
+    assert x.grad.to_numpy().tolist() == [6.0] * 4
+    library.close()
+
+
 def test_following_needs_a_torch_that_tells(torch_like, monkeypatch):
     qd.init(arch=qd.cpu, cpu_separate_memory=True, follow_torch_stream=True)
     x = qd.ndarray(qd.f32, shape=(64,))

@@ -134,16 +134,16 @@ impl GradientStore {
         allocate: impl Fn(u64) -> Result<Buffer, Error>,
     ) -> Result<Vec<Buffer>, Error> {
         let mut count = lanes.most.min(counted.iterations).max(1);
-        let of_lane: u64 = counted.lane.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
-        let of_root: u64 = counted.root.iter().zip(WORD_BYTES).map(|(n, b)| n * b).sum();
+        let (of_lane, of_root) = (bytes_of(counted.lane), bytes_of(counted.root));
+        let least = of_root.saturating_add(of_lane);
         if let Some(few) = LITTLE_BYTES.checked_div(of_lane) {
             count = count.min(few.max(lanes.at_once));
         }
         if let Some(fitting) = lanes.most_bytes.saturating_sub(of_root).checked_div(of_lane) {
             count = count.min(fitting.max(1));
         }
-        if of_root + of_lane > lanes.most_bytes {
-            return Err(self.too_large(of_root + of_lane, lanes.most_bytes, None));
+        if least > lanes.most_bytes {
+            return Err(self.too_large(least, lanes.most_bytes, None));
         }
         loop {
             match self.allocate(&counted, count, &allocate) {
@@ -153,7 +153,7 @@ impl GradientStore {
                 }
                 Err(Error::OutOfMemory { .. }) if count > 1 => count = count.div_ceil(2),
                 Err(Error::OutOfMemory { message }) => {
-                    return Err(self.too_large(of_root + of_lane, lanes.most_bytes, Some(message)));
+                    return Err(self.too_large(least, lanes.most_bytes, Some(message)));
                 }
                 Err(e) => return Err(e),
             }
@@ -214,6 +214,11 @@ impl GradientStore {
     }
 }
 
+/// The bytes of so many words of each length; more than there can be where that is no number.
+fn bytes_of(words: [u64; 2]) -> u64 {
+    words.iter().zip(WORD_BYTES).fold(0, |sum: u64, (n, b)| sum.saturating_add(n.saturating_mul(b)))
+}
+
 /// The slots that the result of a counting kernel depends on; `None` where it reads memory, or more than numbers.
 fn slots_read(body: &Body, layout: &ArgLayout) -> Option<Box<[u32]>> {
     let mut slots = BTreeSet::new();
@@ -231,6 +236,12 @@ fn slots_read(body: &Body, layout: &ArgLayout) -> Option<Box<[u32]>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn no_count_is_too_large_to_be_refused() {
+        assert_eq!(bytes_of([3, 5]), 52);
+        assert_eq!(bytes_of([1, 1 << 61]), u64::MAX);
+    }
 
     #[test]
     fn a_count_depends_on_the_numbers_it_reads_or_on_memory() {

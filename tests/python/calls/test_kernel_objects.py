@@ -105,6 +105,18 @@ def test_a_local_name_hides_a_global_one_in_annotations() -> None:
     assert same(1.5) == 1.5
 
 
+def test_a_text_that_means_itself_is_no_type() -> None:
+    number = "number"  # noqa: F841 (named in an annotation)
+
+    def declare():
+        @qd.kernel
+        def k(n: number):
+            pass
+
+    with pytest.raises(qd.OctantsSyntaxError, match="number"):
+        declare()
+
+
 def test_an_annotation_without_a_meaning_is_told_of() -> None:
     @qd.func
     def later(a: Later):  # noqa: F821
