@@ -374,3 +374,41 @@ def test_accesses_a_little_beside_a_field_leave_the_process_alive(tmp_path, shap
     script.write_text(BESIDE)
     done = subprocess.run([sys.executable, script, shape, str(reach)], capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (0, "done\n"), done.stderr
+
+
+def test_a_component_by_itself_is_the_memory_of_the_whole() -> None:
+    v = qd.Vector.field(2, qd.f32, shape=4)
+    first, second = v.get_scalar_field(0), v.get_scalar_field(1)
+    total = qd.Vector.field(2, qd.f32, shape=())
+    of_total = total.get_scalar_field(0)
+
+    @qd.kernel
+    def in_order(k: qd.i32) -> qd.f32:
+        found = 0.0
+        for i in range(1):
+            first[i] = 1.0
+            second[i] = 2.0
+            v[i][k] = 7.0
+            v[i][0] += second[i]
+            found += first[i] * 10 + second[i]
+        return found
+
+    @qd.kernel
+    def sum_inside(n: qd.i32):
+        for i in v:
+            v[i] = [1.0, 0.0]
+            for _ in range(n):
+                first[i] += 1.0
+            v[i][1] = v[i][0]
+
+    @qd.kernel
+    def sum_up():
+        for _ in range(1):
+            of_total[None] += 5.0
+            total[None][1] = total[None][0]
+
+    assert (in_order(0), in_order(1)) == (92, 87)
+    sum_inside(3)
+    assert v.to_numpy().tolist() == [[4, 4]] * 4
+    sum_up()
+    assert total[None].to_list() == [5, 5]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use octants_artifact::{Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, FuncId, Inst, Layout, Op, Program, TextPart, Type};
+use octants_ir::{ArgLayout, Body, Buffer, FuncId, Inst, Layout, Op, Program, TextPart, Type};
 
 use crate::CodegenOptions;
 use crate::analyse_locals::{Effects, Own, inlined_sizes};
@@ -88,17 +88,11 @@ impl<'p> Facts<'p> {
         *self.numbers.get(&std::ptr::from_ref(inst).addr()).expect("compiler bug: a place without a number")
     }
 
-    /// Two buffers are the same memory, or may be at a launch. A field may be a view of another one: of a vector's component, say.
+    /// Two buffers are the same memory, or may be at a launch.
     pub fn may_be_same(&self, a: usize, b: usize) -> bool {
-        let layout = |i: usize| &self.program.buffers[i].layout;
-        a == b
-            || match (layout(a), layout(b)) {
-                (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) => {
-                    a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
-                }
-                (Layout::Dense { .. }, _) | (_, Layout::Dense { .. }) => false,
-                _ => self.options.arrays_may_alias,
-            }
+        let (x, y) = (&self.program.buffers[a], &self.program.buffers[b]);
+        let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
+        a == b || x.shares_memory(y) || self.options.arrays_may_alias && is_array(x) && is_array(y)
     }
 
     fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {

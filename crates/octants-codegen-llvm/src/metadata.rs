@@ -12,7 +12,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Layout, Program};
+use octants_ir::{Layout, Program, first_with_memory};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -46,7 +46,7 @@ pub(crate) struct Metadata {
     ctx: LLVMContextRef,
     /// Above all other types.
     any: LLVMMetadataRef,
-    /// Components of each buffer; arrays that may alias share one.
+    /// Components of each buffer; arrays that may alias share one, and so do fields with memory in common.
     buffers: Vec<Tag>,
     frame: Tag,
     /// Tags of accesses, as LLVM writes them.
@@ -79,13 +79,19 @@ impl Metadata {
             Tag { first: components - count, count }
         };
         let mut arrays = None;
-        let mut buffers = Vec::new();
-        for b in &program.buffers {
-            if arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) {
-                buffers.push(*arrays.get_or_insert_with(|| take(1)));
-            } else {
-                buffers.push(take(b.elem.leaf_count().max(1) as u32));
-            }
+        let mut buffers: Vec<Tag> = Vec::new();
+        let first = first_with_memory(&program.buffers);
+        let mut sharing = vec![0; first.len()];
+        first.iter().for_each(|f| sharing[*f] += 1);
+        for (i, b) in program.buffers.iter().enumerate() {
+            buffers.push(match first[i] {
+                _ if arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) => {
+                    *arrays.get_or_insert_with(|| take(1))
+                }
+                f if f != i => buffers[f],
+                _ if sharing[i] > 1 => take(1),
+                _ => take(b.elem.leaf_count().max(1) as u32),
+            });
         }
         let frame = take(1);
         let kind = |s: &str| llvm!(LLVMGetMDKindIDInContext(e.ctx, s.as_ptr().cast(), s.len() as u32));

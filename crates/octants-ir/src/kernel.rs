@@ -1,7 +1,7 @@
 //! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
 //! not split into tasks cannot reach a back end.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
@@ -60,6 +60,34 @@ pub struct Buffer {
     pub ndim: u32,
     /// Where elements are.
     pub layout: Layout,
+}
+
+impl Buffer {
+    /// Two fields have memory in common: one is a component of the other, say. Of arrays nothing is known before a launch.
+    pub fn shares_memory(&self, other: &Buffer) -> bool {
+        let (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) = (&self.layout, &other.layout)
+        else {
+            return false;
+        };
+        a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+    }
+}
+
+/// For each buffer the first one of those that it shares memory with, be it by way of others; of most it is itself.
+pub fn first_with_memory(buffers: &[Buffer]) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..buffers.len()).collect();
+    let mut known: HashMap<(u32, u64), usize> = HashMap::new();
+    for (i, b) in buffers.iter().enumerate() {
+        let Layout::Dense { components, .. } = &b.layout else { continue };
+        for c in components {
+            let other = *known.entry((c.root, c.base)).or_insert(i);
+            let (one, same) = (first[i].min(first[other]), first[i].max(first[other]));
+            if one != same {
+                first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
+            }
+        }
+    }
+    first
 }
 
 /// A by-value parameter.

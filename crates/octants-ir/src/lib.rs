@@ -55,7 +55,7 @@ mod verify_types;
 pub use body::{Body, Builder, Inst, Local};
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, Param, Program, Task,
-    TaskKind,
+    TaskKind, first_with_memory,
 };
 pub use op::{
     AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,

@@ -93,10 +93,6 @@ pub(crate) fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<Buffer
 
 /// Two buffers may share memory: arrays, and fields of which one is a component of the other.
 pub(crate) fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
-    match (&a.layout, &b.layout) {
-        (Layout::Dense { components: a, .. }, Layout::Dense { components: b, .. }) => {
-            a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
-        }
-        (a, b) => !matches!(a, Layout::Dense { .. }) && !matches!(b, Layout::Dense { .. }),
-    }
+    let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
+    a.shares_memory(b) || is_array(a) && is_array(b)
 }
