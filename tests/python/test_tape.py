@@ -247,10 +247,43 @@ def test_what_the_host_writes_ends_gradients(scaling):
         use()
         y.fill(0)
     # Last first: y's gradient is cleared, the use sets all to one, x[1] was overwritten, x gets what its copy had. With
-    # x[3] = 5 the tape begins.
-    assert x.grad.to_numpy().tolist() == [2, 1, 2, 2, 2, 2, 2, 2]
+    # x[3] = 5 the tape begins. What elements were set to has the gradient that they had then.
+    assert x.grad.to_numpy().tolist() == [2] * 8
     assert y.grad.to_numpy().tolist() == [0] * 8
-    assert array.grad.to_numpy().tolist() == [[1, 1], [0, 1], [0, 0]]
+    assert array.grad.to_numpy().tolist() == [[1, 1], [1, 1], [1, 1]]
+
+    single = qd.field(qd.f32, (), needs_grad=True)
+
+    @qd.ad.grad_replaced
+    def use_twos():
+        pass
+
+    @qd.ad.grad_for(use_twos)
+    def pull_twos():
+        x.grad.fill(2)
+        single.grad.fill(4)
+        array.grad.fill(1)
+
+    @qd.ad.grad_replaced
+    def look():
+        pass
+
+    @qd.ad.grad_for(look)
+    def seen():
+        assert single.grad[None] == 0
+        assert x.grad.to_numpy().tolist() == [0, 2, 2, 2, 2, 2, 2, 2]
+        assert array.grad.to_numpy().tolist() == [[0, 1], [0, 0], [1, 1]]
+
+    with qd.ad.Tape(total):
+        look()
+        x[0] = 1
+        array[0][0] = 2
+        array[1] = [3, 4]
+        single[None] = 5
+        use_twos()
+    assert x.grad.to_numpy().tolist() == [2] * 8
+    assert array.grad.to_numpy().tolist() == [[1, 1]] * 3
+    assert single.grad[None] == 4
 
 
 def test_a_copy_to_itself_changes_no_gradient(scaling):

@@ -29,8 +29,8 @@ class Tape(Scope):
     afterwards.
 
     What the host itself writes to fields and ndarrays in the block (`x[i] = 0`, `fill`, `copy_from`, ...) is recorded too;
-    what it sets before the first launch is what the tape begins with. Launches on streams are refused. If the block raises, no
-    gradient is computed.
+    what it sets before the first launch is what the tape begins with, and what it sets an element to has a gradient.
+    Launches on streams are refused. If the block raises, no gradient is computed.
     """
 
     def __init__(
@@ -109,6 +109,9 @@ class Tape(Scope):
             func.grad(*args)
         if self._check is not None:
             self._check.run(self.calls)
+        for func, _ in self.calls:
+            if isinstance(func, _HostWrite):
+                func.give_back()
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
         if companion(whole, "grad") is None:
@@ -125,10 +128,11 @@ class Tape(Scope):
 
 
 class _HostWrite:
-    """The host has set elements: what they were before has no part in what comes after."""
+    """The host has set all elements or one: what was there before has no part in what comes after."""
 
     def __init__(self, whole: Any, key: Any, component: Any) -> None:
         self.whole, self.key, self.component = whole, key, component
+        self.is_element = key is not None or not tuple(whole.shape)
         self.value = whole.to_numpy() if key is None else whole[key]
 
     def __call__(self) -> None:
@@ -138,7 +142,19 @@ class _HostWrite:
             self.whole[self.key] = self.value
 
     def grad(self) -> None:
-        set_zero(self.whole.grad, self.key, self.component)
+        gradient = self.whole.grad
+        if self.is_element:
+            of_element = gradient[self.key]
+            self.gradient = of_element * 1 if self.component is None else of_element[self.component]
+        set_zero(gradient, self.key, self.component)
+
+    def give_back(self) -> None:
+        """Adds the gradient of the number that the element was set to, which no earlier launch had a part in."""
+        gradient = self.whole.grad
+        if self.component is not None:
+            gradient[self.key][self.component] += self.gradient
+        elif self.is_element:
+            gradient[self.key] = gradient[self.key] + self.gradient
 
 
 class _HostCopy:
