@@ -343,6 +343,7 @@ def test_memory_in_use_is_shown(capsys):
 
 
 def test_counters_of_the_hardware_are_declined(caplog):
+    qd.init(arch=qd.cpu)
     assert qd.profiler.set_kernel_profiler_toolkit()
     assert not qd.profiler.set_kernel_profiler_toolkit("cupti")
     with qd.profiler.collect_kernel_profiler_metrics([qd.profiler.CuptiMetric("x")]):

@@ -20,6 +20,7 @@ pub extern "C" fn standin_set_seed(seed: u64) {
 /// There is room for so many bytes.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn standin_take_faults(text: *mut c_char, room: usize) -> usize {
+    state().memory.check_given_back();
     let faults = faults::take();
     let all = faults.join("\n");
     let length = all.len().min(room.saturating_sub(1));

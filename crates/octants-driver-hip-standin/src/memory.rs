@@ -71,6 +71,18 @@ fn scribble(at: u64, bytes: usize, with: u8) {
     }
 }
 
+/// Notes a fault where a block was written to after it was given back.
+fn check_untouched(at: u64, bytes: usize) {
+    let part = bytes.min(SCRIBBLED);
+    // SAFETY: the block is ours still. A late writer would race with this: it is a fault in any case.
+    let ends =
+        unsafe { [at, at + (bytes - part) as u64].map(|from| std::slice::from_raw_parts(from as *const u8, part)) };
+    if ends.iter().any(|end| end.iter().any(|&byte| byte != GONE)) {
+        scribble(at, bytes, GONE);
+        note(format!("{bytes} bytes at {at:#x} were written to after they were given back"));
+    }
+}
+
 impl Memory {
     /// So many bytes of each device.
     pub fn new(total: u64) -> Memory {
@@ -108,7 +120,11 @@ impl Memory {
             .iter()
             .position(|(size, pool, _)| matches!(kind, Kind::Pool(_, p) if p == *pool) && *size == bytes);
         let at = match known {
-            Some(known) => blocks.kept.swap_remove(known).2,
+            Some(known) => {
+                let (bytes, _, at) = blocks.kept.swap_remove(known);
+                check_untouched(at, bytes);
+                at
+            }
             // SAFETY: the size is not zero.
             None => unsafe { alloc(layout(bytes)) as u64 },
         };
@@ -201,11 +217,19 @@ impl Memory {
         Self::end_quarantine(&mut blocks);
     }
 
+    /// Notes a fault for each block that was written to after it was given back, as far as memory of it is kept.
+    pub fn check_given_back(&self) {
+        let blocks = lock(&self.blocks);
+        let kept = blocks.kept.iter().map(|(bytes, _, at)| (*at, *bytes));
+        kept.chain(blocks.quarantine.iter().copied()).for_each(|(at, bytes)| check_untouched(at, bytes));
+    }
+
     fn end_quarantine(blocks: &mut Blocks) {
         let mut held: usize = blocks.quarantine.iter().map(|(_, bytes)| bytes).sum();
         while held > QUARANTINE {
             let (at, bytes) = blocks.quarantine.remove(0);
             held -= bytes;
+            check_untouched(at, bytes);
             // SAFETY: allocated with this layout.
             unsafe { dealloc(at as *mut u8, layout(bytes)) }
         }

@@ -230,14 +230,14 @@ impl DeviceCore {
     /// # Safety
     /// The memory came from `allocate` with this size and is given back once.
     pub(crate) unsafe fn free_behind(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) {
-        if self.immediate || self.is_closed() || users.is_empty() {
+        if self.immediate || users.is_empty() {
             // SAFETY: the contract above; no queued work uses the memory.
             return unsafe { self.driver.free(StreamHandle(0), memory, bytes) };
         }
         // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
         if unsafe { self.free_on_reclaim(users, memory, bytes) }.is_err() {
             for user in users {
-                // Without events the host waits; an error leaves nothing that could use the memory.
+                // Without events, and while the program ends, the host waits; an error leaves nothing that could use the memory.
                 let _ = user.wait_for_own_work(&Patient);
             }
             // SAFETY: as above.
@@ -249,6 +249,8 @@ impl DeviceCore {
     /// As [`DeviceCore::free_behind`]. After an error the memory is as it was.
     unsafe fn free_on_reclaim(&self, users: &[Arc<StreamCore>], memory: DevicePtr, bytes: u64) -> Result<()> {
         let mut reclaim = lock(&self.reclaim);
+        // Asked under the lock, which the program's end takes: the stream goes with it.
+        self.check_open("device")?;
         let (stream, event) = match &*reclaim {
             Some(r) => (r.stream, r.event),
             None => {

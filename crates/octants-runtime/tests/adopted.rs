@@ -3,20 +3,12 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
-
 use octants_artifact::{Artifact, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{Buffer, Device, DeviceConfig, HostAccess, LoadedKernel, Patient, Pointer};
+use octants_driver_recording::{Log, device};
+use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Patient, Pointer};
 
 /// Someone else's stream.
 const THEIRS: u64 = 4711;
-
-fn device() -> (Device, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(RecordingDriver::new(log.clone()), config), log)
-}
 
 /// A kernel that writes to the buffer of slot 0.
 fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {

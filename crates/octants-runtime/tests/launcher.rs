@@ -4,17 +4,10 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, Failure, Patient};
-
-fn device() -> (Device, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(RecordingDriver::new(log.clone()), config), log)
-}
+use octants_driver_recording::device;
+use octants_runtime::{Caller, ErrorKind, Failure, Patient};
 
 fn artifact(tasks: usize, frame_bytes: u64, results: usize) -> Artifact {
     let task = |n| TaskMeta { name: format!("task{n}"), ..TaskMeta::default() };

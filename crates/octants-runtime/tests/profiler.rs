@@ -2,19 +2,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
-
 use octants_artifact::{Artifact, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{Device, DeviceConfig, Lane, LoadedKernel, Patient, Result, Stream};
+use octants_driver_recording::{Log, device, finish};
+use octants_runtime::{Device, Lane, LoadedKernel, Patient, Result, Stream};
 
 const END: u64 = u64::MAX;
-
-fn device() -> (Device, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(RecordingDriver::new(log.clone()), config), log)
-}
 
 fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
     let task = |(i, &group): (usize, &Option<u32>)| TaskMeta {
@@ -30,13 +22,6 @@ fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
 fn launch(stream: &Stream, kernel: &LoadedKernel) -> Result<()> {
     // SAFETY: the driver runs nothing.
     unsafe { stream.launch(kernel, &[], &Patient) }.map(|_| ())
-}
-
-fn finish(device: Device, log: &Log) {
-    device.close(&Patient).unwrap();
-    drop(device);
-    assert_eq!(log.mistakes(), Vec::<String>::new());
-    assert_eq!(log.leaks(), Vec::<String>::new());
 }
 
 /// Calls of a launch, by name, once everything it needs is there.

@@ -4,19 +4,12 @@
 #![allow(clippy::unwrap_used)]
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use octants_artifact::{Artifact, ScalarKind, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
-use octants_runtime::{Caller, Device, DeviceConfig, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Stream};
+use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
+use octants_runtime::{Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Stream};
 
 type Setting = fn(RecordingDriver) -> RecordingDriver;
-
-fn device(setting: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(setting(RecordingDriver::new(log.clone())), config), log)
-}
 
 /// Two tasks; slots 0 and 1 hold addresses, the second is written.
 fn kernel(device: &Device, results: usize) -> LoadedKernel {
@@ -54,20 +47,12 @@ fn launch(
     Ok(slots.split(", ").map(|s| s.parse().unwrap()).collect())
 }
 
-/// Ends everything and asks the driver whether all was well.
-fn finish(device: Device, log: &Log) {
-    device.close(&Patient).unwrap();
-    drop(device);
-    assert_eq!(log.mistakes(), Vec::<String>::new());
-    assert_eq!(log.leaks(), Vec::<String>::new());
-}
-
 const SETTINGS: [Setting; 2] = [|d| d, RecordingDriver::sharing_memory];
 
 #[test]
 fn s16_arrays_that_are_read_are_copied_and_the_launch_returns() {
     for setting in SETTINGS {
-        let (device, log) = device(setting);
+        let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
         for round in 0..5 {
             let mut values = [round; 10];
@@ -88,7 +73,7 @@ fn s16_arrays_that_are_read_are_copied_and_the_launch_returns() {
 
 #[test]
 fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
-    let (device, log) = device(|d| d);
+    let (device, log) = device();
     let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
     let (read, written) = ([5u64; 4], [6u64; 4]);
     let slots = launch(&stream, &log, &kernel, &[array(0, &read, false), array(1, &written, true)]).unwrap();
@@ -107,7 +92,7 @@ fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
     finish(device, &log);
 
     // Where the device uses the host's memory there is nothing to copy.
-    let (device, log) = self::device(RecordingDriver::sharing_memory);
+    let (device, log) = device_that(RecordingDriver::sharing_memory);
     let (kernel, stream) = (self::kernel(&device, 0), device.create_stream(0).unwrap());
     let slots = launch(&stream, &log, &kernel, &[array(0, &read, false), array(1, &written, true)]).unwrap();
     assert_eq!(slots[..2], [read.as_ptr() as u64, written.as_ptr() as u64]);
@@ -119,7 +104,7 @@ fn s16_arrays_that_are_written_hold_the_result_when_the_launch_returns() {
 #[test]
 fn s16_arrays_that_overlap_share_their_copy() {
     for setting in SETTINGS {
-        let (device, log) = device(setting);
+        let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
         let values: Vec<u64> = (0..100).collect();
         let arrays = [array(0, &values[10..60], false), array(1, &values[50..70], false)];
@@ -135,7 +120,7 @@ fn s16_arrays_that_overlap_share_their_copy() {
 #[test]
 fn s16_an_array_without_elements_has_no_address_on_the_device() {
     for (setting, own) in [(SETTINGS[0], false), (SETTINGS[1], true)] {
-        let (device, log) = device(setting);
+        let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
         let (none, some) = ([0u64; 0], [1u64; 3]);
         let slots = launch(&stream, &log, &kernel, &[array(0, &none, false), array(1, &some, false)]).unwrap();
@@ -150,7 +135,7 @@ fn s16_an_array_without_elements_has_no_address_on_the_device() {
 #[test]
 fn s16_memory_of_the_hosts_that_no_one_describes_is_waited_for() {
     for (setting, waits) in [(SETTINGS[0], 0), (SETTINGS[1], 1)] {
-        let (device, log) = device(setting);
+        let (device, log) = device_that(setting);
         let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
         let host = [0u64; 8];
         // SAFETY: the driver runs nothing.
@@ -170,7 +155,7 @@ fn s16_copies_in_flight_are_bounded() {
             self.0.set(self.0.get() + 1);
         }
     }
-    let (device, log) = device(RecordingDriver::sharing_memory);
+    let (device, log) = device_that(RecordingDriver::sharing_memory);
     let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
     let values = vec![0u64; (8 << 20) - 64];
     let told = Told(Cell::new(0));
@@ -190,7 +175,7 @@ fn s16_s24_each_call_of_a_launch_with_arrays_fails_once_and_nothing_is_lost() {
     for setting in SETTINGS {
         for (written, before) in [(false, false), (false, true), (true, false)] {
             for n in 0.. {
-                let (device, log) = device(|d| setting(d).with_max_argument_bytes(16));
+                let (device, log) = device_that(|d| setting(d).with_max_argument_bytes(16));
                 let (kernel, stream) = (kernel(&device, 0), device.create_stream(0).unwrap());
                 let (a, b) = ([1u64; 100], [2u64; 100]);
                 if before {
@@ -224,7 +209,7 @@ fn s16_s24_each_call_of_a_launch_with_arrays_fails_once_and_nothing_is_lost() {
 
 #[test]
 fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stream() {
-    let (device, log) = device(|d| d.with_max_argument_bytes(16));
+    let (device, log) = device_that(|d| d.with_max_argument_bytes(16));
     let (kernel, streams) = (kernel(&device, 0), [(); 2].map(|()| device.create_stream(0).unwrap()));
     let mut places = Vec::new();
     for round in 0..4u64 {
@@ -241,7 +226,7 @@ fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stre
     assert_eq!(places[0], places[2], "in a stream's frame launches follow one another");
     assert_eq!(log.count("synchronize"), 0);
     // By value where they fit.
-    let (other, other_log) = self::device(|d| d.with_max_argument_bytes(24));
+    let (other, other_log) = device_that(|d| d.with_max_argument_bytes(24));
     let fits = self::kernel(&other, 0);
     // SAFETY: as above.
     unsafe { other.default_stream().launch(&fits, &[0, 0, 1], &Patient) }.unwrap();
@@ -253,7 +238,7 @@ fn s17_arguments_too_many_to_travel_by_value_are_copied_to_the_frame_on_the_stre
 
 #[test]
 fn s2_s16_uploads_fills_and_copies_are_queued() {
-    let (device, log) = device(|d| d);
+    let (device, log) = device();
     let stream = device.create_stream(0).unwrap();
     let (a, b) = (device.allocate(300_000).unwrap(), device.allocate(300_000).unwrap());
     let bytes = |buffer: &octants_runtime::Buffer| log.memory(buffer.ptr().unwrap()).unwrap();
@@ -296,7 +281,7 @@ fn s2_s16_uploads_fills_and_copies_are_queued() {
 
 #[test]
 fn s7_a_captured_stream_is_not_waited_for() {
-    let (device, log) = device(|d| d);
+    let (device, log) = device();
     let (plain, with_result) = (kernel(&device, 0), kernel(&device, 1));
     let stream = device.stream_from_handle(4711).unwrap();
     let refused = |end: octants_runtime::Result<()>| {

@@ -3,23 +3,13 @@
 
 #![allow(clippy::unwrap_used)]
 
-use std::sync::Arc;
+use std::cell::Cell;
 
 use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
-use octants_driver_recording::{Log, RecordingDriver};
+use octants_driver_recording::{RecordingDriver, device, device_that, finish};
 use octants_runtime::{
-    Buffer, Device, DeviceConfig, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Result, Results, Stream,
+    Buffer, Caller, Device, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Result, Results, Stream,
 };
-
-fn device() -> (Device, Arc<Log>) {
-    device_that(|driver| driver)
-}
-
-fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, Arc<Log>) {
-    let log = Arc::new(Log::default());
-    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
-    (Device::new(is(RecordingDriver::new(log.clone())), config), log)
-}
 
 /// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
 fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
@@ -49,14 +39,6 @@ fn launch(
     let address = |b: Option<&Buffer>| b.map_or(0, |b| b.ptr().unwrap());
     // SAFETY: the driver runs nothing.
     unsafe { stream.launch(kernel, &[address(read), address(written)], &Patient) }
-}
-
-/// Ends everything and asks the driver whether all was well.
-fn finish(device: Device, log: &Log) {
-    device.close(&Patient).unwrap();
-    drop(device);
-    assert_eq!(log.mistakes(), Vec::<String>::new());
-    assert_eq!(log.leaks(), Vec::<String>::new());
 }
 
 const FOUR: [Option<u32>; 6] = [None, Some(0), Some(0), Some(1), Some(2), Some(3)];
@@ -177,6 +159,28 @@ fn s18_memory_is_freed_behind_its_last_use_on_every_stream() {
     assert_eq!(log.count("synchronize"), 0, "and the host waits for nothing");
     assert_eq!(device.bytes_in_use(), 0);
     drop((kernel, streams));
+    finish(device, &log);
+}
+
+#[test]
+fn s18_what_is_dropped_while_the_program_ends_is_freed_behind_its_last_use() {
+    /// Another thread, which lets go of a buffer when the program has begun to end and its streams are still at work.
+    struct Meanwhile(Device, Cell<Option<Buffer>>);
+    impl Caller for Meanwhile {
+        fn will_block(&self) {
+            if !self.0.alive() {
+                drop(self.1.take());
+            }
+        }
+    }
+    let (device, log) = device();
+    let (kernel, stream) = (load(&device, &[None]), device.create_stream(0).unwrap());
+    let a = device.allocate(4096).unwrap();
+    launch(&stream, &kernel, Some(&a), None).unwrap();
+    let meanwhile = Meanwhile(device.clone(), Cell::new(Some(a)));
+    device.close(&meanwhile).unwrap();
+    assert!(meanwhile.1.take().is_none(), "it was dropped before the stream was waited for");
+    drop((kernel, stream, meanwhile));
     finish(device, &log);
 }
 

@@ -1,0 +1,28 @@
+//! Devices over the recording driver: how a test begins, and how it ends.
+
+use std::sync::Arc;
+
+use octants_runtime::{Device, DeviceConfig, Patient};
+
+use crate::{Log, RecordingDriver};
+
+/// A device, and what is written down of it. Text goes nowhere.
+pub fn device() -> (Device, Arc<Log>) {
+    device_that(|driver| driver)
+}
+
+/// One whose driver has a setting.
+pub fn device_that(is: impl FnOnce(RecordingDriver) -> RecordingDriver) -> (Device, Arc<Log>) {
+    let log = Arc::new(Log::default());
+    let config = DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) };
+    (Device::new(is(RecordingDriver::new(log.clone())), config), log)
+}
+
+/// Ends the last of everything: nothing was done wrong, and nothing is left.
+#[track_caller]
+pub fn finish(device: Device, log: &Log) {
+    device.close(&Patient).expect("a device that is well ends without an error");
+    drop(device);
+    assert_eq!(log.mistakes(), Vec::<String>::new());
+    assert_eq!(log.leaks(), Vec::<String>::new());
+}
