@@ -615,6 +615,49 @@ def test_iterations_that_read_what_others_store_are_refused(fields):
     assert (x.grad.to_numpy()[1:] == 1).all()
 
 
+def test_iterations_may_read_what_others_would_store_if_they_were_not_left_out():
+    p = qd.field(qd.f64, shape=(N, N), needs_grad=True)
+    p.from_numpy(np.random.default_rng(2).random((N, N)))
+
+    @qd.kernel
+    def relax(color: qd.i32):
+        for i, j in qd.ndrange((1, N - 1), (1, N - 1)):
+            if (i + j) % 2 == color:
+                p[i, j] = 0.25 * (p[i + 1, j] + p[i - 1, j] + p[i, j + 1] + p[i, j - 1])
+
+    @qd.kernel
+    def relax_others():
+        for i, j in qd.ndrange((1, N - 1), (1, N - 1)):
+            if (i + j) % 2 == 0:
+                continue
+            p[i, j] = 0.25 * (p[i + 1, j] + p[i - 1, j] + p[i, j + 1] + p[i, j - 1])
+
+    @qd.kernel
+    def left_of_the_edge():
+        for i, j in p:
+            if 0 < i and i < N - 1:
+                p[i, j] = p[i + 1, j]
+
+    weights = np.cos(np.arange(N * N)).reshape(N, N)
+    start = p.to_numpy()
+
+    def loss(values):
+        p.from_numpy(values)
+        relax(0)
+        relax_others()
+        return (weights * p.to_numpy()).sum()
+
+    # The kernels are linear.
+    ones = np.eye(N * N).reshape(N * N, N, N)
+    expected = np.array([loss(start + one) - loss(start) for one in ones]).reshape(N, N)
+    p.grad.from_numpy(weights)
+    relax_others.grad()
+    relax.grad(0)
+    assert np.allclose(p.grad.to_numpy(), expected)
+    with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
+        left_of_the_edge.grad()
+
+
 def test_what_is_kept_is_shown(fields):
     x, y, n = fields
 

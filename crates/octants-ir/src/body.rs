@@ -238,6 +238,27 @@ impl Builder {
         self.push(Op::LocalAddr(local), ty)
     }
 
+    /// The value of a local.
+    pub fn load_local(&mut self, local: LocalId) -> ValueId {
+        let addr = self.local_addr(local);
+        self.load(addr)
+    }
+
+    /// Sets a local.
+    pub fn store_local(&mut self, local: LocalId, value: ValueId) {
+        let addr = self.local_addr(local);
+        self.store(addr, value);
+    }
+
+    /// Sets a local to what `f` makes of its value; yields what it was, and what it is.
+    pub fn update_local(&mut self, local: LocalId, f: impl FnOnce(&mut Self, ValueId) -> ValueId) -> [ValueId; 2] {
+        let addr = self.local_addr(local);
+        let old = self.load(addr);
+        let new = f(self, old);
+        self.store(addr, new);
+        [old, new]
+    }
+
     /// Address of a tensor's component.
     pub fn element_addr(&mut self, base: ValueId, index: Vec<ValueId>) -> ValueId {
         let s = self.pointee(base).scalar().expect("compiler bug: element of a value without components");

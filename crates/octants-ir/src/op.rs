@@ -221,6 +221,13 @@ pub struct ForLoop {
     pub reductions: Vec<Reduction>,
 }
 
+impl ForLoop {
+    /// Iterations run in any order and at once.
+    pub fn is_parallel(&self) -> bool {
+        self.parallel.as_ref().is_some_and(|c| !c.serialize)
+    }
+}
+
 /// A fold of all iterations into one address.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Reduction {

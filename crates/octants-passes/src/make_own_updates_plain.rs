@@ -20,7 +20,7 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
     let companions: BTreeSet<BufferId> = companions.values().copied().collect();
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
-        if l.parallel.as_ref().is_none_or(|c| c.serialize) {
+        if !l.is_parallel() {
             continue;
         }
         let inner = l.body;

@@ -14,7 +14,7 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
-        if l.parallel.as_ref().is_none_or(|c| c.serialize) {
+        if !l.is_parallel() {
             continue;
         }
         let inner = l.body;

@@ -40,7 +40,7 @@ pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let body = &mut kernel.body;
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
-        if l.parallel.as_ref().is_some_and(|c| !c.serialize) {
+        if l.is_parallel() {
             let updates = foldable_updates(body, v, &functions, &inside, &memory);
             if !updates.is_empty() {
                 privatize(body, v, &updates);

@@ -29,7 +29,7 @@ pub fn promote_inner_sums(kernel: &mut Kernel, options: &PassOptions) {
     let mut search = Search { buffers, functions, used, options, loops: HashMap::new(), updates: HashMap::new() };
     for v in body.block(body.root).to_vec() {
         if let Op::For(l) = &body.inst(v).op
-            && l.parallel.as_ref().is_some_and(|c| !c.serialize)
+            && l.is_parallel()
         {
             let inner = l.body;
             search.visit(body, inner);

@@ -98,7 +98,7 @@ impl Structure<'_> {
                     stops = first || second;
                     out.push(v);
                 }
-                Op::For(l) => stops = self.run_loop(v, l.body, l.parallel.is_none_or(|c| c.serialize), &mut out),
+                Op::For(l) => stops = self.run_loop(v, l.body, !l.is_parallel(), &mut out),
                 Op::Loop(inner) => stops = self.run_loop(v, inner, true, &mut out),
                 _ => out.push(v),
             }

@@ -9,14 +9,14 @@
 use std::collections::BTreeSet;
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{AtomicOp, Body, Buffer, BufferId, Op, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
 
 use super::emit_sweeps::known_int;
 use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
 use super::reverse_extremes::is_extreme;
 use crate::make_updates_atomic::same_address;
-use crate::trace_address::trace_element;
+use crate::trace_address::{Place, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]
@@ -152,7 +152,8 @@ fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
 }
 
 /// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as indices are a
-/// multiple of the loop's and a constant. Indices along other axes must be the same values; branches are taken to be entered.
+/// multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that leave out an edge of the loop
+/// are taken to be entered; what others leave out is not known.
 fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
     let body = plan.body;
     let root_loop = |v: ValueId| {
@@ -164,6 +165,9 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
     };
     let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
     let Op::For(l) = &body.inst(around).op else { return false };
+    if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {
+        return false;
+    }
     let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
     for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
         match (multiple(body, x, around), multiple(body, y, around)) {
@@ -186,6 +190,49 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
         }
     }
     differs && same_component(body, load.inst, store.inst)
+}
+
+/// The branches around an instruction leave out edges of loops at most.
+fn leaves_out_edges(plan: &Plan, v: ValueId) -> bool {
+    std::iter::successors(plan.layout.around(v), |u| plan.layout.around(*u)).all(|u| match plan.body.inst(u).op {
+        Op::If(c, ..) => is_edge(plan, c),
+        _ => true,
+    })
+}
+
+/// A condition compares sums and multiples of indices by their order, or is made of such conditions.
+fn is_edge(plan: &Plan, c: ValueId) -> bool {
+    let (body, layout) = (plan.body, &plan.layout);
+    match &body.inst(c).op {
+        Op::Const(_) => true,
+        Op::Unary(UnaryOp::LogicNot, x) => is_edge(plan, *x),
+        Op::Binary(BinaryOp::And | BinaryOp::Or, x, y) => is_edge(plan, *x) && is_edge(plan, *y),
+        Op::Binary(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Ne, x, y) => {
+            is_linear(body, *x) && is_linear(body, *y)
+        }
+        // `and`, `or`, and what is left of `continue`.
+        Op::Load(a) => match trace_address(body, *a) {
+            Place::Local(l) => layout.stores[l.index()].iter().all(|s| match body.inst(*s).op {
+                Op::Store(_, x) => {
+                    layout.position[s.index()] < layout.position[c.index()]
+                        && is_edge(plan, x)
+                        && leaves_out_edges(plan, *s)
+                }
+                _ => false,
+            }),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_linear(body: &Body, v: ValueId) -> bool {
+    match &body.inst(v).op {
+        Op::Const(Const::Int(_)) | Op::Param(_) | Op::Shape(..) | Op::LoopIndex(..) => true,
+        Op::Cast(x) | Op::Unary(UnaryOp::Neg, x) => is_linear(body, *x),
+        Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, x, y) => is_linear(body, *x) && is_linear(body, *y),
+        _ => false,
+    }
 }
 
 /// An index comes from memory: which iterations have the same is not known.

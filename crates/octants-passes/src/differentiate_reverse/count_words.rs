@@ -5,7 +5,8 @@
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Kernel, LocalId, Op, Range, Scalar, StructType, Type, ValueId};
 
-use super::emit_sweeps::{Emitter, Mode};
+use super::emit_forward::Mode;
+use super::emit_sweeps::Emitter;
 use super::keep_states::{Store, uses_store, uses_store_within, words_of};
 use super::plan_sweeps::{Need, Plan, Seed, close};
 
@@ -22,7 +23,7 @@ pub(super) fn need_of_count(plan: &Plan) -> Need {
         }
         if is_multiplied(plan, v) {
             inst.op.for_each_operand(|u| seeds.push(Seed::Value(u)));
-            seeds.extend(plan.layout.owner[plan.layout.home[v.index()].index()].map(Seed::Value));
+            seeds.extend(plan.layout.around(v).map(Seed::Value));
         } else {
             seeds.push(Seed::Value(v));
         }
@@ -44,10 +45,7 @@ pub(super) fn count_words(plan: &Plan, need: &Need, made: &Kernel) -> Kernel {
     let [iterations, lane32, lane64, root32, root64] = results;
     e.totals = Some([iterations, lane32, lane64]);
     e.forward(plan.body.root, need, Mode::Count([root32, root64]));
-    let values = results.map(|r| {
-        let addr = e.b.local_addr(r);
-        e.b.load(addr)
-    });
+    let values = results.map(|r| e.b.load_local(r));
     let members = RESULTS.map(|name| (name.to_string(), i64.clone())).to_vec();
     let ret = Type::Struct(StructType { name: "words".into(), members }.into());
     let result = e.b.push(Op::MakeStruct(values.to_vec()), ret.clone());
@@ -66,7 +64,7 @@ impl<'a> Emitter<'a> {
         for (sum, words) in sum.into_iter().zip(words_of(self.plan, v)) {
             let words = self.b.int(words, Scalar::I64);
             let words = self.b.binary(BinaryOp::Mul, words, extent);
-            self.add_to(sum, words);
+            self.b.update_local(sum, |b, old| b.binary(BinaryOp::Add, old, words));
         }
     }
 
@@ -82,7 +80,7 @@ impl<'a> Emitter<'a> {
         if uses_store(self.plan, v) {
             for (sum, words) in sum.into_iter().zip(words_of(self.plan, v)) {
                 let words = self.b.int(words, Scalar::I64);
-                self.add_to(sum, words);
+                self.b.update_local(sum, |b, old| b.binary(BinaryOp::Add, old, words));
             }
         }
         if !uses_store_within(self.plan, inner) {
@@ -92,14 +90,12 @@ impl<'a> Emitter<'a> {
         run(self, own);
         let parallel = self.plan.is_parallel(v);
         for (largest, own) in largest.into_iter().zip(own) {
-            let own = self.read(own);
-            let addr = self.b.local_addr(largest);
+            let own = self.b.load_local(own);
             if parallel {
+                let addr = self.b.local_addr(largest);
                 self.b.push(Op::Atomic(AtomicOp::Max, addr, own), Scalar::I64.into());
             } else {
-                let old = self.b.load(addr);
-                let new = self.b.binary(BinaryOp::Max, old, own);
-                self.b.store(addr, new);
+                self.b.update_local(largest, |b, old| b.binary(BinaryOp::Max, old, own));
             }
         }
     }
@@ -112,10 +108,7 @@ impl<'a> Emitter<'a> {
                     && uses_store_within(self.plan, l.body)
                 {
                     let n = self.extent(&l.dims);
-                    let old = self.read(iterations);
-                    let new = self.b.binary(BinaryOp::Max, old, n);
-                    let addr = self.b.local_addr(iterations);
-                    self.b.store(addr, new);
+                    self.b.update_local(iterations, |b, old| b.binary(BinaryOp::Max, old, n));
                 }
                 [lane32, lane64]
             }
@@ -127,8 +120,8 @@ impl<'a> Emitter<'a> {
     pub(super) fn end_count(&mut self, v: ValueId, largest: [LocalId; 2], sum: [LocalId; 2]) {
         if !self.plan.is_parallel(v) {
             for (sum, largest) in sum.into_iter().zip(largest) {
-                let largest = self.read(largest);
-                self.add_to(sum, largest);
+                let largest = self.b.load_local(largest);
+                self.b.update_local(sum, |b, old| b.binary(BinaryOp::Add, old, largest));
             }
         }
     }
@@ -139,18 +132,6 @@ impl<'a> Emitter<'a> {
             self.set(local, 0);
             local
         })
-    }
-
-    fn read(&mut self, local: LocalId) -> ValueId {
-        let addr = self.b.local_addr(local);
-        self.b.load(addr)
-    }
-
-    fn add_to(&mut self, local: LocalId, by: ValueId) {
-        let old = self.read(local);
-        let new = self.b.binary(BinaryOp::Add, old, by);
-        let addr = self.b.local_addr(local);
-        self.b.store(addr, new);
     }
 
     /// The number of iterations of a loop, as i64.

@@ -7,7 +7,7 @@
 
 use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
-use super::emit_sweeps::{Emitter, known_int};
+use super::emit_sweeps::{Emitter, Mark, known_int};
 use crate::insert_code::any_bits;
 use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
@@ -15,9 +15,8 @@ use crate::trace_address::{Place, for_each_element, trace_address};
 
 /// What a loop that is being run backwards puts off.
 pub(super) struct Deferred {
-    /// Where its sums are set to zero: behind this instruction of a block.
-    block: BlockId,
-    anchor: ValueId,
+    /// Where its sums are set to zero.
+    start: Mark,
     sums: Vec<Sum>,
 }
 
@@ -32,8 +31,8 @@ struct Sum {
 impl Emitter<'_> {
     /// Prepares for sums of a loop that is about to be emitted.
     pub(super) fn begin_deferring(&mut self, v: ValueId) {
-        let (block, anchor) = (self.b.cursor(), self.anchor());
-        self.deferred.insert(v, Deferred { block, anchor, sums: Vec::new() });
+        let start = self.mark();
+        self.deferred.insert(v, Deferred { start, sums: Vec::new() });
     }
 
     /// The local that sums up what is added to the gradient of what a load reads, where there is one.
@@ -49,24 +48,21 @@ impl Emitter<'_> {
         }
         let local = self.b.body.add_local("sum of adjoints", ty);
         deferred.sums.push(Sum { addr, local, certain });
-        let (block, anchor) = (deferred.block, deferred.anchor);
-        self.zero_behind(block, anchor, local);
+        let start = deferred.start;
+        self.zero_at(start, local);
         Some(local)
     }
 
     /// Adds the sums of a loop that has been emitted.
     pub(super) fn end_deferring(&mut self, v: ValueId) {
         for Sum { addr, local, certain } in self.deferred.remove(&v).into_iter().flat_map(|d| d.sums) {
-            let at = self.b.local_addr(local);
-            let sum = self.b.load(at);
+            let sum = self.b.load_local(local);
             if certain {
                 self.add_deferred(addr, sum);
                 continue;
             }
             let any = any_bits(&mut self.b, sum);
-            let (add, nothing) = (self.b.body.add_block(), self.b.body.add_block());
-            self.b.push(Op::If(any, add, nothing), Type::Unit);
-            self.within(add, |e| e.add_deferred(addr, sum));
+            self.branch(any, |e| e.add_deferred(addr, sum), |_| ());
         }
     }
 
@@ -138,7 +134,7 @@ impl Emitter<'_> {
         let (source, layout) = (self.source(), &self.plan.layout);
         let mut at = load;
         while at != around {
-            let owner = layout.owner[layout.home[at.index()].index()].expect("compiler bug: a load left its loop");
+            let owner = layout.around(at).expect("compiler bug: a load left its loop");
             let Op::For(l) = &source.inst(owner).op else { return false };
             let runs = |r: &octants_ir::Range| match (known_int(source, r.begin), known_int(source, r.end)) {
                 (Some(begin), Some(end)) => begin < end,

@@ -216,7 +216,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
     });
     for &v in body.block(body.root) {
         if let Op::For(l) = &body.inst(v).op
-            && l.parallel.as_ref().is_some_and(|c| !c.serialize)
+            && l.is_parallel()
         {
             found = found.or_else(|| find_running_sum(body, activity, v, l.body));
         }

@@ -163,8 +163,7 @@ impl Store {
     fn begin_at(&mut self, b: &mut Builder, starts: [ValueId; 2]) {
         self.tops = Some(starts.map(|start| {
             let top = b.body.add_local("top", Scalar::I64.into());
-            let addr = b.local_addr(top);
-            b.store(addr, start);
+            b.store_local(top, start);
             top
         }));
     }
@@ -180,7 +179,8 @@ impl Store {
             let (begin, end) = (known_int(plan.body, r.begin), known_int(plan.body, r.end));
             (end.unwrap_or(0) - begin.unwrap_or(0)).max(0) as u32
         };
-        let n = l.dims.iter().map(length).product::<u32>().max(1);
+        // An empty axis leaves others as long as they like.
+        let n = l.dims.iter().map(length).fold(1, u32::saturating_mul).max(1);
         let top = b.body.add_local("top", Type::I32);
         let (addr, zero) = (b.local_addr(top), b.int(0, Scalar::I32));
         b.store(addr, zero);
@@ -197,13 +197,12 @@ impl Store {
     pub fn push(&self, b: &mut Builder, stack: &Stack) {
         let mut leaves = Vec::new();
         for &l in &stack.locals {
-            let addr = b.local_addr(l);
-            let value = b.load(addr);
+            let value = b.load_local(l);
             take_apart(b, value, &mut leaves);
         }
         match &stack.arrays {
             Some((top, arrays)) => {
-                let at = self.advance(b, *top, 1);
+                let [at, _] = move_by_one(b, *top, BinaryOp::Add);
                 for (array, leaf) in arrays.iter().zip(leaves) {
                     let array = b.local_addr(*array);
                     let addr = b.element_addr(array, vec![at]);
@@ -228,7 +227,7 @@ impl Store {
         let scalars: Vec<Scalar> = types.iter().flat_map(Type::leaves).collect();
         let mut leaves: Vec<ValueId> = match &stack.arrays {
             Some((top, arrays)) => {
-                let at = self.retreat(b, *top);
+                let [_, at] = move_by_one(b, *top, BinaryOp::Sub);
                 let load = |array: &LocalId| {
                     let array = b.local_addr(*array);
                     let addr = b.element_addr(array, vec![at]);
@@ -254,39 +253,18 @@ impl Store {
         leaves.reverse();
         for (&l, ty) in stack.locals.iter().zip(&types) {
             let value = put_together(b, ty, &mut leaves);
-            let addr = b.local_addr(l);
-            b.store(addr, value);
+            b.store_local(l, value);
         }
-    }
-
-    /// Adds to a position and yields what it was.
-    fn advance(&self, b: &mut Builder, top: LocalId, by: i64) -> ValueId {
-        let addr = b.local_addr(top);
-        let at = b.load(addr);
-        let by = b.int(by, Scalar::I32);
-        let next = b.binary(BinaryOp::Add, at, by);
-        b.store(addr, next);
-        at
-    }
-
-    /// Subtracts one from a position and yields what it is now.
-    fn retreat(&self, b: &mut Builder, top: LocalId) -> ValueId {
-        let addr = b.local_addr(top);
-        let (at, one) = (b.load(addr), b.int(1, Scalar::I32));
-        let before = b.binary(BinaryOp::Sub, at, one);
-        b.store(addr, before);
-        before
     }
 
     /// Moves a position in the store: on, and yields where it was, or back, and yields where it is.
     fn move_top(&self, b: &mut Builder, s: Scalar, op: BinaryOp) -> ValueId {
         let tops = self.tops.expect("compiler bug: states are kept outside of a lane");
-        let addr = b.local_addr(tops[word_class(s)]);
-        let at = b.load(addr);
-        let step = if self.at_root { b.int(1, Scalar::I64) } else { self.args().step(b) };
-        let next = b.binary(op, at, step);
-        b.store(addr, next);
-        if op == BinaryOp::Add { at } else { next }
+        let [was, is] = b.update_local(tops[word_class(s)], |b, at| {
+            let step = if self.at_root { b.int(1, Scalar::I64) } else { self.args().step(b) };
+            b.binary(op, at, step)
+        });
+        if op == BinaryOp::Add { was } else { is }
     }
 
     fn word_addr(&self, b: &mut Builder, s: Scalar, at: ValueId) -> ValueId {
@@ -294,6 +272,14 @@ impl Store {
         let buffer = BufferId(self.args().first_buffer + class as u32);
         b.push(Op::BufferAddr(buffer, vec![at]), Type::Ref(Box::new(WORDS[class].into())))
     }
+}
+
+/// Moves a position in arrays; yields what it was, and what it is.
+fn move_by_one(b: &mut Builder, top: LocalId, op: BinaryOp) -> [ValueId; 2] {
+    b.update_local(top, |b, at| {
+        let one = b.int(1, Scalar::I32);
+        b.binary(op, at, one)
+    })
 }
 
 /// The bits of a scalar as a word.

@@ -64,6 +64,21 @@ impl Layout {
         }
     }
 
+    /// The region that a block is in: the body of the innermost loop around it, or the root.
+    pub fn region(&self, body: &Body, block: BlockId) -> BlockId {
+        match self.owner[block.index()] {
+            Some(owner) if !matches!(body.inst(owner).op, Op::For(_) | Op::Loop(_)) => {
+                self.region(body, self.home[owner.index()])
+            }
+            _ => block,
+        }
+    }
+
+    /// The branch or loop around an instruction.
+    pub fn around(&self, v: ValueId) -> Option<ValueId> {
+        self.owner[self.home[v.index()].index()]
+    }
+
     /// An instruction stands in a block or in one nested in it.
     pub fn is_inside(&self, v: ValueId, block: BlockId) -> bool {
         let mut at = self.home[v.index()];
@@ -150,7 +165,7 @@ impl<'a> Plan<'a> {
 
     /// The loop is parallel: its iterations have no order, and nothing is kept from one to the next.
     pub fn is_parallel(&self, v: ValueId) -> bool {
-        matches!(&self.body.inst(v).op, Op::For(l) if l.parallel.as_ref().is_some_and(|c| !c.serialize))
+        matches!(&self.body.inst(v).op, Op::For(l) if l.is_parallel())
     }
 
     /// The gradient runs a loop, forward or backward, or reads a value again.
@@ -384,7 +399,7 @@ impl Closure<'_> {
             _ => {}
         }
         // What stands in a branch or loop needs that to be run.
-        if let Some(owner) = self.layout.owner[self.layout.home[v.index()].index()]
+        if let Some(owner) = self.layout.around(v)
             && self.layout.is_inside(owner, self.region)
         {
             self.value(owner);

@@ -14,6 +14,7 @@ use octants_ir::{AtomicOp, BinaryOp, LocalId, Op, Type, UnaryOp, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::plan_sweeps::Plan;
+use super::sum_adjoints::component_addr;
 use crate::derivative_rules::{Part, zero};
 use crate::trace_address::{Place, trace_address};
 
@@ -112,10 +113,8 @@ impl Emitter<'_> {
         for i in 0..ty.leaf_count() as u32 {
             let [holds, given] = [holds, given].map(|v| if ty.is_tensor() { self.b.extract(v, i) } else { v });
             let is_it = self.b.binary(BinaryOp::Eq, given, holds);
-            let (take, nothing) = (self.b.body.add_block(), self.b.body.add_block());
-            self.b.push(Op::If(is_it, take, nothing), Type::Unit);
-            self.within(take, |e| {
-                let [from, to] = [adjoint, taken].map(|a| e.component_addr(a, &ty, i));
+            let take = |e: &mut Self| {
+                let [from, to] = [adjoint, taken].map(|a| component_addr(&mut e.b, a, &ty, i));
                 let component = Type::Scalar(e.b.ty(given).scalar().expect("compiler bug: a component is a scalar"));
                 let none = zero(&mut e.b, &component);
                 let all = if shared {
@@ -126,7 +125,8 @@ impl Emitter<'_> {
                     all
                 };
                 e.b.store(to, all);
-            });
+            };
+            self.branch(is_it, take, |_| ());
         }
         let taken = self.b.load(taken);
         self.contribute(x, &Part::Whole, taken);

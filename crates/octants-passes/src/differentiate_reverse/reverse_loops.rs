@@ -5,7 +5,9 @@ use std::collections::{HashMap, HashSet};
 
 use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
 
-use super::emit_sweeps::{Emitter, Indices, Iteration, Mode};
+use super::copy_values::Indices;
+use super::emit_forward::Mode;
+use super::emit_sweeps::{Emitter, Iteration};
 use super::keep_states::uses_store_within;
 use crate::make_own_updates_plain::{may_overlap, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
@@ -16,8 +18,7 @@ impl<'a> Emitter<'a> {
         for &l in &self.plan.loops[&v].restored {
             if let Some(value) = self.snapshots.get(&(v, l)).copied() {
                 let value = self.carry(value);
-                let addr = self.b.local_addr(l);
-                self.b.store(addr, value);
+                self.b.store_local(l, value);
             }
         }
     }
@@ -38,9 +39,9 @@ impl<'a> Emitter<'a> {
     }
 
     fn run_iteration(&mut self, v: ValueId, from: BlockId, private: HashSet<LocalId>) {
-        let (block, anchor) = (self.b.cursor(), self.anchor());
+        let start = self.mark();
         let own = self.own_buffers(v, from);
-        self.iteration = Some(Iteration { private, own, adjoints: HashMap::new(), block, anchor });
+        self.iteration = Some(Iteration { private, own, adjoints: HashMap::new(), start });
         self.body(v, from);
         self.iteration = None;
     }
@@ -77,7 +78,7 @@ impl<'a> Emitter<'a> {
         let (sum, index) = (self.b.binary(BinaryOp::Add, n, lanes), Scalar::I64);
         let sum = self.b.binary(BinaryOp::Sub, sum, one);
         let share = self.b.binary(BinaryOp::Div, sum, lanes);
-        let (outer, inner, run) = (self.b.body.add_block(), self.b.body.add_block(), self.b.body.add_block());
+        let (outer, inner) = (self.b.body.add_block(), self.b.body.add_block());
         let range = |end| vec![Range { begin: zero, end }];
         let parallel =
             ForLoop { dims: range(lanes), body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
@@ -96,13 +97,12 @@ impl<'a> Emitter<'a> {
                 let offset = e.b.binary(BinaryOp::Mul, k, step);
                 let linear = e.b.binary(BinaryOp::Add, first, offset);
                 let inside = e.b.binary(BinaryOp::Lt, linear, n);
-                let nothing = e.b.body.add_block();
-                e.b.push(Op::If(inside, run, nothing), Type::Unit);
-                e.within(run, |e| {
+                let run = |e: &mut Self| {
                     let indices = e.spread(linear, &dims);
                     e.indices.insert(v, Indices::Are(indices));
                     e.run_iteration(v, l.body, private);
-                });
+                };
+                e.branch(inside, run, |_| ());
             });
             e.store = outside;
         });
@@ -162,7 +162,7 @@ impl<'a> Emitter<'a> {
             let last = self.b.binary(BinaryOp::Sub, sum, one);
             let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
             let index = self.b.binary(BinaryOp::Sub, last, index);
-            self.home.insert(index, self.b.cursor());
+            self.note(index);
             out.push(index);
         }
         out
@@ -192,7 +192,7 @@ impl<'a> Emitter<'a> {
             }
             let at = self.b.cast(at, s);
             out[axis] = self.b.binary(BinaryOp::Add, r.begin, at);
-            self.home.insert(out[axis], self.b.cursor());
+            self.note(out[axis]);
         }
         out
     }

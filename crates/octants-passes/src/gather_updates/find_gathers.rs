@@ -22,7 +22,7 @@ pub(super) fn find(
     done: &HashSet<ValueId>,
 ) -> Option<Gather> {
     let l = for_loop(body, parallel)?;
-    if l.parallel.as_ref().is_none_or(|c| c.serialize) || !l.reductions.is_empty() {
+    if !l.is_parallel() || !l.reductions.is_empty() {
         return None;
     }
     // What ends an iteration ends what comes after it as well.
@@ -32,28 +32,31 @@ pub(super) fn find(
         return None;
     }
     let layout = CodeLayout::of(body);
+    let mut used = HashSet::new();
+    body.visit(l.body, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+    let is_wanted = |u: &Update| companions.contains(&u.buffer) && !used.contains(&u.inst) && !done.contains(&u.inst);
     for &inner in body.block(l.body) {
         let Some(i) = for_loop(body, inner).filter(|i| i.dims.len() == 1) else { continue };
         if is_left_early(body, i.body) {
             continue;
         }
         let search = Search { body, buffers, layout: &layout, parallel, outer: l, inner };
-        let mut found: Vec<(Update, Option<ValueId>)> = Vec::new();
-        search.updates(i.body, companions, done, &mut found);
+        let mut found = Vec::new();
+        search.updates(i.body, &mut found);
+        found.retain(|u| is_wanted(u) && search.only_added_to(u.buffer));
         for first in 0..found.len() {
-            let like = |(u, m): &(Update, Option<ValueId>)| {
-                let (first, mirror) = &found[first];
-                m == mirror && axes(u) == axes(first) && known_range(buffers, u) == known_range(buffers, first)
+            let like = |a: &Update, b: &Update| {
+                a.mirror == b.mirror && axes(a) == axes(b) && known_range(buffers, a) == known_range(buffers, b)
             };
             // With those that the same loop gathers, or alone.
-            let all: Vec<usize> = (first..found.len()).filter(|k| like(&found[*k])).collect();
+            let all: Vec<usize> = (first..found.len()).filter(|k| like(&found[*k], &found[first])).collect();
             for members in [all, vec![first]] {
-                let mirror = found[first].1;
-                let seeds = members.iter().flat_map(|k| [found[*k].0.inst, found[*k].0.value]).chain(mirror);
+                let mirror = found[first].mirror;
+                let seeds = members.iter().flat_map(|k| [found[*k].inst, found[*k].value]).chain(mirror);
                 let seeds = seeds.chain([i.dims[0].begin, i.dims[0].end]).collect();
                 let Some((needed, private)) = search.slice(seeds) else { continue };
                 let chosen = found.into_iter().enumerate().filter(|(k, _)| members.contains(k));
-                let updates = chosen.map(|(_, (u, _))| u).collect();
+                let updates = chosen.map(|(_, u)| u).collect();
                 return Some(Gather { parallel, inner, mirror, updates, needed, private });
             }
         }
@@ -85,37 +88,19 @@ impl Search<'_> {
     }
 
     /// The sums in a block of the inner loop and its branches whose elements can be told from indices.
-    fn updates(
-        &self,
-        block: BlockId,
-        companions: &BTreeSet<BufferId>,
-        done: &HashSet<ValueId>,
-        found: &mut Vec<(Update, Option<ValueId>)>,
-    ) {
-        let mut used = HashSet::new();
-        self.body.visit(self.outer.body, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+    fn updates(&self, block: BlockId, found: &mut Vec<Update>) {
         for &v in self.body.block(block) {
             match &self.body.inst(v).op {
-                Op::If(_, yes, no) => [yes, no].iter().for_each(|b| self.updates(**b, companions, done, found)),
-                Op::Atomic(op @ (AtomicOp::Add | AtomicOp::Sub), addr, value)
-                    if !used.contains(&v) && !done.contains(&v) =>
-                {
-                    let op = if *op == AtomicOp::Add { BinaryOp::Add } else { BinaryOp::Sub };
-                    if let Some((buffer, indices, component, mirror)) = self.parse(*addr)
-                        && companions.contains(&buffer)
-                        && self.only_added_to(buffer)
-                    {
-                        found.push((Update { inst: v, op, buffer, indices, component, value: *value }, mirror));
-                    }
-                }
+                Op::If(_, yes, no) => [yes, no].iter().for_each(|b| self.updates(**b, found)),
+                Op::Atomic(AtomicOp::Add, addr, value) => found.extend(self.update(v, BinaryOp::Add, *addr, *value)),
+                Op::Atomic(AtomicOp::Sub, addr, value) => found.extend(self.update(v, BinaryOp::Sub, *addr, *value)),
                 _ => {}
             }
         }
     }
 
-    /// The element of an address: one axis for the inner loop, some for the parallel one, of which an axis is left to go through in order.
-    #[allow(clippy::type_complexity)] // The parts of an address.
-    fn parse(&self, addr: ValueId) -> Option<(BufferId, Vec<Index>, Vec<Op>, Option<ValueId>)> {
+    /// A sum into an element of which one axis is for the inner loop, some for the parallel one, whose other axes are gone through in order.
+    fn update(&self, inst: ValueId, op: BinaryOp, addr: ValueId, value: ValueId) -> Option<Update> {
         let is_fixed =
             |v: ValueId| *self.body.ty(v) == Type::I32 && matches!(self.body.inst(v).op, Op::Const(_) | Op::Param(_));
         let fixed = |v: &ValueId| is_fixed(*v).then(|| self.body.inst(*v).op.clone());
@@ -123,9 +108,9 @@ impl Search<'_> {
             Op::ElementAddr(base, path) => (*base, path.iter().map(fixed).collect::<Option<Vec<_>>>()?),
             _ => (addr, Vec::new()),
         };
-        let Op::BufferAddr(buffer, indices) = &self.body.inst(element).op else { return None };
-        let (mut out, mut mirror) = (Vec::new(), None);
-        for &i in indices {
+        let Op::BufferAddr(buffer, positions) = &self.body.inst(element).op else { return None };
+        let (mut indices, mut mirror) = (Vec::new(), None);
+        for &i in positions {
             let index = match &self.body.inst(i).op {
                 Op::LoopIndex(l, axis) if *l == self.parallel => Index::Outer(*axis),
                 Op::LoopIndex(l, 0) if *l == self.inner => Index::Inner,
@@ -139,13 +124,14 @@ impl Search<'_> {
                 }
                 _ => return None,
             };
-            if out.contains(&index) && !matches!(index, Index::Fixed(_)) {
+            if indices.contains(&index) && !matches!(index, Index::Fixed(_)) {
                 return None;
             }
-            out.push(index);
+            indices.push(index);
         }
-        let outer = out.iter().filter(|i| matches!(i, Index::Outer(_))).count();
-        (out.contains(&Index::Inner) && outer < self.outer.dims.len()).then_some((*buffer, out, component, mirror))
+        let outer = indices.iter().filter(|i| matches!(i, Index::Outer(_))).count();
+        let is_gathered = indices.contains(&Index::Inner) && outer < self.outer.dims.len();
+        is_gathered.then_some(Update { inst, op, buffer: *buffer, indices, mirror, component, value })
     }
 
     fn overlap(&self, a: BufferId, b: BufferId) -> bool {

@@ -61,6 +61,8 @@ struct Update {
     op: BinaryOp,
     buffer: BufferId,
     indices: Vec<Index>,
+    /// The inner loop's index is this value minus the element's.
+    mirror: Option<ValueId>,
     /// Indices of the component, where it is one.
     component: Vec<Op>,
     value: ValueId,
@@ -70,7 +72,7 @@ struct Update {
 struct Gather {
     parallel: ValueId,
     inner: ValueId,
-    /// The inner loop's index is this value minus the element's.
+    /// That of all updates.
     mirror: Option<ValueId>,
     updates: Vec<Update>,
     /// What must be computed again.
