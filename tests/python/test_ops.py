@@ -342,6 +342,19 @@ def test_functions(name, expected, low, high, dtype):
     np.testing.assert_allclose(apply(getattr(qd, name), dtype, (dtype, x)), want, rtol=tol, atol=tol)
 
 
+def test_quotients_whose_reciprocals_are_too_large():
+    x = qd.field(qd.f16, shape=3)
+
+    @qd.kernel
+    def divide():
+        x[1] = x[0] / x[2]
+        x[0] = (x[0] + x[0]) / x[2]
+
+    x.from_numpy(np.array([2.0**-10, 0.0, 2.0**-17], np.float16))
+    divide()
+    assert x.to_numpy().tolist()[:2] == [128.0, 256.0]
+
+
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_angles_of_many_turns(name):
     x = np.concatenate([np.linspace(-100, 100, 20001), np.linspace(-1e4, 1e4, 20001)]).astype(np.float32)

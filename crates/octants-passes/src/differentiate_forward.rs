@@ -44,7 +44,7 @@ fn run_in_order(kernel: &mut Kernel) {
     }
     let body = &kernel.body;
     let is_parallel = |v: &ValueId| match &body.inst(*v).op {
-        Op::For(l) => l.parallel.as_ref().is_some_and(|c| !c.serialize),
+        Op::For(l) => l.is_parallel(),
         _ => false,
     };
     let loops: Vec<ValueId> = body

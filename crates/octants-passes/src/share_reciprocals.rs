@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, Inst, Kernel, Op, ValueId};
+use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, Inst, Kernel, Op, Scalar, ValueId};
 
 use crate::insert_code::bodies;
 
@@ -67,7 +67,9 @@ fn division(body: &Body, v: ValueId) -> Option<(ValueId, ValueId)> {
     let Inst { op: Op::Binary(BinaryOp::Div, dividend, divisor), ty, .. } = body.inst(v) else { return None };
     let divisor = if let Op::Splat(component) = body.inst(*divisor).op { component } else { *divisor };
     let is_constant = body.as_const(divisor).is_some();
-    (ty.scalar()?.is_float() && !is_constant).then_some((*dividend, divisor))
+    // A quotient of numbers of 16 bits may be one where the reciprocal is not: that of 2^-17 is infinite.
+    let has_range = matches!(ty.scalar()?, Scalar::F32 | Scalar::F64);
+    (has_range && !is_constant).then_some((*dividend, divisor))
 }
 
 fn is_one(body: &Body, v: ValueId) -> bool {

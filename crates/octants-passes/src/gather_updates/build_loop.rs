@@ -229,14 +229,14 @@ impl Emission<'_> {
         let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
         let mut limits = Vec::new();
         if ahead {
-            for Range { begin, end } in &dims {
-                let some = b.binary(BinaryOp::Lt, *begin, *end);
-                self.enter_if(b, some);
-            }
+            self.enter_if_any(b, &dims);
             bounds.for_each(|v| self.copy_value(b, v, &mut copies));
             let (_, reached) = self.reached(b, l, of_element, &copies);
             self.enter_if(b, reached);
         } else if let Some(found) = self.limits(&b.body, outer, serial, l) {
+            if found.iter().any(|l| matches!(l, Limit::Fixed(v, _) if needed.contains(v))) {
+                self.enter_if_any(b, &dims);
+            }
             for limit in &found {
                 match *limit {
                     Limit::Fixed(v, op) => {
@@ -297,6 +297,14 @@ impl Emission<'_> {
                 let ty = b.ty(sum).clone();
                 b.push(Op::Atomic(AtomicOp::Add, addr, sum), ty);
             });
+        }
+    }
+
+    /// What goes on is computed in every iteration, and must not be where there is none: a load may have no memory.
+    fn enter_if_any(&self, b: &mut Builder, dims: &[Range]) {
+        for Range { begin, end } in dims {
+            let some = b.binary(BinaryOp::Lt, *begin, *end);
+            self.enter_if(b, some);
         }
     }
 
