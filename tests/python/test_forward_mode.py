@@ -215,6 +215,25 @@ def test_sums_of_all_iterations():
     check(from_zero, x, z)
 
 
+def test_what_a_sum_was_before():
+    n = 20000  # Enough for threads to meet.
+    x, y = (qd.field(qd.f64, n, needs_dual=True) for _ in range(2))
+    total = qd.field(qd.f64, (), needs_dual=True)
+
+    @qd.kernel
+    def running_sums():
+        for i in x:
+            y[i] = qd.atomic_add(total[None], x[i] ** 2)
+
+    direction = np.arange(n) % 7
+    x.fill(2)
+    total.fill(0)
+    with qd.ad.FwdMode(loss=y, param=x, seed=direction.tolist()):
+        running_sums()
+    assert np.array_equal(y.to_numpy(), 4 * np.arange(n))
+    assert np.array_equal(y.dual.to_numpy(), 4 * (np.cumsum(direction) - direction))
+
+
 @pytest.mark.parametrize("op", ["min", "max", "mul"])
 def test_updates_in_order(op):
     x = inputs([0.4, 0.9, 0.2])

@@ -7,9 +7,10 @@
 //! A function gets the tangents of its arguments behind these, and returns its result together with that result's tangent.
 //!
 //! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which operand of a minimum
-//! or a product comes last is known in code that runs in order only: parallel loops with such an update of what has a dual become loops in order.
+//! or a product comes last, and what a sum was before, is known in code that runs in order only: parallel loops with such an update of what has
+//! a dual become loops in order.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use octants_ir::{
@@ -17,6 +18,7 @@ use octants_ir::{
 };
 
 use crate::derivative_rules::{Kind, has_derivative, kind_of, push_forward, zero};
+use crate::make_own_updates_plain::touched_at_own_indices;
 use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, trace_address};
 
@@ -62,14 +64,21 @@ fn run_in_order(kernel: &mut Kernel) {
     }
 }
 
-/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides. `functions` that do are
-/// known.
+/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides, or asks what a sum was before.
+/// `functions` that do are known.
 fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, functions: &[bool]) -> bool {
     let shared = parallel.map(|v| locals_of_all_iterations(body, v)).unwrap_or_default();
     let block = parallel.map_or(body.root, |v| body.inst(v).op.blocks()[0]);
+    let own = parallel.map(|v| touched_at_own_indices(body, v)).unwrap_or_default();
+    let mut used = HashSet::new();
+    body.visit(block, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+    let is_unseen_sum = |v: ValueId, op: AtomicOp, a: ValueId| {
+        matches!(op, AtomicOp::Add | AtomicOp::Sub)
+            && (!used.contains(&v) || matches!(trace_address(body, a), Place::Buffer(b) if own.contains(&b)))
+    };
     let mut found = false;
-    body.visit(block, &mut |_, inst| match inst.op {
-        Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => {}
+    body.visit(block, &mut |v, inst| match inst.op {
+        Op::Atomic(op, a, _) if is_unseen_sum(v, op, a) => {}
         Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) if has_derivative(body.ty(x)) => {
             found |= match trace_address(body, a) {
                 Place::Buffer(b) => kernel.companions.contains_key(&b),
