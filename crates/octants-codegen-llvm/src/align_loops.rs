@@ -14,6 +14,7 @@ use std::collections::HashSet;
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
+use crate::load_early::EarlyLoads;
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::place::LeafAt;
 
@@ -90,7 +91,7 @@ fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoop) -> Optio
 }
 
 /// The buffer that an address is in, and the indices on the way.
-fn root_of(body: &Body, address: ValueId, indices: &mut Vec<ValueId>) -> Option<usize> {
+pub(crate) fn root_of(body: &Body, address: ValueId, indices: &mut Vec<ValueId>) -> Option<usize> {
     match &body.inst(address).op {
         Op::BufferAddr(b, index) => {
             indices.extend(index);
@@ -166,6 +167,8 @@ impl<'p> Lowering<'_, 'p> {
         let zero = e.zero(ty);
         let own = e.select(e.icmp(IntCmp::LLVMIntSLT, begin, end), e.sub(end, begin), zero);
         let (together, leads, steps) = self.agree(&alignment, count, own);
+        let early = EarlyLoads::find(self, l.body);
+        let loaded = self.load_early(&early, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
 
         let (head, inside, run) = (self.new_block(c"step"), self.new_block(c"step.body"), self.new_block(c"step.run"));
         let (join, exit) = (self.new_block(c"step.join"), self.new_block(c"steps.end"));
@@ -176,46 +179,62 @@ impl<'p> Lowering<'_, 'p> {
         e.position(head);
         let step = e.phi(ty);
         e.add_incoming(step, first, from);
+        let carry = |v: &V| {
+            let phi = e.phi(e.type_of(*v));
+            e.add_incoming(phi, *v, from);
+            phi
+        };
+        let loaded: Vec<Vec<V>> = loaded.iter().map(|leaves| leaves.iter().map(carry).collect()).collect();
         let goes_on = match alignment.descending {
             true => e.icmp(IntCmp::LLVMIntSGE, step, zero),
             false => e.icmp(IntCmp::LLVMIntSLT, step, steps),
         };
         e.cond_br(goes_on, inside, exit);
         e.position(inside);
+        let following = if alignment.descending { e.sub_nsw(step, one) } else { e.add_nsw(step, one) };
         let is_active = e.icmp(IntCmp::LLVMIntSLT, step, own);
         e.cond_br(is_active, run, join);
 
         e.position(run);
+        let last = e.sub_nsw(end, one);
         let index = match alignment.descending {
-            true => e.sub_nsw(e.sub_nsw(end, one), step),
+            true => e.sub_nsw(last, step),
             false => e.add_nsw(begin, step),
         };
-        let index = match is_short {
-            true => Index { narrow: index, wide: e.sext(index, e.i64) },
-            false => Index { narrow: self.narrow_index(index, s), wide: index },
+        let index = match (is_short, alignment.descending) {
+            // Widened by parts: the last index less this one is then seen to be the step.
+            (true, true) => Index { narrow: index, wide: e.sub_nsw(e.sext(last, e.i64), e.sext(step, e.i64)) },
+            (true, false) => Index { narrow: index, wide: e.sext(index, e.i64) },
+            (false, _) => Index { narrow: self.narrow_index(index, s), wide: index },
         };
         self.indices.insert(v, vec![index]);
         self.gathered = Some(Gathered { sums: alignment.sums, parts: Vec::new() });
         self.loops.push(LoopTargets { on_break: exit, on_continue: join });
-        self.block(l.body);
+        self.block_with_early(l.body, &early, &loaded);
         self.loops.pop();
         self.indices.remove(&v);
+        let comes = match alignment.descending {
+            true => e.icmp(IntCmp::LLVMIntSGE, following, zero),
+            false => e.icmp(IntCmp::LLVMIntSLT, following, own),
+        };
+        let to_come = self.load_early(&early, comes, Some(&loaded));
         let gathered = self.gathered.take().expect("compiler bug: an aligned loop is open");
         let ran = e.block();
         e.br(join);
 
         e.position(join);
-        let parts: Vec<(V, LeafAt, V)> = gathered
-            .parts
-            .iter()
-            .map(|(ptr, leaf, value)| {
-                let (any_ptr, any_value) = (e.phi(e.type_of(*ptr)), e.phi(e.type_of(*value)));
-                e.add_incoming(any_ptr, *ptr, ran);
-                e.add_incoming(any_ptr, e.undef(e.type_of(*ptr)), inside);
-                e.add_incoming(any_value, *value, ran);
-                e.add_incoming(any_value, e.zero(e.type_of(*value)), inside);
-                (any_ptr, *leaf, any_value)
-            })
+        let any = |ran_with: V, waited_with: V| {
+            let phi = e.phi(e.type_of(ran_with));
+            e.add_incoming(phi, ran_with, ran);
+            e.add_incoming(phi, waited_with, inside);
+            phi
+        };
+        let to_come = to_come.iter().flatten().zip(loaded.iter().flatten());
+        let to_come: Vec<(V, V)> = to_come.map(|(next, held)| (*held, any(*next, *held))).collect();
+        let none = |ptr: &V| e.undef(e.type_of(*ptr));
+        let parts = gathered.parts.iter();
+        let parts: Vec<(V, LeafAt, V)> = parts
+            .map(|(ptr, leaf, value)| (any(*ptr, none(ptr)), *leaf, any(*value, e.zero(e.type_of(*value)))))
             .collect();
         let (as_one, apart, next) = (self.new_block(c"as.one"), self.new_block(c"apart"), self.new_block(c"step.next"));
         e.cond_br(together, as_one, apart);
@@ -229,8 +248,8 @@ impl<'p> Lowering<'_, 'p> {
         e.position(apart);
         self.add_where(is_active, &parts, next);
         e.position(next);
-        let following = if alignment.descending { e.sub_nsw(step, one) } else { e.add_nsw(step, one) };
         e.add_incoming(step, following, next);
+        to_come.iter().for_each(|(held, next_one)| e.add_incoming(*held, *next_one, next));
         e.br(head);
         e.position(exit);
         true

@@ -209,6 +209,34 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 }
 
 #[test]
+fn kept_states_are_loaded_an_iteration_early_where_threads_are_aligned() {
+    // for i: top = i; for k in 0..x[i]: top -= 1; a = y[top]; top -= 1; h[k] += a * y[top]
+    let mut b = Builder::new();
+    let top = b.body.add_local("top", Scalar::I32.into());
+    for_each(&mut b, |b, i| {
+        let (n, zero, one) = (get(b, 0, Scalar::I32, &[i]), b.int(0, Scalar::I32), b.int(1, Scalar::I32));
+        let at_top = b.local_addr(top);
+        b.store(at_top, i);
+        for_loop(b, vec![(zero, n)], false, vec![], |b, l| {
+            let states = [(); 2].map(|()| {
+                let old = b.load(at_top);
+                let new = b.binary(BinaryOp::Sub, old, one);
+                b.store(at_top, new);
+                get(b, 1, Scalar::F32, &[new])
+            });
+            let value = b.binary(BinaryOp::Mul, states[0], states[1]);
+            let k = index(b, l, 0);
+            let address = at(b, 2, Scalar::F32, &[k]);
+            b.push(Op::Atomic(AtomicOp::Add, address, value), Scalar::F32.into());
+        });
+    });
+    let buffers = vec![array("x", Scalar::I32, 1), array("y", Scalar::F32, 1), field("h", Scalar::F32, 128, 0)];
+    let text = ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200());
+    // One of `x`; two of `y` for the first iteration, and two in each for the next.
+    assert_eq!(text.matches("ld.global.nc.").count(), 1 + 2 + 2, "{text}");
+}
+
+#[test]
 fn indices_of_known_extents_are_decoded_without_division() {
     let axes = |n: u64, m: u64| vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
     let field = |name: &str, root| {

@@ -77,7 +77,8 @@ impl Session {
             let most = threads * 8;
             return Lanes { most, at_once: most, neighbours: true, most_bytes };
         }
-        // As many as the largest devices hold at once; where that takes much memory, as many as keep one busy.
-        Lanes { most: 1 << 18, at_once: 1 << 16, neighbours: false, most_bytes }
+        // As many as the largest devices run at once with the registers that gradients take: of more, the caches hold less of the store. Where
+        // that takes much memory, as many as keep one busy.
+        Lanes { most: 1 << 17, at_once: 1 << 16, neighbours: false, most_bytes }
     }
 }
