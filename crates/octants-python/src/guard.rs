@@ -12,6 +12,7 @@ use octants_engine::frontend::NdarrayDesc;
 use octants_engine::ir::Scalar;
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
@@ -110,7 +111,12 @@ enum Expected {
     /// A value of the same type, equal to this one.
     Equal(Py<PyAny>),
     /// A list, tuple or dict of this class with such items. Those of a dict are each key and its value.
-    Items(Py<PyType>, Box<[Expected]>),
+    Items {
+        class: Py<PyType>,
+        expected: Box<[Expected]>,
+        /// The addresses of the items, where all of them are kept: lists may be long, and are looked at in each launch.
+        kept: Box<[usize]>,
+    },
     /// A vector, matrix or numpy array with the same contents.
     Like(Py<PyAny>),
     /// An ndarray of this type, or the marks of an array. Its memory goes to the slots from `to` on.
@@ -188,8 +194,14 @@ impl Expected {
             return Ok(Some(Expected::Equal(keep())));
         }
         if let Some(items) = items_of(value).filter(|_| depth > 0) {
-            let items = items.iter().map(|item| Expected::of_item(item, depth - 1)).collect::<PyResult<_>>()?;
-            return Ok(Some(Expected::Items(value.get_type().unbind(), items)));
+            let expected =
+                items.iter().map(|item| Expected::of_item(item, depth - 1)).collect::<PyResult<Box<[Expected]>>>()?;
+            let address = |expected: &Expected| match expected {
+                Expected::Equal(item) => Some(item.as_ptr() as usize),
+                _ => None,
+            };
+            let kept = expected.iter().map(address).collect::<Option<_>>().unwrap_or_default();
+            return Ok(Some(Expected::Items { class: value.get_type().unbind(), expected, kept }));
         }
         if value.is_instance_of::<Ndarray>() {
             // Either not used as an array, or reached in a way that a launch cannot repeat: the code has its address.
@@ -233,11 +245,25 @@ impl Expected {
                 Ok(object.get_type().is(expected.get_type()) && object.eq(expected).unwrap_or(false))
             }
             Expected::Like(expected) => Ok(object.is(expected) || same_contents(object, expected.bind(py))),
-            Expected::Items(class, expected) => {
-                let Some(items) = items_of(object).filter(|_| object.get_type().is(class)) else { return Ok(false) };
-                if items.len() != expected.len() {
+            Expected::Items { class, expected, kept } => {
+                if !object.get_type().is(class) {
                     return Ok(false);
                 }
+                if let Ok(list) = object.cast::<PyList>() {
+                    // SAFETY: the list is alive, and nothing of Python runs while it is compared.
+                    let same = unsafe {
+                        let items = (*list.as_ptr().cast::<ffi::PyListObject>()).ob_item.cast::<usize>();
+                        list.len() == kept.len()
+                            && !kept.is_empty()
+                            && std::slice::from_raw_parts(items, kept.len()) == &**kept
+                    };
+                    if same {
+                        return Ok(true);
+                    }
+                }
+                let Some(items) = items_of(object).filter(|items| items.len() == expected.len()) else {
+                    return Ok(false);
+                };
                 for (item, expected) in items.iter().zip(expected) {
                     if !expected.is(item)? {
                         return Ok(false);
