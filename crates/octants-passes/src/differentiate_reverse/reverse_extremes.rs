@@ -1,6 +1,6 @@
 //! The smallest and the largest of many numbers, kept in an element by atomic updates.
 //!
-//! What is in the element when the gradient runs is what won. The iteration that contributed it takes the element's adjoint and leaves
+//! What is in the element when the gradient runs is what won, of this launch or a later one of the same kind. The iteration that contributed it takes the element's adjoint and leaves
 //! zero, so that of equals one has it. An adjoint that nobody takes is that of what was in the element before.
 //!
 //! The number contributed is computed again and must be the same to the bit. Compilers may contract and reorder chains of float

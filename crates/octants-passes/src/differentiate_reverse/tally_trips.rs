@@ -21,7 +21,6 @@ use octants_ir::{
 
 use super::keep_states::{take_apart, to_word};
 use super::plan_sweeps::{Layout, Plan, Seed, close};
-use super::reverse_extremes::is_extreme;
 use crate::trace_address::{Place, trace_address};
 
 /// Odd numbers whose multiples spread over all bits.
@@ -75,16 +74,14 @@ pub(super) fn tally_trips(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, so
     let (mut places, mut run) = (Vec::new(), HashSet::new());
     plan.body.visit(plan.body.root, &mut |v, inst| {
         let is_wanted = match inst.op {
-            Op::For(_) | Op::Loop(_) => plan.runs_again(v),
-            Op::Load(a) => {
-                tallied == Tallied::Reads
-                    && plan.runs_again(v)
-                    && matches!(trace_address(plan.body, a), Place::Buffer(_))
-            }
-            Op::Atomic(op, ..) => tallied == Tallied::Reads && is_extreme(op) && plan.activity.works(v),
+            Op::For(_) | Op::Loop(_) => true,
+            Op::Load(a) => tallied == Tallied::Reads && matches!(trace_address(plan.body, a), Place::Buffer(_)),
             _ => false,
         };
-        if is_wanted && let Some(values) = what_decides(plan, v, tallied) {
+        if is_wanted
+            && plan.runs_again(v)
+            && let Some(values) = what_decides(plan, v, tallied)
+        {
             run.extend(values);
             places.push(v);
         }
@@ -111,7 +108,7 @@ pub(super) fn tally_trips(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, so
     for &(v, sums) in &places {
         let inst = plan.body.inst(v);
         let line = sources.position(inst.span).map_or(0, |p| p.line);
-        results.push(b.int(i64::from(inst.op.blocks().is_empty()), Scalar::I64));
+        results.push(b.int(i64::from(matches!(inst.op, Op::Load(_))), Scalar::I64));
         results.push(b.int(i64::from(line), Scalar::I64));
         results.extend(sums.map(|sum| {
             let addr = b.local_addr(sum);
@@ -136,7 +133,7 @@ fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<Val
     let mut seeds = Vec::new();
     body.inst(v).op.for_each_operand(|u| seeds.push(Seed::Value(u)));
     seeds.extend(owner(plan, v).map(Seed::Value));
-    if !plan.is_counted(v) && !matches!(body.inst(v).op, Op::Atomic(..)) {
+    if !plan.is_counted(v) {
         seeds.push(Seed::Value(v));
     }
     let values = close(body, &plan.layout, body.root, seeds).values;
@@ -166,7 +163,7 @@ fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<Val
             return None;
         }
     }
-    (reads || matches!(body.inst(v).op, Op::Atomic(..))).then_some(values)
+    reads.then_some(values)
 }
 
 fn is_written(body: &Body, place: Place) -> bool {
@@ -208,11 +205,7 @@ impl Tally<'_> {
             match sums {
                 Some(sums) if matches!(self.b.body.inst(v).op, Op::Load(_)) => {
                     self.b.place(v);
-                    self.tally_read(v, v, sums);
-                }
-                Some(sums) if let Op::Atomic(_, addr, _) = self.b.body.inst(v).op => {
-                    let holds = self.b.load(addr);
-                    self.tally_read(v, holds, sums);
+                    self.tally_read(v, sums);
                 }
                 Some(sums) => self.tally(v, sums, run.contains(&v)),
                 None if run.contains(&v) => self.b.place(v),
@@ -249,10 +242,9 @@ impl Tally<'_> {
         self.add_both(v, [iterations, which], trips, mixed);
     }
 
-    /// Tallies a value that the gradient reads where `v` stands.
-    fn tally_read(&mut self, v: ValueId, value: ValueId, sums: [LocalId; 2]) {
+    fn tally_read(&mut self, v: ValueId, sums: [LocalId; 2]) {
         let mut leaves = Vec::new();
-        take_apart(&mut self.b, value, &mut leaves);
+        take_apart(&mut self.b, v, &mut leaves);
         let one = self.b.int(1, Scalar::I64);
         let mut mixed = one;
         for leaf in leaves {
