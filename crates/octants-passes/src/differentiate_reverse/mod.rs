@@ -7,8 +7,8 @@
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
 //! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`,
-//! `sum_adjoints` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how much that is, and
-//! `defer_updates` for gradients that are summed up in a local.
+//! `sum_adjoints`, `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how much that
+//! is, and `defer_updates` for gradients that are summed up in a local.
 //! `tally_trips` makes the kernel that tells whether the loops are still those that ran.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
