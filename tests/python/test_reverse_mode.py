@@ -400,11 +400,26 @@ def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
 
     @qd.kernel
     def overwrite():
-        for i in y:
-            update(y[i], 0.5)
+        for _ in y:
+            update(y[0], 0.5)
 
     with pytest.raises(qd.OctantsCompilationError, match=f"the atomic {name} of a number with a gradient"):
         overwrite.grad()
+
+
+def test_products_with_elements_of_their_own(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def scale():
+        for i in x:
+            y[i] += x[i] * x[i]
+            y[i] *= 3.0 + n[i]
+            for k in range(n[i]):
+                y[i] *= 0.5 + k
+            y[i] += x[i]
+
+    check(scale, x, y)
 
 
 def test_a_compare_and_swap_is_refused(fields):

@@ -37,28 +37,54 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
         let mut own = touched_at_own_indices(body, v);
         own.retain(|b| companions.contains(b) && is_distinct(*b));
         if !own.is_empty() {
-            let mut used = vec![false; body.insts.len()];
-            body.visit(inner, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
-            make_plain(body, inner, &own, &used);
+            let sums = |op| match op {
+                AtomicOp::Add => Some(BinaryOp::Add),
+                AtomicOp::Sub => Some(BinaryOp::Sub),
+                _ => None,
+            };
+            let used = used_values(body);
+            make_plain(body, inner, &own, &used, &sums);
         }
     }
 }
 
-fn make_plain(body: &mut Body, block: BlockId, own: &BTreeSet<BufferId>, used: &[bool]) {
+/// Products with elements that belong to an iteration, in loops at the root, become a load, a product and a store: what differentiation has
+/// rules for.
+pub(crate) fn make_own_products_plain(body: &mut Body) {
+    let used = used_values(body);
+    for v in body.block(body.root).to_vec() {
+        if let Op::For(l) = &body.inst(v).op
+            && l.is_parallel()
+        {
+            let (inner, own) = (l.body, touched_at_own_indices(body, v));
+            make_plain(body, inner, &own, &used, &|op| (op == AtomicOp::Mul).then_some(BinaryOp::Mul));
+        }
+    }
+}
+
+fn used_values(body: &Body) -> Vec<bool> {
+    let mut used = vec![false; body.insts.len()];
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
+    used
+}
+
+/// Makes plain the updates of `own` buffers for which `plain` has an operation, where nobody asks what was there before.
+fn make_plain(
+    body: &mut Body,
+    block: BlockId,
+    own: &BTreeSet<BufferId>,
+    used: &[bool],
+    plain: &dyn Fn(AtomicOp) -> Option<BinaryOp>,
+) {
     let mut out = Vec::new();
     for v in std::mem::take(&mut body.blocks[block.index()]) {
         let inst = body.inst(v).clone();
-        inst.op.blocks().into_iter().for_each(|b| make_plain(body, b, own, used));
-        let op = match inst.op {
-            Op::Atomic(AtomicOp::Add, ..) => BinaryOp::Add,
-            Op::Atomic(AtomicOp::Sub, ..) => BinaryOp::Sub,
-            _ => BinaryOp::Eq,
-        };
+        inst.op.blocks().into_iter().for_each(|b| make_plain(body, b, own, used, plain));
         match inst.op {
-            Op::Atomic(_, addr, x)
-                if op != BinaryOp::Eq
-                    && !used[v.index()]
-                    && matches!(trace_address(body, addr), Place::Buffer(b) if own.contains(&b)) =>
+            Op::Atomic(op, addr, x)
+                if !used[v.index()]
+                    && matches!(trace_address(body, addr), Place::Buffer(b) if own.contains(&b))
+                    && let Some(op) = plain(op) =>
             {
                 let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
                 let new = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);

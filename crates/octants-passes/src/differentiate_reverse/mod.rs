@@ -38,6 +38,7 @@ use crate::fold_constants::fold_constants;
 use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_all_calls;
 use crate::insert_code::bodies;
+use crate::make_own_updates_plain::make_own_products_plain;
 use crate::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
@@ -120,6 +121,7 @@ fn prepare(kernel: &mut Kernel) {
     fold_constants(kernel, false);
     hoist_invariants(kernel);
     make_sums_atomic(&mut kernel.body);
+    make_own_products_plain(&mut kernel.body);
     eliminate_dead_code(kernel);
     make_updates_atomic(kernel);
     if cfg!(debug_assertions) {
