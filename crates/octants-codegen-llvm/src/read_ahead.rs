@@ -7,12 +7,9 @@ use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
 const FEW_ITERATIONS: i64 = 64;
-/// Operations on scalars of a body that is worth having several times.
+/// Operations on scalars of a body that is worth having eight times, and of one that is worth having four times.
+const SHORT: usize = 64;
 const LONGEST: usize = 128;
-/// Copies of such a body.
-const COPIES: u32 = 4;
-/// The assembler by itself makes four copies of a loop of less than half of this, and takes up the iterations that are left over in fewer.
-const SHORT: usize = 80;
 
 /// Loops in a block go through memory.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
@@ -43,8 +40,7 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop) -> Option<u32> {
         _ => false,
     };
     let is_worth = reads && straight && size <= LONGEST && !few;
-    // Of two short ones the assembler makes more.
-    is_worth.then_some(if (SHORT / COPIES as usize..=SHORT / 2).contains(&size) { 2 } else { COPIES })
+    is_worth.then_some(if size <= SHORT { 8 } else { 4 })
 }
 
 /// Roughly how many instructions on scalars an operation is. Locals are registers.

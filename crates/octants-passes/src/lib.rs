@@ -29,6 +29,7 @@ pub mod offload;
 pub mod pipeline;
 pub mod privatize_reductions;
 pub mod promote_inner_sums;
+pub mod run_loops_forwards;
 pub mod share_reciprocals;
 pub mod simplify_locals;
 pub mod structure_exits;

@@ -13,6 +13,7 @@ use crate::make_own_updates_plain::make_own_updates_plain;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
+use crate::run_loops_forwards::run_loops_forwards;
 use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
 
@@ -58,6 +59,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "fold_constants", runs: always, run: |k, o| fold_constants(k, o.fast_math) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "run_loops_forwards", runs: |o| o.fast_math && !o.check_bounds && !o.debug, run: run_loops_forwards },
     Pass { name: "gather_updates", runs: |o| o.gather.is_some() && !o.check_bounds && !o.debug, run: gather_updates },
     Pass { name: "make_own_updates_plain", runs: always, run: make_own_updates_plain },
     Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },

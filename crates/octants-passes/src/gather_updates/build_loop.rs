@@ -11,6 +11,7 @@ use super::{Gather, Index, axes, for_loop, known_range};
 use crate::derivative_rules::zero;
 use crate::insert_code::push_if;
 use crate::make_own_updates_plain::may_overlap;
+use crate::run_loops_forwards::is_last_of_both;
 use crate::trace_address::{Place, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
@@ -472,17 +473,6 @@ enum Limit {
     First(u32),
     /// No iteration from the one of the element's index, or the next, on does.
     End(u32),
-}
-
-/// A value is the sum of the bounds less one.
-fn is_last_of_both(body: &Body, v: ValueId, begin: ValueId, end: ValueId) -> bool {
-    let is = |v: ValueId, n: i64| body.as_const(v) == Some(Const::Int(n));
-    let Op::Binary(BinaryOp::Sub, sum, one) = body.inst(v).op else { return false };
-    let is_sum = match body.inst(sum).op {
-        Op::Binary(BinaryOp::Add, a, b) => (a, b) == (begin, end),
-        _ => false,
-    };
-    is(one, 1) && (is_sum || sum == end && is(begin, 0))
 }
 
 /// Whether gathering pays.
