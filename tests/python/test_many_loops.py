@@ -31,3 +31,26 @@ def test_a_kernel_of_many_loops_is_right_whoever_compiles_its_parts(threads):
             expected = expected * 3 + k + t
         assert most[t] == expected.max()
     np.testing.assert_array_equal(a, expected)
+
+
+@pytest.mark.parametrize("count", [3, 101])
+@pytest.mark.filterwarnings("ignore:You are unrolling")
+def test_many_inner_loops_are_unrolled_only_where_they_are_counted(count):
+    qd.init(arch=qd.cpu, offline_cache=False)
+
+    @qd.kernel
+    def walk(at: qd.types.ndarray(), n: qd.types.ndarray(), following: qd.types.ndarray()):
+        for i in range(at.shape[0]):
+            here = i
+            for _ in qd.static(range(count)):
+                for _ in range(n[i]):
+                    here = following[here]
+            at[i] = here
+
+    at, n = np.zeros(4, np.int32), np.arange(4, dtype=np.int32)
+    following = (n + 1) % 4
+    walk(at, n, following)
+    np.testing.assert_array_equal(at, (np.arange(4) + count * n) % 4)
+    # To unroll one LLVM looks through them all, which takes the square of their number.
+    text = qd.inspect(walk, at, n, following, emit="llvm")
+    assert ("llvm.loop.unroll.runtime.disable" in text) == (count > 100)

@@ -65,6 +65,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub exclusive: bool,
     /// The task's loop is too large to become vector code.
     pub large: bool,
+    /// The task has many inner loops.
+    pub many_loops: bool,
     pub function: V,
     pub context: V,
     /// State of the random numbers of the current iteration, where any are drawn.
@@ -120,6 +122,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             ret: &Type::Unit,
             exclusive: false,
             large: false,
+            many_loops: false,
             function,
             context,
             rng: None,
@@ -314,6 +317,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
             && let Some(times) = times_to_unroll(self.body, l)
         {
             self.u.metadata.mark_unrolled_loop(e, back, times);
+        } else if self.many_loops {
+            self.u.metadata.mark_uncounted_loop(back);
         }
         e.position(inside);
         let index = if is_short {

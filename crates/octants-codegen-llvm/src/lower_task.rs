@@ -25,6 +25,10 @@ const LARGE: usize = 800;
 /// of the loop's size.
 const HUGE: usize = 5000;
 
+/// Where a task has more inner loops than this they are unrolled only if the number of their iterations is known: whenever LLVM adds a loop
+/// for what is left over, it looks through what it knows of all of them.
+const MANY_LOOPS: usize = 100;
+
 /// Atomics are rare where they are fewer than one in so many instructions.
 const RARE: usize = 64;
 
@@ -242,6 +246,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let start = u.e.block();
     l.ret = &u.program.ret;
     l.large = effects.size > HUGE;
+    l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     if let Variant::Strided(_, Some(form), _) = variant {
         l.alignment = Some(form.alignment);

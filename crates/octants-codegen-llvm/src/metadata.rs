@@ -239,6 +239,11 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.disable", None)]);
     }
 
+    /// Marks the back edge of a loop that is not to be unrolled where its number of iterations is not known.
+    pub fn mark_uncounted_loop(&self, back_edge: V) {
+        self.mark_loop(back_edge, &[("llvm.loop.unroll.runtime.disable", None)]);
+    }
+
     /// Marks the back edge of a loop that is to be unrolled so many times, and maybe more by others.
     pub fn mark_unrolled_loop(&self, e: &Emitter, back_edge: V, times: u32) {
         let times = llvm!(LLVMValueAsMetadata(e.i32c(i64::from(times))));
