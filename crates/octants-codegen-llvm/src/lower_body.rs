@@ -313,6 +313,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
         if axis + 1 == bounds.len()
+            && !self.many_loops
             && self.u.target.unrolls_reading_loops()
             && let Some(times) = times_to_unroll(self.body, l)
         {
