@@ -169,10 +169,11 @@ impl Kernel {
         let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
         spec.may_tally_loops = may_tally_loops;
-        // Whoever asks for a tally waits for the launch: not where launches are to go on meanwhile, unless errors matter more.
-        let may_wait = session.device().is_immediate() || session.config().debug;
-        spec.tallies_loops =
-            AtomicBool::new(may_tally_loops && mode == AutodiffMode::None && !this.library && may_wait);
+        spec.tallies_loops = AtomicBool::new(may_tally_loops && mode == AutodiffMode::None && !this.library);
+        if !session.device().is_immediate() && !session.config().debug {
+            // Whoever sees a launch waits for it.
+            spec.seen.end();
+        }
         if may_tally_loops && !spec.may_have_gradient {
             let companions = py.import("octants.companions")?;
             spec.may_have_gradient = companions.call_method0("any_gradients")?.is_truthy()?;

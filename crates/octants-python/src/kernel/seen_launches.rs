@@ -6,7 +6,7 @@
 //! the gradient would, and one is left that has had none. A gradient of no launch that was seen takes memory as it is.
 //!
 //! Before a kernel's gradient is first asked for nobody knows that it will be. Then a launch is seen only where gradients have memory, and
-//! only the first thousand are.
+//! only the first thousand are. Seeing a launch means waiting for it: where launches return before their work is done, it takes debug mode.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ impl SeenLaunches {
     }
 
     /// Sees no more launches, and forgets those that were seen: what a gradient is of may be one that is not known.
-    fn end(&self) {
+    pub(super) fn end(&self) {
         let mut seen = self.lock();
         seen.ended = true;
         seen.forget();
