@@ -622,8 +622,24 @@ def test_iterations_that_read_what_others_store_are_refused(fields):
         for i in range(1, N):
             y[i] = y[i - 1] + x[i]
 
-    with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
-        bad.grad()
+    @qd.kernel
+    def bad_but_for_the_first():
+        for i in y:
+            if i == 0:
+                y[i] = x[i]
+            else:
+                y[i] = y[i - 1] + x[i]
+
+    @qd.kernel
+    def bad_but_for_what_is_left():
+        for i in y:
+            if i == 0:
+                continue
+            y[i] = y[i - 1] + x[i]
+
+    for kernel in (bad, bad_but_for_the_first, bad_but_for_what_is_left):
+        with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
+            kernel.grad()
     y.grad.fill(0)
     y.grad[N - 1] = 1
     in_order.grad()

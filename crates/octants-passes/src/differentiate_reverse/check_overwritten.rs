@@ -194,29 +194,42 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
 
 /// The branches around an instruction leave out edges of loops at most.
 fn leaves_out_edges(plan: &Plan, v: ValueId) -> bool {
-    std::iter::successors(plan.layout.around(v), |u| plan.layout.around(*u)).all(|u| match plan.body.inst(u).op {
-        Op::If(c, ..) => is_edge(plan, c),
-        _ => true,
+    conditions_around(plan, v).all(|(c, holds)| is_edge(plan, c, holds))
+}
+
+/// The conditions of the branches around an instruction, and whether they hold there.
+fn conditions_around(plan: &Plan, v: ValueId) -> impl Iterator<Item = (ValueId, bool)> {
+    let (body, layout) = (plan.body, &plan.layout);
+    std::iter::successors(Some(v), |u| layout.around(*u)).filter_map(|u| match body.inst(layout.around(u)?).op {
+        Op::If(c, then, _) => Some((c, layout.home[u.index()] == then)),
+        _ => None,
     })
 }
 
-/// A condition compares sums and multiples of indices by their order, or is made of such conditions.
-fn is_edge(plan: &Plan, c: ValueId) -> bool {
+/// Where a condition `holds`, or where it does not, all iterations are but those at an edge: it compares sums and multiples of indices by their
+/// order, leaves out one number, or is made of such conditions.
+fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     match &body.inst(c).op {
         Op::Const(_) => true,
-        Op::Unary(UnaryOp::LogicNot, x) => is_edge(plan, *x),
-        Op::Binary(BinaryOp::And | BinaryOp::Or, x, y) => is_edge(plan, *x) && is_edge(plan, *y),
-        Op::Binary(BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge | BinaryOp::Ne, x, y) => {
-            is_linear(body, *x) && is_linear(body, *y)
+        Op::Unary(UnaryOp::LogicNot, x) => is_edge(plan, *x, !holds),
+        Op::Binary(BinaryOp::And | BinaryOp::Or, x, y) => is_edge(plan, *x, holds) && is_edge(plan, *y, holds),
+        Op::Binary(op, x, y) => {
+            let leaves_out = match op {
+                BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => true,
+                BinaryOp::Ne => holds,
+                BinaryOp::Eq => !holds,
+                _ => false,
+            };
+            leaves_out && is_linear(body, *x) && is_linear(body, *y)
         }
-        // `and`, `or`, and what is left of `continue`.
+        // `and`, `or`, and what is left of `continue`: a constant may be stored where the condition holds or where it does not.
         Op::Load(a) => match trace_address(body, *a) {
             Place::Local(l) => layout.stores[l.index()].iter().all(|s| match body.inst(*s).op {
                 Op::Store(_, x) => {
                     layout.position[s.index()] < layout.position[c.index()]
-                        && is_edge(plan, x)
-                        && leaves_out_edges(plan, *s)
+                        && is_edge(plan, x, holds)
+                        && conditions_around(plan, *s).all(|(c, _)| is_edge(plan, c, true) || is_edge(plan, c, false))
                 }
                 _ => false,
             }),
