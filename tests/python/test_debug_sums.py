@@ -39,3 +39,25 @@ def test_a_counter_under_a_condition():
         return count
 
     assert {odd() for _ in range(200)} == {n // 2}
+
+
+def test_a_gradient_reports_no_overflow_in_a_loop_that_does_not_run(capfd):
+    qd.init(arch=qd.cpu, debug=True)
+    x, y = [qd.field(qd.f32, shape=4, needs_grad=True) for _ in range(2)]
+    large = qd.field(qd.i32, shape=4)
+    large.fill(2_000_000_000)
+
+    @qd.kernel
+    def compute(n: qd.i32):
+        for i in x:
+            factor = large[i]
+            for _ in range(n):
+                y[i] += x[(factor * factor) % 4]
+
+    compute(0)
+    compute.grad(0)
+    qd.sync()
+    assert "overflow" not in capfd.readouterr().out
+    compute(1)
+    qd.sync()
+    assert "Multiplication overflow" in capfd.readouterr().out

@@ -2,6 +2,9 @@
 //!
 //! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all iterations,
 //! and has less to compute again. Only loops within loops are looked at: what stands before a loop of the root is another task's.
+//!
+//! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what `check_overflow` would report
+//! loses its span; the kernel itself reports it where it is computed.
 
 use octants_ir::{BinaryOp, BlockId, Body, Kernel, Op, Type, ValueId};
 
@@ -47,6 +50,10 @@ fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
         }
         if moves {
             inside[v.index()] = false;
+            let inst = body.inst_mut(v);
+            if inst.ty.scalar().is_some_and(|s| !s.is_float()) {
+                inst.span.end = inst.span.start;
+            }
             taken.push(v);
         } else {
             left.push(v);
