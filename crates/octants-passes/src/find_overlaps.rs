@@ -4,7 +4,8 @@
 //! are; they meet for certain where those of every axis do, both accesses happen in every iteration, and no two axes of
 //! one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter counts as
 //! not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct memory, but for
-//! those that the caller names: the same array passed for two parameters, or arrays that share a part.
+//! those that the caller names: the same array passed for two parameters, or arrays that share a part. Of fields that are components
+//! of others nothing is left behind `unite_buffers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

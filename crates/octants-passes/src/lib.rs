@@ -5,7 +5,7 @@
 //! builds the IR is verified after each.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
-//! [`copy_code`] serve several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for; both its modes use the table in [`derivative_rules`].
+//! [`copy_code`] serve several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for, behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
 
 pub mod check_bounds;
 pub mod check_overflow;
@@ -34,6 +34,7 @@ pub mod share_reciprocals;
 pub mod simplify_locals;
 pub mod structure_exits;
 pub mod trace_address;
+pub mod unite_buffers;
 pub mod validate_reads;
 
 pub use compute_access::compute_access;
@@ -44,4 +45,5 @@ pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
 pub use trace_address::{Place, trace_address};
+pub use unite_buffers::unite_buffers;
 pub use validate_reads::validate_reads;

@@ -2,7 +2,7 @@
 //!
 //! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias gather`, and holds the input and, after a line
 //! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
-//! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `differentiate_reverse` (simplified, and followed by the kernel
+//! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse` (simplified, and followed by the kernel
 //! that counts what it keeps), `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
 //! `OCTANTS_BLESS=1` the expected part is written instead of compared.
@@ -22,7 +22,9 @@ use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::hoist_invariants::hoist_invariants;
 use octants_passes::pipeline::PIPELINE;
 use octants_passes::structure_exits::structure_exits;
-use octants_passes::{PassOptions, Tallied, offload, renumber, run_pass, run_pipeline, tally_loops, validate_reads};
+use octants_passes::{
+    PassOptions, Tallied, offload, renumber, run_pass, run_pipeline, tally_loops, unite_buffers, validate_reads,
+};
 
 /// Passes that are not in the pipeline's table.
 const OTHERS: &[&str] = &[
@@ -37,6 +39,7 @@ const OTHERS: &[&str] = &[
     "structure_exits",
     "tally_loops",
     "tally_reads",
+    "unite_buffers",
 ];
 
 const SEPARATOR: &str = "----\n";
@@ -132,6 +135,7 @@ fn run(case: &Case) -> String {
                 "tally_loops" => tally_loops(&mut kernel, Tallied::Loops, &Sources::default()),
                 "tally_reads" => tally_loops(&mut kernel, Tallied::Reads, &Sources::default()),
                 "differentiate_forward" => differentiate_forward(&mut kernel),
+                "unite_buffers" => unite_buffers(&mut kernel, &[]),
                 "hoist_invariants" => hoist_invariants(&mut kernel),
                 "structure_exits" => structure_exits(&mut kernel),
                 "differentiate_reverse" => {

@@ -1,5 +1,6 @@
 //! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
 
+use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
 use octants_engine::Alias;
@@ -68,6 +69,10 @@ pub struct Specialization {
     captured: Box<[CapturedArray]>,
     /// The code was made for arrays that share memory.
     may_alias: bool,
+    /// It takes those that are the same for one array, as derivatives do.
+    pub unites_arrays: bool,
+    /// Which arrays shared memory in the call that it was made for, of those that are no arguments.
+    united: OnceLock<Sharing>,
     /// Numbers from around the kernel that are compiled in.
     pub constants: Vec<Constant>,
     /// It has `stream_parallel` groups.
@@ -96,12 +101,21 @@ impl CapturedArray {
         CapturedArray { slot, extents: desc.ndim, bytes }
     }
 
+    /// Its address and extents.
+    fn words<'a>(&self, slots: &'a [u64]) -> &'a [u64] {
+        &slots[self.slot as usize..][..1 + self.extents as usize]
+    }
+
     #[inline]
     fn span(&self, slots: &[u64]) -> (u64, u64) {
         let (at, count) = (self.slot as usize, self.extents as usize);
         (slots[at], slots[at] + self.bytes * slots[at + 1..at + 1 + count].iter().product::<u64>())
     }
 }
+
+/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second counts these and
+/// then the others.
+type Sharing = SmallVec<[(usize, usize, bool); 4]>;
 
 /// An array argument that the code uses.
 struct ArraySlot {
@@ -311,6 +325,8 @@ impl Specialization {
             arrays: arrays.into_boxed_slice(),
             captured: captured.into_boxed_slice(),
             may_alias,
+            unites_arrays: false,
+            united: OnceLock::new(),
             constants: world.take_constants(),
             groups: false,
             may_tally_loops: false,
@@ -373,9 +389,31 @@ impl Specialization {
             None => self.numbers.iter().try_for_each(|number| number.read(args, slots))?,
             Some(given) => self.numbers.iter().zip(given).for_each(|(n, value)| slots[n.slot()] = *value),
         }
-        let shared =
-            !self.may_alias && !fresh && !self.captured.is_empty() && self.shares_memory(slots, &gathered.spans);
-        Ok(!shared)
+        if self.captured.is_empty() {
+            return Ok(true);
+        }
+        if self.unites_arrays {
+            let sharing = self.sharing(slots, gathered);
+            return Ok(match fresh {
+                true => self.united.set(sharing).is_ok(),
+                false => self.united.get() == Some(&sharing),
+            });
+        }
+        Ok(self.may_alias || fresh || !self.shares_memory(slots, &gathered.spans))
+    }
+
+    /// The arrays that are no arguments and share memory with others in this call: both, and whether they are the same.
+    fn sharing(&self, slots: &[u64], gathered: &Gathered<'_>) -> Sharing {
+        let meets = |(low, high): (u64, u64), (l, h): (u64, u64)| low < h && l < high;
+        let mut out = Sharing::new();
+        for (i, memory) in self.captured.iter().enumerate() {
+            let (own, span) = (memory.words(slots), memory.span(slots));
+            let arguments = gathered.spans.iter().map(|s| ((s.low, s.high), gathered.words_of(s)));
+            let others = self.captured[..i].iter().map(|m| (m.span(slots), m.words(slots)));
+            let both = arguments.chain(others).enumerate();
+            out.extend(both.filter(|(_, (s, _))| meets(*s, span)).map(|(k, (_, words))| (i, k, words == own)));
+        }
+        out
     }
 
     /// An array that the code reaches in two ways is the same in this call, which the key does not tell.
@@ -464,13 +502,15 @@ impl Described {
             for (other, earlier) in &captured {
                 let (l, h) = earlier.span();
                 if low < h && l < high {
-                    let same = (l, h, &earlier.extents) == (low, high, &view.extents);
+                    let dense = view.strides.is_empty() && earlier.strides.is_empty();
+                    let same = dense && (l, h, &earlier.extents) == (low, high, &view.extents);
                     aliases.push(Alias { first: *other, second: id, same });
                 }
             }
             for span in gathered.spans.iter().filter(|s| low < s.high && s.low < high) {
                 any = true;
-                let same = (span.low, span.high) == (low, high);
+                let words = gathered.words_of(span).split_first();
+                let same = view.strides.is_empty() && words == Some((&view.address, view.extents.as_slice()));
                 aliases.extend(buffer(span.leaf).map(|second| Alias { first: id, second, same }));
             }
             captured.push((id, view));

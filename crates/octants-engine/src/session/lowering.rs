@@ -5,7 +5,9 @@ use std::sync::atomic::Ordering;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::AutodiffMode;
-use octants_passes::{Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, validate_reads};
+use octants_passes::{
+    Alias, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, unite_buffers, validate_reads,
+};
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -41,8 +43,17 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at.
-    pub fn differentiate(&mut self, mode: AutodiffMode, warn: &mut dyn FnMut(Diagnostic)) -> Result<(), CompileError> {
+    /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at. `aliases` are the arrays that are the same
+    /// memory in this call.
+    pub fn differentiate(
+        &mut self,
+        mode: AutodiffMode,
+        aliases: &[Alias],
+        warn: &mut dyn FnMut(Diagnostic),
+    ) -> Result<(), CompileError> {
+        if mode != AutodiffMode::None {
+            unite_buffers(&mut self.lowered.kernel, aliases);
+        }
         if mode == AutodiffMode::Validation {
             validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
             return Ok(());

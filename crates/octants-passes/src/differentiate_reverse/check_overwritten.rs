@@ -1,7 +1,9 @@
 //! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is when they run,
 //! after the kernel.
 //!
-//! Only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, or in
+//! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they read.
+//!
+//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, or in
 //! the next iteration of a loop in order, is a warning: the part of the gradient that it spoils may be one that nobody wants.
 //! Iterations of a parallel loop of which one reads what another stores are an error: there is no order in which to run them
 //! back. What depends on values is found while running (`validation=True` of a tape).
@@ -65,6 +67,12 @@ pub(super) fn check_overwritten(
         if !needed.contains(&load.inst) {
             continue;
         }
+        if adds_to(plan, buffers, gradients, load.buffer) {
+            let message =
+                format!("the gradient needs what is read of `{}` here, and adds to it itself", name(load.buffer));
+            return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message)
+                .with_hint("copy the gradient to another field in a kernel of its own, called before, and read that"));
+        }
         if stores.iter().chain(&updates).chain(&extremes).filter(of_same).any(|write| overwrites(plan, load, write)) {
             warn(*warning(plan, load, &format!("what is read of `{}` here", name(load.buffer))));
         }
@@ -79,6 +87,21 @@ pub(super) fn check_overwritten(
         }
     }
     Ok(())
+}
+
+/// A buffer is a gradient that the sweeps change.
+fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buffer: BufferId) -> bool {
+    let is_it = |b: BufferId| {
+        let gradient = gradients[b.index()];
+        gradient.is_some_and(|g| g == buffer || buffers[g.index()].shares_memory(&buffers[buffer.index()]))
+    };
+    let mut found = false;
+    plan.body.visit(plan.body.root, &mut |v, inst| {
+        if let Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op {
+            found |= plan.activity.works(v) && matches!(trace_address(plan.body, a), Place::Buffer(b) if is_it(b));
+        }
+    });
+    found
 }
 
 fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {

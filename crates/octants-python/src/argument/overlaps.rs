@@ -63,12 +63,17 @@ impl Gathered<'_> {
         self.spans.iter().enumerate().any(|(i, a)| self.spans[..i].iter().any(|b| a.low < b.high && b.low < a.high))
     }
 
+    /// An array's address, extents and, where there are gaps or another order, strides.
+    pub fn words_of(&self, span: &Span) -> &[u64] {
+        &self.words[span.words.0 as usize..span.words.1 as usize]
+    }
+
     /// The array arguments that share bytes.
     pub fn overlaps(&self) -> impl Iterator<Item = Overlap> + '_ {
-        let words = |s: &Span| &self.words[s.words.0 as usize..s.words.1 as usize];
         self.spans.iter().enumerate().flat_map(move |(i, b)| {
             let overlap = |a: &&Span| a.low < b.high && b.low < a.high;
-            let pair = move |a: &Span| Overlap { first: a.leaf, second: b.leaf, same: words(a) == words(b) };
+            let pair =
+                move |a: &Span| Overlap { first: a.leaf, second: b.leaf, same: self.words_of(a) == self.words_of(b) };
             self.spans[..i].iter().filter(overlap).map(pair)
         })
     }

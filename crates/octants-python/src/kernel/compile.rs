@@ -136,7 +136,7 @@ impl Kernel {
         let is_kept = search.is_kept();
         let (mut is_recalled, mut is_stored) = (false, false);
         let (binding, code, alias, groups, may_tally_loops) =
-            match this.recall(prepared, (gathered, args), &described, &world, &mut search)? {
+            match this.recall(prepared, (gathered, args, mode), &described, &world, &mut search)? {
                 Some((found, code, alias)) => {
                     is_recalled = true;
                     (found.binding, code, alias, found.has_groups, found.may_tally_loops)
@@ -168,6 +168,7 @@ impl Kernel {
         };
         let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
+        spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_tally_loops = may_tally_loops;
         spec.tallies_loops = AtomicBool::new(may_tally_loops && mode == AutodiffMode::None && !this.library);
         if !session.device().is_immediate() && !session.config().debug {
@@ -239,7 +240,8 @@ impl Kernel {
         if mode != AutodiffMode::None && lowering.has_groups() {
             return Err(this.refuse_differentiation(py, GROUPS));
         }
-        guarded(py, &this.name, || lowering.differentiate(mode, &mut |w| world.warn(w)))?.map_err(&refused)?;
+        guarded(py, &this.name, || lowering.differentiate(mode, &aliases, &mut |w| world.warn(w)))?
+            .map_err(&refused)?;
         world.show_warnings(&lowering.lowered.sources)?;
         if this.graph {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
@@ -251,7 +253,7 @@ impl Kernel {
     fn recall<'py>(
         &self,
         prepared: &Prepared,
-        (gathered, args): (&Gathered<'py>, &[Bound<'py, PyAny>]),
+        (gathered, args, mode): (&Gathered<'py>, &[Bound<'py, PyAny>], AutodiffMode),
         described: &Described,
         world: &PyWorld<'py>,
         search: &mut Search<'_>,
@@ -263,7 +265,9 @@ impl Kernel {
         let session = &prepared.program.session;
         for found in std::mem::take(&mut search.recalled) {
             let (aliases, alias) = described.aliases(gathered, args, &found.binding, world)?;
-            if !found.fits(alias || !aliases.is_empty()) {
+            let any = alias || !aliases.is_empty();
+            // A derivative is of which arrays are the same, which is not kept.
+            if !found.fits(any) || any && mode != AutodiffMode::None {
                 search.reason = String::from("arrays share memory in another way than before");
                 continue;
             }
