@@ -4,36 +4,28 @@
 //! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp, which run neighbouring `i` in step, are at the same `k`. Run
 //! backwards they would each begin at their own end; here all begin at the farthest end of a warp's threads, and those that have
 //! not come to theirs wait, which costs nothing, for a warp takes as long as its longest thread anyhow. Then the sums of a warp are
-//! combined in registers, and one thread adds the result, instead of many that get in each other's way.
+//! combined in registers (`gather_sums`), and one thread adds the result, instead of many that get in each other's way.
 //!
 //! It applies to sums of floats into copies in a block's memory (`share_in_blocks`); for those of integers there is an instruction that
 //! minds less. Whether all threads are there and mean the same element is found out before the loop; else each adds by itself.
 
 use std::collections::HashSet;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
 
-use crate::emit::{Bb, IntCmp, V};
+use crate::emit::{IntCmp, V};
+use crate::gather_sums::{Gathered, Inner, find_inner, may_leave, sums_of_branches};
 use crate::load_early::EarlyLoads;
 use crate::lower_body::{Index, LoopTargets, Lowering};
-use crate::place::LeafAt;
 
 /// A loop whose threads can be aligned.
 struct Alignment {
     /// The sums whose elements are then the same.
-    sums: HashSet<ValueId>,
+    gathered: Gathered,
     /// The elements follow the index backwards.
     descending: bool,
     /// Values from outside of the loop that they depend on.
     given: Vec<ValueId>,
-}
-
-/// Where the sums of an aligned loop come together.
-#[derive(Debug, Default)]
-pub(crate) struct Gathered {
-    sums: HashSet<ValueId>,
-    /// Address and operand of each scalar, where a thread adds any.
-    parts: Vec<(V, LeafAt, V)>,
 }
 
 /// How an index of a sum's address follows the loop's.
@@ -44,6 +36,34 @@ enum Follows {
     Backwards,
     /// It is the same in all iterations.
     Nothing,
+}
+
+impl Follows {
+    /// How a sum of two follows it, or one of the addresses that have both.
+    fn with(self, other: Follows) -> Option<Follows> {
+        match (self, other) {
+            (Follows::Nothing, f) | (f, Follows::Nothing) => Some(f),
+            (a, b) => (a == b).then_some(a),
+        }
+    }
+}
+
+/// A loop whose sums are looked at.
+struct Search<'a> {
+    lowering: &'a Lowering<'a, 'a>,
+    number: ValueId,
+    range: &'a Range,
+    /// What is inside the loop.
+    inside: HashSet<ValueId>,
+}
+
+/// What is known of an address.
+#[derive(Default)]
+struct Traced {
+    /// Values from outside of the loop that it depends on.
+    given: Vec<ValueId>,
+    /// It follows the index of the inner loop that the sum is in.
+    along: bool,
 }
 
 fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoop) -> Option<Alignment> {
@@ -62,32 +82,108 @@ fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoop) -> Optio
     if leaves || may_leave(body, l.body) {
         return None;
     }
-    let mut found = Alignment { sums: HashSet::new(), descending: false, given: Vec::new() };
+    let search = Search { lowering, number: v, range, inside };
+    let mut found = Alignment { gathered: Gathered::default(), descending: false, given: Vec::new() };
     let mut direction = Follows::Nothing;
-    for &sum in body.block(l.body) {
-        let Op::Atomic(AtomicOp::Add | AtomicOp::Sub, address, operand) = body.inst(sum).op else { continue };
-        let mut indices = Vec::new();
-        let is_copied = matches!(root_of(body, address, &mut indices), Some(b) if lowering.moved.contains_key(&b));
-        if !is_copied || !body.ty(operand).scalar().is_some_and(Scalar::is_float) {
-            continue;
-        }
-        let indices: Vec<ValueId> = indices.into_iter().map(|i| lowering.source(i)).collect();
-        let follows = |i: &ValueId| follows(lowering, v, range, &inside, *i);
-        let Some(all) = indices.iter().map(follows).collect::<Option<Vec<Follows>>>() else { continue };
-        let moving = all.iter().copied().filter(|f| *f != Follows::Nothing);
-        let fits = moving.clone().all(|f| direction == Follows::Nothing || direction == f);
-        let first = moving.clone().next().unwrap_or(Follows::Nothing);
-        if !fits || moving.clone().any(|f| f != first) {
-            continue;
-        }
-        direction = if direction == Follows::Nothing { first } else { direction };
-        found.sums.insert(sum);
-        let is_given = |(i, f): &(ValueId, Follows)| *f == Follows::Nothing && body.as_const(*i).is_none();
-        found.given.extend(indices.into_iter().zip(all).filter(is_given).map(|(i, _)| i));
+    let is_sum = |v: ValueId| search.is_sum(v);
+    for &sum in body.block(l.body).iter().filter(|v| is_sum(**v)) {
+        search.take(sum, None, &mut direction, &mut found);
     }
+    let inner = find_inner(body, l.body, &is_sum).unwrap_or_default();
+    let mut finds_any = false;
+    for inner in &inner {
+        let mut sums = Vec::new();
+        sums_of_branches(body, inner.body, &is_sum, &mut sums);
+        for sum in sums {
+            finds_any |= search.take(sum, Some(inner), &mut direction, &mut found);
+        }
+    }
+    // All of them: what they leave in local arrays for one another is then in registers.
+    found.gathered.written_out = inner.into_iter().filter(|_| finds_any).map(|i| (i.number, i.indices)).collect();
     found.descending = direction == Follows::Backwards;
     found.given.push(range.begin);
-    (!found.sums.is_empty()).then_some(found)
+    (!found.gathered.sites.is_empty()).then_some(found)
+}
+
+impl Search<'_> {
+    /// A sum of floats into a copy.
+    fn is_sum(&self, v: ValueId) -> bool {
+        let body = self.lowering.body;
+        let Op::Atomic(AtomicOp::Add | AtomicOp::Sub, address, operand) = body.inst(v).op else { return false };
+        let is_copied =
+            || matches!(root_of(body, address, &mut Vec::new()), Some(b) if self.lowering.moved.contains_key(&b));
+        body.ty(operand).scalar().is_some_and(Scalar::is_float) && is_copied()
+    }
+
+    /// Takes a sum whose elements are the same in all threads; `false` where they may not be.
+    fn take(&self, sum: ValueId, inner: Option<&Inner>, direction: &mut Follows, found: &mut Alignment) -> bool {
+        let body = self.lowering.body;
+        let Op::Atomic(_, address, _) = body.inst(sum).op else { return false };
+        let (mut indices, mut traced) = (Vec::new(), Traced::default());
+        root_of(body, address, &mut indices);
+        let mut all = Some(*direction);
+        for index in indices {
+            let index = self.lowering.source(index);
+            let follows = if self.inside.contains(&index) || body.as_const(index).is_some() {
+                self.follows(index, inner, &mut traced)
+            } else {
+                traced.given.push(index);
+                Some(Follows::Nothing)
+            };
+            all = all.zip(follows).and_then(|(a, b)| a.with(b));
+        }
+        let Some(all) = all else { return false };
+        if !found.gathered.insert(self.lowering, &self.inside, sum, inner.filter(|_| traced.along)) {
+            return false;
+        }
+        *direction = all;
+        found.given.append(&mut traced.given);
+        true
+    }
+
+    fn follows(&self, index: ValueId, inner: Option<&Inner>, traced: &mut Traced) -> Option<Follows> {
+        let (lowering, body) = (self.lowering, self.lowering.body);
+        let index = lowering.source(index);
+        match body.inst(index).op {
+            Op::Const(_) => Some(Follows::Nothing),
+            Op::LoopIndex(of, _) if of == self.number => Some(Follows::Index),
+            Op::LoopIndex(of, _) if inner.is_some_and(|inner| inner.number == of) => {
+                traced.along = true;
+                Some(Follows::Nothing)
+            }
+            Op::Param(_) => Some(Follows::Nothing),
+            // Threads are at the same iteration of a loop around this one, as a rule.
+            Op::LoopIndex(of, _) if !self.inside.contains(&index) && self.is_serial(of) => {
+                traced.given.push(index);
+                Some(Follows::Nothing)
+            }
+            Op::Binary(BinaryOp::Sub, last, i) if self.is_mirrored(last, i) => Some(Follows::Backwards),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if self.inside.contains(&index) => {
+                self.follows(a, inner, traced)?.with(self.follows(b, inner, traced)?)
+            }
+            Op::Binary(BinaryOp::Mul, a, b) if self.inside.contains(&index) => {
+                let is_const = |v: ValueId| body.as_const(lowering.source(v)).is_some();
+                let scales = is_const(a) || is_const(b);
+                scales.then(|| self.follows(a, inner, traced)?.with(self.follows(b, inner, traced)?)).flatten()
+            }
+            _ => None,
+        }
+    }
+
+    fn is_serial(&self, v: ValueId) -> bool {
+        matches!(&self.lowering.body.inst(v).op, Op::For(l) if l.parallel.is_none())
+    }
+
+    /// `last - i` runs through the loop's indices backwards.
+    fn is_mirrored(&self, last: ValueId, i: ValueId) -> bool {
+        let (lowering, range) = (self.lowering, self.range);
+        if lowering.body.inst(lowering.source(i)).op != Op::LoopIndex(self.number, 0) {
+            return false;
+        }
+        let ((base, n), (of_end, m)) = (terms(lowering, last), terms(lowering, range.end));
+        let (None, first) = terms(lowering, range.begin) else { return false };
+        base == of_end && n == m + first - 1
+    }
 }
 
 /// The buffer that an address is in, and the indices on the way.
@@ -102,37 +198,6 @@ pub(crate) fn root_of(body: &Body, address: ValueId, indices: &mut Vec<ValueId>)
             root_of(body, *base, indices)
         }
         Op::MemberAddr(base, _) => root_of(body, *base, indices),
-        _ => None,
-    }
-}
-
-/// A block of a loop leaves it, or its iteration, before the end.
-fn may_leave(body: &Body, block: BlockId) -> bool {
-    body.block(block).iter().any(|v| match &body.inst(*v).op {
-        Op::Break | Op::Continue => true,
-        Op::If(_, a, b) => may_leave(body, *a) || may_leave(body, *b),
-        _ => false,
-    })
-}
-
-fn follows(
-    lowering: &Lowering<'_, '_>,
-    v: ValueId,
-    range: &Range,
-    inside: &HashSet<ValueId>,
-    index: ValueId,
-) -> Option<Follows> {
-    let body = lowering.body;
-    if !inside.contains(&index) || body.as_const(index).is_some() {
-        return Some(Follows::Nothing);
-    }
-    match body.inst(index).op {
-        Op::LoopIndex(of, _) if of == v => Some(Follows::Index),
-        Op::Binary(BinaryOp::Sub, last, i) if body.inst(lowering.source(i)).op == Op::LoopIndex(v, 0) => {
-            let ((base, n), (of_end, m)) = (terms(lowering, last), terms(lowering, range.end));
-            let (None, first) = terms(lowering, range.begin) else { return None };
-            (base == of_end && n == m + first - 1).then_some(Follows::Backwards)
-        }
         _ => None,
     }
 }
@@ -163,10 +228,10 @@ impl<'p> Lowering<'_, 'p> {
         let is_short = s.bits() <= 32 && e.as_int(begin).is_some_and(|first| first >= 0);
         let count = if is_short { Scalar::I32 } else { Scalar::I64 };
         let ty = e.scalar(count);
-        let (begin, end) = if is_short { (e.trunc(begin, ty), e.trunc(end, ty)) } else { (begin, end) };
+        let narrow = |v: V| if is_short { e.trunc(v, ty) } else { v };
         let zero = e.zero(ty);
-        let own = e.select(e.icmp(IntCmp::LLVMIntSLT, begin, end), e.sub(end, begin), zero);
-        let (together, leads, steps) = self.agree(&alignment, count, own);
+        let own = e.select(e.icmp(IntCmp::LLVMIntSLT, begin, end), narrow(e.sub(end, begin)), zero);
+        let (together, steps) = self.agree(&alignment.given, count, own);
         let early = EarlyLoads::find(self, l.body);
         let loaded = self.load_early(&early, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
 
@@ -193,26 +258,26 @@ impl<'p> Lowering<'_, 'p> {
         e.position(inside);
         let following = if alignment.descending { e.sub_nsw(step, one) } else { e.add_nsw(step, one) };
         let is_active = e.icmp(IntCmp::LLVMIntSLT, step, own);
+        // A thread that waits has an index too: it may add for the others. Its end may be any number.
+        let far = if is_short { e.sext(step, e.i64) } else { step };
+        let index = match alignment.descending {
+            // Widened by parts: the last index less this one is then seen to be the step.
+            true => {
+                let last = e.sub(narrow(end), one);
+                let far_last = if is_short { e.sext(last, e.i64) } else { last };
+                Index { narrow: self.narrowed(e.sub(last, step), s), wide: e.sub(far_last, far) }
+            }
+            false => Index { narrow: self.narrowed(e.add_nsw(narrow(begin), step), s), wide: e.add_nsw(begin, far) },
+        };
+        self.indices.insert(v, vec![index]);
+        self.clear_collected(&alignment.gathered);
         e.cond_br(is_active, run, join);
 
         e.position(run);
-        let last = e.sub_nsw(end, one);
-        let index = match alignment.descending {
-            true => e.sub_nsw(last, step),
-            false => e.add_nsw(begin, step),
-        };
-        let index = match (is_short, alignment.descending) {
-            // Widened by parts: the last index less this one is then seen to be the step.
-            (true, true) => Index { narrow: index, wide: e.sub_nsw(e.sext(last, e.i64), e.sext(step, e.i64)) },
-            (true, false) => Index { narrow: index, wide: e.sext(index, e.i64) },
-            (false, _) => Index { narrow: self.narrow_index(index, s), wide: index },
-        };
-        self.indices.insert(v, vec![index]);
-        self.gathered = Some(Gathered { sums: alignment.sums, parts: Vec::new() });
+        self.gathered = Some(alignment.gathered);
         self.loops.push(LoopTargets { on_break: exit, on_continue: join });
         self.block_with_early(l.body, &early, &loaded);
         self.loops.pop();
-        self.indices.remove(&v);
         let comes = match alignment.descending {
             true => e.icmp(IntCmp::LLVMIntSGE, following, zero),
             false => e.icmp(IntCmp::LLVMIntSLT, following, own),
@@ -231,23 +296,16 @@ impl<'p> Lowering<'_, 'p> {
         };
         let to_come = to_come.iter().flatten().zip(loaded.iter().flatten());
         let to_come: Vec<(V, V)> = to_come.map(|(next, held)| (*held, any(*next, *held))).collect();
-        let none = |ptr: &V| e.undef(e.type_of(*ptr));
-        let parts = gathered.parts.iter();
-        let parts: Vec<(V, LeafAt, V)> = parts
-            .map(|(ptr, leaf, value)| (any(*ptr, none(ptr)), *leaf, any(*value, e.zero(e.type_of(*value)))))
-            .collect();
         let (as_one, apart, next) = (self.new_block(c"as.one"), self.new_block(c"apart"), self.new_block(c"step.next"));
         e.cond_br(together, as_one, apart);
         e.position(as_one);
-        let sum = |(ptr, leaf, value): &(V, LeafAt, V)| {
-            let all = self.u.target.combine_warp(e, leaf.scalar, *value, &|a, b| e.fadd(a, b));
-            (*ptr, *leaf, all)
-        };
-        let sums: Vec<(V, LeafAt, V)> = parts.iter().map(sum).collect();
-        self.add_where(leads, &sums, next);
+        self.add_as_one(&gathered);
+        e.br(next);
         e.position(apart);
-        self.add_where(is_active, &parts, next);
+        self.add_apart(&gathered);
+        e.br(next);
         e.position(next);
+        self.indices.remove(&v);
         e.add_incoming(step, following, next);
         to_come.iter().for_each(|(held, next_one)| e.add_incoming(*held, *next_one, next));
         e.br(head);
@@ -255,19 +313,15 @@ impl<'p> Lowering<'_, 'p> {
         true
     }
 
-    /// Adds where a condition holds, and goes on at `next`.
-    fn add_where(&self, condition: V, parts: &[(V, LeafAt, V)], next: Bb) {
-        let e = self.e;
-        let add = self.new_block(c"step.add");
-        e.cond_br(condition, add, next);
-        e.position(add);
-        parts.iter().for_each(|(ptr, leaf, value)| self.atomic_sum(*ptr, leaf, *value));
-        e.br(next);
+    /// A number as wide as a scalar.
+    fn narrowed(&self, v: V, s: Scalar) -> V {
+        let ty = self.e.scalar(s);
+        if self.e.type_of(v) == ty { v } else { self.e.trunc(v, ty) }
     }
 
-    /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and mean the same elements, whether this one
-    /// adds for them, and how often they run.
-    fn agree(&self, alignment: &Alignment, count: Scalar, own: V) -> (V, V, V) {
+    /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and have the same values `given`, and how often
+    /// they run.
+    fn agree(&self, given: &[ValueId], count: Scalar, own: V) -> (V, V) {
         let (e, target) = (self.e, self.u.target);
         let (ask, agreed) = (self.new_block(c"agree"), self.new_block(c"agreed"));
         let whole = target.is_whole_warp(e);
@@ -276,21 +330,16 @@ impl<'p> Lowering<'_, 'p> {
         e.position(ask);
         let extreme =
             |s: Scalar, v: V, p: IntCmp| target.combine_warp(e, s, v, &|a, b| e.select(e.icmp(p, a, b), a, b));
-        let known = e.as_int(own).is_some();
-        let most = if known { own } else { extreme(count, own, IntCmp::LLVMIntSGT) };
+        let most = if e.as_int(own).is_some() { own } else { extreme(count, own, IntCmp::LLVMIntSGT) };
         let mut same = e.int(e.i1, 1);
-        for v in &alignment.given {
+        let mut asked_for = HashSet::new();
+        for v in given {
             let (s, v) = (self.scalar_of(*v), self.value(*v));
-            if e.as_int(v).is_none() {
+            if e.as_int(v).is_none() && asked_for.insert(v) {
                 let (low, high) = (extreme(s, v, IntCmp::LLVMIntULT), extreme(s, v, IntCmp::LLVMIntUGT));
                 same = e.and(same, e.icmp(IntCmp::LLVMIntEQ, low, high));
             }
         }
-        // One that runs to the end has an address in each step.
-        let lane = target.lane(e);
-        let number = e.select(e.icmp(IntCmp::LLVMIntEQ, own, most), lane, e.i32c(i64::from(i32::MAX)));
-        let leader = if known { e.i32c(0) } else { extreme(Scalar::I32, number, IntCmp::LLVMIntSLT) };
-        let is_leader = e.icmp(IntCmp::LLVMIntEQ, lane, leader);
         let asked = e.block();
         e.br(agreed);
         e.position(agreed);
@@ -300,23 +349,6 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(phi, no, from);
             phi
         };
-        let no = e.int(e.i1, 0);
-        (merge(e.i1, same, no), merge(e.i1, is_leader, no), merge(e.scalar(count), most, own))
-    }
-
-    /// Puts off a sum of the aligned loop that is being lowered; `false` where it is none.
-    pub fn gather_sum(&mut self, v: ValueId, op: AtomicOp, address: ValueId, operand: ValueId) -> bool {
-        if !self.gathered.as_ref().is_some_and(|g| g.sums.contains(&v)) {
-            return false;
-        }
-        let place = self.place(address);
-        let signed = |v: V| if op == AtomicOp::Sub { self.e.fneg(v) } else { v };
-        let leaves = place.shape.leaves.iter().zip(self.leaves(operand));
-        let parts: Vec<_> =
-            leaves.map(|(leaf, value)| (self.leaf_pointer(&place, leaf), *leaf, signed(value))).collect();
-        self.gathered.as_mut().is_some_and(|g| {
-            g.parts.extend(parts);
-            true
-        })
+        (merge(e.i1, same, e.int(e.i1, 0)), merge(e.scalar(count), most, own))
     }
 }

@@ -39,6 +39,7 @@ mod emit;
 mod estimate_cost;
 mod facts;
 mod functions;
+mod gather_sums;
 mod load_early;
 mod lower_body;
 mod lower_op;

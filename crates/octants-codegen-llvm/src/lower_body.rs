@@ -9,9 +9,9 @@ use std::collections::HashMap;
 
 use octants_ir::{BlockId, Body, ForLoop, FuncId, Op, Scalar, Type, ValueId};
 
-use crate::align_loops::Gathered;
 use crate::analyse_locals::LocalFacts;
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use crate::gather_sums::Gathered;
 use crate::place::Place;
 use crate::read_ahead::times_to_unroll;
 use crate::target::Surroundings;
@@ -271,7 +271,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
     }
 
     fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.align_loop(v, l) {
+        if self.align_loop(v, l) || self.unroll_gathered(v, l) {
             return;
         }
         let bounds: Vec<(V, V, Scalar)> =

@@ -86,7 +86,7 @@ impl Lowering<'_, '_> {
                 }
                 return None;
             }
-            Op::Atomic(op, a, value) if self.gather_sum(v, *op, *a, *value) => return None,
+            Op::Atomic(op, _, value) if self.gather_sum(v, *op, *value) => return None,
             Op::Atomic(op, a, value) => self.atomic(*op, &self.place(*a), &self.leaves(*value)),
             Op::AtomicCas(a, expected, desired) => {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))

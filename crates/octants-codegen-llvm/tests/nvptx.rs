@@ -209,6 +209,49 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 }
 
 #[test]
+fn threads_add_a_block_of_elements_at_once() {
+    // for i: for b in 0..x[i]: for t in 0..n: if k < x[i]: h[k] += y[k], with k = n * b + t
+    let sums = |n: i64, at: &dyn Fn(&mut Builder, ValueId, ValueId) -> ValueId| {
+        let mut b = Builder::new();
+        for_each(&mut b, |b, i| {
+            let count = get(b, 0, Scalar::I32, &[i]);
+            let (zero, length) = (b.int(0, Scalar::I32), b.int(n, Scalar::I32));
+            for_loop(b, vec![(zero, count)], false, vec![], |b, outer| {
+                let outer = index(b, outer, 0);
+                let first = b.binary(BinaryOp::Mul, length, outer);
+                for_loop(b, vec![(zero, length)], false, vec![], |b, inner| {
+                    let inner = index(b, inner, 0);
+                    let k = at(b, first, inner);
+                    let runs = b.binary(BinaryOp::Lt, k, count);
+                    let add = |b: &mut Builder| {
+                        let value = get(b, 1, Scalar::F32, &[k]);
+                        let address = programs::at(b, 2, Scalar::F32, &[k]);
+                        b.push(Op::Atomic(AtomicOp::Add, address, value), Scalar::F32.into());
+                    };
+                    programs::if_else(b, runs, add, |_| ());
+                });
+            });
+        });
+        let buffers = vec![array("x", Scalar::I32, 1), array("y", Scalar::F32, 1), field("h", Scalar::F32, 128, 0)];
+        ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
+    };
+    let add = |b: &mut Builder, first: ValueId, inner: ValueId| b.binary(BinaryOp::Add, first, inner);
+    // To find the longest thread takes five exchanges. Eight values are brought to one by 4 + 2 + 1, and that one needs two more.
+    let of = |text: &str, what: &str| text.matches(what).count();
+    for (n, exchanges) in [(8, 4 + 2 + 1 + 2), (5, 4 + 2 + 1 + 2), (4, 2 + 1 + 3), (2, 1 + 4), (1, 5)] {
+        let text = sums(n, &add);
+        assert_eq!(of(&text, "shfl.sync.bfly"), 5 + exchanges, "{n}: {text}");
+        assert!(!text.contains(".local"), "{text}");
+    }
+    let long = sums(9, &add);
+    assert_eq!(of(&long, "shfl.sync.bfly"), 0, "{long}");
+    let turned = sums(8, &|b, first, inner| b.binary(BinaryOp::Sub, first, inner));
+    assert_eq!(of(&turned, "shfl.sync.bfly"), 14, "{turned}");
+    let elsewhere = sums(8, &|b, first, inner| b.binary(BinaryOp::Mul, first, inner));
+    assert_eq!(of(&elsewhere, "shfl.sync.bfly"), 0, "{elsewhere}");
+}
+
+#[test]
 fn kept_states_are_loaded_an_iteration_early_where_threads_are_aligned() {
     // for i: top = i; for k in 0..x[i]: top -= 1; a = y[top]; top -= 1; h[k] += a * y[top]
     let mut b = Builder::new();

@@ -15,7 +15,7 @@ use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, Scalar};
 
 use super::gpu_channel::{FAIL, FAILED, PRINT};
-use super::{AtomicStyle, CodeForm, Combine, Share, Surroundings, Target, TaskEntry};
+use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -342,6 +342,28 @@ impl Target for Gpu {
     fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
         let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
         bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
+    }
+
+    fn combine_warp_apart(&self, e: &Emitter, s: Scalar, values: &[V], combine: &Combine<'_>) -> Portion {
+        assert!(values.len().is_power_of_two(), "compiler bug: a warp is halved until each thread has one value");
+        let lane = self.lane(e);
+        let (all, halved) = (self.maker.warp_bits(), values.len().trailing_zeros());
+        let mut held = values.to_vec();
+        // Of two threads one keeps the lower half of what both have, the other one the upper half.
+        for bit in (all - halved..all).rev().map(|bit| 1 << bit) {
+            let is_upper = e.icmp(IntCmp::LLVMIntNE, e.and(lane, e.i32c(bit)), e.i32c(0));
+            let (lower, upper) = held.split_at(held.len() / 2);
+            let meet = |(l, u): (&V, &V)| {
+                let (keeps, gives) = (e.select(is_upper, *u, *l), e.select(is_upper, *l, *u));
+                combine(keeps, self.exchange(e, s, gives, bit))
+            };
+            held = lower.iter().zip(upper).map(meet).collect();
+        }
+        let rest = (0..all - halved).rev().map(|bit| 1 << bit);
+        let value = rest.fold(held[0], |v, other| combine(v, self.exchange(e, s, v, other)));
+        let number = e.lshr(lane, e.i32c((all - halved).into()));
+        let among = e.and(lane, e.i32c((1 << (all - halved)) - 1));
+        Portion { value, number, is_first: e.icmp(IntCmp::LLVMIntEQ, among, e.i32c(0)) }
     }
 
     fn block_memory(&self, e: &Emitter, words: u64) -> V {

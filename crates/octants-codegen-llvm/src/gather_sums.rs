@@ -1,0 +1,311 @@
+//! Sums of an aligned loop (`align_loops`): what an iteration adds is collected in registers, and the warp adds it together at the
+//! iteration's end.
+//!
+//! An inner loop of few iterations that adds to elements along its index, as in `for b: for t in range(8): g[8 * b + t] += f(b, t)`, is
+//! written out, so that each of its iterations has a register. Its sums are then combined by halves: of two threads one goes on with the
+//! first half of the elements and the other one with the second, until each thread has one element. That takes far fewer exchanges than to
+//! combine one element after the other, and threads add to different elements at a time.
+//!
+//! At the end of an iteration a thread knows the addresses from the numbers of the iterations alone, so that one which had nothing to
+//! add can add for others. A sum of zero is not added: an element that no thread meant may lie outside of its array.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+
+use octants_ir::{AtomicOp, BlockId, Body, Const, ForLoop, Op, Scalar, ValueId};
+
+use crate::emit::{FloatCmp, V};
+use crate::lower_body::{Index, Lowering};
+use crate::place::Place;
+use crate::target::Portion;
+
+/// Most iterations of a loop that is written out.
+const MOST_ITERATIONS: i64 = 8;
+/// Most instructions of all loops that are written out.
+const MOST_INSTRUCTIONS: usize = 2000;
+/// Most registers for what loops that are written out add.
+const MOST_REGISTERS: usize = 32;
+
+/// Elements that the threads of a warp agree on, one for each iteration of an inner loop, or one alone.
+#[derive(Debug)]
+pub(crate) struct Site {
+    /// The sums.
+    pub sums: Vec<ValueId>,
+    /// The address of each of them.
+    pub address: ValueId,
+    /// The inner loop that the elements follow.
+    pub along: Option<ValueId>,
+    /// The instructions inside the aligned loop that compute the address, in order.
+    steps: Vec<ValueId>,
+    /// The scalars of an element.
+    scalars: Vec<Scalar>,
+    /// Where each scalar of each element is collected.
+    collected: Vec<Vec<V>>,
+}
+
+/// The sums of the aligned loop that is being lowered.
+#[derive(Debug, Default)]
+pub(crate) struct Gathered {
+    pub sites: Vec<Site>,
+    /// Inner loops that are written out: their indices.
+    pub written_out: HashMap<ValueId, Range<i64>>,
+    /// The iteration of each of them that is being lowered.
+    iteration: HashMap<ValueId, usize>,
+}
+
+/// An inner loop that may be written out.
+pub(crate) struct Inner {
+    pub number: ValueId,
+    pub body: BlockId,
+    pub indices: Range<i64>,
+}
+
+/// The loops in a block that may be written out, unless they are too long together; `None` where another loop has sums.
+pub(crate) fn find_inner(body: &Body, block: BlockId, is_sum: &dyn Fn(ValueId) -> bool) -> Option<Vec<Inner>> {
+    let mut found = Vec::new();
+    collect_inner(body, block, is_sum, &mut found)?;
+    let size = |inner: &Inner| {
+        let mut size = 0;
+        body.visit(inner.body, &mut |_, _| size += 1);
+        size * inner.len()
+    };
+    Some(if found.iter().map(size).sum::<usize>() <= MOST_INSTRUCTIONS { found } else { Vec::new() })
+}
+
+fn collect_inner(body: &Body, block: BlockId, is_sum: &dyn Fn(ValueId) -> bool, found: &mut Vec<Inner>) -> Option<()> {
+    for &v in body.block(block) {
+        let op = &body.inst(v).op;
+        if let Op::If(_, a, b) = op {
+            collect_inner(body, *a, is_sum, found)?;
+            collect_inner(body, *b, is_sum, found)?;
+            continue;
+        }
+        let mut sums = Vec::new();
+        let mut count = 0;
+        op.blocks().into_iter().for_each(|b| body.visit(b, &mut |v, _| count += usize::from(is_sum(v))));
+        let inner = match op {
+            Op::For(l) if !may_leave(body, l.body) => {
+                sums_of_branches(body, l.body, is_sum, &mut sums);
+                few_indices(body, l).map(|indices| Inner { number: v, body: l.body, indices })
+            }
+            _ => None,
+        };
+        match inner {
+            Some(inner) if sums.len() == count => found.push(inner),
+            _ if count > 0 => return None,
+            _ => {}
+        }
+    }
+    Some(())
+}
+
+fn few_indices(body: &Body, l: &ForLoop) -> Option<Range<i64>> {
+    let [range] = l.dims.as_slice() else { return None };
+    let (Some(Const::Int(begin)), Some(Const::Int(end))) = (body.as_const(range.begin), body.as_const(range.end))
+    else {
+        return None;
+    };
+    (1..=MOST_ITERATIONS).contains(&end.checked_sub(begin)?).then_some(begin..end)
+}
+
+/// A block of a loop leaves it, or its iteration, before the end.
+pub(crate) fn may_leave(body: &Body, block: BlockId) -> bool {
+    body.block(block).iter().any(|v| match &body.inst(*v).op {
+        Op::Break | Op::Continue => true,
+        Op::If(_, a, b) => may_leave(body, *a) || may_leave(body, *b),
+        _ => false,
+    })
+}
+
+/// The sums of a block and its branches, but not of its loops.
+pub(crate) fn sums_of_branches(
+    body: &Body,
+    block: BlockId,
+    is_sum: &dyn Fn(ValueId) -> bool,
+    found: &mut Vec<ValueId>,
+) {
+    for &v in body.block(block) {
+        if let Op::If(_, a, b) = &body.inst(v).op {
+            [*a, *b].into_iter().for_each(|b| sums_of_branches(body, b, is_sum, found));
+        }
+        found.extend(is_sum(v).then_some(v));
+    }
+}
+
+impl Gathered {
+    /// Adds a sum, to others at the same elements if there are any; `false` where it would take too many registers. `inside` is what is
+    /// inside the loop.
+    pub fn insert(
+        &mut self,
+        lowering: &Lowering<'_, '_>,
+        inside: &HashSet<ValueId>,
+        sum: ValueId,
+        along: Option<&Inner>,
+    ) -> bool {
+        let body = lowering.body;
+        let Op::Atomic(_, address, operand) = body.inst(sum).op else { return false };
+        let number = along.map(|inner| inner.number);
+        let is_same = |site: &&mut Site| site.along == number && is_same_address(lowering, site.address, address);
+        if let Some(site) = self.sites.iter_mut().find(is_same) {
+            site.sums.push(sum);
+            return true;
+        }
+        let (elements, scalars) = (along.map_or(1, Inner::len), body.ty(operand).leaves());
+        let taken: usize = self.sites.iter().flat_map(|site| &site.collected).map(Vec::len).sum();
+        if elements > 1 && taken + elements * scalars.len() > MOST_REGISTERS {
+            return false;
+        }
+        let slot = |s: &Scalar| lowering.stack(lowering.e.scalar(*s), s.bytes());
+        let collected = (0..elements).map(|_| scalars.iter().map(slot).collect()).collect();
+        let mut steps = Vec::new();
+        trace(lowering, inside, address, &mut steps);
+        self.sites.push(Site { sums: vec![sum], address, along: number, steps, scalars, collected });
+        true
+    }
+}
+
+impl Inner {
+    fn len(&self) -> usize {
+        (self.indices.end - self.indices.start) as usize
+    }
+}
+
+fn trace(lowering: &Lowering<'_, '_>, inside: &HashSet<ValueId>, v: ValueId, steps: &mut Vec<ValueId>) {
+    if !inside.contains(&v) || steps.contains(&v) {
+        return;
+    }
+    match (&lowering.body.inst(v).op, lowering.facts.forwarded(v)) {
+        (_, Some(stored)) => trace(lowering, inside, stored, steps),
+        (Op::LoopIndex(..), None) => {}
+        (op, None) => op.for_each_operand(|u| trace(lowering, inside, u, steps)),
+    }
+    steps.push(v);
+}
+
+fn is_same_address(lowering: &Lowering<'_, '_>, a: ValueId, b: ValueId) -> bool {
+    let body = lowering.body;
+    let is_same = |a: &ValueId, b: &ValueId| {
+        let (a, b) = (lowering.source(*a), lowering.source(*b));
+        a == b || body.as_const(a).is_some() && body.as_const(a) == body.as_const(b)
+    };
+    let are_same = |a: &[ValueId], b: &[ValueId]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b));
+    match (&body.inst(a).op, &body.inst(b).op) {
+        _ if a == b => true,
+        (Op::BufferAddr(x, i), Op::BufferAddr(y, j)) => x == y && are_same(i, j),
+        (Op::ElementAddr(x, i), Op::ElementAddr(y, j)) => is_same_address(lowering, *x, *y) && are_same(i, j),
+        (Op::MemberAddr(x, i), Op::MemberAddr(y, j)) => i == j && is_same_address(lowering, *x, *y),
+        _ => false,
+    }
+}
+
+impl<'p> Lowering<'_, 'p> {
+    /// Lowers a loop that is written out; `false` where it is none.
+    pub fn unroll_gathered(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
+        let Some(indices) = self.gathered.as_ref().and_then(|g| g.written_out.get(&v)).cloned() else { return false };
+        for (iteration, index) in indices.enumerate() {
+            self.gathered.as_mut().expect("compiler bug: an aligned loop is open").iteration.insert(v, iteration);
+            self.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
+            self.block(l.body);
+        }
+        self.indices.remove(&v);
+        true
+    }
+
+    /// An index of a loop along one axis.
+    fn index_in(&self, v: ValueId, wide: V) -> Index {
+        let Op::For(l) = &self.body.inst(v).op else { panic!("compiler bug: only loops have indices") };
+        let s = self.scalar_of(l.dims[0].begin);
+        Index { narrow: if s.bits() == 64 { wide } else { self.e.trunc(wide, self.e.scalar(s)) }, wide }
+    }
+
+    /// Collects a sum of the aligned loop that is being lowered; `false` where it is none.
+    pub fn gather_sum(&self, v: ValueId, op: AtomicOp, operand: ValueId) -> bool {
+        let Some(gathered) = &self.gathered else { return false };
+        let Some(site) = gathered.sites.iter().find(|site| site.sums.contains(&v)) else { return false };
+        let e = self.e;
+        let element = site.along.map_or(0, |inner| gathered.iteration[&inner]);
+        let slots = site.collected[element].iter().zip(&site.scalars);
+        for ((slot, s), value) in slots.zip(self.leaves(operand)) {
+            let before = e.load(e.scalar(*s), *slot, s.bytes());
+            let after = if op == AtomicOp::Sub { e.fsub(before, value) } else { e.fadd(before, value) };
+            e.store(*slot, after, s.bytes());
+        }
+        true
+    }
+
+    /// Empties what is collected.
+    pub fn clear_collected(&self, gathered: &Gathered) {
+        let e = self.e;
+        for site in &gathered.sites {
+            for (slot, s) in site.collected.iter().flat_map(|slots| slots.iter().zip(&site.scalars)) {
+                e.store(*slot, e.zero(e.scalar(*s)), s.bytes());
+            }
+        }
+    }
+
+    /// Adds what the warp's threads have collected, as one.
+    pub fn add_as_one(&mut self, gathered: &Gathered) {
+        let e = self.e;
+        let combine = |site: &Site| -> Vec<Portion> {
+            let of_scalar = |(leaf, s): (usize, &Scalar)| {
+                let load = |slots: &Vec<V>| e.load(e.scalar(*s), slots[leaf], s.bytes());
+                let mut values: Vec<V> = site.collected.iter().map(load).collect();
+                values.resize(values.len().next_power_of_two(), e.zero(e.scalar(*s)));
+                self.u.target.combine_warp_apart(e, *s, &values, &|a, b| e.fadd(a, b))
+            };
+            site.scalars.iter().enumerate().map(of_scalar).collect()
+        };
+        let combined: Vec<Vec<Portion>> = gathered.sites.iter().map(combine).collect();
+        for (site, portions) in gathered.sites.iter().zip(combined) {
+            let values: Vec<V> = portions.iter().map(|p| p.value).collect();
+            let adds = e.and(portions[0].is_first, self.is_some(&values));
+            self.add_to_site(gathered, site, portions[0].number, adds, &values);
+        }
+    }
+
+    /// Adds what this thread has collected.
+    pub fn add_apart(&mut self, gathered: &Gathered) {
+        let e = self.e;
+        for site in &gathered.sites {
+            for (element, slots) in site.collected.iter().enumerate() {
+                let load = |(slot, s): (&V, &Scalar)| e.load(e.scalar(*s), *slot, s.bytes());
+                let values: Vec<V> = slots.iter().zip(&site.scalars).map(load).collect();
+                self.add_to_site(gathered, site, e.i32c(element as i64), self.is_some(&values), &values);
+            }
+        }
+    }
+
+    /// A sum is not zero.
+    fn is_some(&self, values: &[V]) -> V {
+        let e = self.e;
+        let is_some = |v: &V| e.fcmp(FloatCmp::LLVMRealUNE, *v, e.zero(e.type_of(*v)));
+        values.iter().map(is_some).reduce(|a, b| e.or(a, b)).expect("compiler bug: an element has scalars")
+    }
+
+    /// Adds to an element of a site, where a condition holds.
+    fn add_to_site(&mut self, gathered: &Gathered, site: &Site, element: V, condition: V, values: &[V]) {
+        let e = self.e;
+        let (add, after) = (self.new_block(c"sum.add"), self.new_block(c"sum.added"));
+        e.cond_br(condition, add, after);
+        e.position(add);
+        let place = self.place_of(gathered, site, element);
+        for (leaf, value) in place.shape.leaves.iter().zip(values) {
+            self.atomic_sum(self.leaf_pointer(&place, leaf), leaf, *value);
+        }
+        e.br(after);
+        e.position(after);
+    }
+
+    /// The place of a site's element.
+    fn place_of(&mut self, gathered: &Gathered, site: &Site, element: V) -> Place {
+        let e = self.e;
+        if let Some(inner) = site.along {
+            let first = e.i64c(gathered.written_out[&inner].start);
+            let index = self.index_in(inner, e.add_nsw(first, e.zext(element, e.i64)));
+            self.indices.insert(inner, vec![index]);
+        }
+        site.steps.iter().for_each(|v| self.inst(*v));
+        site.along.map(|inner| self.indices.remove(&inner));
+        self.place(site.address)
+    }
+}
