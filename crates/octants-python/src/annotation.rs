@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use octants_engine::Config;
 use octants_engine::ir::{Scalar, StructType, Type};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
@@ -29,6 +30,20 @@ pub enum ParamKind {
     Dataclass(Py<PyType>, Vec<(Py<PyString>, ParamKind)>),
     /// Nothing: the message says why.
     Refused(String),
+}
+
+impl ParamKind {
+    /// Shows the collector the classes that it names.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            ParamKind::Struct(_, object) => visit.call(object),
+            ParamKind::Dataclass(class, members) => {
+                visit.call(class)?;
+                members.iter().try_for_each(|(_, kind)| kind.traverse(visit))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 /// What an array annotation asks for.

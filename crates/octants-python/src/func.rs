@@ -22,6 +22,11 @@ impl Wrapped {
         Wrapped { function: Some(function.unbind()) }
     }
 
+    /// What holds it is not initialised.
+    pub fn is_none(&self) -> bool {
+        self.function.is_none()
+    }
+
     /// The Python function.
     pub fn get<'py>(&self, py: Python<'py>) -> &Bound<'py, PyAny> {
         self.function.as_ref().expect("compiler bug: a function of nothing").bind(py)

@@ -13,6 +13,7 @@ use octants_engine::ir::Scalar;
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
@@ -138,6 +139,12 @@ impl Guard {
         Ok(expected.map(|expected| Guard { route: Route::new(value.py(), path), expected }))
     }
 
+    /// Shows the collector what is expected.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.route.traverse(visit)?;
+        self.expected.traverse(visit)
+    }
+
     /// Slots of the launch are filled only where it holds.
     pub fn fills_slots(&self) -> bool {
         matches!(self.expected, Expected::Array { .. })
@@ -230,6 +237,18 @@ impl Expected {
         })
     }
 
+    /// Weak references refer to nothing.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            Expected::Same(object) | Expected::Equal(object) | Expected::Like(object) => visit.call(object),
+            Expected::Items { class, expected, .. } => {
+                visit.call(class)?;
+                expected.iter().try_for_each(|item| item.traverse(visit))
+            }
+            Expected::Alive(_) | Expected::Array { .. } => Ok(()),
+        }
+    }
+
     /// Whether an object is as expected; arrays are looked at elsewhere.
     fn is(&self, object: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = object.py();
@@ -316,6 +335,13 @@ impl Route {
             walk: path.steps.iter().map(step).collect(),
             text: path.steps.iter().map(text).collect(),
         }
+    }
+
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.walk.iter().try_for_each(|step| match step {
+            Walk::Key(key) => visit.call(key),
+            Walk::Attribute(_) | Walk::Item(_) => Ok(()),
+        })
     }
 
     /// What is at the end now.

@@ -68,6 +68,18 @@ struct State {
     observations: Option<Py<PyAny>>,
 }
 
+impl State {
+    /// Shows the collector what the kernel alone holds: what a launch uses meanwhile is no garbage.
+    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.observations)?;
+        if let Some(prepared) = self.prepared.as_ref().filter(|p| Arc::strong_count(p) == 1) {
+            prepared.signature.traverse(visit)?;
+        }
+        let mut own = self.specializations.iter().filter(|s| Arc::strong_count(s) == 1);
+        own.try_for_each(|s| s.traverse(visit))
+    }
+}
+
 /// A kernel's signature under a program's options.
 struct Prepared {
     program: Arc<Program>,
@@ -187,7 +199,22 @@ impl Kernel {
     }
 
     fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
-        self.wrapped.traverse(&visit)
+        self.wrapped.traverse(&visit)?;
+        // Before a kernel is initialised there is no state to look at.
+        if self.wrapped.is_none() {
+            return Ok(());
+        }
+        match self.state.try_lock() {
+            Ok(state) => state.traverse(&visit),
+            // Whoever has it is using the kernel, which is no garbage then.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let old = std::mem::take(&mut *self.lock());
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(old);
     }
 
     /// Declares that it depends on its arguments alone; called by decorators.

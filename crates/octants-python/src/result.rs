@@ -1,6 +1,7 @@
 //! Results of kernels: from slots to Python values, built through the return annotation's own type objects.
 
 use octants_engine::ir::Type;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList, PyTuple};
 
@@ -32,6 +33,15 @@ impl ResultKind {
                 Some(a) => ResultKind::One(other.clone(), a),
                 None => ResultKind::Nothing,
             },
+        }
+    }
+
+    /// Shows the collector the annotations.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        match self {
+            ResultKind::Nothing | ResultKind::Words => Ok(()),
+            ResultKind::One(_, annotation) => visit.call(annotation),
+            ResultKind::Tuple(parts) => parts.iter().try_for_each(|(_, annotation)| visit.call(annotation)),
         }
     }
 

@@ -6,6 +6,7 @@
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple};
 
@@ -245,6 +246,12 @@ pub struct Signature {
 }
 
 impl Signature {
+    /// Shows the collector what it holds.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        visit.call(&self.returns)?;
+        self.params.iter().try_for_each(|p| p.kind.traverse(visit))
+    }
+
     /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds depend on
     /// the argument, the kernel's parameters in general.
     pub fn leaf_name(&self, leaf: usize) -> String {

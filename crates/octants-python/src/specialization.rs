@@ -10,6 +10,7 @@ use octants_engine::ir::BufferId;
 use octants_engine::runtime::HostArray;
 use octants_engine::trace::Binding;
 use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyTuple, PyWeakrefReference};
 use smallvec::SmallVec;
@@ -41,14 +42,14 @@ struct Copy {
 /// An object that a key names by its address.
 enum Alive {
     Weak(Py<PyWeakrefReference>),
-    Strong { _object: Py<PyAny> },
+    Strong(Py<PyAny>),
 }
 
 /// Memory that the code reaches without an argument: a field's root or a captured ndarray.
 struct Fixed {
     buffer: Py<Buffer>,
     /// The ndarray itself, whose death would free the memory.
-    _owner: Option<Py<PyAny>>,
+    owner: Option<Py<PyAny>>,
 }
 
 /// Code and what it was made for.
@@ -229,7 +230,7 @@ impl Described {
         if by_identity(value)? {
             self.objects.push(match PyWeakrefReference::new(value) {
                 Ok(weak) => Alive::Weak(weak.unbind()),
-                Err(_) => Alive::Strong { _object: value.clone().unbind() },
+                Err(_) => Alive::Strong(value.clone().unbind()),
             });
         }
         Ok(())
@@ -256,7 +257,7 @@ impl Specialization {
         for (root, &id) in binding.roots.iter().enumerate() {
             let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
             slots[layout.roots[root] as usize] = buffer.get().address(py)?;
-            fixed.push(Fixed { buffer: buffer.unbind(), _owner: None });
+            fixed.push(Fixed { buffer: buffer.unbind(), owner: None });
         }
         let leaf_of = |wanted: &Leaf| described.leaves.iter().position(|l| l == wanted);
         let words = |leaf: usize| {
@@ -293,7 +294,7 @@ impl Specialization {
                         None => {
                             if let Ok(array) = object.cast::<Ndarray>() {
                                 let buffer = array.get().buffer(py);
-                                fixed.push(Fixed { buffer, _owner: Some(object.clone().unbind()) });
+                                fixed.push(Fixed { buffer, owner: Some(object.clone().unbind()) });
                             }
                         }
                     }
@@ -336,6 +337,17 @@ impl Specialization {
         })
     }
 
+    /// Shows the collector what it holds. Numbers and weak references refer to nothing.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.result.traverse(visit)?;
+        self.guards.iter().try_for_each(|g| g.traverse(visit))?;
+        self.fixed.iter().try_for_each(|f| visit.call(&f.owner))?;
+        self.alive.iter().try_for_each(|a| match a {
+            Alive::Weak(_) => Ok(()),
+            Alive::Strong(object) => visit.call(object),
+        })
+    }
+
     /// What differs from what was read while compiling, for messages.
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
         let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::new(false));
@@ -349,7 +361,7 @@ impl Specialization {
         use pyo3::types::PyWeakrefMethods;
         self.alive.iter().all(|a| match a {
             Alive::Weak(weak) => weak.bind(py).upgrade().is_some(),
-            Alive::Strong { .. } => true,
+            Alive::Strong(_) => true,
         })
     }
 

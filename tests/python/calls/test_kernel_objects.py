@@ -237,6 +237,86 @@ def test_classes_with_kernels_can_be_collected() -> None:
     assert ref() is None
 
 
+def test_what_kernels_were_called_with_can_be_collected() -> None:
+    """In cycles, too: what a kernel holds of its signature and its calls is shown to the collector."""
+
+    def of_a_dataclass():
+        @dataclasses.dataclass
+        class Local:
+            x: qd.types.ndarray(dtype=qd.f32, ndim=1)
+            n: qd.i32
+
+        @qd.kernel
+        def fill(local: Local):
+            for i in range(local.n):
+                local.x[i] = 1.0
+
+        Local.fill = fill
+        fill(Local(qd.ndarray(qd.f32, shape=4), 4))
+        return Local, fill
+
+    def of_a_captured_array():
+        x = qd.ndarray(qd.f32, shape=3)
+
+        @qd.kernel
+        def copy(y: qd.types.ndarray()):
+            for i in x:
+                y[i] = x[i]
+
+        x.copy = copy
+        copy(x)
+        return x, copy
+
+    def of_a_result():
+        Pair = qd.types.struct(a=qd.f32, b=qd.types.vector(3, qd.f32))
+
+        @qd.kernel
+        def give() -> Pair:
+            return Pair(a=1.0, b=[1.0, 2.0, 3.0])
+
+        Pair.give = give
+        assert give().a == 1.0
+        return Pair, give
+
+    def of_what_was_read():
+        class Holder:
+            pass
+
+        @qd.kernel
+        def run(holder: qd.template()) -> qd.i32:
+            return holder.numbers[1]
+
+        holder = Holder()
+        holder.numbers = [3, 4]
+        run.holder = holder
+        assert run(holder) == 4
+        return Holder, run
+
+    for make in [of_a_dataclass, of_a_captured_array, of_a_result, of_what_was_read]:
+        gone = [weakref.ref(made) for made in make()]
+        gc.collect()
+        assert [ref() for ref in gone] == [None, None], make.__name__
+
+
+def test_kernels_are_used_on_while_the_collector_runs() -> None:
+    x = qd.ndarray(qd.f32, shape=3)
+
+    @qd.kernel
+    def fill(y: qd.types.ndarray(), value: qd.f32) -> qd.f32:
+        for i in y:
+            y[i] = value
+        return value
+
+    x.fill_by = fill
+    threshold = gc.get_threshold()
+    gc.set_threshold(1)
+    try:
+        assert [fill(x, i) for i in range(100)] == list(range(100))
+    finally:
+        gc.set_threshold(*threshold)
+    assert x[2] == 99.0
+
+
 def test_use_before_init_says_what_to_do():
     qd.reset()
     with pytest.raises(RuntimeError, match=r"init\(\)"):
