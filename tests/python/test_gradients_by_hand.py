@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
+from gradient_fields import N, numbers_and_loss
 
 import octants as qd
-
-N = 6
 
 
 @pytest.fixture(autouse=True, params=["at once", "queued"])
@@ -20,11 +19,7 @@ def program(request):
 
 @pytest.fixture
 def fields():
-    x = qd.field(qd.f64, shape=N, needs_grad=True)
-    loss = qd.field(qd.f64, shape=(), needs_grad=True)
-    count = qd.field(qd.i32, shape=())
-    x.from_numpy(np.linspace(0.4, 1.3, N))
-    return x, loss, count
+    return *numbers_and_loss(), qd.field(qd.i32, shape=())
 
 
 @pytest.fixture

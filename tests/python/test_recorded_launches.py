@@ -5,10 +5,9 @@ import dataclasses
 
 import numpy as np
 import pytest
+from gradient_fields import N, numbers_and_loss
 
 import octants as qd
-
-N = 6
 
 
 @pytest.fixture(autouse=True, params=["at once", "queued", "apart"])
@@ -21,10 +20,8 @@ def program(request):
 
 @pytest.fixture
 def fields():
-    x = qd.field(qd.f64, shape=N, needs_grad=True)
-    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+    x, loss = numbers_and_loss()
     n = qd.field(qd.i32, shape=N)
-    x.from_numpy(np.linspace(0.4, 1.3, N))
     n.from_numpy(np.array([0, 1, 3, 2, 5, 4], dtype=np.int32))
     return x, loss, n
 

@@ -23,7 +23,8 @@ def chain(array):
     return (values == CHAIN).all()
 
 
-def test_a_captured_ndarray_and_an_argument():
+def captured_chain():
+    """An ndarray, and a kernel that has captured it."""
     seen = qd.ndarray(qd.i32, shape=n)
 
     @qd.kernel
@@ -32,6 +33,11 @@ def test_a_captured_ndarray_and_an_argument():
         for i in range(n - 1):
             x[i + 1] = seen[i] + 1
 
+    return seen, run
+
+
+def test_a_captured_ndarray_and_an_argument():
+    seen, run = captured_chain()
     for _ in range(2):
         other = qd.ndarray(qd.i32, shape=n)
         run(other)
@@ -43,14 +49,7 @@ def test_a_captured_ndarray_and_an_argument():
 
 @pytest.mark.in_place
 def test_a_captured_ndarray_and_a_view_of_it():
-    seen = qd.ndarray(qd.i32, shape=n)
-
-    @qd.kernel
-    def run(x: Ints):
-        qd.loop_config(serialize=True)
-        for i in range(n - 1):
-            x[i + 1] = seen[i] + 1
-
+    seen, run = captured_chain()
     for _ in range(2):
         run(qd.ndarray(qd.i32, shape=n))
         seen.fill(0)
