@@ -10,7 +10,7 @@ use {octants_driver_cuda as cuda, octants_driver_hip as hip};
 use crate::config::Arch;
 use crate::environment::folders;
 use crate::error::Error;
-use crate::session::{Lowering, Session};
+use crate::session::{Lowering, Session, keeping_on};
 use crate::suggest::nearest;
 
 /// What is shown of a kernel's code.
@@ -217,6 +217,7 @@ impl Session {
         machine: &Machine,
         form: Form,
     ) -> Result<Vec<u8>, Error> {
+        let lowering = lowering.kept_as(keeping_on(&machine.target));
         let program = self.split(&lowering.lowered, arrays_may_alias, &machine.target, false, |_| ());
         let concurrent = !self.device().is_immediate() || machine.is_gpu();
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);

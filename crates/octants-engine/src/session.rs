@@ -18,6 +18,7 @@ use octants_runtime::{Buffer, Device, DeviceConfig, DeviceError, Driver, ErrorKi
 
 pub use self::build::Executable;
 pub use self::lowering::Lowering;
+pub(crate) use self::lowering::keeping_on;
 use crate::artifact_cache::{ArtifactCache, open_store};
 use crate::compile_times::{Compilation, CompileLog};
 use crate::config::{Arch, Config};

@@ -4,14 +4,14 @@ use octants_diag::Diagnostic;
 use octants_ir::{AutodiffMode, Kernel, verify::assert_kernel};
 
 use crate::differentiate_forward::differentiate_forward;
-use crate::differentiate_reverse::{StoreNeed, differentiate_reverse};
+use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
 
-/// Makes of a kernel what a mode asks for. `warn` is told of what makes a derivative wrong and can be meant nevertheless.
+/// Makes of a kernel what a mode asks for; `keeping` is for reverse mode. `warn` is told of what makes a derivative wrong and can be meant nevertheless.
 ///
 /// Updates of variables that iterations share become atomic before: the modes tell them from other updates by that. Locals and
 /// constants are simplified so that there is less to differentiate.
@@ -21,13 +21,14 @@ use crate::simplify_locals::simplify_locals;
 pub fn differentiate(
     kernel: &mut Kernel,
     mode: AutodiffMode,
+    keeping: Keeping,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     match mode {
         // What these take needs the sources: `validate_reads`, `tally_loops`.
         AutodiffMode::None | AutodiffMode::Validation | AutodiffMode::Trips | AutodiffMode::Reads => return Ok(None),
         AutodiffMode::Reverse => {
-            let store = differentiate_reverse(kernel, warn)?;
+            let store = differentiate_reverse(kernel, keeping, warn)?;
             if cfg!(debug_assertions) {
                 assert_kernel(kernel, "differentiate_reverse");
             }

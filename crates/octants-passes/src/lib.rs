@@ -40,7 +40,9 @@ pub mod validate_reads;
 pub use compute_access::compute_access;
 pub use copy_code::renumber;
 pub use differentiate::differentiate;
-pub use differentiate_reverse::{Kept, STORE_PARAMS, StoreArguments, StoreNeed, Tallied, may_tally_loops, tally_loops};
+pub use differentiate_reverse::{
+    Keeping, Kept, STORE_PARAMS, StoreArguments, StoreNeed, Tallied, may_tally_loops, tally_loops,
+};
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};

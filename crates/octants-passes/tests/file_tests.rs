@@ -1,6 +1,6 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias gather`, and holds the input and, after a line
+//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias gather blocks`, and holds the input and, after a line
 //! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
 //! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse` (simplified, and followed by the kernel
 //! that counts what it keeps), `offload` (the
@@ -13,7 +13,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use octants_diag::Sources;
+use octants_diag::{Diagnostic, Sources};
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program};
 use octants_passes::differentiate_forward::differentiate_forward;
@@ -23,7 +23,8 @@ use octants_passes::hoist_invariants::hoist_invariants;
 use octants_passes::pipeline::PIPELINE;
 use octants_passes::structure_exits::structure_exits;
 use octants_passes::{
-    PassOptions, Tallied, offload, renumber, run_pass, run_pipeline, tally_loops, unite_buffers, validate_reads,
+    Keeping, PassOptions, Tallied, offload, renumber, run_pass, run_pipeline, tally_loops, unite_buffers,
+    validate_reads,
 };
 
 /// Passes that are not in the pipeline's table.
@@ -139,8 +140,9 @@ fn run(case: &Case) -> String {
                 "hoist_invariants" => hoist_invariants(&mut kernel),
                 "structure_exits" => structure_exits(&mut kernel),
                 "differentiate_reverse" => {
-                    match differentiate_reverse(&mut kernel, &mut |w| warnings += &format!("warning: {}\n", w.message))
-                    {
+                    let keeping = if has("blocks") { Keeping::Blocks } else { Keeping::Iterations };
+                    let mut warn = |w: Diagnostic| warnings += &format!("warning: {}\n", w.message);
+                    match differentiate_reverse(&mut kernel, keeping, &mut warn) {
                         Ok(store) => count = store.map(|s| s.count),
                         Err(errors) => return errors.iter().map(|e| format!("error: {}\n", e.message)).collect(),
                     }

@@ -12,7 +12,7 @@ mod random_kernels;
 use interpreter::{Leaf, Memory, run};
 use octants_ir::Kernel;
 use octants_passes::differentiate_reverse::{StoreNeed, differentiate_reverse};
-use octants_passes::{PassOptions, run_pass, run_pipeline};
+use octants_passes::{Keeping, PassOptions, run_pass, run_pipeline};
 use random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 
 /// Memory with random numbers and no gradients.
@@ -86,11 +86,14 @@ fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory,
 }
 
 /// What was found of a seed.
+#[derive(Default)]
 struct Found {
     /// Differences tell the derivative.
     told: bool,
     /// Sums of the gradient were gathered.
     gathered: bool,
+    /// Loops were cut into blocks.
+    cut: bool,
 }
 
 /// Checks the gradient of the kernel of a seed.
@@ -102,9 +105,7 @@ fn check(seed: u64) -> Found {
     let mut numbers = |n: usize| (0..n).map(|_| dice.unit()).collect::<Vec<f64>>();
     let weights = OUTPUTS.map(|b| numbers(before[b.index()].len()));
     let direction: Vec<Vec<f64>> = INPUTS.iter().map(|b| numbers(before[b.index()].len())).collect();
-    let Some(expected) = difference(&kernel, &before, &direction, &weights) else {
-        return Found { told: false, gathered: false };
-    };
+    let Some(expected) = difference(&kernel, &before, &direction, &weights) else { return Found::default() };
 
     let mut after = before.clone();
     run(&kernel, &mut after, &[]);
@@ -112,29 +113,33 @@ fn check(seed: u64) -> Found {
     for (b, w) in OUTPUTS.into_iter().zip(&weights) {
         after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
     }
-    let mut adjoint = kernel.clone();
-    let store = differentiate_reverse(&mut adjoint, &mut |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
-    octants_ir::assert_kernel(&adjoint, "differentiating it");
-    let mut gathered = adjoint.clone();
-    run_pass("gather_updates", &mut gathered, &PassOptions { gather: Some(1), ..PassOptions::default() });
-    octants_ir::assert_kernel(&gathered, "gathering");
-    let parallel_loops = |k: &Kernel| k.body.block(k.body.root).len();
-    let changed = parallel_loops(&gathered) != parallel_loops(&adjoint);
-    for (kernel, lanes, neighbours) in
-        [(&adjoint, 1, true), (&adjoint, 3, true), (&adjoint, 2, false), (&gathered, 3, true)]
-    {
-        let mut memory = after.clone();
-        run_adjoint(kernel, store.as_ref(), &mut memory, lanes, neighbours);
-        let found: f64 = INPUTS
-            .iter()
-            .zip(&direction)
-            .flat_map(|(b, d)| memory[gradient(*b)].iter().zip(d))
-            .map(|(g, d)| g.float() * d)
-            .sum();
-        let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs().max(found.abs()));
-        assert!(close, "{lanes} lanes: {found} instead of {expected}\n{kernel}");
+    let mut result = Found { told: true, ..Found::default() };
+    for keeping in [Keeping::Iterations, Keeping::Blocks] {
+        let mut adjoint = kernel.clone();
+        let store = differentiate_reverse(&mut adjoint, keeping, &mut |_| {}).unwrap_or_else(|e| panic!("{e:?}"));
+        octants_ir::assert_kernel(&adjoint, "differentiating it");
+        let mut gathered = adjoint.clone();
+        run_pass("gather_updates", &mut gathered, &PassOptions { gather: Some(1), ..PassOptions::default() });
+        octants_ir::assert_kernel(&gathered, "gathering");
+        let parallel_loops = |k: &Kernel| k.body.block(k.body.root).len();
+        result.gathered |= parallel_loops(&gathered) != parallel_loops(&adjoint);
+        result.cut |= store.iter().flat_map(|s| &s.kept).any(|k| k.every > 1);
+        for (kernel, lanes, neighbours) in
+            [(&adjoint, 1, true), (&adjoint, 3, true), (&adjoint, 2, false), (&gathered, 3, true)]
+        {
+            let mut memory = after.clone();
+            run_adjoint(kernel, store.as_ref(), &mut memory, lanes, neighbours);
+            let found: f64 = INPUTS
+                .iter()
+                .zip(&direction)
+                .flat_map(|(b, d)| memory[gradient(*b)].iter().zip(d))
+                .map(|(g, d)| g.float() * d)
+                .sum();
+            let close = (found - expected).abs() <= 1e-4 * (1.0 + expected.abs().max(found.abs()));
+            assert!(close, "{keeping:?}, {lanes} lanes: {found} instead of {expected}\n{kernel}");
+        }
     }
-    Found { told: true, gathered: changed }
+    result
 }
 
 #[test]
@@ -142,13 +147,14 @@ fn gradients_are_those_of_differences() {
     let seeds = std::env::var("OCTANTS_TEST_SEEDS").ok().and_then(|s| s.parse().ok()).unwrap_or(1000);
     let hook = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| {}));
-    let (mut told, mut gathered) = (0, 0);
+    let (mut told, mut gathered, mut cut) = (0, 0, 0);
     let mut failed = Vec::new();
     for seed in 0..seeds {
         match std::panic::catch_unwind(|| check(seed)) {
             Ok(found) => {
                 told += u64::from(found.told);
                 gathered += u64::from(found.gathered);
+                cut += u64::from(found.cut);
             }
             Err(e) => {
                 let text = e.downcast_ref::<String>().cloned().or(e.downcast_ref::<&str>().map(|s| s.to_string()));
@@ -163,6 +169,7 @@ fn gradients_are_those_of_differences() {
     assert!(failed.is_empty(), "{} of {seeds} fail\n{}", failed.len(), report.concat());
     assert!(told * 10 > seeds * 8, "differences told of {told} kernels only");
     assert!(gathered * 250 > seeds, "sums of {gathered} kernels only were gathered");
+    assert!(cut * 50 > seeds, "loops of {cut} kernels only were cut into blocks");
 }
 
 #[test]
@@ -170,7 +177,7 @@ fn the_pipeline_keeps_what_an_adjoint_does() {
     for seed in 0..200 {
         let kernel = random_kernel(seed);
         let mut adjoint = kernel.clone();
-        let store = differentiate_reverse(&mut adjoint, &mut |_| {}).unwrap();
+        let store = differentiate_reverse(&mut adjoint, Keeping::Blocks, &mut |_| {}).unwrap();
         for mut k in store.into_iter().map(|s| s.count).chain([adjoint]) {
             run_pipeline(&mut k, &PassOptions { debug: true, check_bounds: true, ..PassOptions::default() });
         }

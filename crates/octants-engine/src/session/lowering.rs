@@ -1,32 +1,39 @@
 //! [`Lowering`]: from source to IR.
 
+use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
+use octants_artifact::CodeTarget;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::AutodiffMode;
+use octants_ir::{AutodiffMode, Kernel};
 use octants_passes::{
-    Alias, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, unite_buffers, validate_reads,
+    Alias, Keeping, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, unite_buffers,
+    validate_reads,
 };
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::CompileError;
+use crate::inspect::is_gpu;
 
 /// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
 /// cross threads.
+#[derive(Clone)]
 pub struct Lowering {
     /// What the front end made.
     pub lowered: Lowered,
     /// What the code keeps in memory of the launch, if it is a gradient.
     pub store: Option<StoreNeed>,
+    /// What a gradient was made of, and how it keeps states.
+    undifferentiated: Option<(Kernel, Keeping)>,
     pub(super) watch: Stopwatch,
 }
 
 impl Lowering {
     /// Of a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
-        Lowering { lowered, store: None, watch: Stopwatch::default() }
+        Lowering { lowered, store: None, undifferentiated: None, watch: Stopwatch::default() }
     }
 
     /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
@@ -38,17 +45,22 @@ impl Lowering {
     pub fn kept(&self) -> String {
         let line = |k: &Kept| {
             let place = self.lowered.sources.location(k.span);
-            format!("; keeps `{}` of the loop at {place}: {} bytes for each iteration\n", k.name, k.bytes)
+            let when = match k.every {
+                1 => "each iteration".to_owned(),
+                n => format!("every {n} iterations"),
+            };
+            format!("; keeps `{}` of the loop at {place}: {} bytes for {when}\n", k.name, k.bytes)
         };
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for; `warn` is told what the user should look at. `aliases` are the arrays that are the same
-    /// memory in this call.
+    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what the user should look
+    /// at. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
         &mut self,
         mode: AutodiffMode,
         aliases: &[Alias],
+        keeping: Keeping,
         warn: &mut dyn FnMut(Diagnostic),
     ) -> Result<(), CompileError> {
         if mode != AutodiffMode::None {
@@ -69,7 +81,8 @@ impl Lowering {
             self.watch.lap(Phase::Passes, "tally loops");
             return Ok(());
         }
-        match differentiate(&mut self.lowered.kernel, mode, warn) {
+        self.undifferentiated = (mode == AutodiffMode::Reverse).then(|| (self.lowered.kernel.clone(), keeping));
+        match differentiate(&mut self.lowered.kernel, mode, keeping, warn) {
             Ok(store) => self.store = store,
             Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),
         }
@@ -81,9 +94,34 @@ impl Lowering {
         }
         Ok(())
     }
+
+    /// The same for a machine on which gradients keep states in this way.
+    pub(crate) fn kept_as(&self, keeping: Keeping) -> Cow<'_, Lowering> {
+        match &self.undifferentiated {
+            Some((kernel, other)) if *other != keeping => {
+                let mut lowering = self.clone();
+                lowering.lowered.kernel = kernel.clone();
+                // Its buffers are united, and whoever asked for the gradient was warned.
+                let made = lowering.differentiate(AutodiffMode::Reverse, &[], keeping, &mut |_| ());
+                made.expect("compiler bug: a gradient cannot be made again");
+                Cow::Owned(lowering)
+            }
+            _ => Cow::Borrowed(self),
+        }
+    }
+}
+
+/// How gradients keep states on a machine: the processor's cache holds them.
+pub(crate) fn keeping_on(target: &CodeTarget) -> Keeping {
+    if is_gpu(target) { Keeping::Blocks } else { Keeping::Iterations }
 }
 
 impl Session {
+    /// How gradients keep states on the session's device.
+    pub fn keeping(&self) -> Keeping {
+        keeping_on(&self.target)
+    }
+
     /// Source to IR, with the companions that `mode` will need. The only stop that asks the outside world anything.
     pub fn lower(
         &self,
@@ -107,7 +145,7 @@ impl Session {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
                 watch.lap(Phase::Lower, "check groups");
-                Ok(Lowering { lowered, store: None, watch })
+                Ok(Lowering { lowered, store: None, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }

@@ -5,6 +5,8 @@
 //! its part and gives them back in the opposite order, so that two positions are all that there is to know. What a lane takes at
 //! most is counted by a kernel of its own before (`count_words`), so that its part cannot overflow.
 
+use std::collections::HashMap;
+
 use octants_ir::{
     BinaryOp, Body, Buffer, BufferId, Builder, Kernel, Layout, Local, LocalId, Op, Param, Scalar, Type, ValueId,
 };
@@ -343,15 +345,16 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
     found
 }
 
-/// The variables that go to the store, and the loops that keep them.
-pub(super) fn kept_in_store(plan: &Plan) -> Vec<Kept> {
+/// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that are cut.
+pub(super) fn kept_in_store(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<Kept> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {
         if uses_store(plan, v) {
             let of = |l: &LocalId| {
                 let Local { name, ty } = &plan.body.locals[l.index()];
                 let bytes = ty.leaves().iter().map(|s| if word_class(*s) == 0 { 4 } else { 8 }).sum();
-                Kept { name: name.clone(), span: inst.span, bytes }
+                let every = lengths.get(&v).copied().unwrap_or(1);
+                Kept { name: name.clone(), span: inst.span, bytes, every }
             };
             out.extend(plan.loops[&v].kept.iter().map(of));
         }

@@ -6,7 +6,7 @@
 //!
 //! Reading order: [`structure_exits`](crate::structure_exits) and inlining make the code one that can be run backwards;
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
-//! `check_overwritten` finds reads that later writes of the kernel make untrue; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`,
+//! `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`,
 //! `sum_adjoints`, `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how much that
 //! is, and `defer_updates` for gradients that are summed up in a local.
 //! `tally_trips` makes the kernel that tells whether the loops are still those that ran.
@@ -27,11 +27,14 @@ mod needed_operands;
 mod plan_sweeps;
 mod reverse_extremes;
 mod reverse_loops;
+mod strip_kept_loops;
 mod sum_adjoints;
 mod tally_trips;
 
+use std::collections::HashMap;
+
 use octants_diag::{Code, Diagnostic, Sources, Span};
-use octants_ir::{BufferId, Kernel, Op, Type};
+use octants_ir::{BufferId, Kernel, Op, Type, ValueId};
 
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
@@ -51,6 +54,7 @@ use keep_states::{Store, any_uses_store, kept_in_store};
 pub(crate) use plan_sweeps::Layout as CodeLayout;
 use plan_sweeps::Plan;
 use reverse_extremes::refuse_rounded_extremes;
+use strip_kept_loops::{Stripped, strip_kept_loops};
 use tally_trips::tally_trips;
 pub use tally_trips::{Tallied, may_tally_loops};
 
@@ -74,21 +78,33 @@ pub struct Kept {
     pub name: String,
     /// The loop.
     pub span: Span,
-    /// Bytes for each iteration of a thread.
+    /// Bytes of a state of a thread.
     pub bytes: u64,
+    /// Iterations from one state to the next.
+    pub every: u32,
 }
 
-/// Makes of a kernel its adjoint. Of buffers without a companion there is no gradient. What the adjoint must keep in memory of the
+/// How often the state of a loop is kept in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Keeping {
+    /// In every iteration.
+    Iterations,
+    /// Where iterations are short, once in a block of some, whose other states are computed again.
+    Blocks,
+}
+
+/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a companion there is no gradient. What the adjoint must keep in memory of the
 /// launch is the result. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
 ///
 /// # Errors
 /// What the kernel does that has no derivative, or that cannot be run again.
 pub fn differentiate_reverse(
     kernel: &mut Kernel,
+    keeping: Keeping,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
     prepare(kernel);
-    adjoint(kernel, warn).map_err(|e| vec![*e])
+    adjoint(kernel, keeping, warn).map_err(|e| vec![*e])
 }
 
 /// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length comes from
@@ -134,7 +150,11 @@ fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
     (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect()
 }
 
-fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+fn adjoint(
+    kernel: &mut Kernel,
+    keeping: Keeping,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
     let source = std::mem::take(&mut kernel.body);
     if let Some(call) = source.insts.iter().find(|i| matches!(i.op, Op::Call(..))) {
         let message = "a function that calls itself cannot be differentiated in reverse";
@@ -148,16 +168,31 @@ fn adjoint(kernel: &mut Kernel, warn: &mut dyn FnMut(Diagnostic)) -> Result<Opti
     plan.refuse_unrepeatable()?;
     refuse_rounded_extremes(&plan)?;
     check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
-    let counted = any_uses_store(&plan).then(|| need_of_count(&plan));
+    let stripped = (keeping == Keeping::Blocks).then(|| strip_kept_loops(&plan, &gradients)).flatten();
+    let Some(Stripped { body, lengths }) = stripped else {
+        return emit_adjoint(kernel, &plan, &HashMap::new(), &gradients);
+    };
+    let activity = Activity::of(&body, &gradients);
+    emit_adjoint(kernel, &Plan::of(&body, &activity), &lengths, &gradients)
+}
+
+/// Makes the adjoint as it is planned; `lengths` are those of the blocks of loops that are cut.
+fn emit_adjoint(
+    kernel: &mut Kernel,
+    plan: &Plan,
+    lengths: &HashMap<ValueId, u32>,
+    gradients: &[Option<BufferId>],
+) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+    let counted = any_uses_store(plan).then(|| need_of_count(plan));
     if let Some(need) = &counted {
         plan.refuse_in(need)?;
     }
     kernel.name = format!("{}_grad", kernel.name);
     kernel.ret = Type::Unit;
     let arguments = counted.as_ref().map(|_| StoreArguments::declare(kernel));
-    kernel.body = Emitter::new(&plan, &gradients, &kernel.buffers, Store::new(arguments)).root();
+    kernel.body = Emitter::new(plan, gradients, &kernel.buffers, Store::new(arguments)).root();
     Ok(arguments.zip(counted).map(|(arguments, need)| {
-        let count = count_words(&plan, &need, kernel);
-        StoreNeed { arguments, count, kept: kept_in_store(&plan) }
+        let count = count_words(plan, &need, kernel);
+        StoreNeed { arguments, count, kept: kept_in_store(plan, lengths) }
     }))
 }

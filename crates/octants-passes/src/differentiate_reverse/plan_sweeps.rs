@@ -194,7 +194,7 @@ impl<'a> Plan<'a> {
         let parallel = self.is_parallel(v);
         let (mut kept, mut restored) = (Vec::new(), Vec::new());
         for &l in &need.locals {
-            let sets_first = first_use_sets(self.body, self.body.block(inner), l) == Some(true);
+            let sets_first = sets_before_use(self.body, self.body.block(inner), l) == Some(true);
             let changes = self.layout.stores[l.index()].iter().any(|s| self.layout.is_inside(*s, inner));
             if sets_first {
                 continue;
@@ -304,6 +304,19 @@ impl<'a> Plan<'a> {
 pub(super) enum Seed {
     Value(ValueId),
     Local(LocalId),
+}
+
+/// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops that hold all
+/// uses. `None` where they do not use it.
+fn sets_before_use(body: &Body, statements: &[ValueId], l: LocalId) -> Option<bool> {
+    let use_of = |v: &ValueId| first_use_sets(body, std::slice::from_ref(v), l);
+    let first = statements.iter().position(|v| use_of(v).is_some())?;
+    let blocks = body.inst(statements[first]).op.blocks();
+    if blocks.is_empty() {
+        return use_of(&statements[first]);
+    }
+    let is_used_later = statements[first + 1..].iter().any(|v| use_of(v).is_some());
+    Some(!is_used_later && blocks.into_iter().all(|b| sets_before_use(body, body.block(b), l) != Some(false)))
 }
 
 /// The indices on the way of an address.

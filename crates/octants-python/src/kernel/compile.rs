@@ -240,7 +240,8 @@ impl Kernel {
         if mode != AutodiffMode::None && lowering.has_groups() {
             return Err(this.refuse_differentiation(py, GROUPS));
         }
-        guarded(py, &this.name, || lowering.differentiate(mode, &aliases, &mut |w| world.warn(w)))?
+        let keeping = session.keeping();
+        guarded(py, &this.name, || lowering.differentiate(mode, &aliases, keeping, &mut |w| world.warn(w)))?
             .map_err(&refused)?;
         world.show_warnings(&lowering.lowered.sources)?;
         if this.graph {

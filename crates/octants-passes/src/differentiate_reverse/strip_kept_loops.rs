@@ -1,0 +1,209 @@
+//! Cuts a loop whose states would go to the store into blocks of a few iterations: its states are kept at the start of each block, and those
+//! within the block are computed again when it is run backwards, into locals that become registers.
+//!
+//! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known while compiling, with
+//! the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of such loops keeps the states of the outer one
+//! in the store and those of the inner one in locals, and runs the inner one once more.
+//!
+//! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store is in the cache.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_diag::Span;
+use octants_ir::{BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, Op, Range, Scalar, Type, UnaryOp, ValueId};
+
+use super::emit_sweeps::known_int;
+use super::keep_states::{uses_store, uses_store_within, words_of};
+use super::plan_sweeps::{Exit, Plan, exit_of};
+use crate::trace_address::for_each_element;
+
+/// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers, beside what an iteration
+/// computes with, and its code stands there for each iteration in each of three sweeps.
+const BLOCKS: [Block; 2] =
+    [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
+
+struct Block {
+    length: i64,
+    /// Words of 32 bits of a state.
+    words: i64,
+    /// Operations on scalars of an iteration.
+    operations: usize,
+}
+
+/// A body with loops in blocks.
+pub(super) struct Stripped {
+    pub body: Body,
+    /// Iterations of a block, of the loops over blocks.
+    pub lengths: HashMap<ValueId, u32>,
+}
+
+/// Cuts the loops of a body for which that pays; `None` where there are none. Of buffers `gradients` tells the gradients.
+pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> Option<Stripped> {
+    let mut found = Vec::new();
+    plan.body.visit(plan.body.root, &mut |v, _| {
+        // What a kernel computes with gradients cannot be computed again once some of them are added to.
+        found.extend(block_length(plan, v).filter(|_| !reads_gradients(plan.body, v, gradients)).map(|n| (v, n)));
+    });
+    if found.is_empty() {
+        return None;
+    }
+    let mut b = Builder::new();
+    b.body = plan.body.clone();
+    for &(v, length) in &found {
+        cut(&mut b, plan.layout.home[v.index()], v, length);
+    }
+    Some(Stripped { body: b.body, lengths: found.into_iter().map(|(v, n)| (v, n as u32)).collect() })
+}
+
+/// How many iterations a block of a loop has.
+fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
+    let Op::For(l) = &plan.body.inst(v).op else { return None };
+    let within_parallel =
+        std::iter::successors(plan.layout.around(v), |u| plan.layout.around(*u)).any(|around| plan.is_parallel(around));
+    let fits = uses_store(plan, v)
+        && within_parallel
+        && l.dims.len() == 1
+        && exit_of(plan.body, l.body) == Exit::Never
+        && !uses_store_within(plan, l.body);
+    if !fits {
+        return None;
+    }
+    let [short, long] = words_of(plan, v);
+    let operations = operations_in(plan.body, l.body)?;
+    let block = BLOCKS.iter().find(|block| short + 2 * long <= block.words && operations <= block.operations)?;
+    Some(block.length)
+}
+
+fn reads_gradients(body: &Body, v: ValueId, gradients: &[Option<BufferId>]) -> bool {
+    let mut reads = false;
+    for block in body.inst(v).op.blocks() {
+        for_each_element(body, block, &mut |buffer, _| reads |= gradients.contains(&Some(buffer)));
+    }
+    reads
+}
+
+/// Roughly how many instructions on scalars a block is; `None` where the number of iterations of a loop in it is not known. Locals are
+/// registers.
+fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
+    let mut sum: usize = 0;
+    for &v in body.block(block) {
+        let inst = body.inst(v);
+        let here = match &inst.op {
+            Op::For(l) => {
+                let mut trips = 1;
+                for r in &l.dims {
+                    let (begin, end) = (known_int(body, r.begin)?, known_int(body, r.end)?);
+                    trips *= usize::try_from(end.saturating_sub(begin).max(0)).ok()?.min(1 << 16);
+                }
+                operations_in(body, l.body)?.saturating_mul(trips)
+            }
+            Op::Loop(_) => return None,
+            Op::If(_, yes, no) => 1 + operations_in(body, *yes)? + operations_in(body, *no)?,
+            op => inst.ty.leaf_count().max(1) * operations(body, op),
+        };
+        sum = sum.saturating_add(here);
+    }
+    Some(sum)
+}
+
+fn operations(body: &Body, op: &Op) -> usize {
+    match op {
+        Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => 0,
+        Op::Const(_) | Op::Param(_) | Op::LoopIndex(..) | Op::Shape(..) => 0,
+        Op::LocalAddr(_) | Op::BufferAddr(..) | Op::ElementAddr(..) | Op::MemberAddr(..) => 0,
+        Op::Splat(_) | Op::Extract(..) | Op::MakeTensor(_) | Op::MakeStruct(_) => 0,
+        Op::Unary(op, _) => match op {
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => 20,
+            UnaryOp::Tan | UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atan => 30,
+            UnaryOp::Sinh | UnaryOp::Cosh | UnaryOp::Tanh => 30,
+            _ => 1,
+        },
+        Op::Binary(BinaryOp::Pow | BinaryOp::Atan2, ..) => 30,
+        Op::MatMul(a, _) => body.ty(*a).leaf_count(),
+        _ => 1,
+    }
+}
+
+/// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they are used.
+fn cut(b: &mut Builder, home: BlockId, v: ValueId, length: i64) {
+    let Op::For(l) = b.body.inst(v).op.clone() else { panic!("compiler bug: {v} is no `for`") };
+    let (from, range) = (l.body, l.dims[0]);
+    let s = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
+    // From the least number to the greatest there are more iterations than a signed number can tell.
+    let number = if s == Scalar::I64 { Scalar::U64 } else { Scalar::U32 };
+    b.span = Span::default();
+
+    let before = b.body.add_block();
+    b.set_cursor(before);
+    let known = known_int(&b.body, range.begin).zip(known_int(&b.body, range.end));
+    let (n, blocks) = match known {
+        Some((begin, end)) => {
+            let n = (i128::from(end) - i128::from(begin)).max(0) as u64;
+            (b.int(n as i64, number), b.int(n.div_ceil(length as u64) as i64, s))
+        }
+        None => count_blocks(b, &range, number, length),
+    };
+    let zero = b.int(0, s);
+    splice_before(&mut b.body, home, v, before);
+
+    let over_blocks = b.body.add_block();
+    b.set_cursor(over_blocks);
+    let block = b.push(Op::LoopIndex(v, 0), s.into());
+    let size = b.int(length, s);
+    let done = b.binary(BinaryOp::Mul, block, size);
+    let first = b.binary(BinaryOp::Add, range.begin, done);
+    let done = b.cast(done, number);
+    let left = b.binary(BinaryOp::Sub, n, done);
+    let (over_iterations, no) = (b.body.add_block(), b.body.add_block());
+    let none = b.int(0, s);
+    let dims = vec![Range { begin: none, end: size }];
+    let iterations = ForLoop { dims, body: over_iterations, parallel: None, reductions: Vec::new() };
+    let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
+    b.set_cursor(over_iterations);
+    let at = b.push(Op::LoopIndex(iterations, 0), s.into());
+    let place = b.cast(at, number);
+    let runs = b.binary(BinaryOp::Lt, place, left);
+    // Outside of the branch, where both sweeps of an iteration see it.
+    let index = b.binary(BinaryOp::Add, first, at);
+    b.push(Op::If(runs, from, no), Type::Unit);
+    replace_index(&mut b.body, from, v, index);
+    let dims = vec![Range { begin: zero, end: blocks }];
+    b.body.inst_mut(v).op = Op::For(Box::new(ForLoop { dims, body: over_blocks, ..*l }));
+}
+
+/// The number of iterations of a range, and that of their blocks.
+fn count_blocks(b: &mut Builder, range: &Range, number: Scalar, length: i64) -> (ValueId, ValueId) {
+    let s = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
+    let runs = b.binary(BinaryOp::Lt, range.begin, range.end);
+    let extent = b.binary(BinaryOp::Sub, range.end, range.begin);
+    let none = b.int(0, s);
+    let n = b.push(Op::Select(runs, extent, none), s.into());
+    let n = b.cast(n, number);
+    let (size, none) = (b.int(length, number), b.int(0, number));
+    let whole = b.binary(BinaryOp::Div, n, size);
+    let rest = b.binary(BinaryOp::Rem, n, size);
+    let rest = b.binary(BinaryOp::Ne, rest, none);
+    let rest = b.cast(rest, number);
+    let blocks = b.binary(BinaryOp::Add, whole, rest);
+    (n, b.cast(blocks, s))
+}
+
+/// Lets a value stand for the index of a loop in a block.
+fn replace_index(body: &mut Body, block: BlockId, v: ValueId, index: ValueId) {
+    let (mut inside, mut blocks, mut old) = (Vec::new(), vec![block], HashSet::new());
+    body.visit(block, &mut |u, inst| {
+        inside.push(u);
+        blocks.extend(inst.op.blocks());
+        old.extend((inst.op == Op::LoopIndex(v, 0)).then_some(u));
+    });
+    blocks.into_iter().for_each(|b| body.blocks[b.index()].retain(|u| !old.contains(u)));
+    inside.into_iter().for_each(|u| body.inst_mut(u).op.map_operands(|x| if old.contains(&x) { index } else { x }));
+}
+
+/// Puts the code of a block before an instruction of another one.
+fn splice_before(body: &mut Body, home: BlockId, v: ValueId, code: BlockId) {
+    let code = std::mem::take(&mut body.blocks[code.index()]);
+    let list = &mut body.blocks[home.index()];
+    let at = list.iter().position(|u| *u == v).expect("compiler bug: a loop left its block");
+    list.splice(at..at, code);
+}
