@@ -439,6 +439,58 @@ def test_a_graph_fills_copies_prints_checks_and_draws(library, begin, capfd):
         qd.sync()
 
 
+@pytest.mark.parametrize("way", ["dlpack", "array protocol", "graph"])
+def test_lengths_are_counted_again_where_others_write_them(library, begin, way):
+    begin(kernel_profiler=True, **library.options)
+    side = library.stream()
+    x, loss = (qd.field(qd.f32, shape=shape, needs_grad=True) for shape in (8, ()))
+    n = qd.ndarray(qd.i32, shape=8)
+    x.fill(2.0)
+
+    @qd.kernel
+    def lengthen(n: qd.types.ndarray()):
+        for i in n:
+            n[i] += 1
+
+    @qd.kernel
+    def carried(n: qd.types.ndarray()):
+        for i in x:
+            s = x[i]
+            for _ in range(n[i]):
+                s = s * s
+            loss[None] += s
+
+    def check(length, counts):
+        x.grad.fill(0)
+        loss.grad[None] = 1
+        carried.grad(n)
+        assert (x.grad.to_numpy() == 2**length * 2.0 ** (2**length - 1)).all()
+        qd.sync()
+        assert qd.profiler.query_kernel_profiler_info("carried_grad_count").counter == counts
+
+    lengthen(n)
+    counts = 1
+    check(1, counts)
+    check(1, counts)
+    if way == "graph":
+        with library.captured(side) as graph:
+            lengthen(n, qd_stream=side)
+    else:
+        shown = n.__cuda_array_interface__ if way == "array protocol" else None
+        address = shown["data"][0] if shown else library.take(n).address
+    for length in (2, 3):
+        if way == "graph":
+            graph.launch(side.handle)
+        else:
+            library.write(address, np.full(8, length, np.int32), side.handle)
+        side.synchronize()
+        for _ in range(2):
+            counts += 1
+            check(length, counts)
+    if way == "graph":
+        graph.destroy()
+
+
 # Torch's tensors as arguments
 
 

@@ -15,7 +15,7 @@ mod trace_entries;
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use trace::{
-    ArgumentPlan, ArraySource, ArrayType, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
+    ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
     StoredWarning, Trace, ValueType,
 };
 

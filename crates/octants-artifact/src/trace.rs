@@ -117,6 +117,8 @@ pub struct Outcome {
     pub arguments: ArgumentPlan,
     /// What a gradient keeps in the store of a launch.
     pub store: Option<StoreOfGradient>,
+    /// What the results depend on of code that only tells something, where that is numbers and memory alone.
+    pub depends: Option<Dependence>,
     /// Type of the result.
     pub result: ValueType,
     /// The annotations of the results.
@@ -140,8 +142,17 @@ pub struct StoreOfGradient {
     pub params: Vec<u32>,
     /// What is kept, for messages.
     pub kept: String,
-    /// The slots that the count depends on; nothing where it reads memory.
-    pub depends: Option<Vec<u32>>,
+    /// What the count depends on, where that is numbers and memory alone.
+    pub depends: Option<Dependence>,
+}
+
+/// What the results of code depend on that writes nothing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dependence {
+    /// Slots: numbers, addresses, and what tells where elements are.
+    pub slots: Vec<u32>,
+    /// Those that are addresses of memory that is read.
+    pub addresses: Vec<u32>,
 }
 
 /// Where each argument of a launch comes from, and the slots it goes to.
@@ -155,6 +166,8 @@ pub struct ArgumentPlan {
     pub params: Vec<ParamSource>,
     /// All slots.
     pub slots: u32,
+    /// The code makes numbers of addresses.
+    pub tells_addresses: bool,
     /// Slots of addresses, and whether the code writes there.
     pub pointers: Vec<(u32, bool)>,
 }

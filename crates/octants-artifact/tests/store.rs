@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 use octants_artifact::{
-    ArgumentPlan, ArraySource, Artifact, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Policy, ScalarKind, Store,
-    StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
+    ArgumentPlan, ArraySource, Artifact, Dependence, Key, KeyMaker, Lookup, Made, Outcome, ParamSource, Policy,
+    ScalarKind, Store, StoreOptions, StoredWarning, Trace, ValueType, key_of_bytes,
 };
 
 /// A folder that goes with the test.
@@ -76,8 +76,10 @@ fn trace(i: u64) -> Trace {
                 params: vec![ParamSource { index: 1, path: Vec::new(), slot: 3, leaves: vec![ScalarKind::F32] }],
                 slots: 4,
                 pointers: vec![(0, true), (1, false)],
+                tells_addresses: true,
             },
             store: None,
+            depends: Some(Dependence { slots: vec![0, 3], addresses: vec![0] }),
             result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
             returns: vec![9],
             warnings: vec![StoredWarning { text: "long".into(), place: Some(("a.py".into(), 3)) }],

@@ -1,15 +1,12 @@
 //! The store of a gradient: memory of one launch in which a kernel's adjoint keeps what it cannot compute again.
 //!
 //! How much that is depends on memory and arguments, so a kernel with the same arguments counts it first, before any gradient is
-//! written: the store that is then made suffices. Where the count reads no memory, it is the same for the same numbers, and is
-//! remembered: on a GPU counting means waiting. Where a parallel loop has more iterations than the store may have lanes, a lane
-//! runs several, one after the other; where memory is short there are fewer lanes.
-
-use std::collections::{BTreeSet, HashMap};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+//! written: the store that is then made suffices. Counts are kept as long as they hold (`known_results`): on a GPU counting means
+//! waiting. Where a parallel loop has more iterations than the store may have lanes, a lane runs several, one after the other; where
+//! memory is short there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
-use octants_ir::{ArgLayout, Body, Op, Type};
+use octants_ir::ArgLayout;
 use octants_passes::{STORE_PARAMS, StoreArguments};
 use octants_runtime::{Buffer, Results};
 
@@ -29,17 +26,10 @@ pub(crate) struct GradientStore {
     pub params: [u32; STORE_PARAMS as usize],
     /// What the store keeps, for messages.
     pub kept: String,
-    /// The slots that the count depends on; `None` where it reads memory.
-    depends: Option<Box<[u32]>>,
-    /// Counts by the contents of those slots.
-    remembered: Mutex<HashMap<Box<[u64]>, Counted>>,
 }
 
 /// A store of so many bytes is not worth saving on.
 const LITTLE_BYTES: u64 = 512 << 20;
-
-/// More counts than this are not remembered.
-const MOST_REMEMBERED: usize = 1024;
 
 /// How lanes run the iterations of a loop.
 #[derive(Debug, Clone, Copy)]
@@ -62,15 +52,24 @@ pub(crate) struct Counted {
     root: [u64; 2],
 }
 
+impl Counted {
+    /// What a launch of the counting kernel returned.
+    pub fn of(results: &Results) -> Counted {
+        let &[iterations, lane32, lane64, root32, root64] = results.slots() else {
+            panic!("compiler bug: a store was counted in other numbers")
+        };
+        Counted { iterations, lane: [lane32, lane64], root: [root32, root64] }
+    }
+}
+
 impl GradientStore {
-    /// For the arguments of a store in slots of a layout; `body` is that of the counting kernel.
-    pub fn new(count: Executable, body: &Body, at: &StoreArguments, layout: &ArgLayout, kept: String) -> GradientStore {
+    /// For the arguments of a store in slots of a layout.
+    pub fn new(count: Executable, at: &StoreArguments, layout: &ArgLayout, kept: String) -> GradientStore {
         let buffer = |i: u32| {
             layout.buffers[(at.first_buffer + i) as usize].expect("compiler bug: a store is an array of its own")
         };
         let params = std::array::from_fn(|i| layout.params[at.first_param as usize + i]);
-        let (depends, remembered) = (slots_read(body, layout), Mutex::default());
-        GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept, depends, remembered }
+        GradientStore { count: Box::new(count), buffers: [buffer(0), buffer(1)], params, kept }
     }
 
     /// To be kept on disk, where the counting code is.
@@ -81,7 +80,7 @@ impl GradientStore {
             buffers: self.buffers.to_vec(),
             params: self.params.to_vec(),
             kept: self.kept.clone(),
-            depends: self.depends.as_ref().map(|slots| slots.to_vec()),
+            depends: self.count.depends().cloned(),
         })
     }
 
@@ -89,40 +88,7 @@ impl GradientStore {
     pub fn from_stored(count: Executable, stored: &StoreOfGradient) -> Option<GradientStore> {
         let buffers = stored.buffers.as_slice().try_into().ok()?;
         let params = stored.params.as_slice().try_into().ok()?;
-        let (kept, depends) = (stored.kept.clone(), stored.depends.clone().map(Vec::into_boxed_slice));
-        Some(GradientStore { count: Box::new(count), buffers, params, kept, depends, remembered: Mutex::default() })
-    }
-
-    /// What the store must hold for a launch with these slots; `count` counts it.
-    pub fn counted(
-        &self,
-        slots: &[u64],
-        count: impl FnOnce() -> Result<Option<Results>, Error>,
-    ) -> Result<Counted, Error> {
-        let numbers: Option<Box<[u64]>> =
-            self.depends.as_ref().map(|depends| depends.iter().map(|slot| slots[*slot as usize]).collect());
-        if let Some(numbers) = &numbers
-            && let Some(known) = self.remembered().get(numbers)
-        {
-            return Ok(*known);
-        }
-        let results = count()?.expect("compiler bug: a store is counted without a result");
-        let &[iterations, lane32, lane64, root32, root64] = results.slots() else {
-            panic!("compiler bug: a store was counted in other numbers")
-        };
-        let counted = Counted { iterations, lane: [lane32, lane64], root: [root32, root64] };
-        if let Some(numbers) = numbers {
-            let mut remembered = self.remembered();
-            if remembered.len() >= MOST_REMEMBERED {
-                remembered.clear();
-            }
-            remembered.insert(numbers, counted);
-        }
-        Ok(counted)
-    }
-
-    fn remembered(&self) -> MutexGuard<'_, HashMap<Box<[u64]>, Counted>> {
-        self.remembered.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(GradientStore { count: Box::new(count), buffers, params, kept: stored.kept.clone() })
     }
 
     /// Makes the store that was counted to be needed, and tells the launch's slots of it.
@@ -219,20 +185,6 @@ fn bytes_of(words: [u64; 2]) -> u64 {
     words.iter().zip(WORD_BYTES).fold(0, |sum: u64, (n, b)| sum.saturating_add(n.saturating_mul(b)))
 }
 
-/// The slots that the result of a counting kernel depends on; `None` where it reads memory, or more than numbers.
-fn slots_read(body: &Body, layout: &ArgLayout) -> Option<Box<[u32]>> {
-    let mut slots = BTreeSet::new();
-    let mut reads_memory = false;
-    body.visit(body.root, &mut |_, inst| match &inst.op {
-        Op::Param(p) if matches!(inst.ty, Type::Scalar(_)) => slots.extend([layout.params[*p as usize]]),
-        // A field's shape is in the code.
-        Op::Shape(b, axis) => slots.extend(layout.buffers[b.index()].map(|slot| slot + 1 + axis)),
-        Op::Param(_) | Op::BufferAddr(..) | Op::Call(..) | Op::Random => reads_memory = true,
-        _ => {}
-    });
-    (!reads_memory).then(|| slots.into_iter().collect())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -241,22 +193,5 @@ mod tests {
     fn no_count_is_too_large_to_be_refused() {
         assert_eq!(bytes_of([3, 5]), 52);
         assert_eq!(bytes_of([1, 1 << 61]), u64::MAX);
-    }
-
-    #[test]
-    fn a_count_depends_on_the_numbers_it_reads_or_on_memory() {
-        let count = |body: &str| {
-            let text = format!(
-                "kernel k -> unit {{\n param a: i32\n param n: i32\n buffer @0 x: f32[1] contiguous\n buffer @1 y: f32[2] contiguous\n \
-                 body {{\n {body}\n }}\n}}\n"
-            );
-            let kernel: octants_ir::Kernel = text.parse().unwrap();
-            let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
-            (slots_read(&kernel.body, &layout), layout)
-        };
-        let (slots, layout) = count("%0: i32 = param 1\n %1: i32 = shape @1, 1");
-        let expected: BTreeSet<u32> = [layout.params[1], layout.buffers[1].unwrap() + 2].into();
-        assert_eq!(slots.unwrap().into_vec(), expected.into_iter().collect::<Vec<_>>());
-        assert_eq!(count("%0: i32 = param 1\n %1: ref f32 = buffer_addr @0[%0]\n %2: f32 = load %1").0, None);
     }
 }

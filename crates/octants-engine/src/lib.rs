@@ -13,6 +13,7 @@ pub mod environment;
 pub mod error;
 mod gradient_store;
 pub mod inspect;
+mod known_results;
 mod open_gpu;
 mod option_values;
 pub mod session;

@@ -79,9 +79,10 @@ impl Buffer {
         self.len()
     }
 
-    /// Address on the device.
+    /// Address on the device. Who has it may write there unseen.
     #[getter]
     fn ptr(&self, py: Python<'_>) -> PyResult<u64> {
+        self.memory.expose();
         self.address(py)
     }
 

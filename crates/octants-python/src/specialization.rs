@@ -1,7 +1,7 @@
 //! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
 
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use octants_engine::Alias;
 use octants_engine::Executable;
@@ -82,8 +82,10 @@ pub struct Specialization {
     pub may_tally_loops: bool,
     /// Some of its arrays may have a gradient.
     pub may_have_gradient: bool,
-    /// The gradient may need such a loop. Whoever finds that it does not says so here.
+    /// The gradient may need such a loop.
     pub tallies_loops: AtomicBool,
+    /// Launches are to be seen, for gradients that are asked for by hand.
+    pub sees_launches: AtomicBool,
     /// Launches that a gradient may be of which is asked for by hand.
     pub seen: SeenLaunches,
 }
@@ -333,6 +335,7 @@ impl Specialization {
             may_tally_loops: false,
             may_have_gradient,
             tallies_loops: AtomicBool::new(false),
+            sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),
         })
     }
@@ -346,6 +349,12 @@ impl Specialization {
             Alive::Weak(_) => Ok(()),
             Alive::Strong(object) => visit.call(object),
         })
+    }
+
+    /// The gradient needs no loop whose length comes from memory.
+    pub fn has_no_loops_to_tally(&self) {
+        self.tallies_loops.store(false, Ordering::Relaxed);
+        self.sees_launches.store(false, Ordering::Relaxed);
     }
 
     /// What differs from what was read while compiling, for messages.

@@ -62,6 +62,12 @@ impl StreamCore {
         }
     }
 
+    /// Whether its owner may capture what this program queues on it into a graph. Nothing here captures a stream of our own.
+    #[inline]
+    pub(crate) fn may_be_captured(&self) -> bool {
+        self.last.is_some()
+    }
+
     /// To be called when work was queued, while the stream is known to live.
     #[inline]
     pub(crate) fn mark_work(&self) -> Result<()> {

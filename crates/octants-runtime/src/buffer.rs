@@ -4,7 +4,8 @@
 //! for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
 //!
 //! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back behind
-//! that work, and a host that reads waits for those that write.
+//! that work, and a host that reads waits for those that write. It also counts its writes, so that what was computed from its contents
+//! is known to hold still: see [`Version`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -29,8 +30,51 @@ pub(crate) struct BufferCore {
     freed: AtomicBool,
     /// Other libraries may use the memory.
     shared: AtomicBool,
+    uses: Mutex<Uses>,
+}
+
+/// Who uses a buffer's memory.
+#[derive(Default)]
+struct Uses {
     /// Streams that were given the address, and whether to write.
-    uses: Mutex<Vec<Use>>,
+    streams: Vec<Use>,
+    writes: Writes,
+}
+
+/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are queued (one by one, as
+/// one graph, measured, in groups on worker streams, inside another launch); what is queued in place of a kernel (fills, copies, uploads and
+/// writes on a stream), before the stream's turn is given on; and the host ([`Buffer::write`]).
+#[derive(Clone, Copy)]
+enum Writes {
+    /// So often.
+    Seen(u64),
+    /// It may be written to unseen: others were given the address, or work that writes there may have been captured into a graph, which its
+    /// owner runs as often as they like.
+    Unseen,
+}
+
+impl Default for Writes {
+    fn default() -> Writes {
+        Writes::Seen(0)
+    }
+}
+
+impl Writes {
+    fn add(&mut self) {
+        if let Writes::Seen(count) = self {
+            *count += 1;
+        }
+    }
+}
+
+/// Contents of a buffer: as long as its version is the same, so are they.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Version {
+    /// Numbers of buffers are given once.
+    buffer: u64,
+    writes: u64,
+    /// Streams that had ended: one that is just ending may write until it has.
+    ended: u64,
 }
 
 struct Use {
@@ -59,7 +103,7 @@ impl BufferCore {
         if self.freed.swap(true, Ordering::AcqRel) || self.bytes == 0 || self.device.is_abandoned() {
             return;
         }
-        let users: Vec<_> = lock(&self.uses).drain(..).filter_map(|u| u.stream.upgrade()).collect();
+        let users: Vec<_> = lock(&self.uses).streams.drain(..).filter_map(|u| u.stream.upgrade()).collect();
         if self.shared.load(Ordering::Acquire) {
             // An error leaves nothing that could use the memory.
             let _ = self.device.driver.synchronize_device();
@@ -72,13 +116,42 @@ impl BufferCore {
     /// Notes that work of this stream uses the memory.
     pub(crate) fn note_use(&self, stream: &Arc<StreamCore>, writes: bool) {
         let mut uses = lock(&self.uses);
-        if let Some(known) = uses.iter_mut().find(|u| std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream))) {
+        if writes && stream.may_be_captured() {
+            uses.writes = Writes::Unseen;
+        } else if writes {
+            uses.writes.add();
+        }
+        let streams = &mut uses.streams;
+        if let Some(known) = streams.iter_mut().find(|u| std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream))) {
             known.writes |= writes;
             return;
         }
         // A stream that is gone has ended its work.
-        uses.retain(|u| u.stream.strong_count() > 0);
-        uses.push(Use { stream: Arc::downgrade(stream), writes });
+        streams.retain(|u| u.stream.strong_count() > 0);
+        streams.push(Use { stream: Arc::downgrade(stream), writes });
+    }
+
+    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen, and where another
+    /// stream has been given the memory to write to, since that may do so later.
+    pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
+        let uses = lock(&self.uses);
+        let Writes::Seen(writes) = uses.writes else { return None };
+        let is_other = |u: &Use| u.stream.strong_count() > 0 && !std::ptr::eq(u.stream.as_ptr(), Arc::as_ptr(stream));
+        let is_settled = !uses.streams.iter().any(|u| u.writes && is_other(u));
+        is_settled.then(|| Version {
+            buffer: self.id,
+            writes,
+            ended: self.device.ended_streams.load(Ordering::Acquire),
+        })
+    }
+
+    /// As [`Buffer::expose`].
+    pub(crate) fn expose(&self) {
+        lock(&self.uses).writes = Writes::Unseen;
+    }
+
+    fn note_write(&self) {
+        lock(&self.uses).writes.add();
     }
 
     /// Length in bytes.
@@ -169,7 +242,8 @@ impl Buffer {
     #[cold]
     fn wait_for_streams(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         let in_the_way = |u: &&Use| u.writes || access == HostAccess::Write;
-        let streams: Vec<_> = lock(&self.0.uses).iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
+        let streams: Vec<_> =
+            lock(&self.0.uses).streams.iter().filter(in_the_way).filter_map(|u| u.stream.upgrade()).collect();
         let mut end = Ok(());
         for stream in streams {
             let waited = stream.wait_for_host(caller);
@@ -209,8 +283,12 @@ impl Buffer {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
             return Ok(());
         }
+        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what is there then.
+        self.0.note_write();
         // SAFETY: the range is checked and pinned, and its users are waited for.
-        unsafe { device.transfers.write(&*device.driver, to, from) }
+        let end = unsafe { device.transfers.write(&*device.driver, to, from) };
+        self.0.note_write();
+        end
     }
 
     pub(crate) fn device(&self) -> &Arc<DeviceCore> {
@@ -218,12 +296,13 @@ impl Buffer {
     }
 
     pub(crate) fn share(&self) {
+        self.expose();
         self.0.shared.store(true, Ordering::Release);
     }
 
     /// Streams whose queued work may use the memory.
     pub(crate) fn users(&self) -> Vec<Arc<StreamCore>> {
-        lock(&self.0.uses).iter().filter_map(|u| u.stream.upgrade()).collect()
+        lock(&self.0.uses).streams.iter().filter_map(|u| u.stream.upgrade()).collect()
     }
 
     /// The device as DLPack names it: its kind and its number.
@@ -239,6 +318,11 @@ impl Buffer {
     /// True when all work is done within the call that asks for it.
     pub fn is_immediate(&self) -> bool {
         self.0.device.immediate
+    }
+
+    /// To be called where the address is given to others: from now on the memory may be written to unseen.
+    pub fn expose(&self) {
+        self.0.expose();
     }
 
     /// True when the host may use the memory by its address.

@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock, Weak};
 use octants_artifact::{Artifact, CodeTarget};
 
 use crate::assemble::assemble;
-use crate::buffer::{Buffer, BufferCore};
+use crate::buffer::{Buffer, BufferCore, Version};
 use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, ModuleHandle, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
 use crate::host_work::Mark;
-use crate::kernel::{KernelMeta, LoadedKernel, Pointer, sections};
+use crate::kernel::{KernelMeta, LoadedKernel, sections};
 use crate::profile::Profile;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::stage_arguments::HostArray;
@@ -60,6 +60,8 @@ pub(crate) struct DeviceCore {
     /// Streams of others, kept until the program ends or they are forgotten.
     pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
     next_stream: AtomicU32,
+    /// Streams that are gone, and whose work is done.
+    pub(crate) ended_streams: AtomicU64,
     pub(crate) workers: WorkerPool,
     pub(crate) profile: Profile,
     pub(crate) transfers: Transfers,
@@ -207,22 +209,37 @@ impl DeviceCore {
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
-        pointers: &[Pointer],
+        kernel: &LoadedKernel,
         args: &[u64],
         arrays: &[HostArray],
     ) -> bool {
         let mut foreign = false;
-        for p in pointers {
+        for p in &kernel.pointers {
             let address = args[p.slot as usize];
             if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
                 continue;
             }
             match self.buffer_at(address) {
-                Some(buffer) => buffer.note_use(stream, p.written),
+                Some(buffer) => {
+                    buffer.note_use(stream, p.written);
+                    if kernel.tells_addresses {
+                        buffer.expose();
+                    }
+                }
                 None => foreign = true,
             }
         }
         foreign && self.driver.is_host_addressable()
+    }
+
+    /// The contents of the buffer at an address, for work that is queued on `stream` from now on: see [`BufferCore::version`]. `None`
+    /// where there is no buffer of this device, or where nobody tells when it is written to: because launches do not, or because the
+    /// host does so by address.
+    pub(crate) fn version_at(&self, stream: &Arc<StreamCore>, address: u64) -> Option<Version> {
+        if self.immediate || self.host_addressable {
+            return None;
+        }
+        self.buffer_at(address)?.version(stream)
     }
 
     /// Gives memory back once these streams have done what is queued on them.
@@ -320,6 +337,7 @@ impl Device {
             streams: Mutex::default(),
             adopted: Mutex::default(),
             next_stream: AtomicU32::new(0),
+            ended_streams: AtomicU64::new(0),
             workers: WorkerPool::default(),
             transfers: Transfers::default(),
             host_work: Mutex::default(),
@@ -441,6 +459,7 @@ impl Device {
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
             pointers: Box::default(),
+            tells_addresses: false,
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,

@@ -64,6 +64,8 @@ pub struct LoadedKernel {
     pub(crate) in_graph: AtomicBool,
     pub(crate) tasks: Box<[TaskHandle]>,
     pub(crate) pointers: Box<[Pointer]>,
+    /// Its code makes numbers of addresses, which may go anywhere.
+    pub(crate) tells_addresses: bool,
     /// Its code prints or asserts, and cannot call back to say so.
     pub(crate) speaks: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
@@ -114,6 +116,13 @@ impl LoadedKernel {
     pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
         let mut kernel = self;
         kernel.pointers = pointers.into_boxed_slice();
+        kernel
+    }
+
+    /// Says whether the code makes numbers of addresses, by which others may then write to the memory.
+    pub fn telling_addresses(self, tells_addresses: bool) -> LoadedKernel {
+        let mut kernel = self;
+        kernel.tells_addresses = tells_addresses;
         kernel
     }
 

@@ -38,7 +38,7 @@ mod staging;
 pub mod stream;
 mod transfer;
 
-pub use buffer::{Buffer, HostAccess, PinnedBuffer};
+pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use device::{Device, DeviceConfig};
 pub use driver::{
     Caller, Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Patient, StreamHandle, TaskHandle,

@@ -10,11 +10,12 @@ mod launch;
 mod results;
 
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 pub use results::Results;
 
+use crate::buffer::Version;
 use crate::device::DeviceCore;
 use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
@@ -65,6 +66,7 @@ impl Drop for StreamCore {
         let (device, handle) = (self.device.clone(), self.handle);
         // An error of the call concerns no one any more.
         let _ = self.wait_for_own_work(&Patient);
+        device.ended_streams.fetch_add(1, Ordering::Release);
         let mut scratch = std::mem::take(self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner));
         self.hear(&mut scratch);
         if let Some(failure) = self.take_failure() {
@@ -135,6 +137,13 @@ impl Stream {
     /// False once the program it belongs to has ended.
     pub fn alive(&self) -> bool {
         !self.0.device.is_closed()
+    }
+
+    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the version is the
+    /// same, so are they. `None` where that cannot be told: the memory is not this device's, others may write to it, another stream
+    /// may do so yet, or writes are not counted there.
+    pub fn version_at(&self, address: u64) -> Option<Version> {
+        self.0.device.version_at(&self.0, address)
     }
 
     /// True when all work queued until now is done.

@@ -1,10 +1,10 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
-use octants_artifact::{Artifact, CodeTarget, Key};
+use octants_artifact::{Artifact, CodeTarget, Dependence, Key};
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
 use octants_diag::Span;
 use octants_frontend::Lowered;
-use octants_ir::{ArgLayout, Layout, Program, Type};
+use octants_ir::{ArgLayout, Kernel, Layout, Op, Program, Type};
 use octants_passes::{Kept, PassOptions, offload, run_pipeline_with};
 use octants_runtime::{LoadedKernel, Pointer};
 
@@ -14,6 +14,7 @@ use crate::compile_times::{Phase, Stopwatch};
 use crate::error::Error;
 use crate::gradient_store::GradientStore;
 use crate::inspect::is_gpu;
+use crate::known_results::{KnownResults, dependence};
 
 /// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
 const LEAST_GATHERED: u32 = 512;
@@ -25,16 +26,56 @@ pub struct Executable {
     /// Type of the result; a struct for several.
     pub ret: Type,
     pub(super) kernel: LoadedKernel,
-    pub(super) store: Option<GradientStore>,
+    pub(super) launching: Launching,
     /// What its code is kept under.
     pub(crate) key: Option<Key>,
     pub(crate) pointers: Vec<Pointer>,
+    /// It makes numbers of addresses.
+    pub(crate) tells_addresses: bool,
+}
+
+/// What a launch is.
+pub(super) enum Launching {
+    /// One of the code.
+    Plain,
+    /// One with a store.
+    WithStore(GradientStore),
+    /// One of code that writes nothing, unless the results are known.
+    Telling(KnownResults),
+}
+
+impl Launching {
+    /// Of code whose results depend on this.
+    pub fn telling(depends: Option<Dependence>) -> Launching {
+        depends.map_or(Launching::Plain, |on| Launching::Telling(KnownResults::new(on)))
+    }
 }
 
 impl Executable {
     /// The kernel's name.
     pub fn name(&self) -> &str {
         self.kernel.name()
+    }
+
+    /// The store that launches are made with.
+    pub(super) fn store(&self) -> Option<&GradientStore> {
+        match &self.launching {
+            Launching::WithStore(store) => Some(store),
+            _ => None,
+        }
+    }
+
+    /// What the results depend on, where they may be known.
+    pub(crate) fn depends(&self) -> Option<&Dependence> {
+        match &self.launching {
+            Launching::Telling(known) => Some(known.on()),
+            _ => None,
+        }
+    }
+
+    /// Declares that code made of this kernel does nothing but tell its results.
+    fn tells(&mut self, kernel: &Kernel) {
+        self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
     /// Whether some task writes to the buffer of this index.
@@ -51,11 +92,15 @@ impl Session {
         let (mut code, mut kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
         if let Some(store) = &lowering.store {
             let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
-            let (count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let (mut count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            count.tells(&lowered.kernel);
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
-            code.store = Some(GradientStore::new(count, &store.count.body, &store.arguments, &code.layout, names));
+            code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
             kept &= found;
+        }
+        if lowering.tells {
+            code.tells(&lowering.lowered.kernel);
         }
         self.compilations.add(code.kernel.name(), kept, watch);
         Ok(code)
@@ -89,16 +134,22 @@ impl Session {
         let kept_under = key.map(|(_, key)| key);
         watch.lap(Phase::Load, "look up");
         let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
+        let tells_addresses = tells_addresses(&program);
         // What this device refuses is made anew.
         let load = |artifact: &Artifact| {
             let pointers = pointers(artifact);
             let kernel = self.device.load(artifact)?.with_pointers(pointers.clone());
+            let kernel = kernel.telling_addresses(tells_addresses);
             Ok::<_, Error>((kernel, pointers))
         };
         let found = kept.and_then(|a| load(&a).ok());
         if let Some((kernel, pointers)) = found {
             watch.lap(Phase::Link, "");
-            return Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, true));
+            let launching = Launching::Plain;
+            return Ok((
+                Executable { layout, ret, kernel, launching, key: kept_under, pointers, tells_addresses },
+                true,
+            ));
         }
         let location = |span: Span| sources.location(span);
         let mut artifact =
@@ -120,7 +171,8 @@ impl Session {
             self.keep(cache, &key, &artifact);
             watch.lap(Phase::Load, "store");
         }
-        Ok((Executable { layout, ret, kernel, key: kept_under, pointers, store: None }, false))
+        let launching = Launching::Plain;
+        Ok((Executable { layout, ret, kernel, launching, key: kept_under, pointers, tells_addresses }, false))
     }
 
     /// IR to a program of tasks for a target; printed on the way where `shows` asks for it. `done` is told of each pass.
@@ -177,6 +229,12 @@ impl Session {
             self.lock_notices().push(notice);
         }
     }
+}
+
+/// Whether the code makes numbers of addresses.
+fn tells_addresses(program: &Program) -> bool {
+    let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
+    bodies.flat_map(|body| &body.insts).any(|inst| matches!(inst.op, Op::AddressBits(_)))
 }
 
 /// The slots that hold addresses, and whether the code writes there.

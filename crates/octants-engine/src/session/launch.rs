@@ -1,10 +1,12 @@
-//! Launches, with a store for gradients that need one.
+//! Launches: with a store for gradients that need one, and not at all where the results are known.
 
 use octants_runtime::{Caller, HostArray, Results, Stream};
 
+use super::build::Launching;
 use super::{Executable, Session};
 use crate::error::Error;
-use crate::gradient_store::{GradientStore, Lanes};
+use crate::gradient_store::{Counted, GradientStore, Lanes};
+use crate::known_results::KnownResults;
 
 impl Session {
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
@@ -24,11 +26,15 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let stream = stream.unwrap_or_else(|| self.device.default_stream());
-        let results = match &code.store {
+        let results = match &code.launching {
             // SAFETY: the caller's contract.
-            None => unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?,
+            Launching::Plain => unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?,
             // SAFETY: the caller's contract.
-            Some(store) => unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?,
+            Launching::WithStore(store) => {
+                unsafe { self.launch_with_store(code, store, slots, arrays, stream, caller) }?
+            }
+            // SAFETY: the caller's contract.
+            Launching::Telling(known) => unsafe { self.find_results(code, known, slots, arrays, stream, caller) }?,
         };
         let is_default = stream.number() == 0;
         if self.config.debug && is_default && !self.device.is_immediate() {
@@ -52,15 +58,45 @@ impl Session {
         caller: &dyn Caller,
     ) -> Result<Option<Results>, Error> {
         let mut slots = slots.to_vec();
+        let count = &*store.count;
         // SAFETY: the counting kernel has the arguments of the gradient, and does not use the store.
-        let count = || unsafe { stream.launch_with(&store.count.kernel, &slots, arrays, caller) };
-        let counted = store.counted(&slots, || Ok(count()?))?;
+        let counted = match &count.launching {
+            Launching::Telling(known) => unsafe { self.find_results(count, known, &slots, arrays, stream, caller) }?,
+            _ => unsafe { stream.launch_with(&count.kernel, &slots, arrays, caller) }?,
+        };
+        let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
         let buffers =
             store.make(counted, self.lanes(), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
         // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);
         Ok(results?)
+    }
+
+    /// The results of code that does nothing else, from an earlier launch where they still hold.
+    ///
+    /// # Safety
+    /// That of [`Session::launch`].
+    #[cold]
+    unsafe fn find_results(
+        &self,
+        code: &Executable,
+        known: &KnownResults,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: &Stream,
+        caller: &dyn Caller,
+    ) -> Result<Option<Results>, Error> {
+        let asked = known.ask(stream, slots, arrays);
+        if let Some(results) = asked.as_ref().and_then(|asked| known.get(asked)) {
+            return Ok(Some(results));
+        }
+        // SAFETY: the caller's contract.
+        let results = unsafe { stream.launch_with(&code.kernel, slots, arrays, caller) }?;
+        if let (Some(asked), Some(results)) = (asked, &results) {
+            known.keep(asked, results);
+        }
+        Ok(results)
     }
 
     fn lanes(&self) -> Lanes {

@@ -25,6 +25,8 @@ pub struct Lowering {
     pub lowered: Lowered,
     /// What the code keeps in memory of the launch, if it is a gradient.
     pub store: Option<StoreNeed>,
+    /// The code does nothing but tell its results.
+    pub(super) tells: bool,
     /// What a gradient was made of, and how it keeps states.
     undifferentiated: Option<(Kernel, Keeping)>,
     pub(super) watch: Stopwatch,
@@ -33,7 +35,7 @@ pub struct Lowering {
 impl Lowering {
     /// Of a kernel that was lowered elsewhere.
     pub fn new(lowered: Lowered) -> Lowering {
-        Lowering { lowered, store: None, undifferentiated: None, watch: Stopwatch::default() }
+        Lowering { lowered, store: None, tells: false, undifferentiated: None, watch: Stopwatch::default() }
     }
 
     /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
@@ -78,6 +80,7 @@ impl Lowering {
         if let Some(tallied) = tallied {
             tally_loops(&mut self.lowered.kernel, tallied, &self.lowered.sources);
             self.lowered.returns.clear();
+            self.tells = true;
             self.watch.lap(Phase::Passes, "tally loops");
             return Ok(());
         }
@@ -145,7 +148,7 @@ impl Session {
                 watch.lap_two((Phase::Parse, lowered.parsing), Phase::Lower);
                 self.check_groups(world, &lowered, &[])?;
                 watch.lap(Phase::Lower, "check groups");
-                Ok(Lowering { lowered, store: None, undifferentiated: None, watch })
+                Ok(Lowering { lowered, store: None, tells: false, undifferentiated: None, watch })
             }
             Err((diagnostics, sources)) => Err(CompileError::User(diagnostics, sources)),
         }

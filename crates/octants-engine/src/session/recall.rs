@@ -6,6 +6,7 @@ use octants_artifact::Key;
 use octants_frontend::World;
 use octants_runtime::Pointer;
 
+use super::build::Launching;
 use super::{Executable, Lowering, Session};
 use crate::compile_times::{Phase, Stopwatch};
 use crate::gradient_store::GradientStore;
@@ -28,8 +29,11 @@ impl Session {
         let mut code = self.load_again(recalled.artifact, &recalled.pointers, recalled, &mut watch)?;
         if let Some(stored) = &recalled.store {
             let pointers: Vec<_> = stored.pointers.iter().map(|&(slot, written)| Pointer { slot, written }).collect();
-            let count = self.load_again(stored.count, &pointers, recalled, &mut watch)?;
-            code.store = Some(GradientStore::from_stored(count, stored)?);
+            let mut count = self.load_again(stored.count, &pointers, recalled, &mut watch)?;
+            count.launching = Launching::telling(stored.depends.clone());
+            code.launching = Launching::WithStore(GradientStore::from_stored(count, stored)?);
+        } else {
+            code.launching = Launching::telling(recalled.depends.clone());
         }
         self.recalled.fetch_add(1, Ordering::Relaxed);
         self.compilations.add(code.kernel.name(), true, watch);
@@ -46,16 +50,19 @@ impl Session {
         let artifact = self.cache.as_ref()?.get_again(&key)?;
         watch.lap(Phase::Load, "read");
         let pointers = pointers.to_vec();
+        let tells_addresses = recalled.tells_addresses;
         let kernel = self.device.load(&artifact).ok()?.with_pointers(pointers.clone());
+        let kernel = kernel.telling_addresses(tells_addresses);
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
-        Some(Executable { layout, ret, kernel, key: Some(key), pointers, store: None })
+        let launching = Launching::Plain;
+        Some(Executable { layout, ret, kernel, launching, key: Some(key), pointers, tells_addresses })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.
     pub fn keep_trace(&self, search: Search<'_>, lowering: &Lowering, code: &Executable, may_alias: bool) -> bool {
         let (Some(cache), Some(artifact)) = (&self.cache, code.key) else { return false };
-        let store = code.store.as_ref().map(GradientStore::to_stored);
+        let store = code.store().map(GradientStore::to_stored);
         // A store whose counting code is not kept could not be made again.
         if store.as_ref().is_some_and(Option::is_none) {
             return false;
@@ -63,8 +70,8 @@ impl Session {
         let lowered = &lowering.lowered;
         let outcome = outcome(
             &Binding::of(lowered),
-            (&code.layout, &code.pointers, &code.ret),
-            (artifact, store.flatten()),
+            (&code.layout, &code.pointers, code.tells_addresses, &code.ret),
+            (artifact, store.flatten(), code.depends().cloned()),
             (may_alias, lowering.has_groups(), lowering.may_tally_loops()),
             search.tracing.said(&lowered.sources),
         );

@@ -33,7 +33,11 @@ impl Binding {
 }
 
 /// Binding, layout and addresses, to be stored.
-pub(super) fn argument_plan(binding: &Binding, layout: &ArgLayout, pointers: &[Pointer]) -> ArgumentPlan {
+pub(super) fn argument_plan(
+    binding: &Binding,
+    layout: &ArgLayout,
+    (pointers, tells_addresses): (&[Pointer], bool),
+) -> ArgumentPlan {
     let buffer = |(capture, slot): (&Option<Capture>, &Option<u32>)| Some((source_of(capture.as_ref()?), (*slot)?));
     let params = binding.params.iter().zip(&layout.params).zip(&layout.param_leaves);
     ArgumentPlan {
@@ -49,6 +53,7 @@ pub(super) fn argument_plan(binding: &Binding, layout: &ArgLayout, pointers: &[P
             .collect(),
         slots: layout.slots,
         pointers: pointers.iter().map(|p| (p.slot, p.written)).collect(),
+        tells_addresses,
     }
 }
 

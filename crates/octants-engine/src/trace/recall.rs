@@ -4,7 +4,7 @@
 //! captured names are at first sight, the options, the machine. That is an address and no more: whether a trace holds is told by
 //! its questions alone.
 
-use octants_artifact::{Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
+use octants_artifact::{Dependence, Key, KeyMaker, Lookup, Outcome, StoreOfGradient, StoredWarning, Trace};
 use octants_frontend::{ArgSpec, Obj, World};
 use octants_ir::{ArgLayout, AutodiffMode, Type};
 use octants_runtime::Pointer;
@@ -59,9 +59,11 @@ pub struct Recalled {
     pub binding: Binding,
     pub(crate) layout: ArgLayout,
     pub(crate) pointers: Vec<Pointer>,
+    pub(crate) tells_addresses: bool,
     pub(crate) artifact: Key,
     pub(crate) ret: Type,
     pub(crate) store: Option<StoreOfGradient>,
+    pub(crate) depends: Option<Dependence>,
     may_alias: bool,
     /// It has `stream_parallel` groups.
     pub has_groups: bool,
@@ -80,9 +82,11 @@ impl Recalled {
             binding,
             layout,
             pointers,
+            tells_addresses: outcome.arguments.tells_addresses,
             artifact: outcome.artifact,
             ret: type_of(&outcome.result),
             store: outcome.store,
+            depends: outcome.depends,
             may_alias: outcome.may_alias,
             has_groups: outcome.has_groups,
             may_tally_loops: outcome.may_tally_loops,
@@ -221,8 +225,8 @@ pub(crate) fn keep(cache: &ArtifactCache, search: Search<'_>, outcome: Outcome) 
 /// What a compilation made, to be stored.
 pub(crate) fn outcome(
     binding: &Binding,
-    (layout, pointers, ret): (&ArgLayout, &[Pointer], &Type),
-    (artifact, store): (Key, Option<StoreOfGradient>),
+    (layout, pointers, tells_addresses, ret): (&ArgLayout, &[Pointer], bool, &Type),
+    (artifact, store, depends): (Key, Option<StoreOfGradient>, Option<Dependence>),
     (may_alias, has_groups, may_tally_loops): (bool, bool, bool),
     (warnings, printed): (Vec<StoredWarning>, Vec<String>),
 ) -> Outcome {
@@ -231,8 +235,9 @@ pub(crate) fn outcome(
         may_alias,
         has_groups,
         may_tally_loops,
-        arguments: argument_plan(binding, layout, pointers),
+        arguments: argument_plan(binding, layout, (pointers, tells_addresses)),
         store,
+        depends,
         result: type_to_stored(ret),
         returns: binding.returns.iter().map(|o| o.0).collect(),
         warnings,

@@ -131,7 +131,7 @@ impl Kernel {
             _ => Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?,
         };
         let result = this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())?;
-        if spec.tallies_loops.load(Ordering::Relaxed) {
+        if spec.sees_launches.load(Ordering::Relaxed) {
             match stream {
                 None => Self::see_launch(slf, args, (&spec, &slots))?,
                 Some(_) => this.forget_seen(),

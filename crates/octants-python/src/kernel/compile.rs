@@ -170,11 +170,11 @@ impl Kernel {
         spec.groups = groups;
         spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_tally_loops = may_tally_loops;
-        spec.tallies_loops = AtomicBool::new(may_tally_loops && mode == AutodiffMode::None && !this.library);
-        if !session.device().is_immediate() && !session.config().debug {
-            // Whoever sees a launch waits for it.
-            spec.seen.end();
-        }
+        let tallies_loops = may_tally_loops && mode == AutodiffMode::None && !this.library;
+        spec.tallies_loops = AtomicBool::new(tallies_loops);
+        // Whoever sees a launch waits for it.
+        let may_wait = session.device().is_immediate() || session.config().debug;
+        spec.sees_launches = AtomicBool::new(tallies_loops && may_wait);
         if may_tally_loops && !spec.may_have_gradient {
             let companions = py.import("octants.companions")?;
             spec.may_have_gradient = companions.call_method0("any_gradients")?.is_truthy()?;

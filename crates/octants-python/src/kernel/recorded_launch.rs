@@ -41,7 +41,9 @@ impl RecordedLaunch {
             launch.tally = launch.tally_now(kernel, args)?;
         } else if launch.spec.tallies_loops.load(Ordering::Relaxed) {
             launch.tally = launch.tally_now(kernel, args)?;
-            launch.spec.tallies_loops.store(!launch.tally.is_empty(), Ordering::Relaxed);
+            if launch.tally.is_empty() {
+                launch.spec.has_no_loops_to_tally();
+            }
         }
         Ok((result, launch))
     }

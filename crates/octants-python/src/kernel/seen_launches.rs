@@ -66,7 +66,7 @@ impl SeenLaunches {
     }
 
     /// Sees no more launches, and forgets those that were seen: what a gradient is of may be one that is not known.
-    pub(super) fn end(&self) {
+    fn end(&self) {
         let mut seen = self.lock();
         seen.ended = true;
         seen.forget();
@@ -135,6 +135,7 @@ impl Kernel {
         let tallying = match found {
             // Not every kernel can be differentiated, and nobody has asked for this one's gradient.
             Err(error) if error.is_instance_of::<PyException>(py) => {
+                spec.sees_launches.store(false, Ordering::Relaxed);
                 spec.seen.end();
                 return Ok(());
             }
@@ -142,7 +143,7 @@ impl Kernel {
         };
         let tally = Tally::of(this.launch(py, &prepared, &tallying, &gathered, &tally_slots, None)?, py)?;
         if tally.is_empty() {
-            spec.tallies_loops.store(false, Ordering::Relaxed);
+            spec.has_no_loops_to_tally();
         } else {
             spec.seen.add(slots, tally);
             this.sees_launches.store(true, Ordering::Relaxed);
@@ -168,7 +169,7 @@ impl Kernel {
         for spec in known {
             let is_it = *spec.key == *gathered.key && spec.is_alive(py);
             if !is_it
-                || !spec.tallies_loops.load(Ordering::Relaxed)
+                || !spec.sees_launches.load(Ordering::Relaxed)
                 || !spec.fill(&mut gathered, args, &mut slots, false)?
             {
                 continue;

@@ -16,10 +16,13 @@ impl Stream {
     pub fn write(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         let bytes = from.len() as u64;
-        let (_pinned, to) = core.range(to, offset, bytes)?;
+        let (_pinned, address) = core.range(to, offset, bytes)?;
         core.in_order(caller, || {
+            if !core.device.immediate {
+                to.note_use(&self.0, true);
+            }
             // SAFETY: the range is checked and pinned, and `from` outlives the wait.
-            unsafe { core.device.driver.copy_to_device(core.handle, to, from.as_ptr(), bytes)? };
+            unsafe { core.device.driver.copy_to_device(core.handle, address, from.as_ptr(), bytes)? };
             // SAFETY: the stream is alive.
             unsafe { core.wait(caller) }
         })
@@ -68,8 +71,8 @@ impl Stream {
         }
         let pattern = Pattern::of(element).filter(|p| start.0.is_multiple_of(p.bytes()));
         if let Some(pattern) = pattern.filter(|_| !core.device.immediate) {
-            to.note_use(&self.0, true);
             let filled = core.in_order(caller, || {
+                to.note_use(&self.0, true);
                 // SAFETY: the range is checked and pinned; frees are queued behind this.
                 let filled = unsafe { core.device.driver.fill(core.handle, start, pattern, bytes) };
                 core.mark_work().and(filled)
@@ -92,7 +95,13 @@ impl Stream {
         };
         if core.device.immediate || nesting::inside() {
             self.write(to, offset, &element.repeat((first / size) as usize), caller)?;
-            return core.in_order(caller, double);
+            return core.in_order(caller, || {
+                let end = double();
+                if !core.device.immediate {
+                    to.note_use(&self.0, true);
+                }
+                end
+            });
         }
         self.with_block(to, first, caller, |block| {
             // SAFETY: the block has room and is ours; it stays as it is until its event.
@@ -139,11 +148,11 @@ impl Stream {
         let core = &*self.0;
         let (_to_pinned, to_address) = core.range(to, to_offset, bytes)?;
         let (_from_pinned, from_address) = core.range(from, from_offset, bytes)?;
-        if !core.device.immediate {
-            to.note_use(&self.0, true);
-            from.note_use(&self.0, false);
-        }
         core.in_order(caller, || {
+            if !core.device.immediate {
+                to.note_use(&self.0, true);
+                from.note_use(&self.0, false);
+            }
             // SAFETY: the ranges are checked; frees are queued behind this copy.
             let end = unsafe { core.device.driver.copy_on_device(core.handle, to_address, from_address, bytes) };
             core.mark_work().and(end)

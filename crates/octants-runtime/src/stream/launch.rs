@@ -155,7 +155,7 @@ impl StreamCore {
         caller: &dyn Caller,
     ) -> Result<Option<Results>> {
         let device = &*self.device;
-        let foreign = device.note_uses(self, &kernel.pointers, args, arrays);
+        let foreign = device.note_uses(self, kernel, args, arrays);
         if arrays.is_empty() && kernel.spilled_at.is_none() {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
             self.queue_tasks(kernel, &launch)?;
@@ -288,6 +288,9 @@ impl StreamCore {
         let mut scratch = Scratch::default();
         // SAFETY: the caller's contract; the scratch is new.
         let end = unsafe { self.run(kernel, (args, &[]), &mut scratch, &Patient, true) };
+        if !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
+            self.device.note_uses(self, kernel, args, &[]);
+        }
         scratch.free(&self.device, self.handle);
         end
     }

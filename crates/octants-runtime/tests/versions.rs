@@ -1,0 +1,162 @@
+//! Versions of buffers' contents: whatever writes to a buffer makes another one, and where a write may go unseen there is none.
+
+#![allow(clippy::unwrap_used)]
+
+use octants_artifact::{Artifact, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
+use octants_runtime::{Buffer, Device, LoadedKernel, Patient, Pointer, Stream, Version};
+
+/// Someone else's stream.
+const THEIRS: u64 = 4711;
+
+/// A kernel that reads what slot 0 names and writes to what slot 1 does, of tasks in these groups.
+fn kernel(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
+    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, writes: vec![1], ..TaskMeta::default() };
+    let tasks = groups.iter().map(task).collect();
+    let artifact = Artifact { kernel: "k".into(), arg_slots: 2, frame_bytes: 64, tasks, ..Artifact::default() };
+    let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
+    device.load(&artifact).unwrap().with_pointers(pointers)
+}
+
+fn launch(stream: &Stream, kernel: &LoadedKernel, read: &Buffer, written: u64) {
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[read.ptr().unwrap(), written], &Patient) }.unwrap();
+}
+
+/// For work on the default stream.
+fn version(device: &Device, buffer: &Buffer) -> Option<Version> {
+    device.default_stream().version_at(buffer.ptr().unwrap())
+}
+
+/// A device with two buffers.
+fn bench() -> (Device, std::sync::Arc<Log>, Buffer, Buffer) {
+    let (device, log) = device();
+    let (a, b) = (device.allocate(1 << 20).unwrap(), device.allocate(1 << 20).unwrap());
+    (device, log, a, b)
+}
+
+#[test]
+fn each_kind_of_write_makes_another_version_and_reads_make_none() {
+    let (device, log, a, b) = bench();
+    let stream = device.default_stream().clone();
+    let (plain, grouped) = (kernel(&device, &[None, None]), kernel(&device, &[Some(0), Some(1)]));
+    let mut seen = vec![version(&device, &a).unwrap()];
+    let mut another = |what: &str| {
+        let now = version(&device, &a).unwrap();
+        assert!(!seen.contains(&now), "{what}");
+        seen.push(now);
+    };
+    let inside = a.ptr().unwrap() + 8;
+    launch(&stream, &plain, &b, a.ptr().unwrap());
+    another("a launch");
+    launch(&stream, &plain, &b, inside);
+    another("a launch on a part of it");
+    launch(&stream, &grouped, &b, inside);
+    another("groups on worker streams");
+    stream.fill(&a, 0, &[1, 2, 3, 4], 10, &Patient).unwrap();
+    another("a fill by the driver");
+    stream.fill(&a, 0, &[1, 2, 3], 10, &Patient).unwrap();
+    another("a fill by copies");
+    stream.copy(&a, 0, &b, 0, 8, &Patient).unwrap();
+    another("a copy");
+    stream.copy(&a, 0, &a, 64, 8, &Patient).unwrap();
+    another("a copy within it");
+    stream.upload(&a, 0, &[1], &Patient).unwrap();
+    another("an upload");
+    stream.upload(&a, 0, &vec![1; 1 << 20], &Patient).unwrap();
+    another("a large upload");
+    stream.write(&a, 0, &[1], &Patient).unwrap();
+    another("a write on a stream");
+    a.write(0, &[1], &Patient).unwrap();
+    another("a write of the host");
+    {
+        let _inside = octants_runtime::nesting::Inside::enter();
+        launch(&stream, &plain, &b, inside);
+    }
+    another("a launch inside another");
+    let before = version(&device, &a);
+    launch(&stream, &plain, &a, b.ptr().unwrap());
+    stream.copy(&b, 0, &a, 0, 8, &Patient).unwrap();
+    a.read(0, &mut [0; 8], &Patient).unwrap();
+    stream.read(&a, 0, &mut [0; 8], &Patient).unwrap();
+    assert_eq!(version(&device, &a), before, "reads");
+    assert_eq!(device.default_stream().version_at(inside), before, "it is the buffer's");
+    drop((plain, grouped, a, b, stream));
+    finish(device, &log);
+}
+
+#[test]
+fn memory_that_is_used_again_has_other_versions() {
+    let (device, log, a, b) = bench();
+    let first = version(&device, &a);
+    let address = a.ptr().unwrap();
+    drop(a);
+    assert_eq!(device.default_stream().version_at(address), None, "nobody's");
+    let (c, d) = (device.allocate(64).unwrap(), device.allocate(1 << 20).unwrap());
+    assert!([&b, &c, &d].iter().all(|b| version(&device, b) != first));
+    assert_eq!(device.default_stream().version_at(0xdead_0000), None, "not the device's");
+    drop((b, c, d));
+    finish(device, &log);
+}
+
+#[test]
+fn a_stream_that_writes_may_do_so_later_than_another_reads() {
+    let (device, log, a, b) = bench();
+    let (kernel, other) = (kernel(&device, &[None]), device.create_stream(0).unwrap());
+    launch(&other, &kernel, &a, b.ptr().unwrap());
+    let before = version(&device, &a);
+    assert!(before.is_some(), "it only reads");
+    launch(&other, &kernel, &b, a.ptr().unwrap());
+    assert_eq!(version(&device, &a), None);
+    let own = other.version_at(a.ptr().unwrap());
+    assert!(own.is_some() && own != before, "work there comes later");
+    drop(other);
+    let after = version(&device, &a);
+    assert!(after.is_some() && after != before && after != own, "it has done its work");
+    // While a stream ends it is nobody's any more, and may still write.
+    drop(device.create_stream(0).unwrap());
+    assert!(![None, after].contains(&version(&device, &a)));
+    drop((kernel, a, b));
+    finish(device, &log);
+}
+
+#[test]
+fn memory_that_may_be_written_to_unseen_has_no_version() {
+    let (device, log, a, b) = bench();
+    let kernel = kernel(&device, &[None]);
+    let stream = device.stream_from_handle(THEIRS).unwrap();
+    // Captured: whoever has the graph runs it again and again.
+    log.capture(Some(THEIRS));
+    launch(&stream, &kernel, &a, b.ptr().unwrap());
+    log.capture(None);
+    assert!(version(&device, &a).is_some(), "it only reads");
+    assert_eq!(version(&device, &b), None);
+    assert_eq!(stream.version_at(b.ptr().unwrap()), None);
+    a.expose();
+    assert_eq!(version(&device, &a), None, "others have the address");
+    let c = device.allocate(64).unwrap();
+    c.note_foreign_use();
+    launch(device.default_stream(), &kernel, &a, c.ptr().unwrap());
+    c.write(0, &[1], &Patient).unwrap();
+    assert_eq!(version(&device, &c), None, "others use it, for good");
+    let (d, telling) = (device.allocate(64).unwrap(), self::kernel(&device, &[None]).telling_addresses(true));
+    launch(device.default_stream(), &telling, &d, c.ptr().unwrap());
+    assert_eq!(version(&device, &d), None, "the launch may have told where it is");
+    // To the driver what was captured has run: its end is known once something behind it is.
+    launch(&stream, &kernel, &a, b.ptr().unwrap());
+    drop((kernel, telling, stream, a, b, c, d));
+    device.close(&Patient).unwrap();
+    drop(device);
+    assert_eq!((log.mistakes(), log.leaks()), (Vec::new(), vec![format!("stream {THEIRS}")]));
+}
+
+#[test]
+fn where_writes_are_not_counted_there_are_no_versions() {
+    for setting in [RecordingDriver::sharing_memory, RecordingDriver::immediate] {
+        let (device, log) = device_that(setting);
+        let a = device.allocate(64).unwrap();
+        assert_eq!(version(&device, &a), None);
+        drop(a);
+        finish(device, &log);
+    }
+}
