@@ -139,6 +139,29 @@ def test_blocks_of_other_lengths_that_begin_elsewhere(ty, block):
     assert np.allclose(sums.to_numpy()[::-1], expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize("count", [1, 3, 5, 9, 17])
+@pytest.mark.parametrize("first", [0, 2, -3])
+def test_several_sums_of_one_loop(first, count):
+    """However many registers they take."""
+    rows = 200
+    n = lengths("below none", rows)
+    length, w = filled(n, qd.i32), filled(numbers(rows))
+    sums = qd.field(qd.f32, shape=(count, MOST + 3))
+
+    @qd.kernel
+    def add():
+        for i in w:
+            for k in range(first, length[i]):
+                for j in qd.static(range(count)):
+                    sums[j, k + 3] += (j + 1.0) * w[i]
+
+    add()
+    columns = np.arange(-3, MOST)
+    runs = (columns[None, :] < n[:, None]) & (columns >= first)
+    by_column = (runs * numbers(rows).astype(np.float64)[:, None]).sum(0)
+    assert np.allclose(sums.to_numpy(), np.arange(1, count + 1)[:, None] * by_column, rtol=1e-5)
+
+
 def test_vectors_and_rows_of_a_table():
     rows = 333
     n, table = lengths("random", rows), 3

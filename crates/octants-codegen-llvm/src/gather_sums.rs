@@ -14,7 +14,7 @@ use std::ops::Range;
 
 use octants_ir::{AtomicOp, BlockId, Body, Const, ForLoop, Op, Scalar, ValueId};
 
-use crate::emit::{FloatCmp, V};
+use crate::emit::{Emitter, FloatCmp, V};
 use crate::lower_body::{Index, Lowering};
 use crate::place::Place;
 use crate::target::Portion;
@@ -24,7 +24,7 @@ const MOST_ITERATIONS: i64 = 8;
 /// Most instructions of all loops that are written out.
 const MOST_INSTRUCTIONS: usize = 2000;
 /// Most registers for what loops that are written out add.
-const MOST_REGISTERS: usize = 32;
+pub(crate) const MOST_REGISTERS: usize = 32;
 
 /// Elements that the threads of a warp agree on, one for each iteration of an inner loop, or one alone.
 #[derive(Debug)]
@@ -33,8 +33,8 @@ pub(crate) struct Site {
     pub sums: Vec<ValueId>,
     /// The address of each of them.
     pub address: ValueId,
-    /// The inner loop that the elements follow.
-    pub along: Option<ValueId>,
+    /// The loop that the elements follow.
+    along: Along,
     /// The instructions inside the aligned loop that compute the address, in order.
     steps: Vec<ValueId>,
     /// The scalars of an element.
@@ -43,13 +43,27 @@ pub(crate) struct Site {
     collected: Vec<Vec<V>>,
 }
 
+/// The loop whose index elements follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Along {
+    /// An inner loop, or the aligned one.
+    pub number: ValueId,
+    /// Iterations of it whose sums are collected before they are combined. If there is one, no index of an inner loop is in the address.
+    pub elements: usize,
+}
+
+/// The index of the aligned loop at the element with a number, an i64.
+type IndexOf<'a> = dyn Fn(&Emitter, V) -> Index + 'a;
+
 /// The sums of the aligned loop that is being lowered.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Gathered {
+    /// The loop.
+    number: ValueId,
     pub sites: Vec<Site>,
     /// Inner loops that are written out: their indices.
     pub written_out: HashMap<ValueId, Range<i64>>,
-    /// The iteration of each of them that is being lowered.
+    /// The iteration that is being lowered, of each of them and of the aligned loop.
     iteration: HashMap<ValueId, usize>,
 }
 
@@ -133,6 +147,11 @@ pub(crate) fn sums_of_branches(
 }
 
 impl Gathered {
+    /// No sums of a loop yet.
+    pub fn of(number: ValueId) -> Gathered {
+        Gathered { number, sites: Vec::new(), written_out: HashMap::new(), iteration: HashMap::new() }
+    }
+
     /// Adds a sum, to others at the same elements if there are any; `false` where it would take too many registers. `inside` is what is
     /// inside the loop.
     pub fn insert(
@@ -140,17 +159,16 @@ impl Gathered {
         lowering: &Lowering<'_, '_>,
         inside: &HashSet<ValueId>,
         sum: ValueId,
-        along: Option<&Inner>,
+        along: Along,
     ) -> bool {
         let body = lowering.body;
         let Op::Atomic(_, address, operand) = body.inst(sum).op else { return false };
-        let number = along.map(|inner| inner.number);
-        let is_same = |site: &&mut Site| site.along == number && is_same_address(lowering, site.address, address);
+        let is_same = |site: &&mut Site| site.along == along && is_same_address(lowering, site.address, address);
         if let Some(site) = self.sites.iter_mut().find(is_same) {
             site.sums.push(sum);
             return true;
         }
-        let (elements, scalars) = (along.map_or(1, Inner::len), body.ty(operand).leaves());
+        let (elements, scalars) = (along.elements, body.ty(operand).leaves());
         let taken: usize = self.sites.iter().flat_map(|site| &site.collected).map(Vec::len).sum();
         if elements > 1 && taken + elements * scalars.len() > MOST_REGISTERS {
             return false;
@@ -159,13 +177,14 @@ impl Gathered {
         let collected = (0..elements).map(|_| scalars.iter().map(slot).collect()).collect();
         let mut steps = Vec::new();
         trace(lowering, inside, address, &mut steps);
-        self.sites.push(Site { sums: vec![sum], address, along: number, steps, scalars, collected });
+        self.sites.push(Site { sums: vec![sum], address, along, steps, scalars, collected });
         true
     }
 }
 
 impl Inner {
-    fn len(&self) -> usize {
+    /// Iterations of it.
+    pub fn len(&self) -> usize {
         (self.indices.end - self.indices.start) as usize
     }
 }
@@ -203,12 +222,28 @@ impl<'p> Lowering<'_, 'p> {
     pub fn unroll_gathered(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
         let Some(indices) = self.gathered.as_ref().and_then(|g| g.written_out.get(&v)).cloned() else { return false };
         for (iteration, index) in indices.enumerate() {
-            self.gathered.as_mut().expect("compiler bug: an aligned loop is open").iteration.insert(v, iteration);
+            self.set_iteration(v, iteration);
             self.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
             self.block(l.body);
         }
-        self.indices.remove(&v);
         true
+    }
+
+    /// Says which iteration is being lowered, of a loop that is written out or of the aligned one.
+    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
+        self.gathered.as_mut().expect("compiler bug: an aligned loop is open").iteration.insert(v, iteration);
+    }
+
+    /// Forgets the indices of an aligned loop and of those in it that are written out.
+    pub fn close_indices(&mut self, v: ValueId, gathered: &Gathered) {
+        self.indices.remove(&v);
+        gathered.written_out.keys().for_each(|inner| _ = self.indices.remove(inner));
+    }
+
+    /// The scalars that a sum adds.
+    pub fn scalars_of_sum(&self, sum: ValueId) -> Vec<Scalar> {
+        let Op::Atomic(_, _, operand) = self.body.inst(sum).op else { panic!("compiler bug: this is no sum") };
+        self.body.ty(operand).leaves()
     }
 
     /// An index of a loop along one axis.
@@ -223,7 +258,7 @@ impl<'p> Lowering<'_, 'p> {
         let Some(gathered) = &self.gathered else { return false };
         let Some(site) = gathered.sites.iter().find(|site| site.sums.contains(&v)) else { return false };
         let e = self.e;
-        let element = site.along.map_or(0, |inner| gathered.iteration[&inner]);
+        let element = if site.along.elements == 1 { 0 } else { gathered.iteration[&site.along.number] };
         let slots = site.collected[element].iter().zip(&site.scalars);
         for ((slot, s), value) in slots.zip(self.leaves(operand)) {
             let before = e.load(e.scalar(*s), *slot, s.bytes());
@@ -244,7 +279,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Adds what the warp's threads have collected, as one.
-    pub fn add_as_one(&mut self, gathered: &Gathered) {
+    pub fn add_as_one(&mut self, gathered: &Gathered, index_of: &IndexOf<'_>) {
         let e = self.e;
         let combine = |site: &Site| -> Vec<Portion> {
             let of_scalar = |(leaf, s): (usize, &Scalar)| {
@@ -259,18 +294,19 @@ impl<'p> Lowering<'_, 'p> {
         for (site, portions) in gathered.sites.iter().zip(combined) {
             let values: Vec<V> = portions.iter().map(|p| p.value).collect();
             let adds = e.and(portions[0].is_first, self.is_some(&values));
-            self.add_to_site(gathered, site, portions[0].number, adds, &values);
+            self.add_to_site(gathered, site, index_of, &Element { number: portions[0].number, adds, values });
         }
     }
 
     /// Adds what this thread has collected.
-    pub fn add_apart(&mut self, gathered: &Gathered) {
+    pub fn add_apart(&mut self, gathered: &Gathered, index_of: &IndexOf<'_>) {
         let e = self.e;
         for site in &gathered.sites {
             for (element, slots) in site.collected.iter().enumerate() {
                 let load = |(slot, s): (&V, &Scalar)| e.load(e.scalar(*s), *slot, s.bytes());
                 let values: Vec<V> = slots.iter().zip(&site.scalars).map(load).collect();
-                self.add_to_site(gathered, site, e.i32c(element as i64), self.is_some(&values), &values);
+                let element = Element { number: e.i32c(element as i64), adds: self.is_some(&values), values };
+                self.add_to_site(gathered, site, index_of, &element);
             }
         }
     }
@@ -282,14 +318,14 @@ impl<'p> Lowering<'_, 'p> {
         values.iter().map(is_some).reduce(|a, b| e.or(a, b)).expect("compiler bug: an element has scalars")
     }
 
-    /// Adds to an element of a site, where a condition holds.
-    fn add_to_site(&mut self, gathered: &Gathered, site: &Site, element: V, condition: V, values: &[V]) {
+    /// Adds to an element of a site.
+    fn add_to_site(&mut self, gathered: &Gathered, site: &Site, index_of: &IndexOf<'_>, element: &Element) {
         let e = self.e;
         let (add, after) = (self.new_block(c"sum.add"), self.new_block(c"sum.added"));
-        e.cond_br(condition, add, after);
+        e.cond_br(element.adds, add, after);
         e.position(add);
-        let place = self.place_of(gathered, site, element);
-        for (leaf, value) in place.shape.leaves.iter().zip(values) {
+        let place = self.place_of(gathered, site, index_of, e.zext(element.number, e.i64));
+        for (leaf, value) in place.shape.leaves.iter().zip(&element.values) {
             self.atomic_sum(self.leaf_pointer(&place, leaf), leaf, *value);
         }
         e.br(after);
@@ -297,15 +333,28 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// The place of a site's element.
-    fn place_of(&mut self, gathered: &Gathered, site: &Site, element: V) -> Place {
+    fn place_of(&mut self, gathered: &Gathered, site: &Site, index_of: &IndexOf<'_>, element: V) -> Place {
         let e = self.e;
-        if let Some(inner) = site.along {
-            let first = e.i64c(gathered.written_out[&inner].start);
-            let index = self.index_in(inner, e.add_nsw(first, e.zext(element, e.i64)));
-            self.indices.insert(inner, vec![index]);
+        let number = site.along.number;
+        match gathered.written_out.get(&number) {
+            Some(indices) => {
+                let index = self.index_in(number, e.add_nsw(e.i64c(indices.start), element));
+                self.indices.insert(number, vec![index]);
+                self.indices.insert(gathered.number, vec![index_of(e, e.i64c(0))]);
+            }
+            None => _ = self.indices.insert(gathered.number, vec![index_of(e, element)]),
         }
         site.steps.iter().for_each(|v| self.inst(*v));
-        site.along.map(|inner| self.indices.remove(&inner));
         self.place(site.address)
     }
+}
+
+/// What is added to an element of a site.
+struct Element {
+    /// The element's number, an i32.
+    number: V,
+    /// This thread adds it: an i1.
+    adds: V,
+    /// Its scalars.
+    values: Vec<V>,
 }

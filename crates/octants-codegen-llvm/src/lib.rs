@@ -38,6 +38,7 @@ mod effects;
 mod emit;
 mod estimate_cost;
 mod facts;
+mod find_alignment;
 mod functions;
 mod gather_sums;
 mod load_early;

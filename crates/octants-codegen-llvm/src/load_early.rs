@@ -10,8 +10,8 @@ use std::collections::HashSet;
 
 use octants_ir::{BlockId, Body, LocalId, Op, ValueId};
 
-use crate::align_loops::root_of;
 use crate::emit::V;
+use crate::find_alignment::root_of;
 use crate::lower_body::{Lowering, Val};
 use crate::place::Place;
 
