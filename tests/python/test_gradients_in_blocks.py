@@ -384,3 +384,23 @@ def test_tapes(validation):
 
     with pytest.raises(RuntimeError, match=message):
         change()
+
+
+def test_states_of_a_block_are_registers():
+    qd.init(arch=qd.cpu)
+    p, v = (qd.Vector.field(2, qd.f32, shape=N, needs_grad=True) for _ in range(2))
+    y = qd.field(qd.f32, shape=N, needs_grad=True)
+    n = qd.field(qd.i32, shape=N)
+
+    @qd.kernel
+    def fall():
+        for i in p:
+            q, w = p[i], v[i]
+            for _ in range(n[i]):
+                w -= 0.01 * q / (q.norm() + 0.1) ** 3
+                q += 0.01 * w
+            y[i] += q.norm()
+
+    code = qd.inspect(fall.grad, arch="cuda", target="sm_90")
+    assert ".entry" in code
+    assert ".local" not in code

@@ -60,6 +60,7 @@ mod share_in_blocks;
 mod strided_loops;
 mod target;
 mod unit;
+mod unroll_arrays;
 mod widen_tasks;
 
 pub use target::{DeviceLibrary, known_processors};

@@ -16,6 +16,7 @@ use crate::place::Place;
 use crate::read_ahead::times_to_unroll;
 use crate::target::Surroundings;
 use crate::unit::Unit;
+use crate::unroll_arrays::walks_short_arrays;
 
 /// What an instruction yielded.
 #[derive(Debug, Clone)]
@@ -318,6 +319,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
             && let Some(times) = times_to_unroll(self.body, l)
         {
             self.u.metadata.mark_unrolled_loop(e, back, times);
+        } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, l) {
+            self.u.metadata.mark_fully_unrolled_loop(back);
         } else if self.many_loops {
             self.u.metadata.mark_uncounted_loop(back);
         }

@@ -244,6 +244,11 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.runtime.disable", None)]);
     }
 
+    /// Marks the back edge of a loop whose iterations are to have code of their own.
+    pub fn mark_fully_unrolled_loop(&self, back_edge: V) {
+        self.mark_loop(back_edge, &[("llvm.loop.unroll.full", None)]);
+    }
+
     /// Marks the back edge of a loop that is to be unrolled so many times, and maybe more by others.
     pub fn mark_unrolled_loop(&self, e: &Emitter, back_edge: V, times: u32) {
         let times = llvm!(LLVMValueAsMetadata(e.i32c(i64::from(times))));
