@@ -33,6 +33,7 @@ mod align_loops;
 mod analyse_locals;
 mod arithmetic;
 mod atomics;
+mod balance_threads;
 mod compile;
 mod effects;
 mod emit;

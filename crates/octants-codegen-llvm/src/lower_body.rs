@@ -68,6 +68,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub large: bool,
     /// The task has many inner loops.
     pub many_loops: bool,
+    /// All threads of the task come by the end of each iteration.
+    pub balances: bool,
     pub function: V,
     pub context: V,
     /// State of the random numbers of the current iteration, where any are drawn.
@@ -124,6 +126,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             exclusive: false,
             large: false,
             many_loops: false,
+            balances: false,
             function,
             context,
             rng: None,

@@ -95,6 +95,7 @@ impl Lowering<'_, '_> {
                 self.reduce(*slot as usize, *value);
                 return None;
             }
+            Op::Balance(n, weight, end) => vec![self.balance(self.value(*n), self.value(*weight), self.value(*end))],
             Op::LoopIndex(l, axis) => {
                 let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]

@@ -247,6 +247,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.ret = &u.program.ret;
     l.large = effects.size > HUGE;
     l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
+    l.balances = !effects.fails;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     if let Variant::Strided(_, Some(form), _) = variant {
         l.alignment = Some(form.alignment);

@@ -507,3 +507,30 @@ fn many_arguments_are_read_from_memory() {
     // The context, and an address.
     assert_has(&text, &["octants_task_0_param_0[64]"]);
 }
+
+#[test]
+fn threads_exchange_numbers_where_all_of_a_block_come_by() {
+    let balanced = |asserts: bool| {
+        let mut b = Builder::new();
+        for_each(&mut b, |b, i| {
+            let weight = get(b, 0, Scalar::I32, &[i]);
+            let [own, weight, end] = [i, weight, i].map(|v| b.cast(v, Scalar::I64));
+            let other = b.push(Op::Balance(own, weight, end), Scalar::I64.into());
+            let zero = b.int(0, Scalar::I32);
+            if asserts {
+                let is_positive = b.binary(BinaryOp::Gt, i, zero);
+                b.push(Op::Assert(is_positive, vec![]), Type::Unit);
+            }
+            let value = get(b, 0, Scalar::I32, &[other]);
+            let address = at(b, 1, Scalar::I32, &[i]);
+            b.store(address, value);
+        });
+        program(vec![array("x", Scalar::I32, 1), array("y", Scalar::I32, 1)], vec![], Type::Unit, true, b.body)
+    };
+    let text = ptx(&balanced(false), &h200());
+    assert_eq!(text.matches("bar.sync").count(), 5, "{text}");
+    assert_has(&text, &["atom.shared.add.u32", "shfl.sync.bfly"]);
+    // A thread that fails does not come by.
+    let text = ptx(&balanced(true), &h200());
+    assert!(!text.contains("bar.sync"), "{text}");
+}

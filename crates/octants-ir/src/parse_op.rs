@@ -22,6 +22,11 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             p.sign(",")?;
             Op::Select(c, a, p.value()?)
         }
+        "balance" => {
+            let (n, weight) = pair(p)?;
+            p.sign(",")?;
+            Op::Balance(n, weight, p.value()?)
+        }
         "cast" => Op::Cast(p.value()?),
         "bitcast" => Op::Bitcast(p.value()?),
         "address_bits" => Op::AddressBits(p.value()?),

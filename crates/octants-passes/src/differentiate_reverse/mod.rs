@@ -8,11 +8,12 @@
 //! `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
 //! `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops` cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`,
 //! `sum_adjoints`, `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how much that
-//! is, and `defer_updates` for gradients that are summed up in a local.
+//! is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which iteration.
 //! `tally_trips` makes the kernel that tells whether the loops are still those that ran.
 //!
 //! What is left to others: gradients are buffers of the kernel already, and the rules are in [`crate::derivative_rules`].
 
+mod balance_lanes;
 mod check_overwritten;
 mod copy_values;
 mod count_words;

@@ -96,6 +96,7 @@ impl<'a> Emitter<'a> {
                 let k = e.b.push(Op::LoopIndex(over_share, 0), index.into());
                 let offset = e.b.binary(BinaryOp::Mul, k, step);
                 let linear = e.b.binary(BinaryOp::Add, first, offset);
+                let linear = e.balance(v, l, &dims, [linear, offset, lanes, n]);
                 let inside = e.b.binary(BinaryOp::Lt, linear, n);
                 let run = |e: &mut Self| {
                     let indices = e.spread(linear, &dims);
@@ -177,7 +178,7 @@ impl<'a> Emitter<'a> {
     }
 
     /// The indices of an iteration by its number.
-    fn spread(&mut self, linear: ValueId, dims: &[Range]) -> Vec<ValueId> {
+    pub(super) fn spread(&mut self, linear: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let mut out = vec![linear; dims.len()];
         let mut rest = linear;
         for (axis, r) in dims.iter().enumerate().rev() {

@@ -276,6 +276,10 @@ impl Interpreter<'_> {
                 let index = self.frame().indices[l.index()][*axis as usize];
                 set(self, vec![Leaf::Int(index)]);
             }
+            Op::Balance(number, ..) => {
+                let number = self.value(*number);
+                set(self, number);
+            }
             Op::Break => return Flow::Break,
             Op::Continue => return Flow::Continue,
             Op::Return(value) => return Flow::Return(value.map(|v| self.value(v))),
