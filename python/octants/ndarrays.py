@@ -291,7 +291,11 @@ class MatrixNdarray(_CompoundNdarray):
 
 
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Ndarray:
-    """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type."""
+    """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
+
+    `shape` is an extent or a tuple of them, each at least 1. `needs_grad` makes another one of the same shape, `grad`, for
+    gradients; only floats have one. Both mistakes are an `OctantsRuntimeError`.
+    """
     return make_ndarray(dtype, shape, needs_grad)
 
 

@@ -92,7 +92,7 @@ ceil = _rounding("ceil", "The smallest integer not below x, as a float or conver
 round = _rounding("round", "The nearest integer, halves to even, as a float or converted to `dtype`.", np.round)
 
 atan2 = _binary("atan2", "The angle of the point (x2, x1), within -pi and pi.", np.arctan2)
-pow = _binary("pow", "x1 to the power of x2.", lambda x1, x2: x1**x2)
+pow = _binary("pow", "x1 to the power of x2. In kernels that of integers is an integer.", lambda x1, x2: x1**x2)
 mod = _binary("mod", "The remainder with the sign of the divisor.", lambda x1, x2: x1 % x2)
 floordiv = _binary("floordiv", "The quotient rounded down.", lambda x1, x2: x1 // x2)
 truediv = _binary("truediv", "The quotient as a float.", lambda x1, x2: x1 / x2)
@@ -157,7 +157,7 @@ ffs = _unary("ffs", "Place of the lowest set bit, counting from 1; 0 for 0.", _s
 
 @known_to_compiler("frexp")
 def frexp(x: Any) -> Any:
-    """Mantissa (within 0.5 and 1) and exponent of 2."""
+    """Mantissa and exponent of 2. The mantissa's size is at least 0.5 and below 1, or 0 where x is."""
     return np.frexp(x)
 
 
@@ -200,7 +200,11 @@ ifte = select
 
 @known_to_compiler("cast")
 def cast(obj: Any, dtype: Any) -> Any:
-    """The value converted to another scalar type."""
+    """The value, or each component of a vector or matrix, converted to another scalar type.
+
+    From a float to an integer the fraction is dropped; what the integer cannot hold becomes some number that may differ from
+    device to device. From an integer to a narrower one the low bits stay.
+    """
     to = resolve_dtype(dtype)
     if isinstance(obj, Matrix):
         return obj.cast(to)
@@ -209,7 +213,7 @@ def cast(obj: Any, dtype: Any) -> Any:
 
 @known_to_compiler("bit_cast")
 def bit_cast(obj: Any, dtype: Any) -> Any:
-    """The value's bits read as another scalar type of the same size."""
+    """The value's bits read as another scalar type, of the same number of bits: another one is an error in kernels."""
     to = resolve_dtype(dtype)
     if isinstance(obj, (np.generic, np.ndarray)):
         return obj.view(to.numpy)
@@ -263,13 +267,18 @@ def loop_config(
     bit_vectorize: bool = False,
     name: str | None = None,
 ) -> None:
-    """Written before a loop at the top level of a kernel: how that loop is to run."""
+    """Written directly before a loop at the top level of a kernel: how that loop is to run.
+
+    `serialize` runs it in order, on one thread. `block_dim` is how many threads a block has on a GPU, and how many iterations
+    a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name` names it in profiles.
+    `bit_vectorize` is accepted and changes nothing.
+    """
     raise OctantsScopeError("qd.loop_config() is written in a kernel, before the loop it is about")
 
 
 @known_to_compiler("assume_in_range")
 def assume_in_range(val: Any, base: Any, low: int, high: int) -> Any:
-    """The value, which the caller knows to be within base + low and base + high."""
+    """The value, which the caller knows to be at least `base + low` and less than `base + high`. Nothing checks it."""
     return val
 
 
@@ -294,10 +303,16 @@ atomic_and = _kernel_only("atomic_and", "x &= y in one step; returns the old x."
 atomic_or = _kernel_only("atomic_or", "x |= y in one step; returns the old x.")
 atomic_xor = _kernel_only("atomic_xor", "x ^= y in one step; returns the old x.")
 atomic_exchange = _kernel_only("atomic_exchange", "x = y in one step; returns the old x.")
-atomic_cas = _kernel_only("atomic_cas", "x = desired where x is expected, in one step; returns the old x.")
-random = _kernel_only("random", "A random number: a float within 0 and 1, or an integer of any value of its type.")
+atomic_cas = _kernel_only(
+    "atomic_cas", "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x."
+)
+random = _kernel_only(
+    "random", "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value."
+)
 grouped = _kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
-get_addr = _kernel_only("get_addr", "The address of an element of a field.")
+get_addr = _kernel_only(
+    "get_addr", "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`."
+)
 volatile_load = _kernel_only(
     "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
 )
