@@ -16,6 +16,7 @@ from octants import companions
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
+from octants.python_scope import only_in_python
 from octants.queued_access import Elements
 from octants.snode import NOT_PLACED, Component, Placement, SNode
 from octants.snode_trees import SNodeTree
@@ -211,6 +212,7 @@ class Field(WholeArray):
 
     # Whole arrays
 
+    @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the field's memory or
         raises, `copy=None` gives one where possible."""
@@ -238,6 +240,7 @@ class Field(WholeArray):
             )
         self._write(arr, qd_stream)
 
+    @only_in_python
     def copy_from(self, other: Field, qd_stream: Any = None) -> None:
         """Sets all elements from another field of the same shape."""
         if not isinstance(other, Field):
@@ -346,6 +349,7 @@ class MatrixField(Field):
         if companions.open_scopes:
             companions.host_wrote(self, key)
 
+    @only_in_python
     def to_numpy(  # type: ignore[override]
         self, keep_dims: bool = False, dtype: Any = None, *, copy: bool | None = True
     ) -> np.ndarray[Any, Any]:
@@ -367,6 +371,7 @@ class MatrixField(Field):
             )
         super()._import(arr.reshape(self.shape + self._element_shape), qd_stream)
 
+    @only_in_python
     def to_torch(self, device: Any = None, keep_dims: bool = False, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
         return self._memory().torch(self, device, copy).reshape(self.shape + self._element_axes(keep_dims))

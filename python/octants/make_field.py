@@ -12,6 +12,7 @@ from octants.axes import axes, order_axes
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.fields import Field, MatrixField, ScalarField
 from octants.layouts import Layout
+from octants.python_scope import only_in_python
 from octants.snode import Component, checked_shape
 from octants.snode_trees import require_program, root
 from octants.types.enums import SNodeGradType
@@ -19,6 +20,7 @@ from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType, VectorType
 
 
+@only_in_python
 def field(dtype: Any, shape: Any = None, *args: Any, **kwargs: Any) -> Any:
     """A field of scalars, or of vectors or matrices where `dtype` is such a type.
 

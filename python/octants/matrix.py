@@ -16,6 +16,7 @@ import numpy as np
 
 from octants.exceptions import OctantsIndexError, OctantsRuntimeError, OctantsSyntaxError, OctantsTypeError
 from octants.layouts import Layout
+from octants.python_scope import only_in_python
 from octants.types.annotations import Template
 from octants.types.primitive import BY_NUMPY, DataType, default_fp, default_ip, resolve_dtype, u1
 
@@ -433,6 +434,7 @@ class Matrix:
     # Containers
 
     @classmethod
+    @only_in_python
     def field(
         cls,
         n: int,
@@ -457,6 +459,7 @@ class Matrix:
         )  # fmt: skip
 
     @classmethod
+    @only_in_python
     def ndarray(cls, n: int, m: int, dtype: Any, shape: Any, needs_grad: bool = False) -> MatrixNdarray:
         """An ndarray of `n` by `m` matrices."""
         from octants.ndarrays import make_ndarray
@@ -481,11 +484,13 @@ class Vector(Matrix):
     _octants_builtin = "Vector"
 
     @classmethod
+    @only_in_python
     def field(cls, n: int, dtype: Any, *args: Any, **kwargs: Any) -> MatrixField:  # type: ignore[override]
         """A field of vectors: the arguments of `qd.Matrix.field` without the number of columns."""
         return Matrix.field(n, 1, dtype, *args, **{"ndim": 1, **kwargs})
 
     @classmethod
+    @only_in_python
     def ndarray(cls, n: int, dtype: Any, shape: Any, needs_grad: bool = False) -> VectorNdarray:  # type: ignore[override]
         """An ndarray of vectors."""
         from octants.ndarrays import make_ndarray

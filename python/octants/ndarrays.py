@@ -16,6 +16,7 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
+from octants.python_scope import only_in_python
 from octants.queued_access import Elements
 from octants.snode import Placement
 from octants.snode_trees import require_program
@@ -163,6 +164,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
 
     # Whole arrays
 
+    @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`. `copy=False` gives a view of the memory or raises,
         `copy=None` gives one where possible."""
@@ -191,6 +193,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
                 return memory.array_protocol()
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
+    @only_in_python
     def copy_from(self, other: Ndarray, qd_stream: Any = None) -> None:
         """Sets all elements from another ndarray of the same shape."""
         if not isinstance(other, Ndarray):
@@ -290,6 +293,7 @@ class MatrixNdarray(_CompoundNdarray):
         return f"<{self.n}x{self.m} Layout.AOS qd.Matrix.ndarray>"
 
 
+@only_in_python
 def ndarray(dtype: Any, shape: Any, needs_grad: bool = False) -> Ndarray:
     """An ndarray of scalars, or of vectors or matrices where `dtype` is such a type, filled with zeros.
 

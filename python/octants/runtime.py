@@ -14,6 +14,7 @@ from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
+from octants.python_scope import only_in_python
 from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 
@@ -43,6 +44,7 @@ class Config:
 _current: Config | None = None
 
 
+@only_in_python
 def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **options: Any) -> None:
     """Starts a program, ending the one before: its fields, ndarrays and compiled kernels can no longer be used.
 
@@ -73,6 +75,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         _logging.warn(notice)
 
 
+@only_in_python
 def reset() -> None:
     """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
     global _current

@@ -19,6 +19,7 @@ from octants.fields import Field
 from octants.layouts import Layout
 from octants.make_field import checked_extents, make_matrix_field, make_scalar_field, place_in_own_tree
 from octants.matrix import Matrix, Vector
+from octants.python_scope import only_in_python
 from octants.snode import Component, SNode
 from octants.snode_trees import require_program
 from octants.types.primitive import DataType
@@ -144,6 +145,7 @@ class Struct:
         return _rebuild, (self.struct_type, dict(self.entries))
 
     @classmethod
+    @only_in_python
     def field(
         cls,
         members: dict[str, Any],
@@ -293,6 +295,7 @@ class StructField:
         for name, member in self.field_dict.items():
             member.fill(given[name] if isinstance(given, dict) else given, qd_stream=qd_stream)
 
+    @only_in_python
     def copy_from(self, other: StructField, qd_stream: Any = None) -> None:
         """Sets all elements from another field of structs with the same members and shape."""
         if not isinstance(other, StructField):
@@ -302,19 +305,23 @@ class StructField:
         for name, member in self.field_dict.items():
             member.copy_from(other.field_dict[name], qd_stream=qd_stream)
 
+    @only_in_python
     def to_numpy(self, *, copy: bool | None = True) -> dict[str, Any]:
         """A dict of the members' arrays."""
         return {name: member.to_numpy(copy=copy) for name, member in self.field_dict.items()}
 
+    @only_in_python
     def from_numpy(self, array_dict: dict[str, np.ndarray[Any, Any]], qd_stream: Any = None) -> None:
         """Sets all elements from a dict of the members' arrays."""
         for name, member in self.field_dict.items():
             member.from_numpy(array_dict[name], qd_stream=qd_stream)
 
+    @only_in_python
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> dict[str, Any]:
         """A dict of the members' tensors."""
         return {name: member.to_torch(device, copy=copy) for name, member in self.field_dict.items()}
 
+    @only_in_python
     def from_torch(self, array_dict: dict[str, Any]) -> None:
         """Sets all elements from a dict of the members' tensors."""
         for name, member in self.field_dict.items():

@@ -14,6 +14,7 @@ import numpy as np
 from octants.fields import Field, MatrixField
 from octants.make_field import field
 from octants.ndarrays import MatrixNdarray, Ndarray, VectorNdarray, make_ndarray
+from octants.python_scope import only_in_python
 from octants.types.primitive import DataType, resolve_dtype
 from octants.types.tensor_types import MatrixType
 
@@ -88,23 +89,28 @@ class Tensor:
     def __setitem__(self, key: Any, value: Any) -> None:
         self._impl[key] = value
 
+    @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:
         """All elements as an array of shape `shape + element_shape`."""
         values: np.ndarray[Any, Any] = self._impl.to_numpy(dtype=dtype, copy=copy)
         return values
 
+    @only_in_python
     def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         """Sets all elements."""
         self._impl.from_numpy(arr, qd_stream=qd_stream)
 
+    @only_in_python
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor."""
         return self._impl.to_torch(device=device, copy=copy)
 
+    @only_in_python
     def from_torch(self, arr: Any) -> None:
         """Sets all elements."""
         self._impl.from_torch(arr)
 
+    @only_in_python
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
         return self._impl.to_dlpack(versioned)
@@ -126,6 +132,7 @@ class Tensor:
         """Sets all elements to one value."""
         self._impl.fill(val, qd_stream=qd_stream)
 
+    @only_in_python
     def copy_from(self, other: Any, qd_stream: Any = None) -> None:
         """Sets all elements from a tensor of the same backend and shape."""
         source = other._unwrap() if isinstance(other, Tensor) else other
@@ -194,6 +201,7 @@ def wrap(impl: Any) -> Tensor:
     return Tensor(impl)
 
 
+@only_in_python
 def tensor(
     dtype: Any,
     shape: Any,

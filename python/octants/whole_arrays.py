@@ -9,6 +9,7 @@ import numpy as np
 
 from octants import _octants, companions, interchange
 from octants.matrix import Matrix
+from octants.python_scope import only_in_python
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ class WholeArray:
         def _import(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
             """Sets all elements from an array whose shape is checked."""
 
+    @only_in_python
     def from_numpy(self, arr: np.ndarray[Any, Any], qd_stream: Any = None) -> None:
         """Sets all elements from an array of shape `shape + element_shape`. On a stream the array is read now, and the elements
         are set when the stream gets there."""
@@ -51,10 +53,12 @@ class WholeArray:
                 _octants.before_host_work(qd_stream)
             memory.write(values)
 
+    @only_in_python
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
         """All elements as a torch tensor on `device` (the CPU by default)."""
         return self._memory().torch(self, device, copy)
 
+    @only_in_python
     def from_torch(self, arr: Any) -> None:
         """Sets all elements from a torch tensor."""
         if not self._memory().take_tensor(self, arr):
@@ -62,6 +66,7 @@ class WholeArray:
         if companions.open_scopes:
             companions.host_wrote(self)
 
+    @only_in_python
     def to_dlpack(self, versioned: bool = False) -> Any:
         """A DLPack capsule of the memory."""
         return self.__dlpack__(**interchange.dlpack_keywords(versioned))

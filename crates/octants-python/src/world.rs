@@ -22,10 +22,11 @@ use pyo3::types::{
 
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
+use crate::errors;
 use crate::func::{Func, function_name};
 use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
-use crate::names::{marker, unwrap_tensor};
+use crate::names::{marker, text_attribute, unwrap_tensor};
 use crate::signature::declaration;
 use crate::source::definition_length;
 
@@ -414,7 +415,19 @@ impl World for PyWorld<'_> {
             for (name, value) in kwargs {
                 named.set_item(name, self.object(*value))?;
             }
-            self.object(func).call(args, Some(&named))
+            let function = self.object(func);
+            let mark = function.getattr_opt(pyo3::intern!(self.py, "_octants_only_in_python"));
+            if let Ok(Some(mark)) = mark
+                && mark.is(PyBool::new(self.py, true))
+            {
+                let name = text_attribute(&function, pyo3::intern!(self.py, "__name__")).unwrap_or_default();
+                let text = format!(
+                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. Call it before the kernel, \
+                     or after it"
+                );
+                return Err(errors::exception(self.py, "OctantsScopeError", text));
+            }
+            function.call(args, Some(&named))
         };
         self.wrap(run())
     }

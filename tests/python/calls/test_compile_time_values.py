@@ -457,3 +457,64 @@ def test_an_attribute_that_changes_all_the_time_is_named() -> None:
     assert run(range(16)) == list(range(16))
     with pytest.warns(RuntimeWarning, match=r"compiled 16 times for different values of `self.step`"):
         assert run(range(16, 20)) == [16, 17, 18, 19]
+
+
+def test_what_belongs_to_python_is_refused_in_kernels() -> None:
+    """It would run once, while the kernel is compiled, and be left out of all later calls."""
+    x, y = qd.field(qd.f32, shape=3), qd.field(qd.f32, shape=3)
+    v = qd.Vector.field(2, qd.f32, shape=3)
+    array = qd.ndarray(qd.f32, shape=3)
+
+    @qd.kernel
+    def copies():
+        y.copy_from(x)
+
+    @qd.kernel
+    def exports():
+        v.to_numpy()
+
+    @qd.kernel
+    def exports_array():
+        array.to_numpy()
+
+    @qd.kernel
+    def makes_field():
+        _ = qd.field(qd.f32, shape=3)
+
+    @qd.kernel
+    def makes_vectors():
+        _ = qd.Vector.field(2, qd.f32, shape=3)
+
+    @qd.kernel
+    def makes_array():
+        _ = qd.ndarray(qd.f32, shape=3)
+
+    names = ["copy_from", "to_numpy", "to_numpy", "field", "field", "ndarray"]
+    for kernel, name in zip(
+        [copies, exports, exports_array, makes_field, makes_vectors, makes_array], names, strict=True
+    ):
+        with pytest.raises(qd.OctantsCompilationError, match=rf"{name}\(\) cannot be called in") as error:
+            kernel()
+        assert f"{name}(" in str(error.value).split("cannot")[0]
+
+    @qd.kernel
+    def fills(value: qd.f32):
+        x.fill(value)
+
+    for value in [1.0, 2.0]:
+        fills(value)
+        assert x[2] == value
+
+
+def test_plain_functions_may_look_at_arrays_while_a_kernel_is_compiled() -> None:
+    x = qd.field(qd.f32, shape=3)
+    x.fill(2.0)
+
+    def largest() -> float:
+        return float(x.to_numpy().max())
+
+    @qd.kernel
+    def get() -> qd.f32:
+        return qd.static(largest())
+
+    assert get() == 2.0

@@ -1,0 +1,14 @@
+"""What belongs to Python. In a kernel such a function would run once, while the kernel is compiled, and never when it runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def only_in_python(function: F) -> F:
+    """Marks a function that kernels may not call: the compiler refuses it, with the line."""
+    function._octants_only_in_python = True  # type: ignore[attr-defined]
+    return function
