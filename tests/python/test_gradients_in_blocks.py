@@ -278,6 +278,23 @@ def test_short_loops_in_a_loop(fields):
     expect_blocks(compute, (8, 8))
 
 
+@pytest.mark.parametrize("length", [1, 7, 8, 9, 16, 40, 100, 2000])
+def test_lengths_that_are_known(fields, length):
+    x, y, rate, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            a = x[i]
+            for k in range(-3, length - 3):
+                a = a + 0.1 * rate[(k + 3) % 128] * qd.sin(a)
+            y[i] += a
+
+    check(compute, y, x, rate)
+    # Few states need no store.
+    assert kept(compute) == (["8 bytes for each iteration"] if length == 2000 and not is_gpu() else [])
+
+
 def test_the_innermost_of_long_loops(fields):
     x, y, rate, n = fields
 

@@ -1,9 +1,9 @@
-//! Cuts a loop whose states would go to the store into blocks of a few iterations: its states are kept at the start of each block, and those
+//! Cuts a loop whose states would go to memory into blocks of a few iterations: its states are kept at the start of each block, and those
 //! within the block are computed again when it is run backwards, into locals that become registers.
 //!
 //! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known while compiling, with
 //! the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of such loops keeps the states of the outer one
-//! in the store and those of the inner one in locals, and runs the inner one once more.
+//! in the store, or in an array of locals where there are few, and those of the inner one in locals, and runs the inner one once more.
 //!
 //! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store is in the cache.
 
@@ -13,7 +13,7 @@ use octants_diag::Span;
 use octants_ir::{BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, Op, Range, Scalar, Type, UnaryOp, ValueId};
 
 use super::emit_sweeps::known_int;
-use super::keep_states::{uses_store, uses_store_within, words_of};
+use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
 use crate::trace_address::for_each_element;
 
@@ -21,6 +21,9 @@ use crate::trace_address::for_each_element;
 /// computes with, and its code stands there for each iteration in each of three sweeps.
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
+
+/// Loops of at most so many iterations have code for each, and their states are registers as they are.
+const MOST_IN_REGISTERS: u64 = 8;
 
 struct Block {
     length: i64,
@@ -60,11 +63,13 @@ fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
     let Op::For(l) = &plan.body.inst(v).op else { return None };
     let within_parallel =
         std::iter::successors(plan.layout.around(v), |u| plan.layout.around(*u)).any(|around| plan.is_parallel(around));
-    let fits = uses_store(plan, v)
+    let mut inner = false;
+    plan.body.visit(l.body, &mut |u, _| inner |= keeps_in_memory(plan, u));
+    let fits = keeps_in_memory(plan, v)
+        && !inner
         && within_parallel
         && l.dims.len() == 1
-        && exit_of(plan.body, l.body) == Exit::Never
-        && !uses_store_within(plan, l.body);
+        && exit_of(plan.body, l.body) == Exit::Never;
     if !fits {
         return None;
     }
@@ -72,6 +77,25 @@ fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
     let operations = operations_in(plan.body, l.body)?;
     let block = BLOCKS.iter().find(|block| short + 2 * long <= block.words && operations <= block.operations)?;
     Some(block.length)
+}
+
+/// A loop keeps states in the store, or in more locals than are registers.
+fn keeps_in_memory(plan: &Plan, v: ValueId) -> bool {
+    let Some(p) = plan.loops.get(&v) else { return false };
+    let in_registers = match &plan.body.inst(v).op {
+        Op::For(l) => fits_locals(plan, v) && trips(plan.body, l).is_some_and(|n| n <= MOST_IN_REGISTERS),
+        _ => false,
+    };
+    !p.kept.is_empty() && !in_registers
+}
+
+/// The number of iterations of a loop, where it is known.
+fn trips(body: &Body, l: &ForLoop) -> Option<u64> {
+    let extent = |r: &Range| {
+        let (begin, end) = (known_int(body, r.begin)?, known_int(body, r.end)?);
+        Some((i128::from(end) - i128::from(begin)).max(0) as u64)
+    };
+    l.dims.iter().map(extent).try_fold(1, |n: u64, extent| Some(n.saturating_mul(extent?)))
 }
 
 fn reads_gradients(body: &Body, v: ValueId, gradients: &[Option<BufferId>]) -> bool {
@@ -89,14 +113,7 @@ fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
     for &v in body.block(block) {
         let inst = body.inst(v);
         let here = match &inst.op {
-            Op::For(l) => {
-                let mut trips = 1;
-                for r in &l.dims {
-                    let (begin, end) = (known_int(body, r.begin)?, known_int(body, r.end)?);
-                    trips *= usize::try_from(end.saturating_sub(begin).max(0)).ok()?.min(1 << 16);
-                }
-                operations_in(body, l.body)?.saturating_mul(trips)
-            }
+            Op::For(l) => operations_in(body, l.body)?.saturating_mul(usize::try_from(trips(body, l)?).ok()?),
             Op::Loop(_) => return None,
             Op::If(_, yes, no) => 1 + operations_in(body, *yes)? + operations_in(body, *no)?,
             op => inst.ty.leaf_count().max(1) * operations(body, op),
@@ -135,12 +152,9 @@ fn cut(b: &mut Builder, home: BlockId, v: ValueId, length: i64) {
 
     let before = b.body.add_block();
     b.set_cursor(before);
-    let known = known_int(&b.body, range.begin).zip(known_int(&b.body, range.end));
+    let known = trips(&b.body, &l);
     let (n, blocks) = match known {
-        Some((begin, end)) => {
-            let n = (i128::from(end) - i128::from(begin)).max(0) as u64;
-            (b.int(n as i64, number), b.int(n.div_ceil(length as u64) as i64, s))
-        }
+        Some(n) => (b.int(n as i64, number), b.int(n.div_ceil(length as u64) as i64, s)),
         None => count_blocks(b, &range, number, length),
     };
     let zero = b.int(0, s);
@@ -161,8 +175,12 @@ fn cut(b: &mut Builder, home: BlockId, v: ValueId, length: i64) {
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
     let at = b.push(Op::LoopIndex(iterations, 0), s.into());
-    let place = b.cast(at, number);
-    let runs = b.binary(BinaryOp::Lt, place, left);
+    let runs = if known.is_some_and(|n| n.is_multiple_of(length as u64)) {
+        b.int(1, Scalar::U1)
+    } else {
+        let place = b.cast(at, number);
+        b.binary(BinaryOp::Lt, place, left)
+    };
     // Outside of the branch, where both sweeps of an iteration see it.
     let index = b.binary(BinaryOp::Add, first, at);
     b.push(Op::If(runs, from, no), Type::Unit);
