@@ -38,7 +38,7 @@ MUTATIONS = [
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),
-    ("uses are not noted", f"{RUNTIME}/buffer.rs", "uses.push(Use { stream: Arc::downgrade(stream), writes });", ""),
+    ("uses are not noted", f"{RUNTIME}/buffer.rs", "streams.push(Use { stream: Arc::downgrade(stream), writes });", ""),
     (
         "host reads do not wait",
         f"{RUNTIME}/buffer.rs",
@@ -152,6 +152,52 @@ MUTATIONS = [
         f"{RUNTIME}/device.rs",
         "for user in users {\n                user.order_before",
         "for user in users.iter().take(1) {\n                user.order_before",
+    ),
+    ("versions: writes on streams are not counted", f"{RUNTIME}/buffer.rs", "            uses.writes.add();", ""),
+    ("versions: the host's writes are not counted", f"{RUNTIME}/buffer.rs", "lock(&self.uses).writes.add();", ""),
+    (
+        "versions: captures are not feared",
+        f"{RUNTIME}/buffer.rs",
+        "if writes && stream.may_be_captured() {",
+        "if false {",
+    ),
+    (
+        "versions: other streams write at once",
+        f"{RUNTIME}/buffer.rs",
+        "any(|u| u.writes && is_other(u))",
+        "any(|_| false)",
+    ),
+    (
+        "versions: a stream that ends has ended",
+        f"{RUNTIME}/stream.rs",
+        "device.ended_streams.fetch_add(1, Ordering::Release);",
+        "",
+    ),
+    (
+        "versions: others write nothing",
+        f"{RUNTIME}/buffer.rs",
+        "        self.expose();\n        self.0.shared",
+        "        self.0.shared",
+    ),
+    ("versions: addresses are not told", f"{RUNTIME}/device.rs", "if kernel.tells_addresses {", "if false {"),
+    (
+        "versions: a launch inside another writes nothing",
+        f"{RUNTIME}/stream/launch.rs",
+        "            self.device.note_uses(self, kernel, args, &[]);",
+        "",
+    ),
+    (
+        "versions: a write on a stream is not noted",
+        f"{RUNTIME}/stream/copies.rs",
+        "            if !core.device.immediate {\n                to.note_use(&self.0, true);\n            }\n"
+        "            // SAFETY: the range is",
+        "            // SAFETY: the range is",
+    ),
+    (
+        "versions: the host writes by address unseen",
+        f"{RUNTIME}/device.rs",
+        "if self.immediate || self.host_addressable {",
+        "if self.immediate {",
     ),
     ("S24: queueing allocates", QUEUES, "s.spare.pop().unwrap_or_default()", "<Box<QueuedTask>>::default()"),
 ]

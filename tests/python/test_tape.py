@@ -461,7 +461,7 @@ def test_s20_a_tape_does_not_end_in_a_stream_scope(for_streams):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_s21_failures_of_launches_in_flight_keep_their_names(seed):
-    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True, ad_store_bytes=4000)
+    qd.init(arch=qd.cpu, cpu_streams=True, cpu_stream_schedule=f"seed:{seed}", debug=True, ad_store_bytes=100)
     x, y = (qd.field(qd.f32, 4, needs_grad=True) for _ in range(2))
     rate, cost = (qd.field(qd.f32, (), needs_grad=True) for _ in range(2))
     n, done = qd.field(qd.i32, ()), [qd.field(qd.i32, 2000) for _ in range(2)]
