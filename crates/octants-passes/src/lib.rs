@@ -47,5 +47,5 @@ pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
 pub use trace_address::{Place, trace_address};
-pub use unite_buffers::unite_buffers;
+pub use unite_buffers::{refuse_shared_writes, unite_buffers};
 pub use validate_reads::validate_reads;

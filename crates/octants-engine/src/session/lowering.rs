@@ -8,8 +8,8 @@ use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel};
 use octants_passes::{
-    Alias, Keeping, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, tally_loops, unite_buffers,
-    validate_reads,
+    Alias, Keeping, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, refuse_shared_writes, tally_loops,
+    unite_buffers, validate_reads,
 };
 
 use super::Session;
@@ -67,6 +67,10 @@ impl Lowering {
     ) -> Result<(), CompileError> {
         if mode != AutodiffMode::None {
             unite_buffers(&mut self.lowered.kernel, aliases);
+        }
+        if mode == AutodiffMode::Reverse {
+            refuse_shared_writes(&mut self.lowered.kernel, aliases)
+                .map_err(|error| CompileError::User(vec![*error], self.lowered.sources.clone()))?;
         }
         if mode == AutodiffMode::Validation {
             validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
