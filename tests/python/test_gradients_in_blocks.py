@@ -328,6 +328,26 @@ def test_loops_that_are_left(fields):
     check(compute, y, x, rate)
 
 
+def test_loops_without_bounds(fields):
+    x, y, rate, _ = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            a = x[i]
+            k = 0
+            while a < 2.5 + 0.1 * i and k < 50:
+                a = a + 0.1 * rate[k] * qd.sin(a)
+                k += 1
+                if k == 8 * i - 1:
+                    break
+            y[i] += a
+
+    check(compute, y, x, rate)
+    expect = [f"{size} bytes for {'every 8 iterations' if is_gpu() else 'each iteration'}" for size in (8, 4)]
+    assert kept(compute)[:2] == expect
+
+
 def test_a_store_for_fewer_threads():
     qd.init(arch=qd.cpu, default_fp=qd.f64, ad_store_bytes=256)
     x, y = (qd.field(qd.f64, shape=N, needs_grad=True) for _ in range(2))

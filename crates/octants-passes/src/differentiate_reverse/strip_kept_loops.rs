@@ -5,16 +5,21 @@
 //! the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of such loops keeps the states of the outer one
 //! in the store, or in an array of locals where there are few, and those of the inner one in locals, and runs the inner one once more.
 //!
+//! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends behind it.
+//!
 //! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store is in the cache.
 
 use std::collections::{HashMap, HashSet};
 
 use octants_diag::Span;
-use octants_ir::{BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, Op, Range, Scalar, Type, UnaryOp, ValueId};
+use octants_ir::{
+    BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp, ValueId,
+};
 
 use super::emit_sweeps::known_int;
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
+use crate::insert_code::{and, push_if};
 use crate::trace_address::for_each_element;
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers, beside what an iteration
@@ -53,29 +58,30 @@ pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> O
     let mut b = Builder::new();
     b.body = plan.body.clone();
     for &(v, length) in &found {
-        cut(&mut b, plan.layout.home[v.index()], v, length);
+        cut(&mut b, plan, v, length);
     }
     Some(Stripped { body: b.body, lengths: found.into_iter().map(|(v, n)| (v, n as u32)).collect() })
 }
 
 /// How many iterations a block of a loop has.
 fn block_length(plan: &Plan, v: ValueId) -> Option<i64> {
-    let Op::For(l) = &plan.body.inst(v).op else { return None };
+    let (inner, axes) = match &plan.body.inst(v).op {
+        Op::For(l) => (l.body, l.dims.len()),
+        Op::Loop(inner) => (*inner, 1),
+        _ => return None,
+    };
     let within_parallel =
         std::iter::successors(plan.layout.around(v), |u| plan.layout.around(*u)).any(|around| plan.is_parallel(around));
-    let mut inner = false;
-    plan.body.visit(l.body, &mut |u, _| inner |= keeps_in_memory(plan, u));
-    let fits = keeps_in_memory(plan, v)
-        && !inner
-        && within_parallel
-        && l.dims.len() == 1
-        && exit_of(plan.body, l.body) == Exit::Never;
-    if !fits {
+    let exit = exit_of(plan.body, inner);
+    let mut is_innermost = true;
+    plan.body.visit(inner, &mut |u, _| is_innermost &= !keeps_in_memory(plan, u));
+    if !(keeps_in_memory(plan, v) && is_innermost && within_parallel) || axes != 1 || matches!(exit, Exit::Always(_)) {
         return None;
     }
     let [short, long] = words_of(plan, v);
-    let operations = operations_in(plan.body, l.body)?;
-    let block = BLOCKS.iter().find(|block| short + 2 * long <= block.words && operations <= block.operations)?;
+    let words = short + 2 * long;
+    let operations = operations_in(plan.body, inner)?;
+    let block = BLOCKS.iter().find(|block| words <= block.words && operations <= block.operations)?;
     Some(block.length)
 }
 
@@ -142,51 +148,153 @@ fn operations(body: &Body, op: &Op) -> usize {
 }
 
 /// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they are used.
-fn cut(b: &mut Builder, home: BlockId, v: ValueId, length: i64) {
-    let Op::For(l) = b.body.inst(v).op.clone() else { panic!("compiler bug: {v} is no `for`") };
-    let (from, range) = (l.body, l.dims[0]);
-    let s = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
-    // From the least number to the greatest there are more iterations than a signed number can tell.
-    let number = if s == Scalar::I64 { Scalar::U64 } else { Scalar::U32 };
+fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
+    let op = b.body.inst(v).op.clone();
+    let from = op.blocks()[0];
     b.span = Span::default();
-
-    let before = b.body.add_block();
-    b.set_cursor(before);
-    let known = trips(&b.body, &l);
-    let (n, blocks) = match known {
-        Some(n) => (b.int(n as i64, number), b.int(n.div_ceil(length as u64) as i64, s)),
-        None => count_blocks(b, &range, number, length),
+    let is_left = note_break(b, plan, from);
+    let numbers = match &op {
+        Op::For(l) => Some(count_iterations(b, plan.layout.home[v.index()], v, l, length)),
+        _ => None,
     };
-    let zero = b.int(0, s);
-    splice_before(&mut b.body, home, v, before);
 
     let over_blocks = b.body.add_block();
     b.set_cursor(over_blocks);
-    let block = b.push(Op::LoopIndex(v, 0), s.into());
-    let size = b.int(length, s);
-    let done = b.binary(BinaryOp::Mul, block, size);
-    let first = b.binary(BinaryOp::Add, range.begin, done);
-    let done = b.cast(done, number);
-    let left = b.binary(BinaryOp::Sub, n, done);
+    if let Some(is_left) = is_left {
+        let no = b.int(0, Scalar::U1);
+        b.store_local(is_left, no);
+    }
+    let block = numbers.as_ref().map(|numbers| begin_block(b, v, numbers, length));
+    let s = numbers.as_ref().map_or(Scalar::I32, |n| n.index);
     let (over_iterations, no) = (b.body.add_block(), b.body.add_block());
-    let none = b.int(0, s);
-    let dims = vec![Range { begin: none, end: size }];
+    let (zero, size) = (b.int(0, s), b.int(length, s));
+    let dims = vec![Range { begin: zero, end: size }];
     let iterations = ForLoop { dims, body: over_iterations, parallel: None, reductions: Vec::new() };
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
-    let at = b.push(Op::LoopIndex(iterations, 0), s.into());
-    let runs = if known.is_some_and(|n| n.is_multiple_of(length as u64)) {
-        b.int(1, Scalar::U1)
-    } else {
-        let place = b.cast(at, number);
-        b.binary(BinaryOp::Lt, place, left)
-    };
-    // Outside of the branch, where both sweeps of an iteration see it.
-    let index = b.binary(BinaryOp::Add, first, at);
+    // What both sweeps of an iteration use stands outside of the branch.
+    let mut runs = None;
+    if let Some(Begun { first, left }) = block {
+        let at = b.push(Op::LoopIndex(iterations, 0), s.into());
+        runs = left.map(|left| {
+            let number = b.ty(left).scalar().expect("compiler bug: a number is a scalar");
+            let place = b.cast(at, number);
+            b.binary(BinaryOp::Lt, place, left)
+        });
+        let index = b.binary(BinaryOp::Add, first, at);
+        replace_index(&mut b.body, from, v, index);
+    }
+    if let Some(is_left) = is_left {
+        let is_left = b.load_local(is_left);
+        let goes_on = b.unary(UnaryOp::LogicNot, is_left);
+        runs = Some(and(b, runs, goes_on));
+    }
+    let runs = runs.unwrap_or_else(|| b.int(1, Scalar::U1));
     b.push(Op::If(runs, from, no), Type::Unit);
-    replace_index(&mut b.body, from, v, index);
-    let dims = vec![Range { begin: zero, end: blocks }];
-    b.body.inst_mut(v).op = Op::For(Box::new(ForLoop { dims, body: over_blocks, ..*l }));
+    if let Some(is_left) = is_left {
+        b.set_cursor(over_blocks);
+        let is_left = b.load_local(is_left);
+        push_if(b, is_left, |b| _ = b.push(Op::Break, Type::Unit));
+    }
+    b.body.inst_mut(v).op = match (op, numbers) {
+        (Op::For(l), Some(Numbers { blocks, .. })) => {
+            Op::For(Box::new(ForLoop { dims: vec![blocks], body: over_blocks, ..*l }))
+        }
+        _ => Op::Loop(over_blocks),
+    };
+}
+
+/// Lets a local tell that a loop with this body is left, instead of leaving it.
+fn note_break(b: &mut Builder, plan: &Plan, from: BlockId) -> Option<LocalId> {
+    let Exit::If(exit) = exit_of(&b.body, from) else { return None };
+    let flag = flag_of(plan, exit, from);
+    let is_left = flag.unwrap_or_else(|| b.body.add_local("left", Type::U1));
+    for arm in b.body.inst(exit).op.blocks() {
+        if breaks(&b.body, arm) {
+            b.body.blocks[arm.index()].pop();
+            if flag.is_none() {
+                b.set_cursor(arm);
+                let yes = b.int(1, Scalar::U1);
+                b.store_local(is_left, yes);
+            }
+        }
+    }
+    Some(is_left)
+}
+
+fn breaks(body: &Body, block: BlockId) -> bool {
+    body.block(block).last().is_some_and(|u| body.inst(*u).op == Op::Break)
+}
+
+/// The local that tells it already: zero before the loop, and set by what leaves it.
+fn flag_of(plan: &Plan, exit: ValueId, from: BlockId) -> Option<LocalId> {
+    let (body, layout) = (plan.body, &plan.layout);
+    let Op::If(c, yes, _) = body.inst(exit).op else { return None };
+    let Op::Load(address) = body.inst(c).op else { return None };
+    let Op::LocalAddr(flag) = body.inst(address).op else { return None };
+    let is_last = |s: &ValueId| layout.position[s.index()] < layout.position[c.index()];
+    let is_set = |s: &ValueId| {
+        let inside = layout.is_inside(*s, from);
+        let Op::Store(_, x) = body.inst(*s).op else { return false };
+        known_int(body, x) == Some(i64::from(inside)) && (!inside || is_last(s))
+    };
+    (breaks(body, yes) && layout.home[c.index()] == from && layout.stores[flag.index()].iter().all(is_set))
+        .then_some(flag)
+}
+
+/// The numbers of a `for`'s iterations.
+struct Numbers {
+    index: Scalar,
+    begin: ValueId,
+    /// How many there are, as an unsigned number; `None` where they fill their blocks.
+    n: Option<ValueId>,
+    /// Those of its blocks.
+    blocks: Range,
+}
+
+/// A block of iterations that begins.
+struct Begun {
+    /// Its first index.
+    first: ValueId,
+    /// How many iterations are left; `None` where they are enough for the block.
+    left: Option<ValueId>,
+}
+
+/// Counts the iterations of a loop before it.
+fn count_iterations(b: &mut Builder, home: BlockId, v: ValueId, l: &ForLoop, length: i64) -> Numbers {
+    let range = l.dims[0];
+    let index = b.ty(range.begin).scalar().expect("compiler bug: bounds are scalars");
+    // From the least number to the greatest there are more iterations than a signed number can tell.
+    let number = if index == Scalar::I64 { Scalar::U64 } else { Scalar::U32 };
+    let before = b.body.add_block();
+    b.set_cursor(before);
+    let (n, blocks) = match trips(&b.body, l) {
+        Some(n) => {
+            let blocks = b.int(n.div_ceil(length as u64) as i64, index);
+            ((!n.is_multiple_of(length as u64)).then(|| b.int(n as i64, number)), blocks)
+        }
+        None => {
+            let (n, blocks) = count_blocks(b, &range, number, length);
+            (Some(n), blocks)
+        }
+    };
+    let zero = b.int(0, index);
+    splice_before(&mut b.body, home, v, before);
+    Numbers { index, begin: range.begin, n, blocks: Range { begin: zero, end: blocks } }
+}
+
+/// Begins a block of a `for`.
+fn begin_block(b: &mut Builder, v: ValueId, numbers: &Numbers, length: i64) -> Begun {
+    let block = b.push(Op::LoopIndex(v, 0), numbers.index.into());
+    let size = b.int(length, numbers.index);
+    let done = b.binary(BinaryOp::Mul, block, size);
+    let first = b.binary(BinaryOp::Add, numbers.begin, done);
+    let left = numbers.n.map(|n| {
+        let number = b.ty(n).scalar().expect("compiler bug: a number is a scalar");
+        let done = b.cast(done, number);
+        b.binary(BinaryOp::Sub, n, done)
+    });
+    Begun { first, left }
 }
 
 /// The number of iterations of a range, and that of their blocks.
