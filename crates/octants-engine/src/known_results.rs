@@ -81,8 +81,8 @@ impl KnownResults {
     }
 }
 
-/// What the results of a kernel with this body depend on; `None` where they do on more than numbers and memory, or where it does more
-/// than tell them.
+/// What the results of a kernel with this body depend on, which writes to no memory; `None` where they do on more than numbers and memory,
+/// or where it says something.
 pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) -> Option<Dependence> {
     let (mut slots, mut addresses, mut is_known) = (BTreeSet::new(), BTreeSet::new(), true);
     body.visit(body.root, &mut |_, inst| match &inst.op {
@@ -109,8 +109,37 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         },
         // Others may write what is read so while it is read; functions are not looked into.
         Op::VolatileLoad(_) | Op::Call(..) | Op::Random | Op::AddressBits(_) | Op::FrameAddr(_) => is_known = false,
-        Op::Print(_) | Op::Assert(..) => is_known = false,
-        _ => {}
+        Op::Balance(..) | Op::Print(_) | Op::Assert(..) => is_known = false,
+        // These depend on their operands, and on the memory whose address is taken above.
+        Op::Const(_)
+        | Op::Unary(..)
+        | Op::Binary(..)
+        | Op::Select(..)
+        | Op::Cast(_)
+        | Op::Bitcast(_)
+        | Op::MakeTensor(_)
+        | Op::Splat(_)
+        | Op::MakeStruct(_)
+        | Op::Extract(..)
+        | Op::ExtractDyn(..)
+        | Op::MatMul(..)
+        | Op::Transpose(_)
+        | Op::Fold(..)
+        | Op::LocalAddr(_)
+        | Op::ElementAddr(..)
+        | Op::MemberAddr(..)
+        | Op::Load(_)
+        | Op::Store(..)
+        | Op::Atomic(..)
+        | Op::AtomicCas(..)
+        | Op::Reduce(..)
+        | Op::If(..)
+        | Op::For(_)
+        | Op::Loop(_)
+        | Op::LoopIndex(..)
+        | Op::Break
+        | Op::Continue
+        | Op::Return(_) => {}
     });
     slots.extend(&addresses);
     is_known.then(|| Dependence { slots: slots.into_iter().collect(), addresses: addresses.into_iter().collect() })

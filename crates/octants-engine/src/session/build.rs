@@ -75,6 +75,7 @@ impl Executable {
 
     /// Declares that code made of this kernel does nothing but tell its results.
     fn tells(&mut self, kernel: &Kernel) {
+        assert!(!self.pointers.iter().any(|p| p.written), "compiler bug: code that tells results writes to memory");
         self.launching = Launching::telling(dependence(&kernel.body, &kernel.buffers, &self.layout));
     }
 
