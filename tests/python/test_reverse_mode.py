@@ -1,5 +1,7 @@
 """Gradients of kernels: what `kernel.grad` adds to the gradients of what a kernel reads, for every shape of loop."""
 
+import warnings
+
 import numpy as np
 import pytest
 
@@ -607,6 +609,85 @@ def test_what_is_read_and_then_overwritten_is_a_warning(fields):
     x.grad.fill(1)
     fine.grad()
     assert (x.grad.to_numpy() == 3).all()
+
+
+def test_what_a_later_loop_overwrites_for_certain_is_a_warning(fields):
+    x, y, n = fields
+    table = qd.field(qd.f64, shape=(N, 3), needs_grad=True)
+    array = qd.ndarray(qd.f64, shape=N, needs_grad=True)
+
+    @qd.kernel
+    def same_range():
+        for i in x:
+            y[0] += x[i] ** 2
+        for i in x:
+            x[i] = 0.0
+
+    @qd.kernel
+    def same_ranges():
+        for i in range(N):
+            for j in range(3):
+                y[i] += table[i, j] ** 2
+        for i, j in table:
+            table[i, j] *= 0.5
+
+    @qd.kernel
+    def of_an_array(a: qd.types.ndarray()):
+        for i in a:
+            y[i] += a[i] ** 2
+        for i in a:
+            a[i] += 1.0
+
+    @qd.kernel
+    def one_element():
+        for i in x:
+            y[i] += x[0] ** 2
+        for _ in range(1):
+            x[0] = 2.0
+
+    @qd.kernel
+    def under_a_condition():
+        for i in x:
+            y[0] += x[i] ** 2
+        for i in x:
+            if n[i] > 9:
+                x[i] = 0.0
+
+    @qd.kernel
+    def elsewhere():
+        for i in range(2):
+            y[0] += x[i] ** 2
+        for i in range(2):
+            x[i + 2] = 0.0
+
+    @qd.kernel
+    def never():
+        for i in range(4):
+            y[0] += x[i] ** 2
+        for i in range(n[0] * 0):
+            x[i] = 0.0
+
+    @qd.kernel
+    def before():
+        for i in x:
+            x[i] = 1.0
+        for i in x:
+            y[0] += x[i] ** 2
+
+    @qd.kernel
+    def of_no_need():
+        for i in x:
+            y[0] += x[i] * 2.0
+        for i in x:
+            x[i] = 0.0
+
+    for kernel, arguments in [(same_range, ()), (same_ranges, ()), (of_an_array, (array,)), (one_element, ())]:
+        with pytest.warns(UserWarning, match="what is read of `.*` here, and the same kernel overwrites it later"):
+            kernel.grad(*arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kernel in [under_a_condition, elsewhere, never, before, of_no_need]:
+            kernel.grad()
 
 
 def test_iterations_that_read_what_others_store_are_refused(fields):

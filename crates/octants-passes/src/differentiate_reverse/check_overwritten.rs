@@ -3,8 +3,8 @@
 //!
 //! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they read.
 //!
-//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, or in
-//! the next iteration of a loop in order, is a warning: the part of the gradient that it spoils may be one that nobody wants.
+//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, in
+//! the next iteration of a loop in order, or in a later loop (`later_loops`), is a warning: the part of the gradient that it spoils may be one that nobody wants.
 //! Iterations of a parallel loop of which one reads what another stores are an error: there is no order in which to run them
 //! back. What depends on values is found while running (`validation=True` of a tape).
 
@@ -14,6 +14,7 @@ use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
 
 use super::emit_sweeps::known_int;
+use super::later_loops::overwrites_later;
 use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
 use super::reverse_extremes::is_extreme;
@@ -150,7 +151,13 @@ fn same_parts(body: &Body, a: ValueId, b: ValueId) -> bool {
 fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     let (x, y) = (indices(body, load.addr), indices(body, write.addr));
-    if !x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) || !same_component(body, load.inst, write.inst) {
+    if !same_component(body, load.inst, write.inst) {
+        return false;
+    }
+    if overwrites_later(plan, (load.inst, x), (write.inst, y)) {
+        return true;
+    }
+    if !x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) {
         return false;
     }
     // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.

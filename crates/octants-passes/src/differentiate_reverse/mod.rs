@@ -23,6 +23,7 @@ mod emit_reverse;
 mod emit_sweeps;
 mod find_active_values;
 mod keep_states;
+mod later_loops;
 mod meeting_iterations;
 mod needed_operands;
 mod plan_sweeps;
