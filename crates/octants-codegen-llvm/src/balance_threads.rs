@@ -24,7 +24,7 @@ const MOST_THREADS: i64 = 256;
 
 impl Lowering<'_, '_> {
     /// The number that this thread gets in place of its own.
-    pub fn balance(&self, number: V, weight: V, end: V) -> V {
+    pub fn balance(&self, number: V, weight: V, end: V, heaviest_first: bool) -> V {
         let (e, target) = (self.e, self.u.target);
         if !target.shares_by_stride() || !self.balances {
             return number;
@@ -38,7 +38,8 @@ impl Lowering<'_, '_> {
         let from = e.block();
         e.cond_br(e.and(all, usual), sort, sorted);
         e.position(sort);
-        let other = e.zext(self.partner(e.trunc(own, e.i32), e.trunc(threads, e.i32), weight), e.i64);
+        let [thread, of] = [own, threads].map(|v| e.trunc(v, e.i32));
+        let other = e.zext(self.partner(thread, of, weight, heaviest_first), e.i64);
         let exchanged = e.add(first, other);
         let to = e.block();
         e.br(sorted);
@@ -50,7 +51,7 @@ impl Lowering<'_, '_> {
     }
 
     /// The thread whose number this one takes.
-    fn partner(&self, own: V, threads: V, weight: V) -> V {
+    fn partner(&self, own: V, threads: V, weight: V, heaviest_first: bool) -> V {
         let (e, target) = (self.e, self.u.target);
         let words = target.block_memory(e, 2 * MOST_THREADS as u64 + 32);
         let at = |base: i64, i: V| e.gep(e.i32, words, e.zext(e.add(i, e.i32c(base)), e.i64));
@@ -87,6 +88,7 @@ impl Lowering<'_, '_> {
         let mirrored = e.sub(e.sub(e.add(warps, half), e.i32c(1)), warp);
         let upper = e.or(e.shl(mirrored, bits), lane);
         let part = e.select(e.icmp(IntCmp::LLVMIntULT, warp, half), own, upper);
+        let part = if heaviest_first { e.sub(e.sub(threads, e.i32c(1)), part) } else { part };
         read(order, part)
     }
 

@@ -95,7 +95,9 @@ impl Lowering<'_, '_> {
                 self.reduce(*slot as usize, *value);
                 return None;
             }
-            Op::Balance(n, weight, end) => vec![self.balance(self.value(*n), self.value(*weight), self.value(*end))],
+            Op::Balance { number, weight, end, heaviest_first } => {
+                vec![self.balance(self.value(*number), self.value(*weight), self.value(*end), *heaviest_first)]
+            }
             Op::LoopIndex(l, axis) => {
                 let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]

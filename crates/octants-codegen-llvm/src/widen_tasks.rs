@@ -56,7 +56,7 @@ pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: O
         size += 1;
         match &inst.op {
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Call(..) | Op::Print(_) | Op::Assert(..) => fits = false,
-            Op::Random | Op::Balance(..) => fits = false,
+            Op::Random | Op::Balance { .. } => fits = false,
             Op::Break | Op::Continue | Op::Return(_) => fits = false,
             Op::BufferAddr(b, index) => {
                 let buffer = &program.buffers[b.index()];

@@ -515,7 +515,8 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
         for_each(&mut b, |b, i| {
             let weight = get(b, 0, Scalar::I32, &[i]);
             let [own, weight, end] = [i, weight, i].map(|v| b.cast(v, Scalar::I64));
-            let other = b.push(Op::Balance(own, weight, end), Scalar::I64.into());
+            let balance = Op::Balance { number: own, weight, end, heaviest_first: false };
+            let other = b.push(balance, Scalar::I64.into());
             let zero = b.int(0, Scalar::I32);
             if asserts {
                 let is_positive = b.binary(BinaryOp::Gt, i, zero);

@@ -314,10 +314,16 @@ pub enum Op {
     Loop(BlockId),
     /// Index of an axis of an enclosing `For`.
     LoopIndex(ValueId, u32),
-    /// number, weight, end, all i64: a number in place of the first, such that threads that run in step get numbers of like
+    /// Of i64: a number in place of `number`, such that threads that run in step get numbers of like
     /// weights. Threads next to one another come with numbers next to one another, and those with numbers below the end exchange them:
-    /// each gets one of another, or its own. All threads of a block that have such a number run this.
-    Balance(ValueId, ValueId, ValueId),
+    /// each gets one of another, or its own. All threads of a block that have such a number run this. The threads that come to have the
+    /// lightest when `heaviest_first` is not set are those that come to have the heaviest when it is.
+    Balance {
+        number: ValueId,
+        weight: ValueId,
+        end: ValueId,
+        heaviest_first: bool,
+    },
     Break,
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).
@@ -352,7 +358,7 @@ impl Op {
                 | Op::Print(_)
                 | Op::Assert(..)
                 | Op::Random
-                | Op::Balance(..)
+                | Op::Balance { .. }
         )
     }
 
@@ -412,7 +418,7 @@ impl Op {
                 on(a);
                 on(b);
             }
-            Op::Select(a, b, c) | Op::AtomicCas(a, b, c) | Op::Balance(a, b, c) => {
+            Op::Select(a, b, c) | Op::AtomicCas(a, b, c) | Op::Balance { number: a, weight: b, end: c, .. } => {
                 on(a);
                 on(b);
                 on(c);

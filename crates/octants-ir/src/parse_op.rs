@@ -23,9 +23,9 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             Op::Select(c, a, p.value()?)
         }
         "balance" => {
-            let (n, weight) = pair(p)?;
+            let (number, weight) = pair(p)?;
             p.sign(",")?;
-            Op::Balance(n, weight, p.value()?)
+            Op::Balance { number, weight, end: p.value()?, heaviest_first: p.eat_word("heaviest_first") }
         }
         "cast" => Op::Cast(p.value()?),
         "bitcast" => Op::Bitcast(p.value()?),

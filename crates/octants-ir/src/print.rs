@@ -318,7 +318,10 @@ fn op_text(op: &Op) -> String {
         Op::Store(a, v) => format!("store {a}, {v}"),
         Op::Atomic(op, a, v) => format!("atomic {} {a}, {v}", op.name()),
         Op::AtomicCas(a, e, d) => format!("atomic_cas {a}, {e}, {d}"),
-        Op::Balance(n, weight, end) => format!("balance {n}, {weight}, {end}"),
+        Op::Balance { number, weight, end, heaviest_first } => {
+            let order = if *heaviest_first { " heaviest_first" } else { "" };
+            format!("balance {number}, {weight}, {end}{order}")
+        }
         Op::Reduce(slot, v) => format!("reduce {slot}, {v}"),
         Op::If(c, ..) => format!("if {c}"),
         Op::For(l) => {

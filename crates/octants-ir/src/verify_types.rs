@@ -88,9 +88,9 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
-        Op::Balance(n, weight, end) => {
+        Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
-            need(*ty == i64 && [n, weight, end].into_iter().all(|v| *of(v) == i64), Rule::ResultType)
+            need(*ty == i64 && [number, weight, end].into_iter().all(|v| *of(v) == i64), Rule::ResultType)
         }
         Op::LocalAddr(l) => need(points_to(ty, &body.locals[l.index()].ty), Rule::AddressType),
         Op::FrameAddr(s) => {

@@ -106,7 +106,7 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
                 }
             }
         }
-        Op::Print(_) | Op::Assert(..) | Op::Random | Op::Balance(..) => e.other = true,
+        Op::Print(_) | Op::Assert(..) | Op::Random | Op::Balance { .. } => e.other = true,
         _ => {}
     }
 }

@@ -58,7 +58,7 @@ pub fn kind_of(op: &Op) -> Kind {
         | Op::Atomic(..)
         | Op::AtomicCas(..)
         | Op::Reduce(..)
-        | Op::Balance(..)
+        | Op::Balance { .. }
         | Op::If(..)
         | Op::For(_)
         | Op::Loop(_)

@@ -80,7 +80,7 @@ impl Sweep<'_> {
     /// Does something besides yielding its value.
     fn is_seen(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
-            Op::Load(_) | Op::LoopIndex(..) | Op::Random | Op::Balance(..) => false,
+            Op::Load(_) | Op::LoopIndex(..) | Op::Random | Op::Balance { .. } => false,
             Op::Store(a, _) => match trace_address(self.body, *a) {
                 Place::Local(l) => self.read[l.index()],
                 _ => true,

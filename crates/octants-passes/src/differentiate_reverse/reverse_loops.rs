@@ -5,6 +5,7 @@ use std::collections::{HashMap, HashSet};
 
 use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
 
+use super::balance_lanes::{Turns, lengths_of};
 use super::copy_values::Indices;
 use super::emit_forward::Mode;
 use super::emit_sweeps::{Emitter, Iteration};
@@ -78,10 +79,9 @@ impl<'a> Emitter<'a> {
         let (sum, index) = (self.b.binary(BinaryOp::Add, n, lanes), Scalar::I64);
         let sum = self.b.binary(BinaryOp::Sub, sum, one);
         let share = self.b.binary(BinaryOp::Div, sum, lanes);
-        let (outer, inner) = (self.b.body.add_block(), self.b.body.add_block());
-        let range = |end| vec![Range { begin: zero, end }];
-        let parallel =
-            ForLoop { dims: range(lanes), body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
+        let outer = self.b.body.add_block();
+        let range = vec![Range { begin: zero, end: lanes }];
+        let parallel = ForLoop { dims: range, body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
         let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
         self.within(outer, |e| {
             let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
@@ -90,13 +90,7 @@ impl<'a> Emitter<'a> {
             let first = e.b.push(Op::Select(neighbours, first, lane), index.into());
             let step = e.b.push(Op::Select(neighbours, one, lanes), index.into());
             let outside = e.store.begin_lane(&mut e.b, lane);
-            let serial = ForLoop { dims: range(share), body: inner, parallel: None, reductions: Vec::new() };
-            let over_share = e.b.push(Op::For(Box::new(serial)), Type::Unit);
-            e.within(inner, |e| {
-                let k = e.b.push(Op::LoopIndex(over_share, 0), index.into());
-                let offset = e.b.binary(BinaryOp::Mul, k, step);
-                let linear = e.b.binary(BinaryOp::Add, first, offset);
-                let linear = e.balance(v, l, &dims, [linear, offset, lanes, n]);
+            let run = |e: &mut Self, linear: ValueId| {
                 let inside = e.b.binary(BinaryOp::Lt, linear, n);
                 let run = |e: &mut Self| {
                     let indices = e.spread(linear, &dims);
@@ -104,7 +98,15 @@ impl<'a> Emitter<'a> {
                     e.run_iteration(v, l.body, private);
                 };
                 e.branch(inside, run, |_| ());
-            });
+            };
+            let turns = Turns { first, step, lanes, share, n };
+            match lengths_of(e.plan, l) {
+                Some(lengths) => e.balanced_turns((v, l), &dims, &turns, &lengths, run),
+                None => e.each(share, |e, turn| {
+                    let own = turns.own(&mut e.b, turn);
+                    run(e, own);
+                }),
+            }
             e.store = outside;
         });
     }

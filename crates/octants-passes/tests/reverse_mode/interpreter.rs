@@ -276,7 +276,7 @@ impl Interpreter<'_> {
                 let index = self.frame().indices[l.index()][*axis as usize];
                 set(self, vec![Leaf::Int(index)]);
             }
-            Op::Balance(number, ..) => {
+            Op::Balance { number, .. } => {
                 let number = self.value(*number);
                 set(self, number);
             }
