@@ -272,6 +272,11 @@ impl Driver for GpuDriver {
         }
     }
 
+    unsafe fn threads_at_once(&self, task: TaskHandle) -> Option<u64> {
+        // SAFETY: the handle is the address of a task of a module that the trait's contract keeps loaded.
+        unsafe { (*(task.0 as *const LoadedTask)).threads_at_once() }
+    }
+
     #[inline]
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {
         let calls = self.context.enter()?;

@@ -245,6 +245,14 @@ impl LoadedTask {
         Some((form.function, shape))
     }
 
+    /// Threads that the device runs at once; `None` for a serial task.
+    pub fn threads_at_once(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Serial(_) => None,
+            Kind::Parallel(forms) => Some(forms.narrow.plan.threads_at_once()),
+        }
+    }
+
     /// Queues the task.
     ///
     /// # Safety

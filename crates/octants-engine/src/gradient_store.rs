@@ -38,10 +38,24 @@ pub(crate) struct Lanes {
     pub most: u64,
     /// No more than these where more would take more than [`LITTLE_BYTES`].
     pub at_once: u64,
+    /// Lanes have the same number of turns, in blocks of so many.
+    pub even: Option<u64>,
     /// A lane runs neighbouring iterations and has neighbouring words; else lanes take turns in both.
     pub neighbours: bool,
     /// Most bytes that the store may take.
     pub most_bytes: u64,
+}
+
+impl Lanes {
+    /// How many there are for so many iterations.
+    fn count(&self, iterations: u64) -> u64 {
+        let most = self.most.min(iterations).max(1);
+        let turns = iterations.div_ceil(most).max(1);
+        match self.even {
+            Some(block) if turns > 1 => iterations.div_ceil(turns).next_multiple_of(block).min(most),
+            _ => most,
+        }
+    }
 }
 
 /// What was counted.
@@ -99,7 +113,7 @@ impl GradientStore {
         slots: &mut [u64],
         allocate: impl Fn(u64) -> Result<Buffer, Error>,
     ) -> Result<Vec<Buffer>, Error> {
-        let mut count = lanes.most.min(counted.iterations).max(1);
+        let mut count = lanes.count(counted.iterations);
         let (of_lane, of_root) = (bytes_of(counted.lane), bytes_of(counted.root));
         let least = of_root.saturating_add(of_lane);
         if let Some(few) = LITTLE_BYTES.checked_div(of_lane) {
@@ -188,6 +202,17 @@ fn bytes_of(words: [u64; 2]) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lanes_have_as_many_turns_as_others() {
+        let lanes = |most, even, n| Lanes { most, at_once: 1, even, neighbours: false, most_bytes: 0 }.count(n);
+        assert_eq!(lanes(1000, Some(32), 900), 900);
+        assert_eq!(lanes(1000, Some(32), 1001), 512, "two turns each");
+        assert_eq!(lanes(1000, Some(32), 2900), 992, "three");
+        assert_eq!(lanes(1000, Some(256), 1999), 1000, "no more than there may be");
+        assert_eq!(lanes(1000, None, 1001), 1000);
+        assert_eq!(lanes(1000, Some(32), 0), 1);
+    }
 
     #[test]
     fn no_count_is_too_large_to_be_refused() {

@@ -221,6 +221,14 @@ pub trait Driver: Send + Sync + 'static {
         None
     }
 
+    /// How many threads the device runs at once of a loaded task, where there is a limit to their number.
+    ///
+    /// # Safety
+    /// The task's module is loaded.
+    unsafe fn threads_at_once(&self, _task: TaskHandle) -> Option<u64> {
+        None
+    }
+
     /// Loads code. The second part of the result has a handle for each of the artifact's tasks.
     fn load(&self, artifact: &Artifact) -> Result<(ModuleHandle, Vec<TaskHandle>)>;
 

@@ -126,6 +126,12 @@ impl LoadedKernel {
         kernel
     }
 
+    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit to their number.
+    pub fn threads_at_once(&self) -> Option<u64> {
+        // SAFETY: the module is loaded while this value lives.
+        self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
+    }
+
     /// Bytes of result slots.
     #[inline]
     pub(crate) fn result_bytes(&self) -> u64 {

@@ -8,6 +8,9 @@ use crate::error::Error;
 use crate::gradient_store::{Counted, GradientStore, Lanes};
 use crate::known_results::KnownResults;
 
+/// Threads of a block, as a rule.
+const BLOCK: u64 = 256;
+
 impl Session {
     /// Runs code on a stream, the default one for `None`: `slots` are the argument slots of its layout, `arrays` those that hold
     /// addresses in the host's memory, of which a device that does all work at once need not be told. `caller` is told before
@@ -66,7 +69,7 @@ impl Session {
         };
         let counted = Counted::of(&counted.expect("compiler bug: a store is counted without a result"));
         let buffers =
-            store.make(counted, self.lanes(), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
+            store.make(counted, self.lanes(code), &mut slots, |bytes| Ok(self.device.allocate_unset(bytes)?))?;
         // SAFETY: the caller's contract, and the store lives until the stream has run what uses it: its memory is freed in order.
         let results = unsafe { stream.launch_with(&code.kernel, &slots, arrays, caller) };
         drop(buffers);
@@ -99,7 +102,7 @@ impl Session {
         Ok(results)
     }
 
-    fn lanes(&self) -> Lanes {
+    fn lanes(&self, code: &Executable) -> Lanes {
         let most_bytes = match self.config.ad_store_bytes {
             0 => u64::MAX,
             bytes => bytes,
@@ -111,10 +114,11 @@ impl Session {
             };
             // More lanes than threads, so that uneven ones balance.
             let most = threads * 8;
-            return Lanes { most, at_once: most, neighbours: true, most_bytes };
+            return Lanes { most, at_once: most, even: None, neighbours: true, most_bytes };
         }
-        // As many as the largest devices run at once with the registers that gradients take: of more, the caches hold less of the store. Where
+        // As many as run at once: of more, the caches hold less of the store, and the last of them run when most of the device is idle. Where
         // that takes much memory, as many as keep one busy.
-        Lanes { most: 1 << 17, at_once: 1 << 16, neighbours: false, most_bytes }
+        let most = code.kernel.threads_at_once().unwrap_or(1 << 17);
+        Lanes { most, at_once: most.min(1 << 16), even: Some(BLOCK), neighbours: false, most_bytes }
     }
 }
