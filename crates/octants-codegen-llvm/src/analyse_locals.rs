@@ -151,6 +151,8 @@ pub(crate) struct Effects {
     pub fails: bool,
     /// Draws random numbers.
     pub draws: bool,
+    /// Its threads exchange what they do.
+    pub balances: bool,
     /// Updates memory atomically: instructions that do, those of callees included.
     pub atomics: usize,
     /// Instructions, those of callees included.
@@ -176,6 +178,7 @@ impl Own {
             match &inst.op {
                 Op::Assert(..) => effects.fails = true,
                 Op::Random => effects.draws = true,
+                Op::Balance { .. } => effects.balances = true,
                 Op::Atomic(..) | Op::AtomicCas(..) => effects.atomics += 1,
                 Op::For(l) if !l.reductions.is_empty() => effects.atomics += 1,
                 Op::Call(f, _) => own.calls.push(*f),
@@ -208,6 +211,7 @@ impl Own {
         functions.into_iter().fold(self.effects, |mut all, callee| {
             all.fails |= callee.fails;
             all.draws |= callee.draws;
+            all.balances |= callee.balances;
             all.atomics += callee.atomics;
             all.size += callee.size;
             all

@@ -240,7 +240,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     if effects.size > LARGE {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }
-    if parallel.is_some_and(|(_, (_, l))| reads_in_loops(&task.body, l.body)) {
+    if effects.balances {
+        u.target.prefer_threads(&u.e, entry.function);
+    } else if parallel.is_some_and(|(_, (_, l))| reads_in_loops(&task.body, l.body)) {
         u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();

@@ -64,6 +64,8 @@ pub(super) trait Maker {
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// See [`Target::prefer_loads_ahead`].
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
+    /// See [`Target::prefer_threads`].
+    fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// See [`Target::unrolls_reading_loops`].
     fn unrolls_reading_loops(&self) -> bool {
         false
@@ -212,6 +214,10 @@ impl Target for Gpu {
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V) {
         self.maker.prefer_loads_ahead(e, function);
+    }
+
+    fn prefer_threads(&self, e: &Emitter, function: V) {
+        self.maker.prefer_threads(e, function);
     }
 
     fn declare_count(&self, e: &Emitter, symbol: &str) -> (V, V) {

@@ -240,6 +240,9 @@ pub(crate) trait Target {
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner loops, where a thread
     /// waits for it time and again, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
+    /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of like lengths, and compute
+    /// more than they wait.
+    fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Arithmetic in 64 bits costs more than in 32.
     fn counts_in_32_bits(&self) -> bool {
         false

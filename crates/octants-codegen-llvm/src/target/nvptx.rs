@@ -82,6 +82,11 @@ impl Maker for Nvptx {
         e.function_text_attribute(function, "nvvm.minctasm", "1");
     }
 
+    fn prefer_threads(&self, e: &Emitter, function: V) {
+        // 64 registers. On an H200 gradients of loops took 74 to 90 microseconds with them that took 120 to 154 with a hundred.
+        e.function_text_attribute(function, "nvvm.minctasm", "4");
+    }
+
     fn unrolls_reading_loops(&self) -> bool {
         // A thread issues instructions in order, and the assembler unrolls short loops alone.
         true
