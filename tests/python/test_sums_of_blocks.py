@@ -79,6 +79,53 @@ def test_blocks_of_eight(kind, rows):
 
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("block", [3, 8])
+def test_blocks_of_which_the_last_is_cut(block, kind, rows):
+    n = lengths(kind, rows)
+    length, w, total = filled(n, qd.i32), filled(numbers(rows)), qd.field(qd.f32, shape=rows)
+    weight, sums = filled(numbers(MOST)), qd.field(qd.f32, shape=MOST)
+
+    @qd.kernel
+    def add():
+        for i in w:
+            of_row = w[i]
+            for b in range((length[i] + block - 1) // block):
+                rest = length[i] - block * b
+                for t in range(block):
+                    if t < rest:
+                        of_row += weight[block * b + t]
+                for t in range(block):
+                    if block - 1 - t < rest:
+                        sums[block * b + (block - 1 - t)] += of_row
+            total[i] = of_row
+
+    @qd.kernel
+    def add_by_row():
+        for i in w:
+            of_row = w[i]
+            for b in range((length[i] + block - 1) // block):
+                rest = length[i] - block * b
+                for t in range(block):
+                    if t < rest:
+                        of_row += weight[block * b + t]
+            total[i] += of_row
+
+    add()
+    running = numbers(rows).astype(np.float64)[:, None] + np.cumsum(numbers(MOST).astype(np.float64))
+    by_column = np.zeros(MOST)
+    for k in range(MOST):
+        # What the row has when the block is through that the element is in.
+        last = np.minimum(np.maximum(n, 1) - 1, k // block * block + block - 1)
+        by_column[k] = running[np.arange(rows), last][n > k].sum()
+    in_all = np.where(n > 0, running[np.arange(rows), np.maximum(n, 1) - 1], numbers(rows))
+    assert np.allclose(sums.to_numpy(), by_column, rtol=1e-5)
+    assert np.allclose(total.to_numpy(), in_all, rtol=1e-5)
+    add_by_row()
+    assert np.allclose(total.to_numpy(), 2 * in_all, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rows", ROWS)
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("block", [1, 8])
 def test_gradients(block, kind, rows):
     n = lengths(kind, rows)

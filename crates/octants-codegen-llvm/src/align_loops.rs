@@ -14,10 +14,12 @@ use std::collections::HashSet;
 
 use octants_ir::{ForLoop, Scalar, ValueId};
 
-use crate::emit::{Emitter, IntCmp, T, V};
+use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::find_alignment::{Alignment, find_alignment};
+use crate::gather_sums::Gathered;
 use crate::load_early::EarlyLoads;
 use crate::lower_body::{Index, LoopTargets, Lowering};
+use crate::write_out_loops::WrittenOut;
 
 /// How often the threads of a warp run a loop, in steps that they take together.
 #[derive(Debug, Clone, Copy)]
@@ -65,7 +67,7 @@ impl<'p> Lowering<'_, 'p> {
     pub fn align_loop(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
         let is_candidate = !self.moved.is_empty() && self.gathered.is_none() && self.u.target.shares_by_stride();
         let Some(alignment) = is_candidate.then(|| find_alignment(self, v, l)).flatten() else { return false };
-        let Alignment { gathered, descending, at_once, given } = alignment;
+        let Alignment { gathered, descending, at_once, given, inner } = alignment;
         let e = self.e;
         let (begin, end, s) = (self.bound(l.dims[0].begin), self.bound(l.dims[0].end), self.scalar_of(l.dims[0].begin));
         // From a number that is not negative there are fewer than 2^31 iterations.
@@ -100,6 +102,8 @@ impl<'p> Lowering<'_, 'p> {
         let steps = Steps { begin, end, index: e.scalar(s), ty, descending };
         let run = Run { number: v, early: &early, steps, start, own };
         self.gathered = Some(gathered);
+        let written_out = WrittenOut::of(self, l.body, inner);
+        let around = std::mem::replace(&mut self.written_out, written_out);
         for turn in 0..at_once {
             let offset = if descending { at_once - 1 - turn } else { turn };
             loaded = self.run_step(l, &run, offset, loaded);
@@ -115,6 +119,7 @@ impl<'p> Lowering<'_, 'p> {
         self.add_apart(&gathered, &|e, element| steps.index_at(e, start, element));
         e.br(next);
         self.close_indices(v, &gathered);
+        self.written_out = around;
         e.position(next);
         let (following, goes_on) = match descending {
             true => (e.sub_nsw(start, in_round), e.icmp(IntCmp::LLVMIntSGT, start, zero)),
@@ -139,25 +144,36 @@ impl<'p> Lowering<'_, 'p> {
         e.cond_br(is_active, runs, join);
         e.position(runs);
         self.indices.insert(number, vec![steps.index_at(e, start, e.i64c(offset))]);
-        self.set_iteration(number, offset as usize);
-        self.loops.push(LoopTargets { on_break: join, on_continue: join });
-        self.block_with_early(l.body, early, &loaded);
-        self.loops.pop();
+        self.written_out.set_iteration(number, offset as usize);
         let comes = match (steps.descending, offset) {
             (true, 0) => e.icmp(IntCmp::LLVMIntSGT, start, e.zero(steps.ty)),
             (true, _) => e.int(e.i1, 1),
             (false, _) => e.icmp(IntCmp::LLVMIntULT, at(offset + 1), own),
         };
-        let mut to_come = self.load_early(early, comes, Some(&loaded));
-        let ran = e.block();
-        e.br(join);
+        self.loops.push(LoopTargets { on_break: join, on_continue: join });
+        let mut ends: Vec<(Bb, Vec<Vec<V>>)> = vec![(waits, loaded.clone())];
+        self.in_versions(l.body, &mut |this, part, is_last| {
+            this.with_early(part, early, &loaded);
+            if is_last {
+                let to_come = this.load_early(early, comes, Some(&loaded));
+                ends.push((e.block(), to_come));
+                e.br(join);
+            }
+        });
+        self.loops.pop();
         e.position(join);
-        for (v, waited_with) in to_come.iter_mut().flatten().zip(loaded.iter().flatten()) {
-            let phi = e.phi(e.type_of(*v));
-            e.add_incoming(phi, *waited_with, waits);
-            e.add_incoming(phi, std::mem::replace(v, phi), ran);
-        }
-        to_come
+        let merge = |i: usize, j: usize| {
+            let phi = e.phi(e.type_of(loaded[i][j]));
+            ends.iter().for_each(|(from, values)| e.add_incoming(phi, values[i][j], *from));
+            phi
+        };
+        loaded.iter().enumerate().map(|(i, leaves)| (0..leaves.len()).map(|j| merge(i, j)).collect()).collect()
+    }
+
+    /// Forgets the indices of the loop and of those in it that sums follow.
+    fn close_indices(&mut self, v: ValueId, gathered: &Gathered) {
+        self.indices.remove(&v);
+        gathered.sites.iter().for_each(|site| _ = self.indices.remove(&site.along.number));
     }
 
     /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and have the same values `given`, and how often

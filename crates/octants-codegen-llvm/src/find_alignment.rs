@@ -5,9 +5,10 @@ use std::collections::HashSet;
 
 use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
 
-use crate::gather_sums::{Along, Gathered, Inner, MOST_REGISTERS, find_inner, may_leave, sums_of_branches};
+use crate::gather_sums::{Along, Gathered, MOST_REGISTERS};
 use crate::lower_body::Lowering;
 use crate::read_ahead::times_to_unroll;
+use crate::write_out_loops::{Inner, find_inner, may_leave, sums_of_branches};
 
 /// A loop whose threads can be aligned.
 pub(crate) struct Alignment {
@@ -19,6 +20,8 @@ pub(crate) struct Alignment {
     pub at_once: i64,
     /// Values from outside of the loop that the elements depend on.
     pub given: Vec<ValueId>,
+    /// Loops inside that are to be written out.
+    pub inner: Vec<Inner>,
 }
 
 /// How an index of a sum's address follows the loop's.
@@ -108,6 +111,7 @@ pub(crate) fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoo
         descending: direction == Follows::Backwards,
         at_once,
         given: vec![range.begin],
+        inner: Vec::new(),
     };
     for a in aligned {
         let along = match a.inner.filter(|_| a.along) {
@@ -120,7 +124,7 @@ pub(crate) fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoo
         }
     }
     // All of them: what they leave in local arrays for one another is then in registers.
-    found.gathered.written_out = inner.into_iter().filter(|_| finds_inner).map(|i| (i.number, i.indices)).collect();
+    found.inner = if finds_inner { inner } else { Vec::new() };
     (!found.gathered.sites.is_empty()).then_some(found)
 }
 

@@ -9,20 +9,15 @@
 //! At the end of an iteration a thread knows the addresses from the numbers of the iterations alone, so that one which had nothing to
 //! add can add for others. A sum of zero is not added: an element that no thread meant may lie outside of its array.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashSet;
 
-use octants_ir::{AtomicOp, BlockId, Body, Const, ForLoop, Op, Scalar, ValueId};
+use octants_ir::{AtomicOp, Op, Scalar, ValueId};
 
 use crate::emit::{Emitter, FloatCmp, V};
 use crate::lower_body::{Index, Lowering};
 use crate::place::Place;
 use crate::target::Portion;
 
-/// Most iterations of a loop that is written out.
-const MOST_ITERATIONS: i64 = 8;
-/// Most instructions of all loops that are written out.
-const MOST_INSTRUCTIONS: usize = 2000;
 /// Most registers for what loops that are written out add.
 pub(crate) const MOST_REGISTERS: usize = 32;
 
@@ -34,7 +29,7 @@ pub(crate) struct Site {
     /// The address of each of them.
     pub address: ValueId,
     /// The loop that the elements follow.
-    along: Along,
+    pub along: Along,
     /// The instructions inside the aligned loop that compute the address, in order.
     steps: Vec<ValueId>,
     /// The scalars of an element.
@@ -61,95 +56,12 @@ pub(crate) struct Gathered {
     /// The loop.
     number: ValueId,
     pub sites: Vec<Site>,
-    /// Inner loops that are written out: their indices.
-    pub written_out: HashMap<ValueId, Range<i64>>,
-    /// The iteration that is being lowered, of each of them and of the aligned loop.
-    iteration: HashMap<ValueId, usize>,
-}
-
-/// An inner loop that may be written out.
-pub(crate) struct Inner {
-    pub number: ValueId,
-    pub body: BlockId,
-    pub indices: Range<i64>,
-}
-
-/// The loops in a block that may be written out, unless they are too long together; `None` where another loop has sums.
-pub(crate) fn find_inner(body: &Body, block: BlockId, is_sum: &dyn Fn(ValueId) -> bool) -> Option<Vec<Inner>> {
-    let mut found = Vec::new();
-    collect_inner(body, block, is_sum, &mut found)?;
-    let size = |inner: &Inner| {
-        let mut size = 0;
-        body.visit(inner.body, &mut |_, _| size += 1);
-        size * inner.len()
-    };
-    Some(if found.iter().map(size).sum::<usize>() <= MOST_INSTRUCTIONS { found } else { Vec::new() })
-}
-
-fn collect_inner(body: &Body, block: BlockId, is_sum: &dyn Fn(ValueId) -> bool, found: &mut Vec<Inner>) -> Option<()> {
-    for &v in body.block(block) {
-        let op = &body.inst(v).op;
-        if let Op::If(_, a, b) = op {
-            collect_inner(body, *a, is_sum, found)?;
-            collect_inner(body, *b, is_sum, found)?;
-            continue;
-        }
-        let mut sums = Vec::new();
-        let mut count = 0;
-        op.blocks().into_iter().for_each(|b| body.visit(b, &mut |v, _| count += usize::from(is_sum(v))));
-        let inner = match op {
-            Op::For(l) if !may_leave(body, l.body) => {
-                sums_of_branches(body, l.body, is_sum, &mut sums);
-                few_indices(body, l).map(|indices| Inner { number: v, body: l.body, indices })
-            }
-            _ => None,
-        };
-        match inner {
-            Some(inner) if sums.len() == count => found.push(inner),
-            _ if count > 0 => return None,
-            _ => {}
-        }
-    }
-    Some(())
-}
-
-fn few_indices(body: &Body, l: &ForLoop) -> Option<Range<i64>> {
-    let [range] = l.dims.as_slice() else { return None };
-    let (Some(Const::Int(begin)), Some(Const::Int(end))) = (body.as_const(range.begin), body.as_const(range.end))
-    else {
-        return None;
-    };
-    (1..=MOST_ITERATIONS).contains(&end.checked_sub(begin)?).then_some(begin..end)
-}
-
-/// A block of a loop leaves it, or its iteration, before the end.
-pub(crate) fn may_leave(body: &Body, block: BlockId) -> bool {
-    body.block(block).iter().any(|v| match &body.inst(*v).op {
-        Op::Break | Op::Continue => true,
-        Op::If(_, a, b) => may_leave(body, *a) || may_leave(body, *b),
-        _ => false,
-    })
-}
-
-/// The sums of a block and its branches, but not of its loops.
-pub(crate) fn sums_of_branches(
-    body: &Body,
-    block: BlockId,
-    is_sum: &dyn Fn(ValueId) -> bool,
-    found: &mut Vec<ValueId>,
-) {
-    for &v in body.block(block) {
-        if let Op::If(_, a, b) = &body.inst(v).op {
-            [*a, *b].into_iter().for_each(|b| sums_of_branches(body, b, is_sum, found));
-        }
-        found.extend(is_sum(v).then_some(v));
-    }
 }
 
 impl Gathered {
     /// No sums of a loop yet.
     pub fn of(number: ValueId) -> Gathered {
-        Gathered { number, sites: Vec::new(), written_out: HashMap::new(), iteration: HashMap::new() }
+        Gathered { number, sites: Vec::new() }
     }
 
     /// Adds a sum, to others at the same elements if there are any; `false` where it would take too many registers. `inside` is what is
@@ -182,13 +94,6 @@ impl Gathered {
     }
 }
 
-impl Inner {
-    /// Iterations of it.
-    pub fn len(&self) -> usize {
-        (self.indices.end - self.indices.start) as usize
-    }
-}
-
 fn trace(lowering: &Lowering<'_, '_>, inside: &HashSet<ValueId>, v: ValueId, steps: &mut Vec<ValueId>) {
     if !inside.contains(&v) || steps.contains(&v) {
         return;
@@ -218,39 +123,10 @@ fn is_same_address(lowering: &Lowering<'_, '_>, a: ValueId, b: ValueId) -> bool 
 }
 
 impl<'p> Lowering<'_, 'p> {
-    /// Lowers a loop that is written out; `false` where it is none.
-    pub fn unroll_gathered(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
-        let Some(indices) = self.gathered.as_ref().and_then(|g| g.written_out.get(&v)).cloned() else { return false };
-        for (iteration, index) in indices.enumerate() {
-            self.set_iteration(v, iteration);
-            self.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
-            self.block(l.body);
-        }
-        true
-    }
-
-    /// Says which iteration is being lowered, of a loop that is written out or of the aligned one.
-    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
-        self.gathered.as_mut().expect("compiler bug: an aligned loop is open").iteration.insert(v, iteration);
-    }
-
-    /// Forgets the indices of an aligned loop and of those in it that are written out.
-    pub fn close_indices(&mut self, v: ValueId, gathered: &Gathered) {
-        self.indices.remove(&v);
-        gathered.written_out.keys().for_each(|inner| _ = self.indices.remove(inner));
-    }
-
     /// The scalars that a sum adds.
     pub fn scalars_of_sum(&self, sum: ValueId) -> Vec<Scalar> {
         let Op::Atomic(_, _, operand) = self.body.inst(sum).op else { panic!("compiler bug: this is no sum") };
         self.body.ty(operand).leaves()
-    }
-
-    /// An index of a loop along one axis.
-    fn index_in(&self, v: ValueId, wide: V) -> Index {
-        let Op::For(l) = &self.body.inst(v).op else { panic!("compiler bug: only loops have indices") };
-        let s = self.scalar_of(l.dims[0].begin);
-        Index { narrow: if s.bits() == 64 { wide } else { self.e.trunc(wide, self.e.scalar(s)) }, wide }
     }
 
     /// Collects a sum of the aligned loop that is being lowered; `false` where it is none.
@@ -258,7 +134,7 @@ impl<'p> Lowering<'_, 'p> {
         let Some(gathered) = &self.gathered else { return false };
         let Some(site) = gathered.sites.iter().find(|site| site.sums.contains(&v)) else { return false };
         let e = self.e;
-        let element = if site.along.elements == 1 { 0 } else { gathered.iteration[&site.along.number] };
+        let element = if site.along.elements == 1 { 0 } else { self.written_out.iteration(site.along.number) };
         let slots = site.collected[element].iter().zip(&site.scalars);
         for ((slot, s), value) in slots.zip(self.leaves(operand)) {
             let before = e.load(e.scalar(*s), *slot, s.bytes());
@@ -336,7 +212,7 @@ impl<'p> Lowering<'_, 'p> {
     fn place_of(&mut self, gathered: &Gathered, site: &Site, index_of: &IndexOf<'_>, element: V) -> Place {
         let e = self.e;
         let number = site.along.number;
-        match gathered.written_out.get(&number) {
+        match self.written_out.indices_of(number) {
             Some(indices) => {
                 let index = self.index_in(number, e.add_nsw(e.i64c(indices.start), element));
                 self.indices.insert(number, vec![index]);

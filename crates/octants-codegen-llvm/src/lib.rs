@@ -63,6 +63,7 @@ mod target;
 mod unit;
 mod unroll_arrays;
 mod widen_tasks;
+mod write_out_loops;
 
 pub use target::{DeviceLibrary, known_processors};
 

@@ -179,9 +179,9 @@ impl Lowering<'_, '_> {
         yielded
     }
 
-    /// Lowers a loop's body, in which the loads yield `values`.
-    pub fn block_with_early(&mut self, b: BlockId, early: &EarlyLoads, values: &[Vec<V>]) {
-        for &v in self.body.block(b) {
+    /// Lowers instructions of a loop's body, in which the loads yield `values`.
+    pub fn with_early(&mut self, instructions: &[ValueId], early: &EarlyLoads, values: &[Vec<V>]) {
+        for &v in instructions {
             match early.loads.iter().zip(values).find(|((load, _), _)| *load == v) {
                 Some((_, leaves)) => self.values[v.index()] = Some(Val::Leaves(leaves.clone())),
                 None => self.inst(v),

@@ -17,6 +17,7 @@ use crate::read_ahead::times_to_unroll;
 use crate::target::Surroundings;
 use crate::unit::Unit;
 use crate::unroll_arrays::walks_short_arrays;
+use crate::write_out_loops::WrittenOut;
 
 /// What an instruction yielded.
 #[derive(Debug, Clone)]
@@ -87,6 +88,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub reductions: Vec<octants_ir::AtomicOp>,
     /// Sums of the aligned loop that is being lowered.
     pub gathered: Option<Gathered>,
+    /// Short loops that are written out.
+    pub written_out: WrittenOut,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
     pub loops: Vec<LoopTargets>,
@@ -139,6 +142,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             reductions: Vec::new(),
             moved: HashMap::new(),
             gathered: None,
+            written_out: WrittenOut::default(),
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),
@@ -237,6 +241,9 @@ impl<'u, 'p> Lowering<'u, 'p> {
     }
 
     fn branch(&mut self, c: ValueId, then: BlockId, otherwise: BlockId) {
+        if self.is_known_to_run(c) {
+            return self.block(then);
+        }
         let c = self.value(c);
         if let Some(known) = self.e.as_int(c) {
             return self.block(if known != 0 { then } else { otherwise });
@@ -275,7 +282,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
     }
 
     fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.align_loop(v, l) || self.unroll_gathered(v, l) {
+        if self.align_loop(v, l) || self.write_out(v, l) {
             return;
         }
         let bounds: Vec<(V, V, Scalar)> =
@@ -336,7 +343,9 @@ impl<'u, 'p> Lowering<'u, 'p> {
         self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
         if axis + 1 == bounds.len() {
             self.loops.push(LoopTargets { on_break: exit, on_continue: next });
-            self.block(l.body);
+            if !self.guarded_body(l) {
+                self.block(l.body);
+            }
             self.loops.pop();
             if !e.is_terminated() {
                 e.br(next);

@@ -254,6 +254,67 @@ fn threads_add_a_block_of_elements_at_once() {
 }
 
 #[test]
+fn blocks_that_are_whole_in_a_warp_have_code_without_branches() {
+    // for i: for b in 0..x[i] / 8 + 1: rest = x[i] - 8 * b; for t in 0..8: if t < rest: sum += y[8 * b + t]; z[i] = sum
+    let sums = |guard: &dyn Fn(&mut Builder, ValueId, ValueId) -> ValueId| {
+        let mut b = Builder::new();
+        let sum = b.body.add_local("sum", Scalar::F32.into());
+        for_each(&mut b, |b, i| {
+            let count = get(b, 0, Scalar::I32, &[i]);
+            let (zero, eight, one) = (b.int(0, Scalar::I32), b.int(8, Scalar::I32), b.int(1, Scalar::I32));
+            let blocks = b.binary(BinaryOp::Div, count, eight);
+            let blocks = b.binary(BinaryOp::Add, blocks, one);
+            let (at_sum, nothing) = (b.local_addr(sum), b.float(0.0, Scalar::F32));
+            b.store(at_sum, nothing);
+            for_loop(b, vec![(zero, blocks)], false, vec![], |b, outer| {
+                let outer = index(b, outer, 0);
+                let first = b.binary(BinaryOp::Mul, eight, outer);
+                let rest = b.binary(BinaryOp::Sub, count, first);
+                for_loop(b, vec![(zero, eight)], false, vec![], |b, inner| {
+                    let inner = index(b, inner, 0);
+                    let runs = guard(b, inner, rest);
+                    let add = |b: &mut Builder| {
+                        let k = b.binary(BinaryOp::Add, first, inner);
+                        let value = get(b, 1, Scalar::F32, &[k]);
+                        let old = b.load(at_sum);
+                        let new = b.binary(BinaryOp::Add, old, value);
+                        b.store(at_sum, new);
+                    };
+                    programs::if_else(b, runs, add, |_| ());
+                });
+            });
+            let value = b.load(at_sum);
+            set(b, 2, Scalar::F32, &[i], value);
+        });
+        let buffers = vec![array("x", Scalar::I32, 1), field("y", Scalar::F32, 128, 0), array("z", Scalar::F32, 1)];
+        ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
+    };
+    let loads = |text: &str| text.matches("ld.global.nc.v4").count();
+    let forwards = sums(&|b, inner, rest| b.binary(BinaryOp::Lt, inner, rest));
+    let backwards = sums(&|b, inner, rest| {
+        let seven = b.int(7, Scalar::I32);
+        let inner = b.binary(BinaryOp::Sub, seven, inner);
+        b.binary(BinaryOp::Lt, inner, rest)
+    });
+    for text in [forwards, backwards] {
+        assert_has(&text, &["vote.sync.all"]);
+        assert_eq!(loads(&text), 2, "{text}");
+    }
+    // An iteration that others do not follow; an index that is negative at first, which is less than anything.
+    for guard in [
+        &(|b: &mut Builder, inner, rest| b.binary(BinaryOp::Ne, inner, rest)) as &dyn Fn(&mut Builder, _, _) -> _,
+        &|b: &mut Builder, inner, rest| {
+            let three = b.int(3, Scalar::I32);
+            let inner = b.binary(BinaryOp::Sub, three, inner);
+            b.binary(BinaryOp::Lt, inner, rest)
+        },
+    ] {
+        let text = sums(guard);
+        assert!(!text.contains("vote"), "{text}");
+    }
+}
+
+#[test]
 fn kept_states_are_loaded_an_iteration_early_where_threads_are_aligned() {
     // for i: top = i; for k in 0..x[i]: top -= 1; a = y[top]; top -= 1; h[k] += a * y[top]
     let mut b = Builder::new();

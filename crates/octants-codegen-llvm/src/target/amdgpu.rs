@@ -211,6 +211,12 @@ impl Maker for Amdgpu {
         e.icmp(IntCmp::LLVMIntEQ, here, e.int(mask, -1))
     }
 
+    fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
+        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
+        let others = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.not(condition)]);
+        e.icmp(IntCmp::LLVMIntEQ, others, e.zero(mask))
+    }
+
     fn block_barrier(&self, e: &Emitter) {
         e.fence_in(WORKGROUP, Ordering::LLVMAtomicOrderingRelease);
         e.call(e.declare("llvm.amdgcn.s.barrier", e.void, &mut []), &[]);

@@ -76,6 +76,10 @@ pub(super) trait Maker {
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
     /// Whether all threads of the warp run this at once, an i1, the same for those that do.
     fn is_whole_warp(&self, e: &Emitter) -> V;
+    /// See [`Target::holds_for_all`].
+    fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
+        condition
+    }
     /// See [`Target::block_barrier`].
     fn block_barrier(&self, e: &Emitter);
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
@@ -339,6 +343,10 @@ impl Target for Gpu {
 
     fn is_whole_warp(&self, e: &Emitter) -> V {
         self.maker.is_whole_warp(e)
+    }
+
+    fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
+        self.maker.holds_for_all(e, condition)
     }
 
     fn lane(&self, e: &Emitter) -> V {

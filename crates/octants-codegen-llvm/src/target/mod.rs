@@ -178,6 +178,10 @@ pub(crate) trait Target {
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
+    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for this thread alone.
+    fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
+        condition
+    }
     /// Number of this thread in its warp, an i32.
     fn lane(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")

@@ -113,6 +113,11 @@ impl Maker for Nvptx {
         e.icmp(IntCmp::LLVMIntEQ, here, e.i32c(-1))
     }
 
+    fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
+        let here = e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[]);
+        e.call(e.declare("llvm.nvvm.vote.all.sync", e.i1, &mut [e.i32, e.i1]), &[here, condition])
+    }
+
     fn block_barrier(&self, e: &Emitter) {
         let barrier = e.declare("llvm.nvvm.barrier.cta.sync.aligned.all", e.void, &mut [e.i32]);
         e.call(barrier, &[e.i32c(0)]);
