@@ -245,6 +245,30 @@ def test_vdir(fp):
     close(out, np.stack([np.cos(angles), np.sin(angles)], axis=1), fp)
 
 
+def test_sines_and_cosines_are_near_under_fast_math():
+    qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
+    n = 1 << 18
+    x, sine, cosine, tangent = (qd.field(qd.f32, n) for _ in range(4))
+
+    @qd.kernel
+    def run():
+        for i in x:
+            sine[i], cosine[i], tangent[i] = qd.sin(x[i]), qd.cos(x[i]), qd.tan(x[i])
+
+    # Evenly, and near the functions' zeros, where single precision tells more numbers apart.
+    near = np.arange(-60, 61)[:, None] * (np.pi / 2) + np.linspace(-1e-3, 1e-3, 501)
+    values = np.concatenate([near.ravel(), np.linspace(-100, 100, n - near.size)]).astype(np.float32)
+    x.from_numpy(values)
+    run()
+    exact = values.astype(np.float64)
+    ulp = 2.0**-23
+    np.testing.assert_allclose(sine.to_numpy(), np.sin(exact), rtol=4 * ulp, atol=1e-12)
+    np.testing.assert_allclose(cosine.to_numpy(), np.cos(exact), rtol=0, atol=2.0**-22)
+    moderate = np.abs(np.cos(exact)) > 1e-2
+    np.testing.assert_allclose(tangent.to_numpy()[moderate], np.tan(exact)[moderate], rtol=1e-5, atol=1e-12)
+    qd.reset()
+
+
 def test_nan_and_inf_are_told_under_fast_math():
     qd.init(arch=qd.cpu, fast_math=True, log_level=qd.ERROR)
     x = qd.field(qd.f32, shape=6)
