@@ -412,3 +412,36 @@ def test_a_component_by_itself_is_the_memory_of_the_whole() -> None:
     assert v.to_numpy().tolist() == [[4, 4]] * 4
     sum_up()
     assert total[None].to_list() == [5, 5]
+
+
+@pytest.mark.parametrize("dtype", [qd.f32, qd.f64, qd.i32])
+def test_rows_and_columns_are_told_apart(dtype):
+    n = 8
+    values = np.arange(n * n).reshape(n, n)
+    x, y = qd.field(dtype, (n, n)), qd.field(dtype, (n, 3))
+    x.from_numpy(values.astype(np.int32 if dtype == qd.i32 else np.float32))
+
+    @qd.kernel
+    def read():
+        for i in range(n):
+            y[i, 0] = x[i, 0] + 2 * x[i, 1] + 3 * x[0, i] + 5 * x[1, i]
+            # Neighbours of another line.
+            if i > 0:
+                y[i, 1] = x[i - 1, 0] + 10 * x[0, i] + 100 * x[i, 0]
+
+    @qd.kernel
+    def symmetric():
+        for i in range(n):
+            sum = x[0, 0] - x[0, 0]
+            for j in range(n):
+                sum += (j + 1) * (x[i, j] + x[j, i])
+            y[i, 2] = sum
+
+    read()
+    symmetric()
+    at = np.arange(n)
+    expected = values[:, 0] + 2 * values[:, 1] + 3 * values[0] + 5 * values[1]
+    np.testing.assert_array_equal(y.to_numpy()[:, 0], expected)
+    expected = values[at[1:] - 1, 0] + 10 * values[0, 1:] + 100 * values[1:, 0]
+    np.testing.assert_array_equal(y.to_numpy()[1:, 1], expected)
+    np.testing.assert_array_equal(y.to_numpy()[:, 2], ((at + 1) * (values + values.T)).sum(axis=1))

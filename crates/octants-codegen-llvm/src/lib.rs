@@ -60,6 +60,7 @@ mod read_ahead;
 mod share_in_blocks;
 mod strided_loops;
 mod target;
+mod tell_strides_apart;
 mod unit;
 mod unroll_arrays;
 mod widen_tasks;

@@ -10,6 +10,7 @@ use inkwell::targets::{FileType, TargetMachine};
 use llvm_sys::support::LLVMParseCommandLineOptions;
 
 use crate::CodegenError;
+use crate::tell_strides_apart::tell_strides_apart;
 
 /// Runs LLVM's default pipeline of a level; `vectors`: loops may become vector code.
 pub(crate) fn optimise(
@@ -34,11 +35,16 @@ pub(crate) fn optimise(
         _ => "default<O3>",
     };
     run(module, machine, passes, options)?;
-    if !vectors && level >= 2 {
-        // Neighbouring accesses of a thread become wide ones. The back end tries too, but knows too little of alignment by then.
-        let passes =
-            "function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment,load-store-vectorizer)";
-        run(module, machine, passes, PassBuilderOptions::create())?;
+    if !vectors {
+        let of_functions = |passes| run(module, machine, passes, PassBuilderOptions::create());
+        if level >= 2 {
+            of_functions("function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment)")?;
+        }
+        tell_strides_apart(module, &machine.get_target_data());
+        if level >= 2 {
+            // Neighbouring accesses of a thread become wide ones. The back end tries too, but knows too little of alignment by then.
+            of_functions("function(load-store-vectorizer)")?;
+        }
     }
     if vectors {
         emit_long_functions_plainly(module);

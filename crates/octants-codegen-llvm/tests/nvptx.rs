@@ -596,3 +596,35 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
     let text = ptx(&balanced(true), &h200());
     assert!(!text.contains("bar.sync"), "{text}");
 }
+
+#[test]
+fn a_row_and_a_column_are_not_taken_for_one_another() {
+    // y[i] = x[i, 0] + 2 * x[i, 1] + 3 * x[0, i]
+    let axes = vec![vec![Digit { extent: 32, stride: 32 * 4 }], vec![Digit { extent: 32, stride: 4 }]];
+    let layout = Layout::Dense {
+        shape: vec![32, 32],
+        offset: vec![0, 0],
+        components: vec![ComponentLayout { root: 0, base: 0, axes }],
+    };
+    let x = Buffer { name: "x".into(), elem: Scalar::F32.into(), ndim: 2, layout };
+    let mut b = Builder::new();
+    let (zero, n) = (b.int(0, Scalar::I32), b.int(32, Scalar::I32));
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let (zero, one) = (b.int(0, Scalar::I32), b.int(1, Scalar::I32));
+        let mut sum = b.float(0.0, Scalar::F32);
+        for (k, place) in [[i, zero], [i, one], [zero, i]].iter().enumerate() {
+            let element = get(b, 0, Scalar::F32, place);
+            let factor = b.float(k as f64 + 1.0, Scalar::F32);
+            let part = b.binary(BinaryOp::Mul, element, factor);
+            sum = b.binary(BinaryOp::Add, sum, part);
+        }
+        let address = at(b, 1, Scalar::F32, &[i]);
+        b.store(address, sum);
+    });
+    let mut p = program(vec![x, field("y", Scalar::F32, 32, 1)], vec![], Type::Unit, true, b.body);
+    p.roots = 2;
+    let text = ptx(&p, &h200());
+    assert_has(&text, &["ld.global.nc.v2."]);
+    assert_eq!(text.matches("ld.global.nc.").count(), 2, "the row's two as one, and the column's\n{text}");
+}
