@@ -27,7 +27,7 @@ struct Made {
     tasks: Vec<TaskMeta>,
 }
 
-/// See [`crate::compile`].
+/// See [`fn@crate::compile`].
 pub(crate) fn compile(
     program: &Program,
     location: &dyn Fn(Span) -> String,
