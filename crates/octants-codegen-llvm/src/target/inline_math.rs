@@ -75,7 +75,7 @@ fn cosine(e: &Emitter, x: V) -> V {
 }
 
 /// The tangent: small denominators are sines of what the argument is more than an odd multiple of pi/2.
-fn tangent(e: &Emitter, x: V) -> V {
+pub(super) fn tangent(e: &Emitter, x: V) -> V {
     let real = |v: f64| e.real(e.f32, v);
     let halves = fused(e, x, real(std::f64::consts::FRAC_1_PI), real(-0.5));
     let rounded = sum(e, halves, real(ROUNDING));
