@@ -81,3 +81,27 @@ def test_axes_of_several_types():
     expected = np.zeros((3, 4), np.int32)
     expected[:2, :3] = 1
     assert (out.to_numpy() == expected).all()
+
+
+@pytest.mark.parametrize("dtype", [qd.i32, qd.i64], ids=str)
+def test_inner_loops_that_read_run_as_often_as_they_should_wherever_they_begin(dtype):
+    @qd.kernel
+    def add_up(bounds: qd.types.ndarray(dtype, 2), x: qd.types.ndarray(qd.i32, 1), sums: qd.types.ndarray(qd.i32, 1)):
+        for i in sums:
+            s = 0
+            for k in range(bounds[i, 0], bounds[i, 1]):
+                s += x[k & 63]
+            sums[i] = s
+
+    # On GPUs such loops stand in the code many times.
+    least, most = -(2**31), 2**31 - 1
+    ranges = [(0, n) for n in (0, 1, 2, 31, 32, 33, 64, 65, 100)] + [(3, 99), (-7, 60), (-100, -64), (5, 3)]
+    ranges += [(least, least + 40), (most - 70, most), (most, least), (2 * 10**9, -2 * 10**9)]
+    bounds = qd.ndarray(dtype, (len(ranges), 2))
+    bounds.from_numpy(np.array(ranges, np.int64 if dtype == qd.i64 else np.int32))
+    x, sums = qd.ndarray(qd.i32, 64), qd.ndarray(qd.i32, len(ranges))
+    values = np.arange(64, dtype=np.int32) ** 2 + 1
+    x.from_numpy(values)
+    add_up(bounds, x, sums)
+    expected = [int(values[np.arange(begin, end) & 63].sum()) if begin < end else 0 for begin, end in ranges]
+    assert sums.to_numpy().tolist() == expected

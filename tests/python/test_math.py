@@ -270,7 +270,9 @@ def test_sines_and_cosines_are_near_under_fast_math():
         allowed = 2.0**-21 + 2.0**-22 * np.abs(exact)
         assert (np.abs(sines - np.sin(exact)) <= allowed).all()
         assert (np.abs(cosines - np.cos(exact)) <= allowed).all()
-        np.testing.assert_allclose(sines[near.size :][: small.size], np.sin(exact)[near.size :][: small.size], rtol=2e-5)
+        np.testing.assert_allclose(
+            sines[near.size :][: small.size], np.sin(exact)[near.size :][: small.size], rtol=2e-5
+        )
     else:
         np.testing.assert_allclose(sines, np.sin(exact), rtol=4 * ulp, atol=1e-12)
         np.testing.assert_allclose(cosines, np.cos(exact), rtol=0, atol=2.0**-22)

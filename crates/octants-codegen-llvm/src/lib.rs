@@ -24,7 +24,7 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `lower_op` (values),
+//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
@@ -57,6 +57,7 @@ mod privatise_scatter;
 mod random;
 mod range_loops;
 mod read_ahead;
+mod serial_loops;
 mod share_in_blocks;
 mod strided_loops;
 mod target;

@@ -1,4 +1,5 @@
-//! Control flow: blocks, branches, loops, calls and returns of one body, be it a task's or a function's.
+//! Control flow: blocks, branches, endless loops, calls and returns of one body, be it a task's or a function's. Loops over ranges are in
+//! `serial_loops`.
 //!
 //! A [`Lowering`] exists while one LLVM function is filled. The function has an entry block that only holds stack slots and
 //! reads of arguments; it is closed last. Serial loops count in 64 bits so that addresses stay affine; the index that the
@@ -7,16 +8,14 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, ForLoop, FuncId, Op, Scalar, Type, ValueId};
+use octants_ir::{BlockId, Body, FuncId, Op, Scalar, Type, ValueId};
 
 use crate::analyse_locals::LocalFacts;
-use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use crate::emit::{Bb, Emitter, T, V};
 use crate::gather_sums::Gathered;
 use crate::place::Place;
-use crate::read_ahead::times_to_unroll;
 use crate::target::Surroundings;
 use crate::unit::Unit;
-use crate::unroll_arrays::walks_short_arrays;
 use crate::write_out_loops::WrittenOut;
 
 /// What an instruction yielded.
@@ -279,81 +278,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
             return wide;
         }
         self.e.no_signed_wrap(self.e.trunc(wide, self.e.i32))
-    }
-
-    fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.align_loop(v, l) || self.write_out(v, l) {
-            return;
-        }
-        let bounds: Vec<(V, V, Scalar)> =
-            l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
-        let exit = self.new_block(c"for.end");
-        self.indices.insert(v, Vec::new());
-        if bounds.is_empty() {
-            // No axes: one iteration.
-            self.loops.push(LoopTargets { on_break: exit, on_continue: exit });
-            self.block(l.body);
-            self.loops.pop();
-            if !self.e.is_terminated() {
-                self.e.br(exit);
-            }
-        } else {
-            self.serial_axis(v, l, &bounds, 0, exit, exit);
-        }
-        self.e.position(exit);
-        self.indices.remove(&v);
-    }
-
-    /// One axis of a serial loop; `done` follows when it ends, `exit` when the whole loop is left.
-    fn serial_axis(&mut self, v: ValueId, l: &'p ForLoop, bounds: &[(V, V, Scalar)], axis: usize, done: Bb, exit: Bb) {
-        let e = self.e;
-        let (begin, end, s) = bounds[axis];
-        let head = self.new_block(c"for");
-        let inside = self.new_block(c"for.body");
-        let next = self.new_block(c"for.next");
-        let is_short = s.bits() <= 32 && self.u.target.counts_in_32_bits();
-        let ty = if is_short { e.i32 } else { e.i64 };
-        let (begin, end) = if is_short { (e.trunc(begin, ty), e.trunc(end, ty)) } else { (begin, end) };
-        let from = e.block();
-        e.br(head);
-        e.position(head);
-        let counter = e.phi(ty);
-        e.add_incoming(counter, begin, from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, counter, end), inside, done);
-        e.position(next);
-        e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
-        let back = e.br(head);
-        if axis + 1 == bounds.len()
-            && !self.many_loops
-            && self.u.target.unrolls_reading_loops()
-            && let Some(times) = times_to_unroll(self.body, l)
-        {
-            self.u.metadata.mark_unrolled_loop(e, back, times);
-        } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, l) {
-            self.u.metadata.mark_fully_unrolled_loop(back);
-        } else if self.many_loops {
-            self.u.metadata.mark_uncounted_loop(back);
-        }
-        e.position(inside);
-        let index = if is_short {
-            Index { narrow: counter, wide: e.sext(counter, e.i64) }
-        } else {
-            Index { narrow: self.narrow_index(counter, s), wide: counter }
-        };
-        self.indices.get_mut(&v).expect("compiler bug: the loop is open").push(index);
-        if axis + 1 == bounds.len() {
-            self.loops.push(LoopTargets { on_break: exit, on_continue: next });
-            if !self.guarded_body(l) {
-                self.block(l.body);
-            }
-            self.loops.pop();
-            if !e.is_terminated() {
-                e.br(next);
-            }
-        } else {
-            self.serial_axis(v, l, bounds, axis + 1, next, exit);
-        }
-        self.indices.get_mut(&v).expect("compiler bug: the loop is open").pop();
     }
 
     fn forever(&mut self, b: BlockId) {

@@ -7,9 +7,11 @@ use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
 const FEW_ITERATIONS: i64 = 64;
-/// Operations on scalars of a body that is worth having eight times, and of one that is worth having four times.
-const SHORT: usize = 64;
-const LONGEST: usize = 128;
+/// Bodies of at most so many operations on scalars are worth having so many times.
+const WORTH: [(usize, u32); 3] = [(8, MOST_TIMES), (64, 16), (128, 4)];
+/// Bodies that stand in the code so often are for long loops; [`REST_TIMES`] is for the iterations that are left over, and for short ones.
+pub(crate) const MOST_TIMES: u32 = 32;
+pub(crate) const REST_TIMES: u32 = 2;
 
 /// Loops in a block go through memory.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
@@ -39,8 +41,8 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop) -> Option<u32> {
         Some([Some(Const::Int(begin)), Some(Const::Int(end))]) => end.saturating_sub(begin) <= FEW_ITERATIONS,
         _ => false,
     };
-    let is_worth = reads && straight && size <= LONGEST && !few;
-    is_worth.then_some(if size <= SHORT { 8 } else { 4 })
+    let is_simple = reads && straight && !few;
+    is_simple.then(|| WORTH.iter().find(|(most, _)| size <= *most).map(|(_, times)| *times)).flatten()
 }
 
 /// Roughly how many instructions on scalars an operation is. Locals are registers.
