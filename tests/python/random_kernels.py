@@ -1,7 +1,8 @@
 """Text of random kernels of f64 arithmetic: loops, branches, indices, vectors and matrices, functions.
 
-A case is one parallel loop that reads `x` (8 numbers) and `n` (8 integers) and adds to row `slot` of `y`. Values stay of
-moderate size, and nothing is divided by what may be small, so that derivatives are.
+A case is one parallel loop that reads `x` (8 numbers) and `n` (8 integers) and adds to row `slot` of `y`. It may leave
+numbers in row `slot` of `t`, which a loop behind it reads. Values stay of moderate size, and nothing is divided by what may be
+small, so that derivatives are.
 """
 
 from random import Random
@@ -27,6 +28,26 @@ def blend(a: qd.f64, b: qd.f64) -> qd.f64:
 
 
 @qd.func
+def split(a, b, limit: qd.i32):
+    if a * a > b + 1.5:
+        return qd.sin(a), b, limit
+    s = a
+    for k in range(-1, limit):
+        s = s * 0.7 + b * 0.3
+        if s > 0.6:
+            return s, a - b, k
+    return qd.tanh(b), s, 2
+
+
+@qd.func
+def nudge(v: qd.template(), at: qd.i32, by):
+    if v[at] < by:
+        v[at] = v[at] * 0.5 + qd.sin(by)
+    else:
+        v[1 - at] -= 0.2 * by
+
+
+@qd.func
 def turned(v, w):
     return qd.Vector([v[0] * w[1] - v[1] * w[0], v.dot(w)])
 """
@@ -41,6 +62,7 @@ class Writer:
         self.lines: list[str] = []
         self.depth = 2
         self.loops: list[str] = []
+        self.may_leave = False
         self.names = 0
 
     def line(self, text: str) -> None:
@@ -70,6 +92,7 @@ class Writer:
                     "v[1]",
                     f"v[({self.index()}) % 2]",
                     "m[1, 0]",
+                    f"s[({self.index()}) % 3]",
                     self.number(),
                 ]
             )
@@ -95,6 +118,11 @@ class Writer:
                 lambda: f"(2.0 + qd.sin({sub()})) ** qd.tanh({sub()})",
                 lambda: f"settle({sub()}, {r.randint(0, 3)})",
                 lambda: f"blend({sub()}, {sub()})",
+                lambda: f"split({sub()}, {sub()}, {r.randint(0, 3)})[{r.randint(0, 1)}]",
+                lambda: f"qd.asin(0.9 * qd.sin({sub()}))",
+                lambda: f"qd.log(1.5 + qd.cos({sub()}))",
+                lambda: f"qd.math.clamp({sub()}, -0.7, 0.8)",
+                lambda: f"({sub()}) ** 3 * 0.1",
                 lambda: f"qd.floor({sub()})",
                 lambda: f"qd.cast(qd.cast({sub()} * 3, qd.i32), qd.f64)",
                 lambda: f"({self.vector()}).dot({self.vector()}) * 0.3",
@@ -148,10 +176,7 @@ class Writer:
                     *[f"{other} + 1" for other in self.loops],
                 ]
             )
-            self.line(f"for {j} in range({bound}):")
-            self.loops.append(j)
-            self.block(depth - 1)
-            self.loops.pop()
+            self.for_loop(j, bound, depth)
         elif depth > 0 and kind < 0.36:
             c = self.fresh("c")
             self.line(f"{c} = 0")
@@ -159,17 +184,29 @@ class Writer:
             self.depth += 1
             self.line(f"{c} += 1")
             self.depth -= 1
-            self.loops.append(c)
-            self.block(depth - 1)
-            self.loops.pop()
-        elif self.loops and kind < 0.42:
+            self.loop_block([c], depth)
+        elif self.may_leave and kind < 0.42:
             self.line(f"if {self.condition()}:")
             self.depth += 1
             self.line(r.choice(["break", "continue"]))
             self.depth -= 1
         elif kind < 0.50:
             self.line(f"k = ({self.index()} + {r.randint(1, 5)}) % 7")
-        elif kind < 0.58:
+        elif kind < 0.515:
+            self.line(f"nudge(v, ({self.index()}) % 2, qd.sin({self.scalar(1)}))")
+        elif kind < 0.53:
+            old, other = self.fresh("old"), r.choice("ab")
+            name, op = ("a", "b")[other == "a"], r.choice(["add", "sub", "max", "min"])
+            self.line(f"{old} = qd.atomic_{op}({name}, qd.sin({self.scalar(2)}))")
+            self.line(f"{other} = qd.sin({old} + {name})")
+        elif kind < 0.545:
+            p, q, w = self.fresh("p"), self.fresh("p"), self.fresh("p")
+            self.line(f"{p}, {q}, {w} = split({self.scalar(1)}, {self.scalar(1)}, k % 4)")
+            self.line(f"a = qd.tanh(a + {p} * {q})")
+            self.line(f"k = (k + {w} + 1) % 7")
+        elif kind < 0.56:
+            self.line(f"s[({self.index()}) % 3] {r.choice(['=', '+=', '*='])} qd.tanh({self.scalar(2)})")
+        elif kind < 0.60:
             self.line(f"v = qd.sin({self.vector()}) + v * 0.3")
         elif kind < 0.64:
             self.line(f"v[({self.index()}) % 2] += qd.tanh({self.scalar(2)})")
@@ -183,6 +220,37 @@ class Writer:
             # Without a bound, what is fed back in loops would soon be infinite.
             self.line(form.format(name, f"qd.{r.choice(['sin', 'tanh'])}({self.scalar()})"))
 
+    def for_loop(self, j: str, bound: str, depth: int) -> None:
+        """A loop of any form, whose indices as they are used begin near zero."""
+        r = self.random
+        form = r.random()
+        if form < 0.5:
+            self.line(f"for {j} in range({bound}):")
+            self.loop_block([j], depth)
+        elif form < 0.75:
+            first, o = (
+                r.choice(["-2", "1", "k % 3", "1500000000", str(-(2**31)), str(2**31 - 8), *self.loops]),
+                self.fresh("o"),
+            )
+            self.line(f"{o} = {first}")
+            self.line(f"for {j} in range({o}, {o} + ({bound}) % 5):")
+            self.loop_block([f"({j} - {o})"], depth)
+        elif form < 0.9:
+            q = self.fresh("q")
+            self.line(f"for {j}, {q} in qd.ndrange({r.randint(1, 3)}, (k % 3, {r.randint(1, 4)})):")
+            self.loop_block([j, q], depth)
+        else:
+            self.line(f"for {j} in qd.static(range({r.randint(1, 3)})):")
+            self.loop_block([j], depth, may_leave=False)
+
+    def loop_block(self, indices: list[str], depth: int, may_leave: bool = True) -> None:
+        around = self.may_leave
+        self.may_leave = may_leave
+        self.loops += indices
+        self.block(depth - 1)
+        del self.loops[-len(indices) :]
+        self.may_leave = around
+
     def block(self, depth: int) -> None:
         self.depth += 1
         for _ in range(self.random.randint(1, 3)):
@@ -194,16 +262,22 @@ class Writer:
         self.lines += [
             "        v = qd.Vector([x[i + 1], x[(i * 3) % 8]])",
             "        m = qd.Matrix([[x[2], b], [a, 0.7]])",
+            "        s = qd.Vector([x[(i + 2) % 8], 0.3, a * b])",
         ]
         for _ in range(self.random.randint(2, 5)):
             self.statement(3)
         self.line(f"y[{self.slot}, i] += a + b * v[0] + v[1] + m[0, 1] * m[1, 1]")
+        if self.random.random() < 0.5:
+            self.line(f"t[{self.slot}, i] = {self.scalar(1)}")
+            self.line(f"t[{self.slot}, i] += qd.sin(a) + s[k % 3]")
+            self.lines.append("    for i in range(4):")
+            self.line(f"y[{self.slot}, i] += t[{self.slot}, (i + 1) % 4] * t[{self.slot}, i] * x[i]")
         return self.lines
 
 
 def kernel_text(seeds: list[int]) -> str:
-    """A module with one kernel, `run(x, n, y)`, a loop for each seed."""
-    lines = [HEAD, "", "@qd.kernel", "def run(x: qd.template(), n: qd.template(), y: qd.template()):"]
+    """A module with one kernel, `run(x, n, y, t)`, a loop or two for each seed."""
+    lines = [HEAD, "", "@qd.kernel", "def run(x: qd.template(), n: qd.template(), y: qd.template(), t: qd.template()):"]
     for slot, seed in enumerate(seeds):
         lines += [f"    # seed {seed}", *Writer(seed, slot).case()]
     return "\n".join(lines) + "\n"

@@ -109,7 +109,7 @@ def test_each_element_alone(fields):
         np.testing.assert_allclose(x.grad[i], slope, rtol=1e-12)
 
 
-@pytest.mark.parametrize("begin", [-11, -8, 3, 2**30 - 200])
+@pytest.mark.parametrize("begin", [-11, -8, 3, 2**30 - 200, 2**31 - 200, -(2**31)])
 def test_ranges_that_do_not_begin_at_zero(fields, begin):
     x, y, rate, n = fields
 

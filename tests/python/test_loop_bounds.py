@@ -43,6 +43,20 @@ def test_bounds_that_are_negative_in_a_small_type():
     assert out.to_numpy().tolist() == [7, -3, -2, -1, 0, 1, 7, 7]
 
 
+@pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
+def test_what_wraps_on_the_way_to_an_index(begin):
+    @qd.kernel
+    def turn(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 1)):
+        for _ in range(1):
+            for i in range(begin, end):
+                out[(begin + end - 1 - i) - begin] = i - begin
+
+    out = qd.ndarray(qd.i32, 6)
+    out.fill(7)
+    turn(begin, begin + 4, out)
+    assert out.to_numpy().tolist() == [3, 2, 1, 0, 7, 7]
+
+
 def test_a_bound_that_is_made_shorter_keeps_its_low_bits():
     @qd.kernel
     def count(n: qd.i64, begin: qd.i32, out: qd.types.ndarray(qd.i32, 1)):

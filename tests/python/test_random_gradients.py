@@ -37,6 +37,7 @@ def test_modes_agree(tmp_path, first):
     x = qd.field(qd.f64, 8, needs_grad=True, needs_dual=True)
     n = qd.field(qd.i32, 8)
     y = qd.field(qd.f64, (len(seeds), 4), needs_grad=True, needs_dual=True)
+    t = qd.field(qd.f64, (len(seeds), 4), needs_grad=True, needs_dual=True)
     start = random.uniform(-1, 1, 8)
     x.from_numpy(start)
     n.from_numpy(random.integers(0, 4, 8).astype(np.int32))
@@ -45,18 +46,18 @@ def test_modes_agree(tmp_path, first):
     def values(at):
         x.from_numpy(at)
         y.fill(0)
-        run(x, n, y)
+        run(x, n, y, t)
         return y.to_numpy()
 
     plain = values(start)
     y.fill(0)
     with qd.ad.FwdMode(y, x, seed=list(direction)):
-        run(x, n, y)
+        run(x, n, y, t)
     forward = y.dual.to_numpy()
     assert np.isfinite(forward).all()
     np.testing.assert_allclose(y.to_numpy(), plain, rtol=1e-12, atol=1e-12)
     slopes = (values(start + 1e-7 * direction) - values(start - 1e-7 * direction)) / 2e-7
-    x.from_numpy(start)
+    values(start)  # The gradient reads `t` as it is.
     near = np.isclose(slopes, forward, rtol=1e-4, atol=1e-4)
     # Here and there a step lies between the two points, or `stop_grad` keeps from the derivative what is in the difference.
     source = (tmp_path / f"random_kernel_{first}.py").read_text()
@@ -67,7 +68,8 @@ def test_modes_agree(tmp_path, first):
         for i, value in enumerate(adjoint):
             y.grad[slot, i] = value
         x.grad.fill(0)
-        run.grad(x, n, y)
+        t.grad.fill(0)
+        run.grad(x, n, y, t)
         reverse = float(x.grad.to_numpy() @ direction)
         expected = float(forward[slot] @ adjoint)
         text = source.split(f"# seed {seed}\n")[1].split("# seed")[0]

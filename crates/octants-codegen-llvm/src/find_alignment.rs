@@ -28,7 +28,7 @@ pub(crate) struct Alignment {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Follows {
     Index,
-    /// The last index minus the loop's, plus the first.
+    /// The last index minus the loop's.
     Backwards,
     /// It is the same in all iterations.
     Nothing,
@@ -197,15 +197,14 @@ impl Search<'_> {
         matches!(&self.lowering.body.inst(v).op, Op::For(l) if l.parallel.is_none())
     }
 
-    /// `last - i` runs through the loop's indices backwards.
+    /// `last - i` is how many iterations are left.
     fn is_mirrored(&self, last: ValueId, i: ValueId) -> bool {
         let (lowering, range) = (self.lowering, self.range);
         if lowering.body.inst(lowering.source(i)).op != Op::LoopIndex(self.number, 0) {
             return false;
         }
         let ((base, n), (of_end, m)) = (terms(lowering, last), terms(lowering, range.end));
-        let (None, first) = terms(lowering, range.begin) else { return false };
-        base == of_end && n == m + first - 1
+        base == of_end && n == m - 1
     }
 }
 

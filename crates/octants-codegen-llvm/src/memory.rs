@@ -1,7 +1,8 @@
 //! Addresses, loads and stores.
 //!
 //! An address is computed in 64 bits from indices that are widened *before* they are added and multiplied, so that the
-//! optimiser sees an affine function of the loop counters. The digits of nested dense layouts are divisions by constants.
+//! optimiser sees an affine function of the loop counters. What wraps on the way to an index in 32 bits does not there, and is the same
+//! number in the end. The digits of nested dense layouts are divisions by constants.
 
 use std::rc::Rc;
 
@@ -140,8 +141,8 @@ impl Lowering<'_, '_> {
                 if x.is_none() && y.is_none() {
                     return None;
                 }
-                let x = x.unwrap_or_else(|| self.widen(self.value(*a), s));
-                let y = y.unwrap_or_else(|| self.widen(self.value(*b), s));
+                let part = |v: ValueId| self.widened_sum(v, depth - 1).unwrap_or_else(|| self.widen(self.value(v), s));
+                let (x, y) = (x.unwrap_or_else(|| part(*a)), y.unwrap_or_else(|| part(*b)));
                 Some(match op {
                     BinaryOp::Add => self.e.add_nsw(x, y),
                     BinaryOp::Sub => self.e.sub_nsw(x, y),
@@ -177,6 +178,24 @@ impl Lowering<'_, '_> {
             }
             _ => None,
         }
+    }
+
+    /// A sum of several variables, which may be beyond its 32 bits although the index that it is a part of is not.
+    fn widened_sum(&self, v: ValueId, depth: u32) -> Option<V> {
+        let v = self.source(v);
+        let s = self.body.ty(v).scalar()?;
+        let Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) = self.body.inst(v).op else { return None };
+        if depth == 0 || s != Scalar::I32 {
+            return None;
+        }
+        let (x, y) = (self.widened_sum(a, depth - 1), self.widened_sum(b, depth - 1));
+        let is_constant = |v: ValueId| self.body.as_const(self.source(v)).is_some();
+        if x.is_none() && y.is_none() && (is_constant(a) || is_constant(b)) {
+            return None;
+        }
+        let part = |v: ValueId| self.widen(self.value(v), s);
+        let (x, y) = (x.unwrap_or_else(|| part(a)), y.unwrap_or_else(|| part(b)));
+        Some(if op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) })
     }
 
     /// Extent of a buffer's axis, i64.

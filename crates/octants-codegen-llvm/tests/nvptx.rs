@@ -174,13 +174,13 @@ fn sums_of_floats_go_to_blocks_where_they_are_small() {
 
 #[test]
 fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
-    // for i: for k in 0..x[i]: h[k] += 1.5, and h[x[i] - 1 - k], and h[i - k], at which threads differ.
-    let sums = |at: &dyn Fn(&mut Builder, ValueId, ValueId, ValueId) -> ValueId| {
+    // for i: for k in first..x[i]: h[k] += 1.5, and h[first + (x[i] - 1 - k)], and h[i - k], at which threads differ.
+    let sums_from = |first: i64, at: &dyn Fn(&mut Builder, ValueId, ValueId, ValueId) -> ValueId| {
         let mut b = Builder::new();
         for_each(&mut b, |b, i| {
             let n = get(b, 0, Scalar::I32, &[i]);
-            let zero = b.int(0, Scalar::I32);
-            for_loop(b, vec![(zero, n)], false, vec![], |b, l| {
+            let first = b.int(first, Scalar::I32);
+            for_loop(b, vec![(first, n)], false, vec![], |b, l| {
                 let k = index(b, l, 0);
                 let k = at(b, i, n, k);
                 let value = b.float(1.5, Scalar::F32);
@@ -191,16 +191,19 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
         let buffers = vec![array("x", Scalar::I32, 1), field("h", Scalar::F32, 128, 0)];
         ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200())
     };
-    let last = |b: &mut Builder, n: ValueId| {
+    let sums = |at: &dyn Fn(&mut Builder, ValueId, ValueId, ValueId) -> ValueId| sums_from(0, at);
+    let left = |b: &mut Builder, n: ValueId, k: ValueId| {
         let one = b.int(1, Scalar::I32);
-        b.binary(BinaryOp::Sub, n, one)
+        let last = b.binary(BinaryOp::Sub, n, one);
+        b.binary(BinaryOp::Sub, last, k)
     };
     let forwards = sums(&|_, _, _, k| k);
-    let backwards = sums(&|b, _, n, k| {
-        let last = last(b, n);
-        b.binary(BinaryOp::Sub, last, k)
+    let backwards = sums(&|b, _, n, k| left(b, n, k));
+    let backwards_from_three = sums_from(3, &|b, _, n, k| {
+        let (three, left) = (b.int(3, Scalar::I32), left(b, n, k));
+        b.binary(BinaryOp::Add, three, left)
     });
-    for text in [forwards, backwards] {
+    for text in [forwards, backwards, backwards_from_three] {
         assert_has(&text, &["activemask", "shared.add.f32"]);
         // Five exchanges to find the longest thread, nine for the sums of eight iterations.
         assert_eq!(text.matches("shfl.sync.bfly").count(), 5 + 9, "{text}");

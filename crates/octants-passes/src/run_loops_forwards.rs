@@ -34,28 +34,35 @@ pub fn run_loops_forwards(kernel: &mut Kernel, options: &PassOptions) {
 fn mirrored_indices(body: &Body, v: ValueId) -> Option<Vec<ValueId>> {
     let Op::For(l) = &body.inst(v).op else { return None };
     let [range] = l.dims[..] else { return None };
+    if [range.begin, range.end].iter().all(|v| body.as_const(*v).is_some()) {
+        return None; // LLVM sees through known numbers in either direction.
+    }
     let is_index = |u: ValueId| body.inst(u).op == Op::LoopIndex(v, 0);
+    let is_left = |u: ValueId| match body.inst(u).op {
+        Op::Binary(BinaryOp::Sub, last, index) => is_index(index) && is_last(body, last, range.end),
+        _ => false,
+    };
+    let from_zero = is_int(body, range.begin, 0);
     let (mut found, mut only) = (Vec::new(), true);
     body.visit(l.body, &mut |u, inst| match inst.op {
-        Op::Binary(BinaryOp::Sub, last, index)
-            if is_index(index) && is_last_of_both(body, last, range.begin, range.end) =>
-        {
-            found.push(u);
-        }
-        _ => inst.op.for_each_operand(|u| only &= !is_index(u)),
+        _ if is_left(u) => found.extend(from_zero.then_some(u)),
+        Op::Binary(BinaryOp::Add, begin, left) if begin == range.begin && is_left(left) => found.push(u),
+        _ => inst.op.for_each_operand(|u| only &= !is_index(u) && (from_zero || !is_left(u))),
     });
     (only && !found.is_empty()).then_some(found)
 }
 
-/// A value is the sum of the bounds of a range, less one.
-pub(crate) fn is_last_of_both(body: &Body, v: ValueId, begin: ValueId, end: ValueId) -> bool {
-    let is = |v: ValueId, n: i64| body.as_const(v) == Some(Const::Int(n));
-    let Op::Binary(BinaryOp::Sub, sum, one) = body.inst(v).op else { return false };
-    let is_sum = match body.inst(sum).op {
-        Op::Binary(BinaryOp::Add, a, b) => (a, b) == (begin, end),
-        _ => false,
-    };
-    is(one, 1) && (is_sum || sum == end && is(begin, 0))
+/// A value is the number before the end of a range.
+pub(crate) fn is_last(body: &Body, v: ValueId, end: ValueId) -> bool {
+    match (body.as_const(v), body.as_const(end)) {
+        (Some(Const::Int(last)), Some(Const::Int(end))) => last == end.wrapping_sub(1),
+        _ => matches!(body.inst(v).op, Op::Binary(BinaryOp::Sub, of, one) if of == end && is_int(body, one, 1)),
+    }
+}
+
+/// A value is this number.
+pub(crate) fn is_int(body: &Body, v: ValueId, n: i64) -> bool {
+    body.as_const(v) == Some(Const::Int(n))
 }
 
 /// Iterations may run in any order: they only read, add to what none of them reads, and use locals of their own.

@@ -155,16 +155,18 @@ impl<'a> Emitter<'a> {
         self.end_deferring(v);
     }
 
-    /// The indices of a loop counted from its end.
+    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of their type, what is
+    /// left of a range is.
     fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let mut out = Vec::new();
         for (axis, r) in dims.iter().enumerate() {
             let ty = self.b.ty(r.begin).clone();
             let s = ty.scalar().expect("compiler bug: bounds are scalars");
-            let (sum, one) = (self.b.binary(BinaryOp::Add, r.begin, r.end), self.b.int(1, s));
-            let last = self.b.binary(BinaryOp::Sub, sum, one);
+            let one = self.b.int(1, s);
+            let last = self.b.binary(BinaryOp::Sub, r.end, one);
             let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
-            let index = self.b.binary(BinaryOp::Sub, last, index);
+            let left = self.b.binary(BinaryOp::Sub, last, index);
+            let index = self.b.binary(BinaryOp::Add, r.begin, left);
             self.note(index);
             out.push(index);
         }
@@ -187,9 +189,9 @@ impl<'a> Emitter<'a> {
             let s = self.b.ty(r.begin).scalar().expect("compiler bug: bounds are scalars");
             let mut at = rest;
             if axis > 0 {
-                let extent = self.b.binary(BinaryOp::Sub, r.end, r.begin);
                 let number = self.b.ty(rest).scalar().expect("compiler bug: a number of an iteration is a scalar");
-                let extent = self.b.cast(extent, number);
+                let [begin, end] = [r.begin, r.end].map(|v| self.b.cast(v, number));
+                let extent = self.b.binary(BinaryOp::Sub, end, begin);
                 at = self.b.binary(BinaryOp::Rem, rest, extent);
                 rest = self.b.binary(BinaryOp::Div, rest, extent);
             }

@@ -7,11 +7,11 @@ use octants_ir::{
     Scalar, Type, UnaryOp, ValueId,
 };
 
-use super::{Gather, Index, axes, for_loop, known_range};
+use super::{Gather, Index, Mirror, axes, for_loop, known_range};
 use crate::derivative_rules::zero;
 use crate::insert_code::push_if;
 use crate::make_own_updates_plain::may_overlap;
-use crate::run_loops_forwards::is_last_of_both;
+use crate::run_loops_forwards::{is_int, is_last};
 use crate::trace_address::{Place, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
@@ -225,7 +225,7 @@ impl Emission<'_> {
         copies.values = needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))).collect();
         // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it follows from a
         // comparison with the iteration's index: then the loop is over those that reach this one.
-        let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(*mirror);
+        let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(mirror.map(|m| m.last));
         let ahead = bounds.clone().all(|v| self.is_same_in_all(&b.body, outer, serial, v));
         let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
         let mut limits = Vec::new();
@@ -320,7 +320,10 @@ impl Emission<'_> {
     fn reached(&self, b: &mut Builder, l: &ForLoop, element: ValueId, copies: &Copies) -> (ValueId, ValueId) {
         let [begin, end] = [l.dims[0].begin, l.dims[0].end].map(|v| copies.get(v));
         let index = match self.gather.mirror {
-            Some(c) => b.binary(BinaryOp::Sub, copies.get(c), element),
+            Some(Mirror { last, from_begin }) => {
+                let left = if from_begin { b.binary(BinaryOp::Sub, element, begin) } else { element };
+                b.binary(BinaryOp::Sub, copies.get(last), left)
+            }
             None => element,
         };
         let (from, to) = (b.binary(BinaryOp::Ge, index, begin), b.binary(BinaryOp::Lt, index, end));
@@ -332,7 +335,8 @@ impl Emission<'_> {
         let [axis] = *serial else { return None };
         let Range { begin, end } = l.dims[0];
         // A loop that runs backwards reaches the same elements.
-        if self.gather.mirror.is_some_and(|c| !is_last_of_both(body, c, begin, end)) {
+        let keeps_range = |m: Mirror| is_last(body, m.last, end) && (m.from_begin || is_int(body, begin, 0));
+        if !self.gather.mirror.is_none_or(keeps_range) {
             return None;
         }
         let limit = |v: ValueId, fixed: BinaryOp, moving: fn(u32) -> Limit| match self.ahead_of_index(body, axis, v) {

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Type, ValueId};
 
-use super::{Gather, Index, Update, axes, for_loop, known_range};
+use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
 use crate::differentiate_reverse::CodeLayout;
 use crate::make_own_updates_plain::may_overlap;
 use crate::trace_address::{Place, trace_address};
@@ -52,7 +52,8 @@ pub(super) fn find(
             let all: Vec<usize> = (first..found.len()).filter(|k| like(&found[*k], &found[first])).collect();
             for members in [all, vec![first]] {
                 let mirror = found[first].mirror;
-                let seeds = members.iter().flat_map(|k| [found[*k].inst, found[*k].value]).chain(mirror);
+                let seeds =
+                    members.iter().flat_map(|k| [found[*k].inst, found[*k].value]).chain(mirror.map(|m| m.last));
                 let seeds = seeds.chain([i.dims[0].begin, i.dims[0].end]).collect();
                 let Some((needed, private)) = search.slice(seeds) else { continue };
                 let chosen = found.into_iter().enumerate().filter(|(k, _)| members.contains(k));
@@ -115,14 +116,10 @@ impl Search<'_> {
                 Op::LoopIndex(l, axis) if *l == self.parallel => Index::Outer(*axis),
                 Op::LoopIndex(l, 0) if *l == self.inner => Index::Inner,
                 op if is_fixed(i) => Index::Fixed(op.clone()),
-                Op::Binary(BinaryOp::Sub, c, k)
-                    if self.body.inst(*k).op == Op::LoopIndex(self.inner, 0)
-                        && !self.layout.is_inside(*c, self.inner_body()) =>
-                {
-                    mirror = Some(*c);
+                _ => {
+                    mirror = Some(self.mirror(i)?);
                     Index::Inner
                 }
-                _ => return None,
             };
             if indices.contains(&index) && !matches!(index, Index::Fixed(_)) {
                 return None;
@@ -132,6 +129,18 @@ impl Search<'_> {
         let outer = indices.iter().filter(|i| matches!(i, Index::Outer(_))).count();
         let is_gathered = indices.contains(&Index::Inner) && outer < self.outer.dims.len();
         is_gathered.then_some(Update { inst, op, buffer: *buffer, indices, mirror, component, value })
+    }
+
+    /// How an index follows the inner loop's backwards.
+    fn mirror(&self, index: ValueId) -> Option<Mirror> {
+        let (op, begin) = (&self.body.inst(index).op, for_loop(self.body, self.inner)?.dims[0].begin);
+        let (left, from_begin) = match op {
+            Op::Binary(BinaryOp::Add, first, left) if *first == begin => (&self.body.inst(*left).op, true),
+            _ => (op, false),
+        };
+        let Op::Binary(BinaryOp::Sub, last, k) = *left else { return None };
+        let is_index = self.body.inst(k).op == Op::LoopIndex(self.inner, 0);
+        (is_index && !self.layout.is_inside(last, self.inner_body())).then_some(Mirror { last, from_begin })
     }
 
     fn overlap(&self, a: BufferId, b: BufferId) -> bool {

@@ -49,10 +49,18 @@ pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
 enum Index {
     /// The parallel loop's, along an axis.
     Outer(u32),
-    /// The inner loop's, or what it lacks to `mirror`.
+    /// The inner loop's, or what its `mirror` makes of it.
     Inner,
     /// A constant or parameter.
     Fixed(Op),
+}
+
+/// How an element's index follows the inner loop's backwards: it is `last` minus that one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Mirror {
+    last: ValueId,
+    /// Plus the loop's first index.
+    from_begin: bool,
 }
 
 /// A sum into a gradient.
@@ -61,8 +69,8 @@ struct Update {
     op: BinaryOp,
     buffer: BufferId,
     indices: Vec<Index>,
-    /// The inner loop's index is this value minus the element's.
-    mirror: Option<ValueId>,
+    /// The element's index follows the inner loop's backwards.
+    mirror: Option<Mirror>,
     /// Indices of the component, where it is one.
     component: Vec<Op>,
     value: ValueId,
@@ -73,7 +81,7 @@ struct Gather {
     parallel: ValueId,
     inner: ValueId,
     /// That of all updates.
-    mirror: Option<ValueId>,
+    mirror: Option<Mirror>,
     updates: Vec<Update>,
     /// What must be computed again.
     needed: HashSet<ValueId>,

@@ -69,15 +69,26 @@ pub struct Interpreter<'a> {
     kernel: &'a Kernel,
     pub memory: Memory,
     frames: Vec<Frame>,
+    /// No float was infinite or NaN so far.
+    finite: bool,
 }
 
 /// Runs a kernel; what it returns is the result.
 pub fn run(kernel: &Kernel, memory: &mut Memory, params: &[Leaf]) -> Option<Value> {
-    let mut i = Interpreter { kernel, memory: std::mem::take(memory), frames: Vec::new() };
+    run_to_end(kernel, memory, params).0
+}
+
+/// Runs a kernel and tells whether every float on the way was finite, also those that come to nothing.
+pub fn stays_finite(kernel: &Kernel, memory: &mut Memory) -> bool {
+    run_to_end(kernel, memory, &[]).1
+}
+
+fn run_to_end(kernel: &Kernel, memory: &mut Memory, params: &[Leaf]) -> (Option<Value>, bool) {
+    let mut i = Interpreter { kernel, memory: std::mem::take(memory), frames: Vec::new(), finite: true };
     let params = params.iter().map(|p| Param::Value(vec![*p])).collect();
     let result = i.body(&kernel.body, params);
     *memory = i.memory;
-    result
+    (result, i.finite)
 }
 
 fn zero(ty: &Type) -> Value {
@@ -144,7 +155,10 @@ impl Interpreter<'_> {
     fn inst(&mut self, body: &Body, v: ValueId) -> Flow {
         let inst = body.inst(v);
         let ty = &inst.ty;
-        let set = |i: &mut Self, value: Value| i.frame().values[v.index()] = value;
+        let set = |i: &mut Self, value: Value| {
+            i.finite &= !value.iter().any(|x| matches!(x, Leaf::Float(x) if !x.is_finite()));
+            i.frame().values[v.index()] = value;
+        };
         match &inst.op {
             Op::Const(Const::Int(c)) => set(self, vec![Leaf::Int(wrap(*c, ty.scalar().unwrap()))]),
             Op::Const(Const::Float(c)) => set(self, vec![Leaf::Float(*c)]),
