@@ -3,15 +3,24 @@
 //! A processor finds such loads by itself. On a GPU the code must have them next to one another: where there are few threads, which is where
 //! loops in a thread are long, no other thread computes meanwhile.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp};
+use std::collections::HashSet;
+
+use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp, ValueId};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
 const FEW_ITERATIONS: i64 = 64;
-/// Bodies of at most so many operations on scalars are worth having so many times.
-const WORTH: [(usize, u32); 3] = [(8, MOST_TIMES), (64, 16), (128, 4)];
-/// Bodies that stand in the code so often are for long loops; [`REST_TIMES`] is for the iterations that are left over, and for short ones.
-pub(crate) const MOST_TIMES: u32 = 32;
-pub(crate) const REST_TIMES: u32 = 2;
+/// Operations on scalars of a body that is worth having [`MOST_TIMES`] times, of a short one and of one that is worth having four times.
+const TINY: usize = 8;
+const SHORT: usize = 64;
+const LONGEST: usize = 128;
+/// Short bodies stand in the code so often where the loop may be long, and where its length is that of a row read from memory: then there
+/// are many rows, and threads to run them matter more.
+const LONG_LOOP: u32 = 16;
+const ROW: u32 = 8;
+const MOST_TIMES: u32 = 32;
+/// What so many iterations at a time leave over is worth taking several at a time too.
+pub(crate) const LEAVES_MUCH: u32 = 16;
+pub(crate) const REST_TIMES: u32 = 4;
 
 /// Loops in a block go through memory.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
@@ -41,8 +50,29 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop) -> Option<u32> {
         Some([Some(Const::Int(begin)), Some(Const::Int(end))]) => end.saturating_sub(begin) <= FEW_ITERATIONS,
         _ => false,
     };
-    let is_simple = reads && straight && !few;
-    is_simple.then(|| WORTH.iter().find(|(most, _)| size <= *most).map(|(_, times)| *times)).flatten()
+    let times = if size <= TINY {
+        MOST_TIMES
+    } else if size <= SHORT {
+        if is_row(body, l) { ROW } else { LONG_LOOP }
+    } else {
+        4
+    };
+    (reads && straight && !few && size <= LONGEST).then_some(times)
+}
+
+/// The innermost bounds are computed from what lies in memory at indices of loops, or may be.
+fn is_row(body: &Body, l: &ForLoop) -> bool {
+    let mut open: Vec<ValueId> = l.dims.last().map_or(Vec::new(), |d| vec![d.begin, d.end]);
+    let (mut seen, mut is_read, mut depends) = (HashSet::new(), false, false);
+    while let Some(v) = open.pop() {
+        if seen.insert(v) {
+            let op = &body.inst(v).op;
+            is_read |= matches!(op, Op::Load(_));
+            depends |= matches!(op, Op::LoopIndex(..) | Op::LocalAddr(_));
+            op.for_each_operand(|u| open.push(u));
+        }
+    }
+    is_read && depends
 }
 
 /// Roughly how many instructions on scalars an operation is. Locals are registers.

@@ -7,7 +7,7 @@ use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
-use crate::read_ahead::{MOST_TIMES, REST_TIMES, times_to_unroll};
+use crate::read_ahead::{LEAVES_MUCH, REST_TIMES, times_to_unroll};
 use crate::unroll_arrays::walks_short_arrays;
 
 /// A loop that is being lowered.
@@ -71,16 +71,16 @@ impl<'p> Lowering<'_, 'p> {
         let is_last = axis + 1 == nest.bounds.len();
         let unrolls = is_last && !self.many_loops && target.unrolls_reading_loops();
         let times = if unrolls { times_to_unroll(self.body, nest.of) } else { None };
-        if times != Some(MOST_TIMES) || self.gathered.is_some() {
+        let Some(many) = times.filter(|times| *times >= LEAVES_MUCH && self.gathered.is_none()) else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
-        }
+        };
         let ty = e.type_of(begin);
         let zero = e.zero(ty);
         let trips = e.sub(end, begin);
         let is_less = |a: V, b: V| e.icmp(IntCmp::LLVMIntSLT, a, b);
         // What is more than the type holds is left to the second loop.
         let trips = e.select(e.and(is_less(begin, end), is_less(zero, trips)), trips, zero);
-        let whole = e.and(trips, e.int(ty, -i64::from(MOST_TIMES)));
+        let whole = e.and(trips, e.int(ty, -i64::from(many)));
         let rest = self.new_block(c"for.rest");
         self.count_axis(nest, axis, Counted { offset: Some(begin), begin: zero, end: whole, times }, rest);
         e.position(rest);

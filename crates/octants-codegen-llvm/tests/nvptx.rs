@@ -468,7 +468,17 @@ fn blocks_are_as_large_as_the_program_asks() {
 }
 
 /// Sums up, in a loop of each iteration, a polynomial of so many terms of elements; `long`: of as many elements as there are, else of eight.
-fn sums_of_polynomials(terms: usize, long: bool) -> Program {
+/// How often the inner loops of [`sums_of_polynomials`] run.
+#[derive(Clone, Copy, PartialEq)]
+enum Length {
+    Eight,
+    /// As often as an array has elements.
+    Shape,
+    /// As an array says.
+    Row,
+}
+
+fn sums_of_polynomials(terms: usize, length: Length) -> Program {
     let mut b = Builder::new();
     let sum = b.body.add_local("sum", Scalar::F32.into());
     let zero = b.int(0, Scalar::I32);
@@ -476,7 +486,13 @@ fn sums_of_polynomials(terms: usize, long: bool) -> Program {
     for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
         let (at_sum, none) = (b.local_addr(sum), b.float(0.0, Scalar::F32));
         b.store(at_sum, none);
-        let (first, last) = (b.int(0, Scalar::I32), if long { n } else { b.int(8, Scalar::I32) });
+        let i = index(b, l, 0);
+        let first = b.int(0, Scalar::I32);
+        let last = match length {
+            Length::Eight => b.int(8, Scalar::I32),
+            Length::Shape => n,
+            Length::Row => get(b, 2, Scalar::I32, &[i]),
+        };
         for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
             let k = index(b, inner, 0);
             let a = at(b, 1, Scalar::F32, &[k]);
@@ -489,24 +505,30 @@ fn sums_of_polynomials(terms: usize, long: bool) -> Program {
             let new = b.binary(BinaryOp::Add, old, value);
             b.store(at_sum, new);
         });
-        let i = index(b, l, 0);
         let (a, value) = (at(b, 0, Scalar::F32, &[i]), b.load(at_sum));
         b.store(a, value);
     });
-    let arrays = vec![array("y", Scalar::F32, 1), array("x", Scalar::F32, 1)];
+    let arrays = vec![array("y", Scalar::F32, 1), array("x", Scalar::F32, 1), array("n", Scalar::I32, 1)];
     program(arrays, vec![], Type::Unit, true, b.body)
 }
 
 #[test]
 fn inner_loops_have_several_loads_under_way() {
-    // The shortest body in groups of 32, what they leave over in pairs, and one that may be left over then.
-    for (terms, copies, loops_left_over) in
-        [(1, 32 + 2 + 1, 0), (5, 16 + 1, 1), (25, 16 + 1, 1), (40, 4 + 1, 1), (80, 1, 0)]
-    {
-        let text = ptx(&sums_of_polynomials(terms, true), &h200());
+    // Whole groups, what they leave over in fours where that may be much, and what is left over then in a loop.
+    let (shape, row) = (Length::Shape, Length::Row);
+    for (terms, length, copies, rolled) in [
+        (1, shape, 32 + 4 + 1, 1),
+        (1, row, 32 + 4 + 1 + 1, 1),
+        (5, shape, 16 + 4 + 1, 1),
+        (5, row, 8 + 1 + 1, 1),
+        (25, shape, 16 + 4 + 1, 1),
+        (40, shape, 4 + 1, 1),
+        (80, shape, 1, 0),
+    ] {
+        let text = ptx(&sums_of_polynomials(terms, length), &h200());
         assert_eq!(text.matches("ld.global.nc.").count(), copies, "{terms} terms\n{text}");
         // The assembler may unroll the loop itself further.
-        assert_eq!(text.matches("nounroll").count(), loops_left_over, "{terms} terms\n{text}");
+        assert_eq!(text.matches("nounroll").count(), rolled, "{terms} terms\n{text}");
         assert_has(&text, &[".minnctapersm 1"]);
     }
     assert!(!ptx(&map(&[UnaryOp::Sqrt], Scalar::F32), &h200()).contains(".minnctapersm"));
@@ -514,7 +536,7 @@ fn inner_loops_have_several_loads_under_way() {
 
 #[test]
 fn loops_of_few_iterations_become_straight_code() {
-    let text = ptx(&sums_of_polynomials(2, false), &h200());
+    let text = ptx(&sums_of_polynomials(2, Length::Eight), &h200());
     assert!(text.matches("ld.global.nc.").count() >= 8 && !text.contains("nounroll"), "{text}");
 }
 
