@@ -57,6 +57,41 @@ def test_what_wraps_on_the_way_to_an_index(begin):
     assert out.to_numpy().tolist() == [3, 2, 1, 0, 7, 7]
 
 
+@pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
+def test_constants_that_make_an_index_wrap_on_the_way(begin):
+    @qd.kernel
+    def copy(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 2)):
+        for _ in range(1):
+            for i in range(begin, end):
+                out[0, i - (begin + 5) + 5] = i - begin
+                out[1, i - (begin - 5) - 5] = i - begin
+                out[2, (end + 2147483647) - i - 2147483647] = i - begin
+                out[3, i + (7 - begin) - 7] = i - begin
+
+    out = qd.ndarray(qd.i32, (4, 6))
+    out.fill(7)
+    copy(begin, begin + 4, out)
+    assert out.to_numpy().tolist() == [[0, 1, 2, 3, 7, 7]] * 2 + [[7, 3, 2, 1, 0, 7]] + [[0, 1, 2, 3, 7, 7]]
+
+
+@pytest.mark.parametrize("begin", [-(2**31), -2, 3, 1_500_000_000, 2**31 - 5])
+def test_vectors_of_indices_that_wrap_on_the_way(begin):
+    @qd.kernel
+    def copy(begin: qd.i32, end: qd.i32, out: qd.types.ndarray(qd.i32, 2)):
+        for _ in range(1):
+            for i in range(begin, end):
+                at, first, last = qd.Vector([i, 1]), qd.Vector([begin, 0]), qd.Vector([end, 1])
+                out[at + (last - first) - last] = i - begin
+                out[(first + (last - 1) - at) - first + qd.Vector([0, 1])] = i - begin
+                out[at + (end + 7) - (end + first) - qd.Vector([7, 6])] = i - begin
+
+    out = qd.ndarray(qd.i32, (6, 4))
+    out.fill(7)
+    copy(begin, begin + 4, out)
+    backwards, forwards = [3, 2, 1, 0, 7, 7], [0, 1, 2, 3, 7, 7]
+    assert out.to_numpy().T.tolist() == [backwards, forwards, forwards, [7] * 6]
+
+
 def test_a_bound_that_is_made_shorter_keeps_its_low_bits():
     @qd.kernel
     def count(n: qd.i64, begin: qd.i32, out: qd.types.ndarray(qd.i32, 1)):

@@ -43,7 +43,8 @@ impl Steps {
         if self.descending {
             // Widened by parts: the last index less this one is then seen to be the step. The end may be any number.
             let last = e.sub(narrow(self.end, self.ty), e.int(self.ty, 1));
-            Index { narrow: narrow(e.sub(last, near), self.index), wide: e.sub(widen(last), far) }
+            let wide = e.sub(e.sub(self.end, e.i64c(1)), far);
+            Index { narrow: narrow(e.sub(last, near), self.index), wide }
         } else {
             let near = e.add(narrow(self.begin, self.ty), near);
             Index { narrow: narrow(near, self.index), wide: e.add_nsw(self.begin, far) }

@@ -1,7 +1,7 @@
 //! Addresses, loads and stores.
 //!
 //! An address is computed in 64 bits from indices that are widened *before* they are added and multiplied, so that the
-//! optimiser sees an affine function of the loop counters. What wraps on the way to an index in 32 bits does not there, and is the same
+//! optimiser sees an affine function of the loop counters. A sum that wraps on the way to an index in 32 bits does not there, and is the same
 //! number in the end. The digits of nested dense layouts are divisions by constants.
 
 use std::rc::Rc;
@@ -141,7 +141,7 @@ impl Lowering<'_, '_> {
                 if x.is_none() && y.is_none() {
                     return None;
                 }
-                let part = |v: ValueId| self.widened_sum(v, depth - 1).unwrap_or_else(|| self.widen(self.value(v), s));
+                let part = |v: ValueId| self.widened_sum(v, depth - 1);
                 let (x, y) = (x.unwrap_or_else(|| part(*a)), y.unwrap_or_else(|| part(*b)));
                 Some(match op {
                     BinaryOp::Add => self.e.add_nsw(x, y),
@@ -164,38 +164,48 @@ impl Lowering<'_, '_> {
         let inst = self.body.inst(v);
         match &inst.op {
             Op::MakeTensor(parts) => self.widened(parts[i as usize], depth),
+            Op::Splat(a) => self.widened(*a, depth),
             Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b)
                 if depth > 0 && matches!(inst.ty.scalar(), Some(Scalar::I32 | Scalar::I64)) =>
             {
-                let s = self.scalar_of(v);
                 let (x, y) = (self.widened_component(*a, i, depth - 1), self.widened_component(*b, i, depth - 1));
                 if x.is_none() && y.is_none() {
                     return None;
                 }
-                let x = x.unwrap_or_else(|| self.widen(self.leaves(*a)[i as usize], s));
-                let y = y.unwrap_or_else(|| self.widen(self.leaves(*b)[i as usize], s));
+                let part = |v: ValueId| self.widened_sum_component(v, i, depth - 1);
+                let (x, y) = (x.unwrap_or_else(|| part(*a)), y.unwrap_or_else(|| part(*b)));
                 Some(if *op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) })
             }
             _ => None,
         }
     }
 
-    /// A sum of several variables, which may be beyond its 32 bits although the index that it is a part of is not.
-    fn widened_sum(&self, v: ValueId, depth: u32) -> Option<V> {
-        let v = self.source(v);
-        let s = self.body.ty(v).scalar()?;
-        let Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) = self.body.inst(v).op else { return None };
-        if depth == 0 || s != Scalar::I32 {
-            return None;
+    /// A sum in 64 bits: it may be beyond its 32 bits although the index that it is a part of is not.
+    fn widened_sum(&self, v: ValueId, depth: u32) -> V {
+        match self.body.inst(self.source(v)).op {
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) if depth > 0 && self.scalar_of(v) == Scalar::I32 => {
+                let (x, y) = (self.widened_sum(a, depth - 1), self.widened_sum(b, depth - 1));
+                if op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) }
+            }
+            Op::Extract(a, i) if depth > 0 && self.body.ty(a).scalar().is_some() => {
+                self.widened_sum_component(a, i, depth - 1)
+            }
+            _ => self.widen(self.value(v), self.scalar_of(v)),
         }
-        let (x, y) = (self.widened_sum(a, depth - 1), self.widened_sum(b, depth - 1));
-        let is_constant = |v: ValueId| self.body.as_const(self.source(v)).is_some();
-        if x.is_none() && y.is_none() && (is_constant(a) || is_constant(b)) {
-            return None;
+    }
+
+    /// The same for a component of a vector.
+    fn widened_sum_component(&self, v: ValueId, i: u32, depth: u32) -> V {
+        let s = self.body.ty(v).scalar();
+        match &self.body.inst(self.source(v)).op {
+            Op::MakeTensor(parts) => self.widened_sum(parts[i as usize], depth),
+            Op::Splat(a) => self.widened_sum(*a, depth),
+            Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) if depth > 0 && s == Some(Scalar::I32) => {
+                let [x, y] = [*a, *b].map(|v| self.widened_sum_component(v, i, depth - 1));
+                if *op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) }
+            }
+            _ => self.widen(self.leaves(v)[i as usize], self.scalar_of(v)),
         }
-        let part = |v: ValueId| self.widen(self.value(v), s);
-        let (x, y) = (x.unwrap_or_else(|| part(a)), y.unwrap_or_else(|| part(b)));
-        Some(if op == BinaryOp::Add { self.e.add_nsw(x, y) } else { self.e.sub_nsw(x, y) })
     }
 
     /// Extent of a buffer's axis, i64.
