@@ -1,7 +1,7 @@
 //! Which sums of a loop threads add to the same elements at a time, once they are aligned (`align_loops`): those whose addresses follow the
 //! number of the loop's iteration, and of a short inner loop's, but nothing else that threads differ in.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
 
@@ -64,6 +64,8 @@ struct Aligned<'a> {
     along: bool,
     /// Values from outside of the loop that it depends on.
     given: Vec<ValueId>,
+    /// How parts of it follow the index, as far as that is known: they may be shared.
+    parts: HashMap<ValueId, Option<Follows>>,
 }
 
 /// The sums of a loop whose threads can be aligned.
@@ -149,7 +151,8 @@ impl Search<'_> {
     fn follow<'i>(&self, sum: ValueId, inner: Option<&'i Inner>) -> Option<Aligned<'i>> {
         let body = self.lowering.body;
         let Op::Atomic(_, address, _) = body.inst(sum).op else { return None };
-        let mut found = Aligned { sum, inner, follows: Follows::Nothing, along: false, given: Vec::new() };
+        let mut found =
+            Aligned { sum, inner, follows: Follows::Nothing, along: false, given: Vec::new(), parts: HashMap::new() };
         let mut indices = Vec::new();
         root_of(body, address, &mut indices);
         for index in indices {
@@ -165,8 +168,17 @@ impl Search<'_> {
     }
 
     fn follows(&self, index: ValueId, found: &mut Aligned<'_>) -> Option<Follows> {
+        let index = self.lowering.source(index);
+        if let Some(known) = found.parts.get(&index) {
+            return *known;
+        }
+        let follows = self.look_at(index, found);
+        found.parts.insert(index, follows);
+        follows
+    }
+
+    fn look_at(&self, index: ValueId, found: &mut Aligned<'_>) -> Option<Follows> {
         let (lowering, body) = (self.lowering, self.lowering.body);
-        let index = lowering.source(index);
         match body.inst(index).op {
             Op::Const(_) => Some(Follows::Nothing),
             Op::LoopIndex(of, _) if of == self.number => Some(Follows::Index),
@@ -204,7 +216,7 @@ impl Search<'_> {
             return false;
         }
         let ((base, n), (of_end, m)) = (terms(lowering, last), terms(lowering, range.end));
-        base == of_end && n == m - 1
+        base == of_end && n == m.wrapping_sub(1)
     }
 }
 
@@ -226,15 +238,25 @@ pub(crate) fn root_of(body: &Body, address: ValueId, indices: &mut Vec<ValueId>)
 
 /// A number as a value plus a constant.
 fn terms(lowering: &Lowering<'_, '_>, v: ValueId) -> (Option<ValueId>, i64) {
-    let v = lowering.source(v);
-    match lowering.body.inst(v).op {
-        Op::Const(Const::Int(n)) => (None, n),
-        Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) => match (terms(lowering, a), terms(lowering, b)) {
-            ((base, n), (None, m)) if op == BinaryOp::Add => (base, n.wrapping_add(m)),
-            ((base, n), (None, m)) => (base, n.wrapping_sub(m)),
-            ((None, n), (base, m)) if op == BinaryOp::Add => (base, n.wrapping_add(m)),
-            _ => (Some(v), 0),
-        },
-        _ => (Some(v), 0),
+    let (mut v, mut n) = (lowering.source(v), 0i64);
+    loop {
+        let number = |v: ValueId| match lowering.body.as_const(lowering.source(v)) {
+            Some(Const::Int(n)) => Some(n),
+            _ => None,
+        };
+        let (base, by) = match lowering.body.inst(v).op {
+            Op::Const(Const::Int(m)) => return (None, n.wrapping_add(m)),
+            Op::Binary(BinaryOp::Add, a, b) => match (number(a), number(b)) {
+                (_, Some(m)) => (a, m),
+                (Some(m), None) => (b, m),
+                _ => return (Some(v), n),
+            },
+            Op::Binary(BinaryOp::Sub, a, b) => match number(b) {
+                Some(m) => (a, m.wrapping_neg()),
+                None => return (Some(v), n),
+            },
+            _ => return (Some(v), n),
+        };
+        (v, n) = (lowering.source(base), n.wrapping_add(by));
     }
 }

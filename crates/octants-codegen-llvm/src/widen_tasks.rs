@@ -6,8 +6,10 @@
 //! relies on that. Where a body reads several rows of an array it walks in tiles: without, each row comes from the memory of the whole
 //! device as often as the body names it.
 
+use std::collections::HashSet;
+
 use octants_artifact::WideForm;
-use octants_ir::{Body, BufferId, Layout, Op, Program, Task, ValueId};
+use octants_ir::{BinaryOp, Body, BufferId, Layout, Op, Program, Task, ValueId};
 
 use crate::facts::Facts;
 use crate::lower_body::Lowering;
@@ -100,18 +102,24 @@ fn same_row(body: &Body, a: &[ValueId], b: &[ValueId]) -> bool {
 
 /// The value is an axis's index of the loop, as it is or moved by what does not depend on the loop's body.
 fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
-    match &body.inst(v).op {
-        Op::LoopIndex(of, k) => *of == l && *k == axis,
-        Op::Cast(a) => is_index(body, *a, l, axis),
-        Op::Binary(octants_ir::BinaryOp::Add | octants_ir::BinaryOp::Sub, a, b) => {
-            is_index(body, *a, l, axis) || is_index(body, *b, l, axis)
+    let (mut open, mut seen) = (vec![v], HashSet::new());
+    while let Some(v) = open.pop() {
+        if !seen.insert(v) {
+            continue;
         }
-        Op::Extract(a, i) => match &body.inst(*a).op {
-            Op::MakeTensor(parts) => is_index(body, parts[*i as usize], l, axis),
-            _ => false,
-        },
-        _ => false,
+        match &body.inst(v).op {
+            Op::LoopIndex(of, k) if *of == l && *k == axis => return true,
+            Op::Cast(a) => open.push(*a),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => open.extend([*a, *b]),
+            Op::Extract(a, i) => {
+                if let Op::MakeTensor(parts) = &body.inst(*a).op {
+                    open.push(parts[*i as usize]);
+                }
+            }
+            _ => {}
+        }
     }
+    false
 }
 
 /// What a launch must fulfil.

@@ -214,6 +214,29 @@ fn threads_that_add_to_the_same_elements_one_after_the_other_add_as_one() {
 }
 
 #[test]
+fn sums_whose_terms_are_shared_are_looked_through_once() {
+    // n = x[i], doubled again and again; for k in 0..n: h[n - 1 - k] += 1.5, and where k is doubled like that
+    let doubled = |b: &mut Builder, v| (0..48).fold(v, |v, _| b.binary(BinaryOp::Add, v, v));
+    let mut b = Builder::new();
+    for_each(&mut b, |b, i| {
+        let n = get(b, 0, Scalar::I32, &[i]);
+        let n = doubled(b, n);
+        let (zero, one) = (b.int(0, Scalar::I32), b.int(1, Scalar::I32));
+        for_loop(b, vec![(zero, n)], false, vec![], |b, l| {
+            let k = index(b, l, 0);
+            let last = b.binary(BinaryOp::Sub, n, one);
+            for at in [b.binary(BinaryOp::Sub, last, k), doubled(b, k)] {
+                let value = b.float(1.5, Scalar::F32);
+                let address = programs::at(b, 1, Scalar::F32, &[at]);
+                b.push(Op::Atomic(AtomicOp::Add, address, value), Scalar::F32.into());
+            }
+        });
+    });
+    let buffers = vec![array("x", Scalar::I32, 1), field("h", Scalar::F32, 128, 0)];
+    assert_has(&ptx(&program(buffers, vec![], Type::Unit, true, b.body), &h200()), &["activemask"]);
+}
+
+#[test]
 fn threads_add_a_block_of_elements_at_once() {
     // for i: for b in 0..x[i]: for t in 0..n: if k < x[i]: h[k] += y[k], with k = n * b + t
     let sums = |n: i64, at: &dyn Fn(&mut Builder, ValueId, ValueId) -> ValueId| {
@@ -467,7 +490,6 @@ fn blocks_are_as_large_as_the_program_asks() {
     }
 }
 
-/// Sums up, in a loop of each iteration, a polynomial of so many terms of elements; `long`: of as many elements as there are, else of eight.
 /// How often the inner loops of [`sums_of_polynomials`] run.
 #[derive(Clone, Copy, PartialEq)]
 enum Length {
@@ -478,6 +500,7 @@ enum Length {
     Row,
 }
 
+/// Sums up, in a loop of each iteration, a polynomial of so many terms of elements.
 fn sums_of_polynomials(terms: usize, length: Length) -> Program {
     let mut b = Builder::new();
     let sum = b.body.add_local("sum", Scalar::F32.into());
