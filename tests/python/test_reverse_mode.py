@@ -156,6 +156,34 @@ def test_a_range_of_more_iterations_than_a_number_holds():
     np.testing.assert_array_equal(*gradients)
 
 
+@pytest.mark.on_cpu
+def test_a_loop_that_is_left_after_more_iterations_than_a_number_holds():
+    qd.init(arch=qd.cpu, default_fp=qd.f64, fast_math=False)
+    x = qd.field(qd.f64, shape=N, needs_grad=True)
+    y = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def compute(begin: qd.i32, end: qd.i32):
+        for _ in range(1):
+            for k in range(begin, 2**31 - 1):
+                if k >= end:
+                    break
+                if k < begin + 3:
+                    y[None] += x[k - begin] ** 2
+                elif k > end - 3:
+                    y[None] += x[end - k] ** 3
+
+    gradients = []
+    for half in (10, 2**30 + 10):
+        x.from_numpy(np.linspace(0.4, 1.3, N))
+        x.grad.fill(0)
+        y.grad[None] = 1
+        compute.grad(-half, half)
+        gradients.append(x.grad.to_numpy())
+    assert gradients[0].any()
+    np.testing.assert_array_equal(*gradients)
+
+
 @pytest.mark.parametrize("begin", [-(2**63), -(2**33), 2**62, 2**63 - 1 - N])
 def test_ranges_of_64_bits(fields, begin: int):
     x, y, _ = fields

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, LocalId, Op, Scalar, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, LocalId, Op, Type, ValueId};
 
 use super::copy_values::Indices;
 use super::emit_sweeps::Emitter;
@@ -92,7 +92,7 @@ impl Emitter<'_> {
         let plan = self.plan.loops.get(&v).filter(|_| mode == Mode::Keep);
         let keeps = plan.is_some_and(|p| !p.kept.is_empty());
         let trips = (plan.is_some() && !self.plan.is_counted(v)).then(|| {
-            let trips = self.b.body.add_local("trips", Type::I32);
+            let trips = self.b.body.add_local("trips", self.plan.trips_type(v).into());
             self.set(trips, 0);
             trips
         });
@@ -124,7 +124,7 @@ impl Emitter<'_> {
             }
             if let Some(trips) = trips {
                 e.b.update_local(trips, |b, n| {
-                    let one = b.int(1, Scalar::I32);
+                    let one = b.int(1, e.plan.trips_type(v));
                     b.binary(BinaryOp::Add, n, one)
                 });
             }

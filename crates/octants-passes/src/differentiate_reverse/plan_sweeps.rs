@@ -13,8 +13,9 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{BlockId, Body, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, LocalId, Op, Range, Scalar, Type, ValueId};
 
+use super::emit_sweeps::known_int;
 use super::find_active_values::Activity;
 use super::needed_operands::needed_operands;
 use super::reverse_extremes::is_extreme;
@@ -179,6 +180,19 @@ impl<'a> Plan<'a> {
         match &self.body.inst(v).op {
             Op::For(l) => exit_of(self.body, l.body) == Exit::Never,
             _ => false,
+        }
+    }
+
+    /// The type in which the iterations of a loop are counted that may be left early. Loops with several axes, whose indices are found by
+    /// division, must be left before the 2^31st iteration.
+    pub fn trips_type(&self, v: ValueId) -> Scalar {
+        let is_short = |r: &Range| self.body.ty(r.begin).scalar().is_some_and(|s| s.bits() <= 32);
+        match &self.body.inst(v).op {
+            Op::For(l) => match l.dims[..] {
+                [range] if !is_short(&range) || known_int(self.body, range.begin).is_none_or(|n| n < 0) => Scalar::I64,
+                _ => Scalar::I32,
+            },
+            _ => Scalar::I64,
         }
     }
 

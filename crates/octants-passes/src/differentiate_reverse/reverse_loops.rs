@@ -139,7 +139,7 @@ impl<'a> Emitter<'a> {
             dims.clone()
         } else {
             let trips = self.carry(self.trips[&v]);
-            vec![Range { begin: self.b.int(0, Scalar::I32), end: trips }]
+            vec![Range { begin: self.b.int(0, self.plan.trips_type(v)), end: trips }]
         };
         self.begin_deferring(v);
         let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
@@ -175,7 +175,9 @@ impl<'a> Emitter<'a> {
 
     /// The indices of a loop that was left after some iterations, counted from there.
     fn delinearised(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
-        let (one, index) = (self.b.int(1, Scalar::I32), self.b.push(Op::LoopIndex(copy, 0), Type::I32));
+        let ty = self.b.ty(trips).clone();
+        let one = self.b.int(1, ty.scalar().expect("compiler bug: iterations are counted by a scalar"));
+        let index = self.b.push(Op::LoopIndex(copy, 0), ty);
         let last = self.b.binary(BinaryOp::Sub, trips, one);
         let linear = self.b.binary(BinaryOp::Sub, last, index);
         self.spread(linear, dims)
