@@ -132,7 +132,7 @@ pub(crate) fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoo
 
 /// How many iterations of a loop should be run before their sums are combined, with so many scalars in each.
 fn times_at_once(lowering: &Lowering<'_, '_>, l: &ForLoop, scalars: usize) -> i64 {
-    let short = times_to_unroll(lowering.body, l).filter(|_| !lowering.many_loops).unwrap_or(1);
+    let short = times_to_unroll(lowering.body, l, lowering.many_threads).filter(|_| !lowering.many_loops).unwrap_or(1);
     let fits = |times: &u32| *times as usize * scalars <= MOST_REGISTERS;
     [8, 4, 2].into_iter().filter(|times| *times <= short).find(fits).unwrap_or(1).into()
 }

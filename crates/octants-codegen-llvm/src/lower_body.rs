@@ -68,6 +68,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub large: bool,
     /// The task has many inner loops.
     pub many_loops: bool,
+    /// Many threads run the task.
+    pub many_threads: bool,
     /// All threads of the task come by the end of each iteration.
     pub balances: bool,
     pub function: V,
@@ -128,6 +130,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             exclusive: false,
             large: false,
             many_loops: false,
+            many_threads: false,
             balances: false,
             function,
             context,

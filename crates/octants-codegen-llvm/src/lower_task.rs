@@ -12,7 +12,7 @@ use crate::facts::Facts;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::privatise_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
-use crate::read_ahead::reads_in_loops;
+use crate::read_ahead::{has_many_threads, reads_in_loops};
 use crate::share_in_blocks::{MOST_BYTES, MOST_INSTRUCTIONS};
 use crate::target::{Share, Target};
 use crate::unit::{Unit, kind_of};
@@ -249,6 +249,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.ret = &u.program.ret;
     l.large = effects.size > HUGE;
     l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
+    l.many_threads = parallel.is_some_and(|(_, (_, loop_))| {
+        has_many_threads(loop_, known_count(&known_extents(&task.body, &l.facts, loop_)))
+    });
     l.balances = !effects.fails;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     if let Variant::Strided(_, Some(form), _) = variant {

@@ -9,15 +9,12 @@ use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp, ValueId};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
 const FEW_ITERATIONS: i64 = 64;
-/// Operations on scalars of a body that is worth having [`MOST_TIMES`] times, of a short one and of one that is worth having four times.
+/// Operations on scalars of a tiny body, of a short one and of one that is worth having four times.
 const TINY: usize = 8;
 const SHORT: usize = 64;
 const LONGEST: usize = 128;
-/// Short bodies stand in the code so often where the loop may be long, and where its length is that of a row read from memory: then there
-/// are many rows, and threads to run them matter more.
-const LONG_LOOP: u32 = 16;
-const ROW: u32 = 8;
-const MOST_TIMES: u32 = 32;
+/// Tasks of so many iterations have threads enough to keep a device busy.
+const MANY_ITERATIONS: u64 = 1 << 18;
 /// What so many iterations at a time leave over is worth taking several at a time too.
 pub(crate) const LEAVES_MUCH: u32 = 16;
 pub(crate) const REST_TIMES: u32 = 4;
@@ -36,8 +33,8 @@ pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
 }
 
 /// How often the body of a loop should stand in the code, where it is short straight code that reads memory, and there are too many iterations for each to
-/// get code of its own.
-pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop) -> Option<u32> {
+/// get code of its own: half as often if there are many threads to run it, as there are where its length is that of a row read from memory.
+pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32> {
     let (mut reads, mut straight, mut size) = (false, true, 0);
     body.visit(l.body, &mut |_, inst| {
         reads |= matches!(inst.op, Op::BufferAddr(..));
@@ -50,14 +47,19 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop) -> Option<u32> {
         Some([Some(Const::Int(begin)), Some(Const::Int(end))]) => end.saturating_sub(begin) <= FEW_ITERATIONS,
         _ => false,
     };
-    let times = if size <= TINY {
-        MOST_TIMES
-    } else if size <= SHORT {
-        if is_row(body, l) { ROW } else { LONG_LOOP }
-    } else {
-        4
+    let for_few = if size <= TINY { 32 } else { 16 };
+    let times = match size > SHORT {
+        true => 4,
+        false if has_many_threads || is_row(body, l) => for_few / 2,
+        false => for_few,
     };
     (reads && straight && !few && size <= LONGEST).then_some(times)
+}
+
+/// A task's loop is known to have many iterations, or likely to, being over several axes: then threads, which registers limit, matter more than
+/// loads under way in each.
+pub(crate) fn has_many_threads(l: &ForLoop, count: Option<u64>) -> bool {
+    l.dims.len() > 1 || count.is_some_and(|n| n >= MANY_ITERATIONS)
 }
 
 /// The innermost bounds are computed from what lies in memory at indices of loops, or may be.

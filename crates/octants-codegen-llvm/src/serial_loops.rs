@@ -70,7 +70,7 @@ impl<'p> Lowering<'_, 'p> {
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
         let unrolls = is_last && !self.many_loops && target.unrolls_reading_loops();
-        let times = if unrolls { times_to_unroll(self.body, nest.of) } else { None };
+        let times = if unrolls { times_to_unroll(self.body, nest.of, self.many_threads) } else { None };
         let Some(many) = times.filter(|times| *times >= LEAVES_MUCH && self.gathered.is_none()) else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };

@@ -496,6 +496,8 @@ enum Length {
     Eight,
     /// As often as an array has elements.
     Shape,
+    /// The same, in each iteration of a parallel loop over two axes.
+    OfMany,
     /// As an array says.
     Row,
 }
@@ -506,14 +508,15 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
     let sum = b.body.add_local("sum", Scalar::F32.into());
     let zero = b.int(0, Scalar::I32);
     let n = shape(&mut b, 0, 0);
-    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+    let axes = if length == Length::OfMany { 2 } else { 1 };
+    for_loop(&mut b, vec![(zero, n); axes], true, vec![], |b, l| {
         let (at_sum, none) = (b.local_addr(sum), b.float(0.0, Scalar::F32));
         b.store(at_sum, none);
         let i = index(b, l, 0);
         let first = b.int(0, Scalar::I32);
         let last = match length {
             Length::Eight => b.int(8, Scalar::I32),
-            Length::Shape => n,
+            Length::Shape | Length::OfMany => n,
             Length::Row => get(b, 2, Scalar::I32, &[i]),
         };
         for_loop(b, vec![(first, last)], false, vec![], |b, inner| {
@@ -538,11 +541,13 @@ fn sums_of_polynomials(terms: usize, length: Length) -> Program {
 #[test]
 fn inner_loops_have_several_loads_under_way() {
     // Whole groups, what they leave over in fours where that may be much, and what is left over then in a loop.
-    let (shape, row) = (Length::Shape, Length::Row);
+    let (shape, many, row) = (Length::Shape, Length::OfMany, Length::Row);
     for (terms, length, copies, rolled) in [
         (1, shape, 32 + 4 + 1, 1),
-        (1, row, 32 + 4 + 1 + 1, 1),
+        (1, row, 16 + 4 + 1 + 1, 1),
+        (1, many, 16 + 4 + 1, 1),
         (5, shape, 16 + 4 + 1, 1),
+        (5, many, 8 + 1, 1),
         (5, row, 8 + 1 + 1, 1),
         (25, shape, 16 + 4 + 1, 1),
         (40, shape, 4 + 1, 1),
