@@ -441,3 +441,38 @@ def test_states_of_a_block_are_registers():
     code = qd.inspect(fall.grad, arch="cuda", target="sm_90")
     assert ".entry" in code
     assert ".local" not in code
+
+
+@pytest.mark.parametrize("n", [1, 127, 128, 255, 256, 257, 1000])
+@pytest.mark.parametrize("longest", [1, 5, 90])
+def test_rows_of_any_length_in_any_order_have_their_own_gradients(n: int, longest: int) -> None:
+    x, y = (qd.field(qd.f64, n, needs_grad=True) for _ in range(2))
+    rate = qd.field(qd.f64, longest, needs_grad=True)
+    length = qd.field(qd.i32, n)
+
+    @qd.kernel
+    def swing() -> None:
+        for i in x:
+            a = x[i]
+            for k in range(length[i]):
+                a = a + rate[k] * qd.sin(a)
+            y[i] += a
+
+    random = np.random.default_rng(n + longest)
+    values, rates, seeds = random.random(n), random.random(longest), random.random(n)
+    lengths = random.integers(0, longest + 1, n).astype(np.int32)
+    x.from_numpy(values)
+    rate.from_numpy(rates)
+    length.from_numpy(lengths)
+    y.grad.from_numpy(seeds)
+    swing.grad()
+
+    states, runs = [values], [k < lengths for k in range(longest)]
+    for k in range(longest):
+        states.append(np.where(runs[k], states[k] + rates[k] * np.sin(states[k]), states[k]))
+    adjoint, of_rates = seeds.copy(), np.zeros(longest)
+    for k in reversed(range(longest)):
+        of_rates[k] = np.sum(np.where(runs[k], adjoint * np.sin(states[k]), 0.0))
+        adjoint = np.where(runs[k], adjoint * (1.0 + rates[k] * np.cos(states[k])), adjoint)
+    np.testing.assert_allclose(x.grad.to_numpy(), adjoint, rtol=1e-9)
+    np.testing.assert_allclose(rate.grad.to_numpy(), of_rates, rtol=1e-9, atol=1e-12)

@@ -1,0 +1,335 @@
+"""What reverse mode refuses, and what it warns of: reads and stores of which the gradient would need what is gone."""
+
+import warnings
+
+import numpy as np
+import pytest
+from gradient_fields import N, numbers_results_and_lengths
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def fields():
+    return numbers_results_and_lengths()
+
+
+def test_a_position_from_an_atomic_is_refused(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def compact():
+        for i in x:
+            at = qd.atomic_add(n[0], 1)
+            y[at] = x[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="what an atomic operation on memory returned") as error:
+        compact.grad()
+    assert "qd.atomic_add(n[0], 1)" in str(error.value)
+
+
+def test_an_element_that_a_function_was_given_is_shared_by_the_iterations_of_its_loop():
+    n = 20000  # Enough for threads to meet.
+    x, y, z = (qd.field(qd.f64, shape=n, needs_grad=True) for _ in range(3))
+
+    @qd.func
+    def scale(factor: qd.template()):
+        for i in z:
+            z[i] = factor * x[i] + y[i]
+
+    @qd.kernel
+    def scale_by_one_of_them():
+        scale(x[3])
+
+    x.fill(1)
+    z.grad.fill(1)
+    scale_by_one_of_them.grad()
+    expected = np.ones(n)
+    expected[3] += n
+    assert np.array_equal(x.grad.to_numpy(), expected)
+
+
+def test_a_position_from_a_variable_that_iterations_share_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def compact():
+        n = 0
+        for i in x:
+            at = qd.atomic_add(n, 1)
+            y[at] += x[i]
+
+    with pytest.raises(qd.OctantsCompilationError, match="on a variable that iterations share returned") as error:
+        compact.grad()
+    assert "qd.atomic_add(n, 1)" in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["mul", "exchange"])
+def test_an_atomic_that_is_no_sum_is_refused_with_a_constant_too(fields, name):
+    _, y, _ = fields
+    update = getattr(qd, f"atomic_{name}")
+
+    @qd.kernel
+    def overwrite():
+        for _ in y:
+            update(y[0], 0.5)
+
+    with pytest.raises(qd.OctantsCompilationError, match=f"the atomic {name} of a number with a gradient"):
+        overwrite.grad()
+
+
+def test_a_compare_and_swap_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def fill():
+        for i in y:
+            qd.atomic_cas(y[i], 0.0, x[i])
+
+    with pytest.raises(qd.OctantsCompilationError, match="the compare-and-swap of a number with a gradient"):
+        fill.grad()
+
+
+def test_a_running_sum_of_a_parallel_loop_is_refused(fields):
+    x, y, _ = fields
+
+    @qd.kernel
+    def of_a_field():
+        for i in x:
+            y[i] = qd.atomic_add(x[0], 2.0 * x[i])
+
+    @qd.kernel
+    def of_a_variable():
+        total = 0.0
+        for i in x:
+            y[i] = qd.atomic_add(total, x[i])
+
+    for kernel in [of_a_field, of_a_variable]:
+        with pytest.raises(qd.OctantsCompilationError, match="the order in which iterations of a parallel loop added"):
+            kernel.grad()
+
+
+def test_extremes_that_cannot_be_told_are_refused(fields):
+    x = qd.field(qd.f64, 4, needs_grad=True)
+    m = qd.field(qd.f64, (), needs_grad=True)
+
+    @qd.kernel
+    def in_several_steps():
+        for i in x:
+            qd.atomic_min(m[None], qd.sin(x[i]))
+
+    @qd.kernel
+    def of_a_variable():
+        smallest = 1.0
+        for i in x:
+            smallest = min(smallest, x[i])
+        m[None] = smallest
+
+    @qd.kernel
+    def what_was_there():
+        for i in x:
+            x[i] = qd.atomic_min(m[None], x[i])
+
+    for kernel, text in [
+        (in_several_steps, r"looks for the number that was the minimum[\s\S]*write the numbers to a field"),
+        (
+            of_a_variable,
+            r"the minimum that the iterations of a parallel loop leave in `smallest` [\s\S]*keep it in a field",
+        ),
+        (
+            what_was_there,
+            r"what atomic_min\(\) returned cannot be differentiated[\s\S]*read the element in a kernel of its own",
+        ),
+    ]:
+        kernel()
+        with pytest.raises(qd.OctantsCompilationError, match=text):
+            kernel.grad()
+
+
+def test_what_is_read_and_then_overwritten_is_a_warning(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def bad():
+        for i in x:
+            y[i] = x[i] * x[i]
+            x[i] = 0.0
+
+    @qd.kernel
+    def fine():
+        for i in x:
+            x[i] = x[i] * 3.0 + y[i]
+
+    with pytest.warns(UserWarning, match="what is read of `.*` here, and the same kernel overwrites it later") as found:
+        bad.grad()
+    assert found[0].filename == __file__
+    x.grad.fill(1)
+    fine.grad()
+    assert (x.grad.to_numpy() == 3).all()
+
+
+def test_what_a_later_loop_overwrites_for_certain_is_a_warning(fields):
+    x, y, n = fields
+    table = qd.field(qd.f64, shape=(N, 3), needs_grad=True)
+    array = qd.ndarray(qd.f64, shape=N, needs_grad=True)
+
+    @qd.kernel
+    def same_range():
+        for i in x:
+            y[0] += x[i] ** 2
+        for i in x:
+            x[i] = 0.0
+
+    @qd.kernel
+    def same_ranges():
+        for i in range(N):
+            for j in range(3):
+                y[i] += table[i, j] ** 2
+        for i, j in table:
+            table[i, j] *= 0.5
+
+    @qd.kernel
+    def of_an_array(a: qd.types.ndarray()):
+        for i in a:
+            y[i] += a[i] ** 2
+        for i in a:
+            a[i] += 1.0
+
+    @qd.kernel
+    def one_element():
+        for i in x:
+            y[i] += x[0] ** 2
+        for _ in range(1):
+            x[0] = 2.0
+
+    @qd.kernel
+    def under_a_condition():
+        for i in x:
+            y[0] += x[i] ** 2
+        for i in x:
+            if n[i] > 9:
+                x[i] = 0.0
+
+    @qd.kernel
+    def elsewhere():
+        for i in range(2):
+            y[0] += x[i] ** 2
+        for i in range(2):
+            x[i + 2] = 0.0
+
+    @qd.kernel
+    def never():
+        for i in range(4):
+            y[0] += x[i] ** 2
+        for i in range(n[0] * 0):
+            x[i] = 0.0
+
+    @qd.kernel
+    def before():
+        for i in x:
+            x[i] = 1.0
+        for i in x:
+            y[0] += x[i] ** 2
+
+    @qd.kernel
+    def of_no_need():
+        for i in x:
+            y[0] += x[i] * 2.0
+        for i in x:
+            x[i] = 0.0
+
+    for kernel, arguments in [(same_range, ()), (same_ranges, ()), (of_an_array, (array,)), (one_element, ())]:
+        with pytest.warns(UserWarning, match="what is read of `.*` here, and the same kernel overwrites it later"):
+            kernel.grad(*arguments)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kernel in [under_a_condition, elsewhere, never, before, of_no_need]:
+            kernel.grad()
+
+
+def test_iterations_that_read_what_others_store_are_refused(fields):
+    x, y, n = fields
+
+    @qd.kernel
+    def bad():
+        for i in range(1, N):
+            y[i] = y[i - 1] + x[i]
+
+    @qd.kernel
+    def in_order():
+        qd.loop_config(serialize=True)
+        for i in range(1, N):
+            y[i] = y[i - 1] + x[i]
+
+    @qd.kernel
+    def bad_but_for_the_first():
+        for i in y:
+            if i == 0:
+                y[i] = x[i]
+            else:
+                y[i] = y[i - 1] + x[i]
+
+    @qd.kernel
+    def bad_but_for_what_is_left():
+        for i in y:
+            if i == 0:
+                continue
+            y[i] = y[i - 1] + x[i]
+
+    for kernel in (bad, bad_but_for_the_first, bad_but_for_what_is_left):
+        with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
+            kernel.grad()
+    y.grad.fill(0)
+    y.grad[N - 1] = 1
+    in_order.grad()
+    assert (x.grad.to_numpy()[1:] == 1).all()
+
+
+def test_iterations_may_read_what_others_would_store_if_they_were_not_left_out():
+    p = qd.field(qd.f64, shape=(N, N), needs_grad=True)
+    p.from_numpy(np.random.default_rng(2).random((N, N)))
+
+    @qd.kernel
+    def relax(color: qd.i32):
+        for i, j in qd.ndrange((1, N - 1), (1, N - 1)):
+            if (i + j) % 2 == color:
+                p[i, j] = 0.25 * (p[i + 1, j] + p[i - 1, j] + p[i, j + 1] + p[i, j - 1])
+
+    @qd.kernel
+    def relax_others():
+        for i, j in qd.ndrange((1, N - 1), (1, N - 1)):
+            if (i + j) % 2 == 0:
+                continue
+            p[i, j] = 0.25 * (p[i + 1, j] + p[i - 1, j] + p[i, j + 1] + p[i, j - 1])
+
+    @qd.kernel
+    def left_of_the_edge():
+        for i, j in p:
+            if 0 < i and i < N - 1:
+                p[i, j] = p[i + 1, j]
+
+    weights = np.cos(np.arange(N * N)).reshape(N, N)
+    start = p.to_numpy()
+
+    def loss(values):
+        p.from_numpy(values)
+        relax(0)
+        relax_others()
+        return (weights * p.to_numpy()).sum()
+
+    # The kernels are linear.
+    ones = np.eye(N * N).reshape(N * N, N, N)
+    expected = np.array([loss(start + one) - loss(start) for one in ones]).reshape(N, N)
+    p.grad.from_numpy(weights)
+    relax_others.grad()
+    relax.grad(0)
+    assert np.allclose(p.grad.to_numpy(), expected)
+    with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
+        left_of_the_edge.grad()
