@@ -56,6 +56,19 @@ def test_ranges_whose_bounds_add_up_to_more_than_a_number_holds(begin: int, debu
     assert "overflow" not in capfd.readouterr().out
 
 
+def few_and_many_agree(compute, x, y):
+    """Compares the gradients of ranges of 20 iterations and of more than 2^31, of which few add to `y`."""
+    gradients = []
+    for half in (10, 2**30 + 10):
+        x.from_numpy(np.linspace(0.4, 1.3, N))
+        x.grad.fill(0)
+        y.grad[None] = 1
+        compute.grad(-half, half)
+        gradients.append(x.grad.to_numpy())
+    assert gradients[0].any()
+    np.testing.assert_array_equal(*gradients)
+
+
 @pytest.mark.on_cpu
 def test_a_range_of_more_iterations_than_a_number_holds():
     qd.init(arch=qd.cpu, default_fp=qd.f64, fast_math=False)
@@ -71,14 +84,7 @@ def test_a_range_of_more_iterations_than_a_number_holds():
                 elif k > end - 3:
                     y[None] += x[end - k] ** 3
 
-    gradients = []
-    for half in (10, 2**30 + 10):
-        x.from_numpy(np.linspace(0.4, 1.3, N))
-        x.grad.fill(0)
-        y.grad[None] = 1
-        compute.grad(-half, half)
-        gradients.append(x.grad.to_numpy())
-    np.testing.assert_array_equal(*gradients)
+    few_and_many_agree(compute, x, y)
 
 
 @pytest.mark.on_cpu
@@ -98,15 +104,7 @@ def test_a_loop_that_is_left_after_more_iterations_than_a_number_holds():
                 elif k > end - 3:
                     y[None] += x[end - k] ** 3
 
-    gradients = []
-    for half in (10, 2**30 + 10):
-        x.from_numpy(np.linspace(0.4, 1.3, N))
-        x.grad.fill(0)
-        y.grad[None] = 1
-        compute.grad(-half, half)
-        gradients.append(x.grad.to_numpy())
-    assert gradients[0].any()
-    np.testing.assert_array_equal(*gradients)
+    few_and_many_agree(compute, x, y)
 
 
 @pytest.mark.parametrize("begin", [-(2**63), -(2**33), 2**62, 2**63 - 1 - N])
