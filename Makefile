@@ -70,7 +70,7 @@ SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_
 # The third is on a library that plays HIP's, in place of an AMD GPU.
 STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
-    test_algorithms.py test_loop_bounds.py test_reverse_mode.py test_reverse_ranges.py test_reverse_refusals.py \
+    test_algorithms.py test_loop_bounds.py reverse_mode \
     test_gradients_in_blocks.py test_recorded_launches.py test_scattered_sums.py streams)
 
 test-python: $(STAMPS)/build

@@ -2,21 +2,9 @@
 
 import numpy as np
 import pytest
-from gradient_fields import N, check, numbers_results_and_lengths
+from gradient_fields import N, check
 
 import octants as qd
-
-
-@pytest.fixture(autouse=True)
-def program():
-    qd.init(arch=qd.cpu, default_fp=qd.f64)
-    yield
-    qd.reset()
-
-
-@pytest.fixture
-def fields():
-    return numbers_results_and_lengths()
 
 
 @pytest.mark.parametrize("begin", [-(2**31), -2_000_000_000, -2, 3, 1_500_000_000, 2**31 - 1 - N])

@@ -4,21 +4,9 @@ import warnings
 
 import numpy as np
 import pytest
-from gradient_fields import N, numbers_results_and_lengths
+from gradient_fields import N
 
 import octants as qd
-
-
-@pytest.fixture(autouse=True)
-def program():
-    qd.init(arch=qd.cpu, default_fp=qd.f64)
-    yield
-    qd.reset()
-
-
-@pytest.fixture
-def fields():
-    return numbers_results_and_lengths()
 
 
 def test_a_position_from_an_atomic_is_refused(fields):

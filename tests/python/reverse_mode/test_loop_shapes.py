@@ -2,21 +2,9 @@
 
 import numpy as np
 import pytest
-from gradient_fields import N, check, numbers_results_and_lengths
+from gradient_fields import N, check
 
 import octants as qd
-
-
-@pytest.fixture(autouse=True)
-def program():
-    qd.init(arch=qd.cpu, default_fp=qd.f64)
-    yield
-    qd.reset()
-
-
-@pytest.fixture
-def fields():
-    return numbers_results_and_lengths()
 
 
 def test_a_sum_of_squares(fields):

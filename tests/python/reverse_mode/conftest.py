@@ -1,0 +1,18 @@
+"""What all tests of reverse mode begin with."""
+
+import pytest
+from gradient_fields import numbers_results_and_lengths
+
+import octants as qd
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu, default_fp=qd.f64)
+    yield
+    qd.reset()
+
+
+@pytest.fixture
+def fields():
+    return numbers_results_and_lengths()
