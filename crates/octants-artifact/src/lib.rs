@@ -8,11 +8,13 @@
 
 mod entry;
 mod key;
+mod scatter_copies;
 mod store;
 mod trace;
 mod trace_entries;
 
 pub use key::{Key, KeyMaker, key_of_bytes};
+pub use scatter_copies::ScatterCopies;
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use trace::{
     ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
@@ -116,9 +118,10 @@ pub struct ParallelMeta {
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
-    /// Each call (of a device: each block) pays for copies of what it scatters to, or to combine what it sums up: there should be
-    /// no more of them than run at once.
-    pub chunk_per_thread: bool,
+    /// Copies of what it scatters to, where each call may have its own (CPU).
+    pub scatter: Option<ScatterCopies>,
+    /// Each block pays at its end for what it adds up: there should be no more of them than run at once (GPU).
+    pub block_sums: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,
 }
@@ -370,6 +373,8 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
+    /// 64: 1 where calls of the task take copies of what they scatter to, else 0. All calls of a launch do the same.
+    pub copies: u64,
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

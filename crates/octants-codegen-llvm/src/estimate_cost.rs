@@ -3,7 +3,7 @@
 use octants_ir::{BinaryOp, BlockId, Body, Const, FuncId, Function, Op, UnaryOp};
 
 /// Trips assumed of a loop whose bounds are not constants.
-const UNKNOWN_TRIPS: f32 = 8.0;
+pub(crate) const UNKNOWN_TRIPS: f32 = 8.0;
 
 /// The price of a block.
 pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {

@@ -2,7 +2,7 @@
 //!
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
-use octants_artifact::{Bound, ParallelMeta, TaskMeta, WideForm};
+use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
 use crate::analyse_locals::LocalFacts;
@@ -79,9 +79,9 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => {
             let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
-            // On a device each block pays at its end for what it combines.
-            let combines = strided && !parallel_loop(task).1.reductions.is_empty();
-            meta.chunk_per_thread = scatter.is_some() || in_blocks.is_some() || combines;
+            let sums_up = !parallel_loop(task).1.reductions.is_empty();
+            meta.block_sums = strided && (sums_up || in_blocks.is_some());
+            meta.scatter = scatter.as_ref().map(|s| describe_copies(u.facts, s));
             meta.wide = lower_wide(u, number);
             Some(meta)
         }
@@ -202,6 +202,24 @@ fn block_scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Op
 fn may_scatter(facts: &Facts<'_>, number: usize) -> bool {
     let is_parallel = matches!(&facts.program.tasks[number].kind, TaskKind::Parallel(config) if !config.serialize);
     is_parallel && facts.task_effects[number].atomics > 0
+}
+
+/// Tells the launcher how large copies of what a task scatters to are.
+fn describe_copies(facts: &Facts<'_>, scatter: &Scatter) -> ScatterCopies {
+    let mut out = ScatterCopies { updates: scatter.updates, ..ScatterCopies::default() };
+    for region in &scatter.regions {
+        match region.memory {
+            RegionMemory::Root { bytes, .. } => out.bytes += bytes,
+            RegionMemory::Array { buffer } => {
+                let (b, slot) = (&facts.program.buffers[buffer], facts.args.buffers[buffer]);
+                let slot = slot.expect("compiler bug: an array has slots");
+                let axis = |a| (Bound::Known(0), Bound::Slot(slot + 1 + a, ScalarKind::I64, 0));
+                let element = b.elem.leaf_count() as u64 * u64::from(region.scalar.bytes());
+                out.arrays.push((element, (0..b.ndim).map(axis).collect()));
+            }
+        }
+    }
+    out
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
@@ -331,7 +349,8 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         block_dim: config.block_dim,
         num_threads: config.num_threads,
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
-        chunk_per_thread: false,
+        scatter: None,
+        block_sums: false,
         cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
         // On a device the code finds out.
         count_symbol: (computed && !u.target.shares_by_stride()).then(|| {

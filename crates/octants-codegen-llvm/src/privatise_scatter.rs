@@ -2,22 +2,22 @@
 //! to, and adds the copy to the shared memory at its end.
 //!
 //! It applies to a task whose every atomic is a sum whose old value nobody asks for, into buffers that the task does nothing
-//! else with: histograms, particles onto a grid. Whether it pays is decided at each call, from the number of iterations and
-//! the size of the copy; otherwise the call runs the task with atomics.
+//! else with: histograms, particles onto a grid. The launcher decides at each launch whether it pays ([`ScatterCopies`]), for all
+//! calls alike: atomic sums beside a call that adds its copy would get lost. Without copies the task's sums are atomic.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+use octants_artifact::ScatterCopies;
 use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
-use crate::emit::{Bb, IntCmp, V, llvm};
+use crate::emit::{Bb, IntCmp, T, V, llvm};
+use crate::estimate_cost::UNKNOWN_TRIPS;
 use crate::facts::Facts;
 use crate::lower_body::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
 
-/// A larger copy would not stay in a core's cache.
-const MAX_BYTES: i64 = 4 << 20;
 /// Words that are looked at together when the copy is added.
 const GROUP: u64 = 16;
 
@@ -50,15 +50,15 @@ pub(crate) enum RegionMemory {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Scatter {
     pub regions: Vec<Region>,
-    /// Scalars updated by an iteration, roughly.
-    pub updates: f32,
+    /// Scalars updated by an iteration, roughly: at least one.
+    pub updates: u64,
 }
 
 /// Finds out whether sums that a task scatters are all that it does atomically.
 pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
     let sums = find_sums(facts, task);
     let regions = if sums.are_all { regions(facts.program, &sums.buffers)? } else { return None };
-    (!regions.is_empty()).then(|| Scatter { regions, updates: count_updates(&task.body, loop_body) })
+    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
 }
 
 /// Of the fields that a task scatters sums to, the smallest, as long as they fit into so many bytes; and the arrays, where `arrays`
@@ -81,7 +81,7 @@ pub(crate) fn find_small_scatter(
         left -= if fits { bytes } else { 0 };
         fits
     });
-    (!regions.is_empty()).then(|| Scatter { regions, updates: count_updates(&task.body, loop_body) })
+    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
 }
 
 /// Sums that a task scatters.
@@ -203,7 +203,7 @@ fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> 
         }
     }
     for (root, (start, end, scalar, buffers)) in roots {
-        if end - start > MAX_BYTES as u64 {
+        if end - start > ScatterCopies::MOST_BYTES {
             return None;
         }
         // A copy begins at a multiple of eight bytes, as its original does.
@@ -213,6 +213,10 @@ fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> 
     // Buffers whose components lie in several roots would have several copies.
     let listed: usize = regions.iter().map(|r| r.buffers.len()).sum();
     (listed == buffers.len()).then_some(regions)
+}
+
+fn updates(body: &Body, loop_body: BlockId) -> u64 {
+    count_updates(body, loop_body).max(1.0).ceil() as u64
 }
 
 fn count_updates(body: &Body, block: BlockId) -> f32 {
@@ -227,12 +231,12 @@ fn count_updates(body: &Body, block: BlockId) -> f32 {
                     .iter()
                     .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
                         (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
-                        _ => 1.0,
+                        _ => UNKNOWN_TRIPS,
                     })
                     .product();
                 trips * count_updates(body, l.body)
             }
-            Op::Loop(b) => count_updates(body, *b),
+            Op::Loop(b) => UNKNOWN_TRIPS * count_updates(body, *b),
             _ => 0.0,
         })
         .sum()
@@ -242,7 +246,13 @@ fn count_updates(body: &Body, block: BlockId) -> f32 {
 struct Copy {
     original: V,
     copy: V,
+    /// Groups that hold its scalars: the copy has room for whole groups.
+    groups: V,
     leaf: LeafAt,
+}
+
+fn vector(element: T) -> T {
+    llvm!(llvm_sys::core::LLVMVectorType(element, GROUP as u32))
 }
 
 impl Lowering<'_, '_> {
@@ -271,53 +281,56 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Takes the task's code without atomics, `plain`, on private copies where that pays, and returns; goes on at the insertion
-    /// point where it does not.
+    /// Takes the task's code without atomics, `plain`, on private copies in launches that have them, and returns; goes on at the
+    /// insertion point in others.
     pub fn scatter_privately(&self, scatter: &Scatter, plain: V, begin: V, end: V) {
         let e = self.e;
+        let (attempt, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));
+        e.cond_br(self.u.target.takes_copies(e, self.context), attempt, atomic);
+        e.position(attempt);
         let mut total = e.i64c(0);
         let mut copies = Vec::new();
-        let mut words_in_all = e.i64c(0);
         for region in &scatter.regions {
             let words = self.region_words(region);
-            words_in_all = e.add(words_in_all, words);
             // Whole groups, so that the last is read without care.
             let groups = e.udiv(e.add(words, e.i64c(GROUP as i64 - 1)), e.i64c(GROUP as i64));
             let bytes = e.mul(groups, e.i64c((GROUP * u64::from(region.scalar.bytes())) as i64));
             let tag = region.buffers.iter().map(|b| self.buffer_tag(*b)).reduce(Tag::union);
             let leaf = LeafAt { ptr: 0, offset: 0, scalar: region.scalar, tag };
-            copies.push((Copy { original: self.region_pointer(region), copy: total, leaf }, groups));
+            copies.push(Copy { original: self.region_pointer(region), copy: total, groups, leaf });
             total = e.add(total, bytes);
         }
-        let iterations = e.sub_nsw(end, begin);
-        let updates = e.mul(iterations, e.i64c((scatter.updates.ceil() as i64).max(1)));
-        let many = e.icmp(IntCmp::LLVMIntSGE, e.add(updates, updates), words_in_all);
-        let fits = e.icmp(IntCmp::LLVMIntULE, total, e.i64c(MAX_BYTES));
-        let attempt = self.new_block(c"private");
-        let atomic = self.new_block(c"atomic");
-        let run = self.new_block(c"private.run");
-        e.cond_br(e.and(many, fits), attempt, atomic);
-        e.position(attempt);
+        // Calls of one launch take turns; where other launches may run too, each sum is atomic instead.
+        let lock = (!self.u.options.concurrent_launches).then(|| e.add_word("scatter.lock"));
         let memory = self.u.target.allocate_zeroed(e, total);
-        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, memory, e.zero(e.ptr)), atomic, run);
+        let run = self.new_block(c"private.run");
+        let starved = if lock.is_some() { self.new_block(c"starved") } else { atomic };
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, memory, e.zero(e.ptr)), starved, run);
+        if let Some(lock) = lock {
+            // Others do not add atomically, so this call takes its turn as a whole.
+            e.position(starved);
+            self.acquire(lock);
+            let mut args = vec![self.context, begin, end];
+            args.extend(copies.iter().map(|c| c.original));
+            let status = e.call(plain, &args);
+            self.release(lock);
+            e.ret(status);
+        }
         e.position(run);
         let mut args = vec![self.context, begin, end];
-        for (c, _) in &mut copies {
+        for c in &mut copies {
             c.copy = e.gep(e.i8, memory, c.copy);
             args.push(c.copy);
         }
         let status = e.call(plain, &args);
-        // Calls of one launch take turns; where other launches may run too, each sum is atomic instead.
-        let lock = (!self.u.options.concurrent_launches).then(|| e.add_word("scatter.lock"));
         if let Some(lock) = lock {
             self.acquire(lock);
         }
-        for (c, groups) in &copies {
-            self.add_copy(c, *groups, lock.is_some());
+        for c in &copies {
+            self.add_copy(c, lock.is_some());
         }
         if let Some(lock) = lock {
-            e.fence();
-            e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpXchg, lock, e.zero(e.i32));
+            self.release(lock);
         }
         self.u.target.free(e, memory);
         e.ret(status);
@@ -342,20 +355,37 @@ impl Lowering<'_, '_> {
         e.fence();
     }
 
+    fn release(&self, lock: V) {
+        let e = self.e;
+        e.fence();
+        e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpXchg, lock, e.zero(e.i32));
+    }
+
     /// Adds what is not zero in a copy to the original; `exclusive`: nobody else adds to it meanwhile.
-    fn add_copy(&self, c: &Copy, groups: V, exclusive: bool) {
+    fn add_copy(&self, c: &Copy, exclusive: bool) {
         let e = self.e;
         let s = c.leaf.scalar;
         let ty = e.scalar(s);
-        let bits = llvm!(llvm_sys::core::LLVMVectorType(e.bits(s), GROUP as u32));
+        let bits = vector(e.bits(s));
         let exit = self.new_block(c"added");
-        let (group, next_group) = self.open_count(groups, exit);
+        let (group, next_group) = self.open_count(c.groups, exit);
         let first = e.mul_nsw(group, e.i64c(GROUP as i64));
         let words = e.load(bits, e.gep(ty, c.copy, first), s.bytes());
         let any = e.intrinsic("llvm.vector.reduce.or", bits, &[words]);
         let look = self.new_block(c"look");
         e.cond_br(e.icmp(IntCmp::LLVMIntNE, any, e.zero(e.bits(s))), look, next_group);
         e.position(look);
+        if exclusive {
+            // Zeros may stand for what lies between the fields of a region or behind it, which others write.
+            let is_added = e.icmp(IntCmp::LLVMIntNE, words, e.zero(bits));
+            let all = e.intrinsic("llvm.vector.reduce.and", vector(e.i1), &[is_added]);
+            let (whole, rest) = (self.new_block(c"whole"), self.new_block(c"rest"));
+            e.cond_br(all, whole, rest);
+            e.position(whole);
+            self.add_group(c, first, words);
+            e.br(next_group);
+            e.position(rest);
+        }
         let (word, next_word) = self.open_count(e.i64c(GROUP as i64), next_group);
         let at = e.add_nsw(first, word);
         let value = e.load(ty, e.gep(ty, c.copy, at), s.bytes());
@@ -373,6 +403,21 @@ impl Lowering<'_, '_> {
         }
         e.br(next_word);
         e.position(exit);
+    }
+
+    /// Adds the group of a copy that begins at the word `first` and has these bits to the original.
+    fn add_group(&self, c: &Copy, first: V, bits: V) {
+        let e = self.e;
+        let s = c.leaf.scalar;
+        let ty = vector(e.scalar(s));
+        let at = e.gep(e.scalar(s), c.original, first);
+        let old = e.load(ty, at, s.bytes());
+        let new = if s.is_float() { e.fadd(old, e.bitcast(bits, ty)) } else { e.add(old, bits) };
+        let store = e.store(at, new, s.bytes());
+        if let Some(tag) = c.leaf.tag {
+            self.u.metadata.mark_access(e, old, tag, false);
+            self.u.metadata.mark_access(e, store, tag, false);
+        }
     }
 
     /// Opens a loop that counts to `n`: the insertion point is in its body, which must end at the returned block.

@@ -332,22 +332,23 @@ fn scatter() -> Program {
 #[test]
 fn scattered_sums_come_out_the_same_with_private_copies() {
     let loaded = build(&scatter());
-    assert!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().chunk_per_thread);
+    assert!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().scatter.is_some());
     let n = 1000usize;
-    // Chunks of one iteration take the atomic path, large ones the private path.
-    for (chunk, single) in [(1, false), (7, false), (100, false), (1000, false), (1000, true)] {
+    for (chunk, single, copies) in
+        [(1, false, false), (1, false, true), (7, false, true), (1000, false, true), (1000, false, false), (1000, true, false)]
+    {
         let mut x: Vec<i32> = (0..n as i32).map(|i| i * 7 % 20).collect();
         let mut h = vec![3i32; 20];
         let mut root: Vec<f64> = (0..80).map(f64::from).collect();
         let args = [ptr(&mut root), ptr(&mut x), n as u64, ptr(&mut h), 20];
-        loaded.run(&args, Run { chunk, single, ..Run::default() });
+        loaded.run(&args, Run { chunk, single, copies, ..Run::default() });
         assert_eq!(h, [53; 20]);
         let mut expected: Vec<f64> = (0..80).map(f64::from).collect();
         for i in 0..n {
             expected[50 + i * 7 % 20] -= i as f64;
             expected[10 + i * 7 % 20] -= 2.0 * i as f64;
         }
-        assert_eq!(root, expected, "chunk {chunk}, single {single}");
+        assert_eq!(root, expected, "chunk {chunk}, single {single}, copies {copies}");
     }
 }
 
@@ -366,7 +367,7 @@ fn a_buffer_that_is_also_read_is_not_copied() {
     let store = body.add_inst(Op::Store(address, sum), Type::Unit, span);
     body.blocks[f.body.index()].extend([address, store]);
     let loaded = build(&p);
-    assert!(!loaded.artifact.tasks[0].parallel.as_ref().unwrap().chunk_per_thread);
+    assert_eq!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().scatter, None);
 }
 
 /// Each of 24 functions calls the one before it six times: what is asked of a function is asked once, not once for each way to

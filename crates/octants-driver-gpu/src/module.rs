@@ -199,7 +199,7 @@ unsafe fn form(
             resident,
             multiprocessors: context.multiprocessors,
             warp: context.warp,
-            once: meta.chunk_per_thread,
+            once: meta.block_sums,
             lanes,
             run: worthwhile_run(meta.cost_per_iteration, lanes),
         };

@@ -1,6 +1,6 @@
 //! Decides how a parallel task is cut up: over how many threads, and into chunks of how many iterations.
 
-use octants_artifact::ParallelMeta;
+use octants_artifact::{ParallelMeta, ScatterCopies};
 
 /// Work below this many nanoseconds is not worth a second thread.
 const INLINE_BELOW: f64 = 8_000.0;
@@ -10,6 +10,12 @@ const PER_THREAD: f64 = 4_000.0;
 const PER_CHUNK: f64 = 1_000.0;
 /// Chunks for each thread, so that threads that are done early can take from others.
 const CHUNKS_PER_THREAD: u64 = 8;
+/// Nanoseconds in which a call makes copies of what it scatters to and adds them to the shared memory, and more for each byte.
+/// Calls take turns in adding.
+const COPIES: f64 = 200.0;
+const COPIED_BYTE: f64 = 0.25;
+/// Part of a thread's time that all copies may take.
+const COPIES_PART: f64 = 0.1;
 /// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
 const GRAIN: u64 = 64;
 
@@ -36,7 +42,7 @@ pub struct Shape {
     block_dim: Option<u32>,
     grain: u64,
     inner: Option<u64>,
-    chunks_per_thread: u64,
+    scatter: Option<ScatterCopies>,
 }
 
 impl Shape {
@@ -44,9 +50,9 @@ impl Shape {
     pub fn new(meta: &ParallelMeta, threads: u32) -> Shape {
         let threads = if meta.serialize { 1 } else { threads.min(meta.num_threads.unwrap_or(u32::MAX)).max(1) };
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
-        let chunks_per_thread = if meta.chunk_per_thread { 1 } else { CHUNKS_PER_THREAD };
         let (serialize, block_dim) = (meta.serialize || meta.num_threads == Some(1), meta.block_dim);
-        Shape { threads, serialize, block_dim, grain, inner: meta.inner_extent.filter(|&n| n > 1), chunks_per_thread }
+        let inner = meta.inner_extent.filter(|&n| n > 1);
+        Shape { threads, serialize, block_dim, grain, inner, scatter: meta.scatter.clone() }
     }
 
     /// Iterations that stay together wherever the loop is cut; `None` where it is not.
@@ -54,20 +60,20 @@ impl Shape {
         (!self.serialize).then(|| u64::from(self.block_dim.unwrap_or(1)).max(1))
     }
 
-    /// How to run `count` iterations that take `cost` nanoseconds each on one thread.
+    /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument slots.
     #[inline]
-    pub fn plan(&self, count: u64, cost: f64) -> Plan {
-        if self.threads == 1 || count as f64 * cost < INLINE_BELOW { Plan::Inline } else { self.split(count, cost) }
+    pub fn plan(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
+        if self.threads == 1 || count as f64 * cost < INLINE_BELOW { Plan::Inline } else { self.split(count, cost, args) }
     }
 
-    fn split(&self, count: u64, cost: f64) -> Plan {
+    fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
         let width = u64::from(self.threads).min(worth).min(count);
         if width < 2 {
             return Plan::Inline;
         }
         let least = (PER_CHUNK / cost).ceil() as u64;
-        let mut chunk = count.div_ceil(width * self.chunks_per_thread).max(least).max(1);
+        let mut chunk = count.div_ceil(self.chunks(count, cost, width, args)).max(least).max(1);
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
         let share = count.div_ceil(width);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
@@ -80,6 +86,26 @@ impl Shape {
         // Numbers of chunks fit in 32 bits.
         let chunk = chunk.min(share).max(count.div_ceil(u64::from(u32::MAX)));
         Plan::Split { width: width as u32, chunk }
+    }
+
+    /// Into how many chunks to cut, if nothing else is against it.
+    fn chunks(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> u64 {
+        let many = width * CHUNKS_PER_THREAD;
+        let Some((copies, bytes)) = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?))) else { return many };
+        let with_copies = count / copies.least_iterations(bytes).max(1);
+        // Too little for copies even where each thread has one: sums are atomic then.
+        if with_copies < width {
+            return many;
+        }
+        let time = count as f64 * cost / width as f64;
+        let affordable = (time * COPIES_PART / (COPIES + COPIED_BYTE * bytes as f64)) as u64;
+        affordable.min(with_copies).clamp(width, many)
+    }
+
+    /// Whether calls of so many iterations take copies of what they scatter to.
+    pub fn takes_copies(&self, iterations: u64, args: &[u64]) -> bool {
+        let pays = |s: &ScatterCopies| s.bytes(args).is_some_and(|bytes| iterations >= s.least_iterations(bytes));
+        self.scatter.as_ref().is_some_and(pays)
     }
 }
 
@@ -94,40 +120,59 @@ mod tests {
     #[test]
     fn small_loops_stay_on_the_caller() {
         let shape = Shape::new(&meta(), 8);
-        assert_eq!(shape.plan(0, 1.0), Plan::Inline);
-        assert_eq!(shape.plan(1000, 1.0), Plan::Inline);
-        assert!(matches!(shape.plan(1_000_000, 1.0), Plan::Split { width: 8, .. }));
-        assert!(matches!(shape.plan(9_000, 1.0), Plan::Split { width: 2, .. }));
-        assert!(matches!(Shape::new(&meta(), 8).plan(3, 1e6), Plan::Split { width: 3, chunk: 1 }));
-        assert_eq!(Shape::new(&meta(), 1).plan(1 << 40, 1e6), Plan::Inline);
-        assert_eq!(Shape::new(&ParallelMeta { serialize: true, ..meta() }, 8).plan(1 << 40, 1e6), Plan::Inline);
+        assert_eq!(shape.plan(0, 1.0, &[]), Plan::Inline);
+        assert_eq!(shape.plan(1000, 1.0, &[]), Plan::Inline);
+        assert!(matches!(shape.plan(1_000_000, 1.0, &[]), Plan::Split { width: 8, .. }));
+        assert!(matches!(shape.plan(9_000, 1.0, &[]), Plan::Split { width: 2, .. }));
+        assert!(matches!(Shape::new(&meta(), 8).plan(3, 1e6, &[]), Plan::Split { width: 3, chunk: 1 }));
+        assert_eq!(Shape::new(&meta(), 1).plan(1 << 40, 1e6, &[]), Plan::Inline);
+        assert_eq!(Shape::new(&ParallelMeta { serialize: true, ..meta() }, 8).plan(1 << 40, 1e6, &[]), Plan::Inline);
         let few = Shape::new(&ParallelMeta { num_threads: Some(3), ..meta() }, 8);
-        assert!(matches!(few.plan(1 << 30, 1.0), Plan::Split { width: 3, .. }));
+        assert!(matches!(few.plan(1 << 30, 1.0, &[]), Plan::Split { width: 3, .. }));
     }
 
     #[test]
     fn chunks_are_whole_rows_or_grains() {
-        let Plan::Split { chunk, .. } = Shape::new(&meta(), 2).plan(1_000_003, 1.0) else { panic!("inline") };
+        let Plan::Split { chunk, .. } = Shape::new(&meta(), 2).plan(1_000_003, 1.0, &[]) else { panic!("inline") };
         assert_eq!(chunk % GRAIN, 0);
         let rows = ParallelMeta { inner_extent: Some(1000), ..meta() };
-        let Plan::Split { chunk, .. } = Shape::new(&rows, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        let Plan::Split { chunk, .. } = Shape::new(&rows, 2).plan(1_000_000, 1.0, &[]) else { panic!("inline") };
         assert_eq!(chunk % 1000, 0);
         // One row is the whole loop: do not give it to one thread.
         let row = ParallelMeta { inner_extent: Some(1_000_000), ..meta() };
-        let Plan::Split { chunk, .. } = Shape::new(&row, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        let Plan::Split { chunk, .. } = Shape::new(&row, 2).plan(1_000_000, 1.0, &[]) else { panic!("inline") };
         assert!(chunk <= 500_000);
         let blocks = ParallelMeta { block_dim: Some(96), ..meta() };
-        let Plan::Split { chunk, .. } = Shape::new(&blocks, 2).plan(1_000_000, 1.0) else { panic!("inline") };
+        let Plan::Split { chunk, .. } = Shape::new(&blocks, 2).plan(1_000_000, 1.0, &[]) else { panic!("inline") };
         assert_eq!(chunk % 96, 0);
     }
 
     #[test]
     fn every_thread_gets_work_and_numbers_fit() {
         for (cost, count) in [(0.01, 1u64 << 62), (1.0, 1 << 50), (1e9, 65), (100.0, 100_000), (1e30, 1 << 20)] {
-            if let Plan::Split { width, chunk } = Shape::new(&meta(), 64).plan(count, cost) {
+            if let Plan::Split { width, chunk } = Shape::new(&meta(), 64).plan(count, cost, &[]) {
                 let chunks = count.div_ceil(chunk);
                 assert!(chunks >= u64::from(width) / 2 && chunks <= u64::from(u32::MAX), "{cost} {count}: {chunks}");
             }
         }
+    }
+
+    #[test]
+    fn copies_of_what_is_scattered_to_are_few() {
+        let of = |bytes, updates| {
+            let scatter = Some(ScatterCopies { bytes, updates, ..ScatterCopies::default() });
+            Shape::new(&ParallelMeta { scatter, ..meta() }, 4)
+        };
+        let chunks = |shape: &Shape, count: u64, cost| match shape.plan(count, cost, &[]) {
+            Plan::Split { chunk, .. } => (count.div_ceil(chunk), shape.takes_copies(chunk, &[])),
+            Plan::Inline => (1, shape.takes_copies(count, &[])),
+        };
+        // A millisecond's work can pay for many small copies, and for no large ones but a thread's one.
+        assert_eq!(chunks(&of(64, 1), 1 << 20, 1.0), (32, true));
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 20, 1.0), (4, true));
+        // Where even those do not pay, the work is cut as without them.
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 16, 16.0), (32, false));
+        assert_eq!(chunks(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (32, false));
+        assert_eq!(chunks(&of(64, 1), 4, 1.0), (1, false));
     }
 }

@@ -114,7 +114,7 @@ impl LoadedTask {
     /// The task's code is loaded, and `launch` holds what it expects.
     #[inline]
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
-        let context = context(launch);
+        let mut context = context(launch);
         let Kind::Parallel { count, shape } = &self.kind else {
             // SAFETY: the caller's contract; the context outlives the call.
             self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0) });
@@ -131,16 +131,18 @@ impl LoadedTask {
             unsafe { self.shared.run(&context, 0, count) };
             return Ok(());
         }
-        let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost()) };
+        let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
         match plan {
             Plan::Inline => {
                 // All launches are in order where there are no streams, so nothing else of the program runs now.
                 let code = if company == Company::None { self.alone } else { self.shared };
+                context.copies = u64::from(shape.takes_copies(count, launch.args));
                 // SAFETY: as above.
                 self.pace.time(count, 1, launch, || unsafe { code.run(&context, 0, count) });
                 Ok(())
             }
             Plan::Split { width, chunk } => {
+                context.copies = u64::from(shape.takes_copies(chunk, launch.args));
                 let (context, code) = (Shared(&context), self.shared);
                 // SAFETY: as above; the ranges lie within the count and do not overlap.
                 let body = |begin: u64, end: u64| unsafe { code.run(context.get(), begin, end) };
@@ -240,8 +242,15 @@ impl QueuedTask {
 
     /// Runs some iterations.
     pub fn run_piece(&self, begin: u64, end: u64) {
-        // SAFETY: as in `run`; the range lies within the count.
-        self.with(|task, launch| unsafe { task.shared.run(&context(launch), begin, end) });
+        self.with(|task, launch| {
+            let mut context = context(launch);
+            if let Kind::Parallel { shape, .. } = &task.kind {
+                // Code for streams adds its copies atomically, so that each piece may choose.
+                context.copies = u64::from(shape.takes_copies(end - begin, launch.args));
+            }
+            // SAFETY: as in `run`; the range lies within the count.
+            unsafe { task.shared.run(&context, begin, end) };
+        });
     }
 }
 
@@ -256,6 +265,7 @@ fn context(launch: &Launch<'_>) -> HostContext {
         seed: launch.seed,
         launch: launch.number,
         owner: std::ptr::from_ref(launch).cast::<c_void>(),
+        copies: 0,
     }
 }
 

@@ -75,7 +75,8 @@ const PRINT: i64 = 24;
 const FAIL: i64 = 32;
 const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
-const CONTEXT_BYTES: u64 = 64;
+const COPIES: i64 = 64;
+const CONTEXT_BYTES: u64 = 72;
 
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
@@ -196,6 +197,10 @@ impl Target for Cpu {
 
     fn privatises_scatter(&self) -> bool {
         true
+    }
+
+    fn takes_copies(&self, e: &Emitter, context: V) -> V {
+        e.trunc(self.field(e, e.i64, context, COPIES), e.i1)
     }
 
     fn allocate_zeroed(&self, e: &Emitter, bytes: V) -> V {

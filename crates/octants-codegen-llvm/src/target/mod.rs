@@ -224,6 +224,10 @@ pub(crate) trait Target {
     fn privatises_scatter(&self) -> bool {
         false
     }
+    /// Whether this launch's calls take copies of what they scatter to, i1.
+    fn takes_copies(&self, e: &Emitter, _context: V) -> V {
+        e.zero(e.i1)
+    }
     /// Allocates zeroed memory of a number of bytes; null where there is none.
     fn allocate_zeroed(&self, e: &Emitter, _bytes: V) -> V {
         e.zero(e.ptr)

@@ -73,11 +73,13 @@ pub struct Run {
     pub single: bool,
     pub seed: u64,
     pub launch: u64,
+    /// Chunks have copies of what they scatter to.
+    pub copies: bool,
 }
 
 impl Default for Run {
     fn default() -> Self {
-        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1 }
+        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1, copies: false }
     }
 }
 
@@ -159,6 +161,7 @@ impl Loaded {
             seed: how.seed,
             launch: how.launch,
             owner: (&raw const host).cast(),
+            copies: u64::from(how.copies),
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
