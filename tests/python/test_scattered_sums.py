@@ -197,3 +197,27 @@ def test_a_view_of_what_is_summed_is_read():
 
     add()
     assert (found.to_numpy() == 1).all()
+
+
+def test_chunks_of_other_lengths_lose_no_sums():
+    """The last chunk of a loop has fewer iterations than the others: too few to pay for a copy of what it adds to, where for the
+    others they are just enough."""
+    threads, adds = 16, 16
+    qd.init(arch=qd.cpu, cpu_max_num_threads=threads)
+
+    @qd.kernel
+    def count(total: qd.types.ndarray(dtype=qd.i32, ndim=1), n: qd.i32, bins: qd.i32):
+        for i in range(n):
+            for k in qd.static(range(adds)):
+                total[(i * 7 + k * 13) % bins] += 1
+
+    for n in range(1001, 1024, 3):
+        # A copy pays from one addition for eight of its bytes on.
+        bins = adds * 2 * -(-n // threads)
+        places = np.arange(n)[:, None] * 7 + np.arange(adds) * 13
+        expected = np.bincount(places.ravel() % bins, minlength=bins)
+        total = qd.ndarray(qd.i32, bins)
+        for _ in range(30):
+            total.fill(0)
+            count(total, n, bins)
+            assert np.array_equal(total.to_numpy(), expected)
