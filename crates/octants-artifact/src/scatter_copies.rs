@@ -43,7 +43,8 @@ mod tests {
     #[test]
     fn bytes_follow_from_the_argument_slots() {
         let axis = |slot| (Bound::Known(0), Bound::Slot(slot, ScalarKind::I64, 0));
-        let copies = ScatterCopies { bytes: 100, arrays: vec![(8, vec![axis(0), axis(1)]), (4, vec![axis(1)])], updates: 3 };
+        let copies =
+            ScatterCopies { bytes: 100, arrays: vec![(8, vec![axis(0), axis(1)]), (4, vec![axis(1)])], updates: 3 };
         assert_eq!(copies.bytes(&[5, 6]), Some(100 + 8 * 30 + 4 * 6));
         assert_eq!(copies.bytes(&[1 << 20, 6]), None);
         assert_eq!(copies.bytes(&[u64::MAX >> 1, 6]), None);

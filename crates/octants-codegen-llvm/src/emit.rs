@@ -595,13 +595,13 @@ impl Emitter {
         });
     }
 
-    /// A word of memory of the module's own, zero at first.
-    pub fn add_word(&self, name: &str) -> V {
-        let name = std::ffi::CString::new(name).unwrap_or_default();
-        let word = llvm!(LLVMAddGlobal(self.module, self.i32, name.as_ptr()));
-        llvm!(LLVMSetInitializer(word, self.zero(self.i32)));
-        llvm!(LLVMSetLinkage(word, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
-        word
+    /// So many words of memory of the module's own, zero at first.
+    pub fn add_words(&self, name: &str, count: u64) -> V {
+        let (name, ty) = (c_string(name), self.array_type(self.i32, count));
+        let words = llvm!(LLVMAddGlobal(self.module, ty, name.as_ptr()));
+        llvm!(LLVMSetInitializer(words, self.zero(ty)));
+        llvm!(LLVMSetLinkage(words, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
+        words
     }
 
     pub fn set_volatile(&self, access: V) {

@@ -11,7 +11,7 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::ScatterCopies;
 use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
-use crate::emit::{Bb, IntCmp, T, V, llvm};
+use crate::emit::{Bb, Emitter, IntCmp, T, V, llvm};
 use crate::estimate_cost::UNKNOWN_TRIPS;
 use crate::facts::Facts;
 use crate::lower_body::Lowering;
@@ -20,6 +20,12 @@ use crate::place::LeafAt;
 
 /// Words that are looked at together when the copy is added.
 const GROUP: u64 = 16;
+/// Parts of a region that calls can add to at the same time: a power of two.
+const LOCKS: u64 = 16;
+/// Words from one lock to the next, so that each has a cache line of its own.
+const LOCK_WORDS: u64 = 16;
+/// Parts are not smaller than so many groups.
+const LEAST_GROUPS: i64 = 16;
 
 /// Memory that is copied: one run of equal scalars.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -251,6 +257,10 @@ struct Copy {
     leaf: LeafAt,
 }
 
+fn lock_at(e: &Emitter, locks: V, i: V) -> V {
+    e.gep(e.i32, locks, e.mul_nsw(i, e.i64c(LOCK_WORDS as i64)))
+}
+
 fn vector(element: T) -> T {
     llvm!(llvm_sys::core::LLVMVectorType(element, GROUP as u32))
 }
@@ -301,20 +311,14 @@ impl Lowering<'_, '_> {
             total = e.add(total, bytes);
         }
         // Calls of one launch take turns; where other launches may run too, each sum is atomic instead.
-        let lock = (!self.u.options.concurrent_launches).then(|| e.add_word("scatter.lock"));
+        let locks = (!self.u.options.concurrent_launches).then(|| e.add_words("scatter.locks", LOCKS * LOCK_WORDS));
         let memory = self.u.target.allocate_zeroed(e, total);
         let run = self.new_block(c"private.run");
-        let starved = if lock.is_some() { self.new_block(c"starved") } else { atomic };
+        let starved = if locks.is_some() { self.new_block(c"starved") } else { atomic };
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, memory, e.zero(e.ptr)), starved, run);
-        if let Some(lock) = lock {
-            // Others do not add atomically, so this call takes its turn as a whole.
+        if let Some(locks) = locks {
             e.position(starved);
-            self.acquire(lock);
-            let mut args = vec![self.context, begin, end];
-            args.extend(copies.iter().map(|c| c.original));
-            let status = e.call(plain, &args);
-            self.release(lock);
-            e.ret(status);
+            self.run_alone(&copies, plain, (begin, end), locks);
         }
         e.position(run);
         let mut args = vec![self.context, begin, end];
@@ -323,18 +327,61 @@ impl Lowering<'_, '_> {
             args.push(c.copy);
         }
         let status = e.call(plain, &args);
-        if let Some(lock) = lock {
-            self.acquire(lock);
-        }
         for c in &copies {
-            self.add_copy(c, lock.is_some());
-        }
-        if let Some(lock) = lock {
-            self.release(lock);
+            match locks {
+                Some(locks) => self.add_in_turns(c, (begin, end), locks),
+                None => self.add_groups(c, e.i64c(0), c.groups, false),
+            }
         }
         self.u.target.free(e, memory);
         e.ret(status);
         e.position(atomic);
+    }
+
+    /// Runs a call on the shared memory and returns. Others add what they have copied without atomics, so it keeps them all out.
+    fn run_alone(&self, copies: &[Copy], plain: V, (begin, end): (V, V), locks: V) {
+        let e = self.e;
+        let for_all = |act: &dyn Fn(V)| {
+            let exit = self.new_block(c"all");
+            let (i, next) = self.open_count(e.i64c(0), e.i64c(LOCKS as i64), exit);
+            act(lock_at(e, locks, i));
+            e.br(next);
+            e.position(exit);
+        };
+        for_all(&|lock| self.acquire(lock));
+        let mut args = vec![self.context, begin, end];
+        args.extend(copies.iter().map(|c| c.original));
+        let status = e.call(plain, &args);
+        for_all(&|lock| self.release(lock));
+        e.ret(status);
+    }
+
+    /// Adds a copy to the original part by part, each under a lock of its own. Calls begin at parts far from one another, so that they
+    /// seldom wait.
+    fn add_in_turns(&self, c: &Copy, (begin, end): (V, V), locks: V) {
+        let e = self.e;
+        let most = |a, b| e.select(e.icmp(IntCmp::LLVMIntSGT, a, b), a, b);
+        let call = e.udiv(begin, most(e.sub_nsw(end, begin), e.i64c(1)));
+        // Fibonacci hashing (Knuth, The Art of Computer Programming, section 6.4).
+        let golden = e.i64c(0x9e37_79b9_7f4a_7c15_u64 as i64);
+        let own = e.lshr(e.mul(call, golden), e.i64c(i64::from(64 - LOCKS.ilog2())));
+        let even = e.udiv(e.add(c.groups, e.i64c(LOCKS as i64 - 1)), e.i64c(LOCKS as i64));
+        let groups = most(even, e.i64c(LEAST_GROUPS));
+        let exit = self.new_block(c"added");
+        let (turn, next) = self.open_count(e.i64c(0), e.i64c(LOCKS as i64), exit);
+        let part = e.and(e.add(turn, own), e.i64c(LOCKS as i64 - 1));
+        let first = e.mul_nsw(part, groups);
+        let end = e.add_nsw(first, groups);
+        let end = e.select(e.icmp(IntCmp::LLVMIntSLT, end, c.groups), end, c.groups);
+        let there = self.new_block(c"part");
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, first, end), there, next);
+        e.position(there);
+        let lock = lock_at(e, locks, part);
+        self.acquire(lock);
+        self.add_groups(c, first, end, true);
+        self.release(lock);
+        e.br(next);
+        e.position(exit);
     }
 
     fn buffer_tag(&self, buffer: usize) -> Tag {
@@ -361,14 +408,14 @@ impl Lowering<'_, '_> {
         e.atomic_rmw(Rmw::LLVMAtomicRMWBinOpXchg, lock, e.zero(e.i32));
     }
 
-    /// Adds what is not zero in a copy to the original; `exclusive`: nobody else adds to it meanwhile.
-    fn add_copy(&self, c: &Copy, exclusive: bool) {
+    /// Adds what is not zero in these groups of a copy to the original; `exclusive`: nobody else adds to them meanwhile.
+    fn add_groups(&self, c: &Copy, first: V, end: V, exclusive: bool) {
         let e = self.e;
         let s = c.leaf.scalar;
         let ty = e.scalar(s);
         let bits = vector(e.bits(s));
         let exit = self.new_block(c"added");
-        let (group, next_group) = self.open_count(c.groups, exit);
+        let (group, next_group) = self.open_count(first, end, exit);
         let first = e.mul_nsw(group, e.i64c(GROUP as i64));
         let words = e.load(bits, e.gep(ty, c.copy, first), s.bytes());
         let any = e.intrinsic("llvm.vector.reduce.or", bits, &[words]);
@@ -386,7 +433,7 @@ impl Lowering<'_, '_> {
             e.br(next_group);
             e.position(rest);
         }
-        let (word, next_word) = self.open_count(e.i64c(GROUP as i64), next_group);
+        let (word, next_word) = self.open_count(e.i64c(0), e.i64c(GROUP as i64), next_group);
         let at = e.add_nsw(first, word);
         let value = e.load(ty, e.gep(ty, c.copy, at), s.bytes());
         let raw = if s.is_float() { e.bitcast(value, e.bits(s)) } else { value };
@@ -420,8 +467,8 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Opens a loop that counts to `n`: the insertion point is in its body, which must end at the returned block.
-    fn open_count(&self, n: V, exit: Bb) -> (V, Bb) {
+    /// Opens a loop that counts from `first` to `end`: the insertion point is in its body, which must end at the returned block.
+    fn open_count(&self, first: V, end: V, exit: Bb) -> (V, Bb) {
         let e = self.e;
         let (head, inside, next) =
             (self.new_block(c"count"), self.new_block(c"count.body"), self.new_block(c"count.next"));
@@ -429,8 +476,8 @@ impl Lowering<'_, '_> {
         e.br(head);
         e.position(head);
         let i = e.phi(e.i64);
-        e.add_incoming(i, e.i64c(0), from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, i, n), inside, exit);
+        e.add_incoming(i, first, from);
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, i, end), inside, exit);
         e.position(next);
         e.add_incoming(i, e.add_nsw(i, e.i64c(1)), next);
         e.br(head);

@@ -5,6 +5,8 @@
 mod jit;
 mod programs;
 
+use std::sync::atomic::Ordering;
+
 use jit::*;
 use octants_artifact::{ScalarKind, SiteKind, SitePart};
 use octants_ir::*;
@@ -331,12 +333,20 @@ fn scatter() -> Program {
 
 #[test]
 fn scattered_sums_come_out_the_same_with_private_copies() {
+    let starved = build(&scatter());
+    let asked = starved.deny_memory();
     let loaded = build(&scatter());
     assert!(loaded.artifact.tasks[0].parallel.as_ref().unwrap().scatter.is_some());
     let n = 1000usize;
-    for (chunk, single, copies) in
-        [(1, false, false), (1, false, true), (7, false, true), (1000, false, true), (1000, false, false), (1000, true, false)]
-    {
+    for (loaded, chunk, single, copies) in [
+        (&loaded, 1, false, false),
+        (&loaded, 1, false, true),
+        (&loaded, 7, false, true),
+        (&loaded, 1000, false, true),
+        (&loaded, 1000, false, false),
+        (&loaded, 1000, true, false),
+        (&starved, 7, false, true),
+    ] {
         let mut x: Vec<i32> = (0..n as i32).map(|i| i * 7 % 20).collect();
         let mut h = vec![3i32; 20];
         let mut root: Vec<f64> = (0..80).map(f64::from).collect();
@@ -350,6 +360,7 @@ fn scattered_sums_come_out_the_same_with_private_copies() {
         }
         assert_eq!(root, expected, "chunk {chunk}, single {single}, copies {copies}");
     }
+    assert_eq!(asked.load(Ordering::Relaxed), 1000u32.div_ceil(7));
 }
 
 #[test]

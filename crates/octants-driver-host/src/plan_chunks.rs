@@ -11,11 +11,14 @@ const PER_CHUNK: f64 = 1_000.0;
 /// Chunks for each thread, so that threads that are done early can take from others.
 const CHUNKS_PER_THREAD: u64 = 8;
 /// Nanoseconds in which a call makes copies of what it scatters to and adds them to the shared memory, and more for each byte.
-/// Calls take turns in adding.
 const COPIES: f64 = 200.0;
 const COPIED_BYTE: f64 = 0.25;
-/// Part of a thread's time that all copies may take.
+/// Part of a thread's time that its copies may take, where it has more than one.
 const COPIES_PART: f64 = 0.1;
+/// Nanoseconds of an atomic sum.
+const ATOMIC_SUM: f64 = 5.0;
+/// A thread that adds to a copy adds as much as so many whose sums are atomic.
+const LEAST_SHARE: u64 = 4;
 /// Chunks begin at multiples of this many iterations, so that two threads seldom write the same cache line.
 const GRAIN: u64 = 64;
 
@@ -63,17 +66,21 @@ impl Shape {
     /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument slots.
     #[inline]
     pub fn plan(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
-        if self.threads == 1 || count as f64 * cost < INLINE_BELOW { Plan::Inline } else { self.split(count, cost, args) }
+        if self.threads == 1 || count as f64 * cost < INLINE_BELOW {
+            Plan::Inline
+        } else {
+            self.split(count, cost, args)
+        }
     }
 
     fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
-        let width = u64::from(self.threads).min(worth).min(count);
+        let (width, chunks) = self.pieces(count, cost, u64::from(self.threads).min(worth).min(count), args);
         if width < 2 {
             return Plan::Inline;
         }
         let least = (PER_CHUNK / cost).ceil() as u64;
-        let mut chunk = count.div_ceil(self.chunks(count, cost, width, args)).max(least).max(1);
+        let mut chunk = count.div_ceil(chunks).max(least).max(1);
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
         let share = count.div_ceil(width);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
@@ -88,18 +95,21 @@ impl Shape {
         Plan::Split { width: width as u32, chunk }
     }
 
-    /// Into how many chunks to cut, if nothing else is against it.
-    fn chunks(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> u64 {
+    /// For how many threads of at most `width`, and into how many chunks, to cut, if nothing else is against it.
+    fn pieces(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> (u64, u64) {
         let many = width * CHUNKS_PER_THREAD;
-        let Some((copies, bytes)) = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?))) else { return many };
+        let copied = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?)));
+        let Some((copies, bytes)) = copied else { return (width, many) };
         let with_copies = count / copies.least_iterations(bytes).max(1);
-        // Too little for copies even where each thread has one: sums are atomic then.
         if with_copies < width {
-            return many;
+            // Fewer threads, where they have little to do but to add, and else all, whose sums are atomic.
+            let mostly_adds = copies.updates as f64 * ATOMIC_SUM > cost;
+            let pays = mostly_adds && with_copies * LEAST_SHARE >= width;
+            return if pays { (with_copies, with_copies) } else { (width, many) };
         }
         let time = count as f64 * cost / width as f64;
         let affordable = (time * COPIES_PART / (COPIES + COPIED_BYTE * bytes as f64)) as u64;
-        affordable.min(with_copies).clamp(width, many)
+        (width, (affordable * width).clamp(width, many).min(with_copies))
     }
 
     /// Whether calls of so many iterations take copies of what they scatter to.
@@ -170,8 +180,11 @@ mod tests {
         // A millisecond's work can pay for many small copies, and for no large ones but a thread's one.
         assert_eq!(chunks(&of(64, 1), 1 << 20, 1.0), (32, true));
         assert_eq!(chunks(&of(1 << 20, 1), 1 << 20, 1.0), (4, true));
+        // Where there is too little for one for each, fewer threads do it, but not where they have much else to do.
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 1.0), (2, true));
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 16.0), (32, false));
         // Where even those do not pay, the work is cut as without them.
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 16, 16.0), (32, false));
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 16, 1.0), (32, false));
         assert_eq!(chunks(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (32, false));
         assert_eq!(chunks(&of(64, 1), 4, 1.0), (1, false));
     }

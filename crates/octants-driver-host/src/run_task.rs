@@ -131,7 +131,8 @@ impl LoadedTask {
             unsafe { self.shared.run(&context, 0, count) };
             return Ok(());
         }
-        let plan = if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
+        let plan =
+            if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
         match plan {
             Plan::Inline => {
                 // All launches are in order where there are no streams, so nothing else of the program runs now.

@@ -3,6 +3,7 @@
 #![allow(dead_code)] // Each test file uses a part of it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once};
 
 use llvm_sys::core::*;
@@ -127,6 +128,30 @@ pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
 }
 
 impl Loaded {
+    /// Code that has not run yet finds no memory: `calloc` gives none. Returns how often it was asked, in all of the process.
+    pub fn deny_memory(&self) -> &'static AtomicU32 {
+        static ASKED: AtomicU32 = AtomicU32::new(0);
+        extern "C" fn none(_: usize, _: usize) -> *mut u8 {
+            ASKED.fetch_add(1, Ordering::Relaxed);
+            std::ptr::null_mut()
+        }
+        unsafe {
+            let mut symbol = LLVMOrcCSymbolMapPair {
+                Name: LLVMOrcLLJITMangleAndIntern(self.jit, c"calloc".as_ptr()),
+                Sym: LLVMJITEvaluatedSymbol {
+                    Address: none as extern "C" fn(usize, usize) -> *mut u8 as usize as u64,
+                    Flags: LLVMJITSymbolFlags {
+                        GenericFlags: LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsExported as u8,
+                        TargetFlags: 0,
+                    },
+                },
+            };
+            let dylib = LLVMOrcLLJITGetMainJITDylib(self.jit);
+            check(LLVMOrcJITDylibDefine(dylib, LLVMOrcAbsoluteSymbols(&mut symbol, 1)));
+        }
+        &ASKED
+    }
+
     fn address(&self, symbol: &str) -> u64 {
         let name = CString::new(symbol).unwrap();
         let mut address = 0;
