@@ -8,8 +8,10 @@ const INLINE_BELOW: f64 = 8_000.0;
 const PER_THREAD: f64 = 4_000.0;
 /// A chunk should take at least this many nanoseconds.
 const PER_CHUNK: f64 = 1_000.0;
-/// Chunks for each thread, so that threads that are done early can take from others.
-const CHUNKS_PER_THREAD: u64 = 8;
+/// Chunks for each thread, so that threads that are done early can take from others: the least, and the most.
+const CHUNKS_PER_THREAD: (u64, u64) = (8, 64);
+/// Chunks of more nanoseconds are cut further, up to the most.
+const LONG_CHUNK: f64 = 20_000.0;
 /// Nanoseconds in which a call makes copies of what it scatters to and adds them to the shared memory, and more for each byte.
 const COPIES: f64 = 200.0;
 const COPIED_BYTE: f64 = 0.25;
@@ -97,7 +99,9 @@ impl Shape {
 
     /// For how many threads of at most `width`, and into how many chunks, to cut, if nothing else is against it.
     fn pieces(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> (u64, u64) {
-        let many = width * CHUNKS_PER_THREAD;
+        let time = count as f64 * cost / width as f64;
+        let (least, most) = CHUNKS_PER_THREAD;
+        let many = width * ((time / LONG_CHUNK) as u64).clamp(least, most);
         let copied = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?)));
         let Some((copies, bytes)) = copied else { return (width, many) };
         let with_copies = count / copies.least_iterations(bytes).max(1);
@@ -107,7 +111,6 @@ impl Shape {
             let pays = mostly_adds && with_copies * LEAST_SHARE >= width;
             return if pays { (with_copies, with_copies) } else { (width, many) };
         }
-        let time = count as f64 * cost / width as f64;
         let affordable = (time * COPIES_PART / (COPIES + COPIED_BYTE * bytes as f64)) as u64;
         (width, (affordable * width).clamp(width, many).min(with_copies))
     }
@@ -158,6 +161,15 @@ mod tests {
     }
 
     #[test]
+    fn long_loops_are_cut_into_more_chunks() {
+        let chunks = |count: u64| {
+            let Plan::Split { chunk, .. } = Shape::new(&meta(), 8).plan(count, 1.0, &[]) else { panic!("inline") };
+            count.div_ceil(chunk)
+        };
+        assert_eq!((chunks(1 << 16), chunks(1 << 22), chunks(1 << 30)), (64, 8 * 26, 8 * 64));
+    }
+
+    #[test]
     fn every_thread_gets_work_and_numbers_fit() {
         for (cost, count) in [(0.01, 1u64 << 62), (1.0, 1 << 50), (1e9, 65), (100.0, 100_000), (1e30, 1 << 20)] {
             if let Plan::Split { width, chunk } = Shape::new(&meta(), 64).plan(count, cost, &[]) {
@@ -177,15 +189,15 @@ mod tests {
             Plan::Split { chunk, .. } => (count.div_ceil(chunk), shape.takes_copies(chunk, &[])),
             Plan::Inline => (1, shape.takes_copies(count, &[])),
         };
-        // A millisecond's work can pay for many small copies, and for no large ones but a thread's one.
-        assert_eq!(chunks(&of(64, 1), 1 << 20, 1.0), (32, true));
+        // Half a millisecond's work can pay for many small copies, and for no large ones but a thread's one.
+        assert_eq!(chunks(&of(64, 1), 1 << 19, 1.0), (32, true));
         assert_eq!(chunks(&of(1 << 20, 1), 1 << 20, 1.0), (4, true));
         // Where there is too little for one for each, fewer threads do it, but not where they have much else to do.
         assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 1.0), (2, true));
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 50.0), (32, false));
+        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 50.0), (256, false));
         // Where even those do not pay, the work is cut as without them.
         assert_eq!(chunks(&of(1 << 20, 1), 1 << 16, 1.0), (32, false));
-        assert_eq!(chunks(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (32, false));
+        assert_eq!(chunks(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (52, false));
         assert_eq!(chunks(&of(64, 1), 4, 1.0), (1, false));
     }
 }
