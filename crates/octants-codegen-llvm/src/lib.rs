@@ -25,7 +25,7 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `find_scatter`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
 //! `metadata`, `emit`; `optimise`; `target`.
 
 mod aggregates;
@@ -40,6 +40,7 @@ mod emit;
 mod estimate_cost;
 mod facts;
 mod find_alignment;
+mod find_scatter;
 mod functions;
 mod gather_sums;
 mod load_early;

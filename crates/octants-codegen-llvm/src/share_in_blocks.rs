@@ -8,8 +8,8 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
 
 use crate::emit::{IntCmp, V};
+use crate::find_scatter::{Region, RegionMemory, Scatter};
 use crate::lower_body::Lowering;
-use crate::privatise_scatter::{Region, RegionMemory, Scatter};
 use crate::widen_tasks::Grouping;
 
 /// Memory of a block for copies: several blocks find room on a multiprocessor.

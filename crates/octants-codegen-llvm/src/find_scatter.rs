@@ -1,0 +1,233 @@
+//! Which memory a task scatters sums to: buffers that copies may stand for, as the task does nothing else with them.
+//!
+//! On the CPU a task qualifies whose every atomic is a sum whose old value nobody asks for, into such buffers: histograms, particles
+//! onto a grid. Blocks of a device's threads keep copies of single small ones, whatever else the task does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use octants_artifact::ScatterCopies;
+use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
+
+use crate::estimate_cost::UNKNOWN_TRIPS;
+use crate::facts::Facts;
+
+/// Memory that is copied: one run of equal scalars.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Region {
+    pub memory: RegionMemory,
+    pub scalar: Scalar,
+    /// The buffers inside it.
+    pub buffers: Vec<usize>,
+}
+
+impl Region {
+    /// Bytes of a copy, in whole words of eight; zero where they are known at run time only.
+    fn known_bytes(&self) -> u64 {
+        if let RegionMemory::Root { bytes, .. } = self.memory { bytes.next_multiple_of(8) } else { 0 }
+    }
+}
+
+/// Where a region lies.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum RegionMemory {
+    /// Part of a field root.
+    Root { root: u32, start: u64, bytes: u64 },
+    /// A whole array argument.
+    Array { buffer: usize },
+}
+
+/// What a task scatters to.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Scatter {
+    pub regions: Vec<Region>,
+    /// Scalars updated by an iteration, roughly: at least one.
+    pub updates: u64,
+}
+
+/// Finds out whether sums that a task scatters are all that it does atomically.
+pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
+    let sums = find_sums(facts, task);
+    let regions = if sums.are_all { regions(facts.program, &sums.buffers)? } else { return None };
+    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
+}
+
+/// Of the fields that a task scatters sums to, the smallest, as long as they fit into so many bytes; and the arrays, where `arrays`
+/// says so.
+pub(crate) fn find_small_scatter(
+    facts: &Facts<'_>,
+    task: &Task,
+    loop_body: BlockId,
+    most: u64,
+    arrays: bool,
+) -> Option<Scatter> {
+    let sums = find_sums(facts, task);
+    let one = |b: &usize| regions(facts.program, &BTreeSet::from([*b])).unwrap_or_default();
+    let mut regions: Vec<Region> = sums.buffers.iter().flat_map(one).collect();
+    regions.sort_by_key(Region::known_bytes);
+    let mut left = most;
+    regions.retain(|r| {
+        let bytes = r.known_bytes();
+        let fits = bytes <= left && (arrays || bytes > 0);
+        left -= if fits { bytes } else { 0 };
+        fits
+    });
+    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
+}
+
+/// Sums that a task scatters.
+struct Sums {
+    /// Buffers that the task does nothing else with.
+    buffers: BTreeSet<usize>,
+    /// No other atomic operation is in the task.
+    are_all: bool,
+}
+
+fn find_sums(facts: &Facts<'_>, task: &Task) -> Sums {
+    let body = &task.body;
+    let mut are_all = true;
+    let mut sums: BTreeSet<ValueId> = BTreeSet::new();
+    let mut used: BTreeSet<ValueId> = BTreeSet::new();
+    let mut others: BTreeSet<usize> = BTreeSet::new();
+    let mut called = BTreeSet::new();
+    body.visit(body.root, &mut |v, inst| {
+        match &inst.op {
+            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, _, operand) => {
+                sums.insert(v);
+                used.insert(*operand);
+            }
+            // The address of a part of an element is judged by what is done with it.
+            Op::ElementAddr(_, index) => used.extend(index),
+            Op::Call(f, _) => {
+                are_all &= facts.effects[f.index()].atomics == 0;
+                touched_by(facts.program, *f, &mut called, &mut others);
+                used_operands(&inst.op, &mut used);
+            }
+            op => {
+                let reduces = matches!(op, Op::For(l) if !l.reductions.is_empty());
+                are_all &= !reduces && !matches!(op, Op::Atomic(..) | Op::AtomicCas(..));
+                used_operands(op, &mut used);
+            }
+        }
+    });
+    let mut buffers = BTreeSet::new();
+    for v in sums {
+        let Op::Atomic(_, address, _) = body.inst(v).op else { continue };
+        match buffer_of(body, address) {
+            Some(b) if used.contains(&v) => _ = others.insert(b),
+            Some(b) => _ = buffers.insert(b),
+            None => {}
+        }
+        are_all &= !used.contains(&v) && buffer_of(body, address).is_some();
+    }
+    // Addresses that something else than a sum uses.
+    others.extend(used.iter().filter_map(|v| buffer_of(body, *v)));
+    let summed = buffers.len();
+    buffers.retain(|b| !others.iter().any(|o| facts.may_be_same(*b, *o)));
+    are_all &= buffers.len() == summed;
+    Sums { buffers, are_all }
+}
+
+fn used_operands(op: &Op, used: &mut BTreeSet<ValueId>) {
+    op.for_each_operand(|v| {
+        used.insert(v);
+    });
+}
+
+/// The buffer that an address is in.
+fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
+    match &body.inst(v).op {
+        Op::BufferAddr(b, _) => Some(b.index()),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => buffer_of(body, *base),
+        _ => None,
+    }
+}
+
+/// Collects the buffers that a function touches, with the functions it calls; `called` holds those done already.
+fn touched_by(program: &Program, f: FuncId, called: &mut BTreeSet<FuncId>, buffers: &mut BTreeSet<usize>) {
+    if !called.insert(f) {
+        return;
+    }
+    let body = &program.functions[f.index()].body;
+    body.visit(body.root, &mut |_, inst| match &inst.op {
+        Op::BufferAddr(b, _) => {
+            buffers.insert(b.index());
+        }
+        Op::Call(f, _) => touched_by(program, *f, called, buffers),
+        _ => {}
+    });
+}
+
+fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> {
+    let mut regions = Vec::new();
+    let mut roots: BTreeMap<u32, (u64, u64, Scalar, Vec<usize>)> = BTreeMap::new();
+    for &b in buffers {
+        let buffer = &program.buffers[b];
+        let scalar = buffer.elem.scalar()?;
+        if !matches!(scalar.bytes(), 4 | 8) {
+            return None;
+        }
+        let components = match &buffer.layout {
+            Layout::Contiguous => {
+                regions.push(Region { memory: RegionMemory::Array { buffer: b }, scalar, buffers: vec![b] });
+                continue;
+            }
+            Layout::Strided => return None,
+            Layout::Dense { components, .. } => components,
+        };
+        for c in components {
+            let unit = u64::from(scalar.bytes());
+            if c.base % unit != 0 || c.axes.iter().flatten().any(|d| d.stride % unit != 0) {
+                return None;
+            }
+            let last: u64 = c.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
+            let end = c.base + last + unit;
+            let root = roots.entry(c.root).or_insert_with(|| (c.base, end, scalar, Vec::new()));
+            if root.2 != scalar {
+                return None;
+            }
+            root.0 = root.0.min(c.base);
+            root.1 = root.1.max(end);
+            if !root.3.contains(&b) {
+                root.3.push(b);
+            }
+        }
+    }
+    for (root, (start, end, scalar, buffers)) in roots {
+        if end - start > ScatterCopies::MOST_BYTES {
+            return None;
+        }
+        // A copy begins at a multiple of eight bytes, as its original does.
+        let start = start & !7;
+        regions.push(Region { memory: RegionMemory::Root { root, start, bytes: end - start }, scalar, buffers });
+    }
+    // Buffers whose components lie in several roots would have several copies.
+    let listed: usize = regions.iter().map(|r| r.buffers.len()).sum();
+    (listed == buffers.len()).then_some(regions)
+}
+
+fn updates(body: &Body, loop_body: BlockId) -> u64 {
+    count_updates(body, loop_body).max(1.0).ceil() as u64
+}
+
+fn count_updates(body: &Body, block: BlockId) -> f32 {
+    body.block(block)
+        .iter()
+        .map(|v| match &body.inst(*v).op {
+            Op::Atomic(_, _, operand) => body.ty(*operand).leaf_count() as f32,
+            Op::If(_, a, b) => 0.5 * (count_updates(body, *a) + count_updates(body, *b)),
+            Op::For(l) => {
+                let trips: f32 = l
+                    .dims
+                    .iter()
+                    .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
+                        (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
+                        _ => UNKNOWN_TRIPS,
+                    })
+                    .product();
+                trips * count_updates(body, l.body)
+            }
+            Op::Loop(b) => UNKNOWN_TRIPS * count_updates(body, *b),
+            _ => 0.0,
+        })
+        .sum()
+}
