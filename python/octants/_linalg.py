@@ -1,7 +1,7 @@
 """Small dense linear algebra within one thread: decompositions, eigenvalues, linear systems, random normal numbers.
 
 Everything is written in the kernel language and unrolls over the matrix's size, which is known at compile time. The `dt`
-argument is the type the work is done in; left out, it is the session's default float type.
+argument is the type of the results; left out, it is the session's default float type.
 """
 
 # mypy: ignore-errors
@@ -10,10 +10,12 @@ argument is the type the work is done in; left out, it is the session's default 
 import math
 from typing import Any
 
+from octants.architectures import cpu
 from octants.kernel_decorators import func
 from octants.matrix import Matrix, Vector
 from octants.ops import abs, cast, cos, log, max, random, select, sqrt, static, static_assert
-from octants.types import f64, template
+from octants.runtime import current_config
+from octants.types import f32, f64, template
 from octants.types.primitive import default_fp
 
 # Sweeps over all pairs of columns. Convergence is quadratic: five to seven sweeps reach full precision.
@@ -26,9 +28,22 @@ def _float_type(dt: Any) -> Any:
     return default_fp() if dt is None else dt
 
 
+def _work_type(dt: Any) -> Any:
+    """What decompositions are computed in. On a CPU f64 takes no longer, and its roots and quotients are rounded once, where
+    `fast_math` estimates those of f32: programs that decompose a matrix over and over would see it shrink.
+    """
+    config = current_config()
+    return f64 if dt == f32 and config is not None and config.arch == cpu else dt
+
+
 def _epsilon(dt: Any) -> float:
     """Half the distance from 1 to the next number of the type."""
     return 2.0**-53 if dt == f64 else 2.0**-24
+
+
+def _negligible(work: Any, dt: Any) -> float:
+    """What may be left of an angle, computed in one type for results of another."""
+    return _epsilon(work) if work == dt else _epsilon(dt) / 8
 
 
 def _pairs(n: int) -> list[tuple[int, int]]:
@@ -45,16 +60,17 @@ def randn(dt: template() = None):
 
 
 @func
-def _orthogonalize(A, dt: template()):
+def _orthogonalize(A, dt: template(), result: template()):
     """`(B, V)` with `B = A @ V`, `V` a rotation, and the columns of `B` orthogonal, longest first: the one-sided Jacobi
     method of Hestenes (1958). Small columns come out with the relative accuracy of large ones.
     """
     n = static(A.n)
-    eps = static(_epsilon(dt))
+    eps = static(_negligible(dt, result))
     B = cast(A, dt)
     V = Matrix.identity(dt, n)
     rotated = 1
-    for _ in range(static(_MOST_SWEEPS)):
+    # One rotation is all there is in the plane, but for its rounding errors.
+    for _ in range(static(1 if n == 2 and dt != result else _MOST_SWEEPS)):
         if rotated == 1:
             rotated = 0
             for p, q in static(_pairs(n)):
@@ -110,9 +126,9 @@ def _largest_component(A, dt: template()):
 
 
 @func
-def _svd2(A, dt: template()):
+def _svd2(A, dt: template(), result: template()):
     size = _largest_component(A, dt)
-    B, V = _orthogonalize(cast(A, dt) / size, dt)
+    B, V = _orthogonalize(cast(A, dt) / size, dt, result)
     one = cast(1.0, dt)
     s0 = sqrt(B[0, 0] * B[0, 0] + B[1, 0] * B[1, 0])
     u0 = Vector([one, 0.0 * one])
@@ -129,9 +145,9 @@ def _svd2(A, dt: template()):
 
 
 @func
-def _svd3(A, dt: template()):
+def _svd3(A, dt: template(), result: template()):
     size = _largest_component(A, dt)
-    B, V = _orthogonalize(cast(A, dt) / size, dt)
+    B, V = _orthogonalize(cast(A, dt) / size, dt, result)
     one = cast(1.0, dt)
     zero = cast(0.0, dt)
     b0 = Vector([B[0, 0], B[1, 0], B[2, 0]])
@@ -171,10 +187,13 @@ def svd(A, dt: template() = None):
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "SVD only supports 2x2 and 3x3 matrices")
     t = static(_float_type(dt))
+    w = static(_work_type(t))
     if static(A.n == 2):
-        return _svd2(A, t)
+        U, S, V = _svd2(A, w, t)
+        return cast(U, t), cast(S, t), cast(V, t)
     else:
-        return _svd3(A, t)
+        U, S, V = _svd3(A, w, t)
+        return cast(U, t), cast(S, t), cast(V, t)
 
 
 @func
@@ -211,11 +230,13 @@ def polar_decompose(A, dt: template() = None):
     """
     static_assert(A.n == A.m and (A.n == 2 or A.n == 3), "Polar decomposition only supports 2×2 and 3×3 matrices.")
     t = static(_float_type(dt))
+    w = static(_work_type(t))
     if static(A.n == 2):
-        return _polar2(A, t)
+        R, S = _polar2(A, w)
+        return cast(R, t), cast(S, t)
     else:
-        U, S, V = _svd3(A, t)
-        return U @ V.transpose(), V @ S @ V.transpose()
+        U, S, V = _svd3(A, w, t)
+        return cast(U @ V.transpose(), t), cast(V @ S @ V.transpose(), t)
 
 
 @func
@@ -227,9 +248,10 @@ def eig(A, dt: template() = None):
     """
     static_assert(A.n == 2 and A.m == 2, "Eigen solver only supports 2x2 matrices")
     t = static(_float_type(dt))
-    M = cast(A, t)
-    one = cast(1.0, t)
-    zero = cast(0.0, t)
+    w = static(_work_type(t))
+    M = cast(A, w)
+    one = cast(1.0, w)
+    zero = cast(0.0, w)
     mean = 0.5 * (M[0, 0] + M[1, 1])
     half = 0.5 * (M[0, 0] - M[1, 1])
     square = half * half + M[0, 1] * M[1, 0]
@@ -257,7 +279,7 @@ def eig(A, dt: template() = None):
             length = sqrt(x * x + y * y)
             vectors[0, i] = x / length
             vectors[2, i] = y / length
-    return values, vectors
+    return cast(values, t), cast(vectors, t)
 
 
 @func
@@ -290,7 +312,7 @@ def _rotate(B: template(), Q: template(), p, q):
 
 
 @func
-def _jacobi(A, dt: template()):
+def _jacobi(A, dt: template(), result: template()):
     """Eigenvalues and eigenvectors of a symmetric matrix, ascending, by cyclic Jacobi rotations (Golub and Van Loan, Matrix
     Computations, section 8.5).
     """
@@ -303,7 +325,7 @@ def _jacobi(A, dt: template()):
     for i in static(range(n)):
         for j in static(range(n)):
             total += B[i, j] * B[i, j]
-    negligible = static(_epsilon(dt)) * sqrt(total)
+    negligible = static(_negligible(dt, result)) * sqrt(total)
     rotated = 1
     for _ in range(static(_MOST_SWEEPS)):
         if rotated == 1:
@@ -338,7 +360,9 @@ def sym_eig(A, dt: template() = None):
     """The eigenvalues, ascending, and orthonormal eigenvectors, as columns, of a symmetric matrix of up to 6x6."""
     static_assert(A.n == A.m, "Symmetric eigen solver needs a square matrix")
     static_assert(A.n <= 6, "Symmetric eigen solver supports sizes up to 6x6")
-    return _jacobi(A, static(_float_type(dt)))
+    t = static(_float_type(dt))
+    values, Q = _jacobi(A, static(_work_type(t)), t)
+    return cast(values, t), cast(Q, t)
 
 
 @func
@@ -350,16 +374,17 @@ def make_spd(A, dt: template() = None):
     static_assert(A.n <= 6, "make_spd supports sizes up to 6x6")
     n = static(A.n)
     t = static(_float_type(dt))
-    values, Q = _jacobi(A, t)
-    result = Matrix.zero(t, n, n)
+    w = static(_work_type(t))
+    values, Q = _jacobi(A, w, t)
+    result = Matrix.zero(w, n, n)
     for i in static(range(n)):
         for j in static(range(i, n)):
-            total = cast(0.0, t)
+            total = cast(0.0, w)
             for k in static(range(n)):
                 total += Q[i, k] * max(values[k], 0.0) * Q[j, k]
             result[i, j] = total
             result[j, i] = total
-    return result
+    return cast(result, t)
 
 
 @func

@@ -96,6 +96,26 @@ def test_svd(fp, n):
 
 
 @pytest.mark.parametrize("n", [2, 3])
+def test_decomposing_over_and_over_does_not_shrink(n, fp):
+    """As simulators of snow do in each step, on a matrix that is hardly deformed."""
+    steps = 2000
+    matrices = np.stack([np.eye(n), np.diag([1.01, 0.99, 1.0][:n]), 0.7 * np.eye(n)]).astype(numpy_type(fp))
+    a = field_of(matrices, fp)
+
+    @qd.kernel
+    def decompose():
+        for i in a:
+            for _ in range(steps):
+                U, S, V = qd.svd(a[i])
+                a[i] = U @ S @ V.transpose()
+
+    decompose()
+    change = np.linalg.det(doubles(a)) / np.linalg.det(matrices.astype(np.float64)) - 1.0
+    # A few roundings each way, and not one in each step. Devices estimate roots and quotients of f32.
+    assert np.abs(change).max() < (100 if qd.cfg.arch == qd.cpu else 2 * steps) * epsilon(fp)
+
+
+@pytest.mark.parametrize("n", [2, 3])
 def test_polar_decomposition(fp, n):
     matrices = square_matrices(n, fp)
     a = field_of(matrices, fp)
