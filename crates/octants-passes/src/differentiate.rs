@@ -4,12 +4,13 @@ use octants_diag::Diagnostic;
 use octants_ir::{AutodiffMode, Kernel, verify::assert_kernel};
 
 use crate::differentiate_forward::differentiate_forward;
-use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse};
+use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, gradients};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::inline_calls::inline_calls;
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::simplify_locals::simplify_locals;
+use crate::warn_of_stored_bits::warn_of_stored_bits;
 
 /// Makes of a kernel what a mode asks for; `keeping` is for reverse mode. `warn` is told of what makes a derivative wrong and can be meant nevertheless.
 ///
@@ -41,6 +42,7 @@ pub fn differentiate(
     simplify_locals(kernel);
     fold_constants(kernel, false);
     eliminate_dead_code(kernel);
+    warn_of_stored_bits(&kernel.body, &gradients(kernel), warn);
     differentiate_forward(kernel);
     if cfg!(debug_assertions) {
         assert_kernel(kernel, "differentiate");

@@ -36,6 +36,7 @@ pub mod structure_exits;
 pub mod trace_address;
 pub mod unite_buffers;
 pub mod validate_reads;
+mod warn_of_stored_bits;
 
 pub use compute_access::compute_access;
 pub use copy_code::renumber;

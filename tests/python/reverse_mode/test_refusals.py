@@ -321,3 +321,41 @@ def test_iterations_may_read_what_others_would_store_if_they_were_not_left_out()
     assert np.allclose(p.grad.to_numpy(), expected)
     with pytest.raises(qd.OctantsCompilationError, match="Cross-iteration read-after-write of"):
         left_of_the_edge.grad()
+
+
+@pytest.mark.parametrize("mode", ["reverse", "forward"])
+def test_bits_of_a_number_that_go_to_memory_are_a_warning(mode):
+    x, total = (qd.field(qd.f64, shape=300, needs_grad=True, needs_dual=True) for _ in range(2))
+    loss = qd.field(qd.f64, shape=(), needs_grad=True, needs_dual=True)
+    scratch = qd.field(qd.u64, shape=1024)
+
+    @qd.kernel
+    def reduce():
+        qd.algorithms.reduce_add(x, total, scratch, 300, qd.f64, 2)
+
+    @qd.kernel
+    def through_a_variable():
+        for i in x:
+            bits = qd.bit_cast(2.0 * x[i], qd.u64)
+            bits ^= qd.u64(1)
+            qd.atomic_max(scratch[0], bits)
+
+    @qd.kernel
+    def meant():
+        for i in x:
+            qd.atomic_max(scratch[0], qd.bit_cast(2.0 * qd.stop_grad(x[i]), qd.u64))
+            loss[None] += x[i] * qd.bit_cast(qd.bit_cast(x[i], qd.u64), qd.f64)
+
+    def differentiate(kernel):
+        if mode == "reverse":
+            kernel.grad()
+        else:
+            with qd.ad.FwdMode(loss, x, seed=[1.0] * 300):
+                kernel()
+
+    for kernel in [reduce, through_a_variable]:
+        with pytest.warns(UserWarning, match="bits of a number with a derivative are stored here as an integer"):
+            differentiate(kernel)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        differentiate(meant)

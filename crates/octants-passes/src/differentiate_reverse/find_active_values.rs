@@ -23,10 +23,9 @@ impl Activity {
     /// Finds what is active in a body, for buffers with these gradients.
     pub fn of(body: &Body, gradients: &[Option<BufferId>]) -> Activity {
         let n = (body.insts.len(), body.locals.len());
-        let mut varied = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
+        let varied = Marks::varied(body, gradients);
         let mut useful = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
         let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
-        while spread_forward(body, &has_gradient, &mut varied) {}
         let mut order = Vec::new();
         body.visit(body.root, &mut |v, _| order.push(v));
         while spread_backward(body, &order, &has_gradient, &mut useful) {}
@@ -87,7 +86,20 @@ struct Marks {
     locals: Vec<bool>,
 }
 
+/// Of each value whether it depends on memory with a gradient, for buffers with these.
+pub(crate) fn find_varied_values(body: &Body, gradients: &[Option<BufferId>]) -> Vec<bool> {
+    Marks::varied(body, gradients).values
+}
+
 impl Marks {
+    /// What depends on memory with a gradient.
+    fn varied(body: &Body, gradients: &[Option<BufferId>]) -> Marks {
+        let mut varied = Marks { values: vec![false; body.insts.len()], locals: vec![false; body.locals.len()] };
+        let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
+        while spread_forward(body, &has_gradient, &mut varied) {}
+        varied
+    }
+
     /// Marks a value; true when it was not marked.
     fn value(&mut self, v: ValueId) -> bool {
         !std::mem::replace(&mut self.values[v.index()], true)

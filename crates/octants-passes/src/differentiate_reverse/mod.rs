@@ -47,9 +47,11 @@ use crate::make_own_updates_plain::make_own_products_plain;
 use crate::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
+use crate::warn_of_stored_bits::warn_of_stored_bits;
 use check_overwritten::check_overwritten;
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
+pub(crate) use find_active_values::find_varied_values;
 use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
@@ -147,8 +149,8 @@ fn prepare(kernel: &mut Kernel) {
     }
 }
 
-/// The gradient of each buffer.
-fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
+/// The gradient, or the dual, of each buffer.
+pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
     (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect()
 }
 
@@ -164,6 +166,7 @@ fn adjoint(
             .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"));
     }
     let gradients = gradients(kernel);
+    warn_of_stored_bits(&source, &gradients, warn);
     let activity = Activity::of(&source, &gradients);
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);
