@@ -31,7 +31,7 @@ fn sweep(body: &mut Body, functions: &[Effects]) -> bool {
             }
         };
         match &inst.op {
-            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => on(*a),
+            Op::Load(a) | Op::VolatileLoad(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => on(*a),
             Op::For(l) => l.reductions.iter().for_each(|r| on(r.target)),
             Op::Call(_, args) => {
                 args.iter().filter(|a| matches!(body.ty(**a), octants_ir::Type::Ref(_))).for_each(|a| on(*a));

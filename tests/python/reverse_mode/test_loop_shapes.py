@@ -51,6 +51,28 @@ def test_nested_and_triangular_loops(fields):
     check(compute, x, y)
 
 
+@pytest.mark.parametrize("kept", [1, 2])
+def test_many_loops_in_a_row_that_keep_states(fields, kept):
+    """More than whose positions in the store the compiler of the machine is to see."""
+    x, y, n = fields
+
+    @qd.kernel
+    def compute():
+        for i in x:
+            s, at = x[i], 1
+            for _ in qd.static(range(9)):
+                for k in range(n[i]):
+                    s = qd.sin(s) + 0.1 * x[k]
+                    if qd.static(kept == 2):
+                        s = s * x[at]
+                        at = (5 * at + k) % N
+                    for _ in range(k):
+                        s = s * qd.cos(s) + x[k]
+            y[i] = s
+
+    check(compute, x, y)
+
+
 def test_a_loop_whose_length_is_computed_by_a_function(fields):
     x, y, n = fields
 

@@ -17,6 +17,8 @@ use super::plan_sweeps::Plan;
 
 /// More bytes than this of one loop do not go to locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
+/// Of so many loops that use the store, LLVM may see the positions.
+const MOST_IN_SIGHT: usize = 6;
 
 /// The words that a value of a scalar type takes: index 0 for those of 32 bits, 1 for 64.
 pub(super) fn word_class(s: Scalar) -> usize {
@@ -174,6 +176,7 @@ impl Store {
     pub fn begin(&self, b: &mut Builder, plan: &Plan, v: ValueId) -> Stack {
         let locals = plan.loops[&v].kept.clone();
         if !fits_locals(plan, v) {
+            self.settle(b, plan);
             return Stack { locals, arrays: None };
         }
         let Op::For(l) = &plan.body.inst(v).op else { panic!("compiler bug: a loop of unknown length fits locals") };
@@ -193,6 +196,23 @@ impl Store {
                 .extend(ty.leaves().into_iter().map(|s| b.body.add_local(format!("kept {name}"), Type::Vector(s, n))));
         }
         Stack { locals, arrays: Some((top, arrays)) }
+    }
+
+    /// Before a loop that keeps states or takes them back: hides from the machine's compiler how the position came about, where there are
+    /// many such loops. Otherwise LLVM knows it as a sum over all loops before, and takes time that grows with their number's fourth
+    /// power to say so for each access.
+    pub fn settle(&self, b: &mut Builder, plan: &Plan) {
+        if plan.loops.keys().filter(|v| uses_store(plan, **v)).count() <= MOST_IN_SIGHT {
+            return;
+        }
+        for top in self.tops.iter().flatten() {
+            let at = b.load_local(*top);
+            let place = b.body.add_local("top", Scalar::I64.into());
+            b.store_local(place, at);
+            let addr = b.local_addr(place);
+            let at = b.push(Op::VolatileLoad(addr), Scalar::I64.into());
+            b.store_local(*top, at);
+        }
     }
 
     /// Keeps the state as it is.

@@ -9,7 +9,7 @@ use super::balance_lanes::{Turns, lengths_of};
 use super::copy_values::Indices;
 use super::emit_forward::Mode;
 use super::emit_sweeps::{Emitter, Iteration};
-use super::keep_states::uses_store_within;
+use super::keep_states::{uses_store, uses_store_within};
 use crate::make_own_updates_plain::{may_overlap, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::for_each_element;
@@ -141,6 +141,9 @@ impl<'a> Emitter<'a> {
             let trips = self.carry(self.trips[&v]);
             vec![Range { begin: self.b.int(0, self.plan.trips_type(v)), end: trips }]
         };
+        if uses_store(self.plan, v) {
+            self.store.settle(&mut self.b, self.plan);
+        }
         self.begin_deferring(v);
         let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
         let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
