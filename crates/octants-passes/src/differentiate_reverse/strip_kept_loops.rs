@@ -45,6 +45,9 @@ pub(super) struct Stripped {
     pub lengths: HashMap<ValueId, u32>,
 }
 
+/// Each loop that is cut becomes several, all of them written out: of more the code would be too long.
+const MOST_CUT: usize = 4;
+
 /// Cuts the loops of a body for which that pays; `None` where there are none. Of buffers `gradients` tells the gradients.
 pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> Option<Stripped> {
     let mut found = Vec::new();
@@ -52,7 +55,7 @@ pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> O
         // What a kernel computes with gradients cannot be computed again once some of them are added to.
         found.extend(block_length(plan, v).filter(|_| !reads_gradients(plan.body, v, gradients)).map(|n| (v, n)));
     });
-    if found.is_empty() {
+    if found.is_empty() || found.len() > MOST_CUT {
         return None;
     }
     let mut b = Builder::new();

@@ -242,7 +242,7 @@ impl Interpreter<'_> {
                 let Address(place, first) = self.address(*base);
                 self.frame().addresses[v.index()] = Some(Address(place, first + at));
             }
-            Op::Load(a) => {
+            Op::Load(a) | Op::VolatileLoad(a) => {
                 let a = self.address(*a);
                 let value = self.memory(&a, ty.leaf_count()).to_vec();
                 set(self, value);
