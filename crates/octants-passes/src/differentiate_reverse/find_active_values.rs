@@ -2,12 +2,14 @@
 //!
 //! Locals are taken as a whole and without regard to order, which may find too many and never too few.
 
+use std::collections::HashSet;
+
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
 
 use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
-use crate::make_own_updates_plain::touched_at_own_indices;
+use crate::make_own_updates_plain::{runs_once, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, trace_address};
 
@@ -184,12 +186,13 @@ fn spread_backward(
 
 /// Refuses what has no rule and takes part.
 pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(), Box<Diagnostic>> {
+    let mut used = HashSet::new();
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
     let mut found = None;
     body.visit(body.root, &mut |v, inst| {
         if found.is_some() || !activity.works(v) {
             return;
         }
-        let hint = "write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`";
         let (what, hint) = match &inst.op {
             Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
             Op::Atomic(op, a, _) if is_extreme(*op) => match trace_address(body, *a) {
@@ -207,8 +210,23 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                 ),
                 _ => return,
             },
-            Op::Atomic(op, ..) => (format!("the atomic {} of a number with a gradient", op.name()), hint),
-            Op::AtomicCas(..) => ("the compare-and-swap of a number with a gradient".to_string(), hint),
+            // Where nobody asks, only what iterations may share is still atomic.
+            Op::Atomic(op, ..) if used.contains(&v) => (
+                format!("what atomic_{}() of a number with a gradient returned", op.name()),
+                "read the element before, and write the new value with `=`, in a loop whose iterations have elements of their own or run in order",
+            ),
+            Op::Atomic(op, ..) => (
+                format!("the atomic {} of a number with a gradient that iterations of a parallel loop may share", op.name()),
+                if *op == AtomicOp::Mul {
+                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                } else {
+                    "write it `x[i] = c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                },
+            ),
+            Op::AtomicCas(..) => (
+                "the compare-and-swap of a number with a gradient".to_string(),
+                "put it into a kernel of its own, and give its gradient under `qd.ad.grad_replaced`",
+            ),
             _ => return,
         };
         let message = format!("{what} cannot be differentiated in reverse");
@@ -217,6 +235,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
     for &v in body.block(body.root) {
         if let Op::For(l) = &body.inst(v).op
             && l.is_parallel()
+            && !runs_once(body, l)
         {
             found = found.or_else(|| find_running_sum(body, activity, v, l.body));
         }
