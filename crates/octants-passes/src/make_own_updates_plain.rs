@@ -51,9 +51,9 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
     }
 }
 
-/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation has rules for. So they do where
-/// no iteration runs at the same time, and in parallel loops with elements that belong to an iteration. The result is the loads of what
-/// the kernel asks such updates for: what they found and overwrote.
+/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation has rules for.
+/// So they do where no iteration runs at the same time, and in parallel loops with elements that belong to an iteration. The result
+/// is the loads of what the kernel asks such updates for: what they found and overwrote.
 pub(crate) fn make_unshared_updates_plain(body: &mut Body) -> HashSet<ValueId> {
     let new = |op, ty: &Type| match op {
         _ if !has_derivative(ty) => None,

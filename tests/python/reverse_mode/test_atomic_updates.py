@@ -201,7 +201,9 @@ def test_what_updates_found_and_overwrote_is_refused_where_its_value_is_needed(f
         y[0] = found * x[1]
 
     for kernel, line in [(of_sums, "atomic_add"), (of_products, "atomic_mul"), (of_exchanges, "atomic_exchange")]:
-        message = rf"found = qd.{line}(.|\n)*what an atomic operation on memory found there and overwrote(.|\n)*`s = 0.0`"
+        message = (
+            rf"found = qd.{line}(.|\n)*what an atomic operation on memory found there and overwrote(.|\n)*`s = 0.0`"
+        )
         with pytest.raises(qd.OctantsCompilationError, match=message):
             kernel.grad()
 
@@ -272,10 +274,51 @@ def test_updates_that_iterations_share_are_refused_with_what_helps(fields):
             qd.atomic_cas(y[i // 2], 0.0, x[i])
 
     for kernel, message, hint in [
-        (products, "iterations of a parallel loop may share", r"write it `x\[i\] = x\[i\] \* c` if each .*serialize=True"),
-        (exchanges, "iterations of a parallel loop may share", r"write it `x\[i\] = c` if each iteration .*serialize=True"),
+        (
+            products,
+            "iterations of a parallel loop may share",
+            r"write it `x\[i\] = x\[i\] \* c` if each .*serialize=True",
+        ),
+        (
+            exchanges,
+            "iterations of a parallel loop may share",
+            r"write it `x\[i\] = c` if each iteration .*serialize=True",
+        ),
         (found_products, "what atomic_mul.* returned", "read the element before"),
         (swaps, "compare-and-swap", "grad_replaced"),
     ]:
         with pytest.raises(qd.OctantsCompilationError, match=rf"{message}(.|\n)*cannot be differentiated(.|\n)*{hint}"):
             kernel.grad()
+
+
+def test_validation_names_products_whose_factor_has_a_derivative():
+    qd.init(arch=qd.cpu, default_fp=qd.f64, debug=True)
+    x = qd.field(qd.f64, shape=N, needs_grad=True)
+    y = qd.field(qd.f64, shape=N, needs_grad=True)
+    n = qd.field(qd.i32, shape=N)
+    loss = qd.field(qd.f64, shape=(), needs_grad=True)
+
+    @qd.kernel
+    def by_numbers():
+        factor = 3.0
+        for i in y:
+            y[i] = x[i]
+            y[i] *= factor + n[i]
+            loss[None] += y[i]
+
+    @qd.kernel
+    def by_what_has_a_gradient():
+        for i in y:
+            y[i] = x[i]
+            factor = 2.0 * x[i]
+            y[i] *= factor
+
+    with qd.ad.Tape(loss, validation=True):
+        by_numbers()
+    np.testing.assert_array_equal(x.grad.to_numpy(), 3.0)
+    line = by_what_has_a_gradient.fn.__code__.co_firstlineno + 5
+    with (
+        pytest.raises(AssertionError, match=rf"`y`\[\d\] is overwritten after line {line} has read it"),
+        qd.ad.Tape(loss, validation=True),
+    ):
+        by_what_has_a_gradient()

@@ -100,6 +100,13 @@ impl Marks {
     }
 }
 
+/// The values that depend on memory with a gradient.
+pub(crate) fn varied_values(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Vec<bool> {
+    let mut varied = Marks { values: vec![false; body.insts.len()], locals: vec![false; body.locals.len()] };
+    while spread_forward(body, has_gradient, &mut varied) {}
+    varied.values
+}
+
 /// One round of marking what depends on memory with a gradient.
 fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: &mut Marks) -> bool {
     let mut changed = false;

@@ -50,6 +50,7 @@ use crate::structure_exits::structure_exits;
 use check_overwritten::check_overwritten;
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
+pub(crate) use find_active_values::varied_values;
 use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
