@@ -2,12 +2,16 @@
 //! indices, no other iteration updates what an iteration does, and an atomic update becomes a load, an operation and a store.
 //!
 //! Only companions are looked at, since nothing else runs while a derivative does: other launches may update other memory
-//! at the same time.
+//! at the same time. Reverse mode looks at all memory before it differentiates (`make_unshared_updates_plain`), since its sweeps leave it
+//! as it is.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Kernel, Layout, Op, Type, ValueId};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, ForLoop, Kernel, Layout, Op, Type, ValueId,
+};
 
+use crate::derivative_rules::has_derivative;
 use crate::pipeline::PassOptions;
 use crate::trace_address::{Place, for_each_element, trace_address};
 
@@ -37,29 +41,58 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
         let mut own = touched_at_own_indices(body, v);
         own.retain(|b| companions.contains(b) && is_distinct(*b));
         if !own.is_empty() {
-            let sums = |op| match op {
-                AtomicOp::Add => Some(BinaryOp::Add),
-                AtomicOp::Sub => Some(BinaryOp::Sub),
+            let sums = |op, _: &Type| match op {
+                AtomicOp::Add => Some(New::Of(BinaryOp::Add)),
+                AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
                 _ => None,
             };
-            let used = used_values(body);
-            make_plain(body, inner, &own, &used, &sums);
+            Rewrite { used: used_values(body), new: &sums, found: None }.block(body, inner, &|b| own.contains(&b));
         }
     }
 }
 
-/// Products with elements that belong to an iteration, in loops at the root, become a load, a product and a store: what differentiation has
-/// rules for.
-pub(crate) fn make_own_products_plain(body: &mut Body) {
-    let used = used_values(body);
-    for v in body.block(body.root).to_vec() {
-        if let Op::For(l) = &body.inst(v).op
-            && l.is_parallel()
-        {
-            let (inner, own) = (l.body, touched_at_own_indices(body, v));
-            make_plain(body, inner, &own, &used, &|op| (op == AtomicOp::Mul).then_some(BinaryOp::Mul));
+/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation has rules for.
+/// So they do where no iteration runs at the same time, and in parallel loops with elements that belong to an iteration. The result
+/// is the loads of what the kernel asks such updates for: what they found and overwrote.
+pub(crate) fn make_unshared_updates_plain(body: &mut Body) -> HashSet<ValueId> {
+    let new = |op, ty: &Type| match op {
+        _ if !has_derivative(ty) => None,
+        AtomicOp::Mul => Some(New::Of(BinaryOp::Mul)),
+        AtomicOp::Exchange => Some(New::Operand),
+        _ => None,
+    };
+    let mut found = HashSet::new();
+    let mut rewrite = Rewrite { used: used_values(body), new: &new, found: Some(&mut found) };
+    let mut out = Vec::new();
+    for v in std::mem::take(&mut body.blocks[body.root.index()]) {
+        match &body.inst(v).op {
+            Op::For(l) if l.is_parallel() && !runs_once(body, l) => {
+                let (inner, own) = (l.body, touched_at_own_indices(body, v));
+                rewrite.block(body, inner, &|b| own.contains(&b));
+                out.push(v);
+            }
+            _ => rewrite.inst(body, v, &|_| true, &mut out),
         }
     }
+    body.blocks[body.root.index()] = out;
+    found
+}
+
+/// A loop is known to have no second iteration.
+pub(crate) fn runs_once(body: &Body, l: &ForLoop) -> bool {
+    l.dims.iter().all(|r| match (body.as_const(r.begin), body.as_const(r.end)) {
+        (Some(Const::Int(begin)), Some(Const::Int(end))) => end <= begin.saturating_add(1),
+        _ => false,
+    })
+}
+
+/// What an update leaves.
+#[derive(Debug, Clone, Copy)]
+enum New {
+    /// The result of an operation on what was there and the operand.
+    Of(BinaryOp),
+    /// The operand.
+    Operand,
 }
 
 fn used_values(body: &Body) -> Vec<bool> {
@@ -68,33 +101,61 @@ fn used_values(body: &Body) -> Vec<bool> {
     used
 }
 
-/// Makes plain the updates of `own` buffers for which `plain` has an operation, where nobody asks what was there before.
-fn make_plain(
-    body: &mut Body,
-    block: BlockId,
-    own: &BTreeSet<BufferId>,
-    used: &[bool],
-    plain: &dyn Fn(AtomicOp) -> Option<BinaryOp>,
-) {
-    let mut out = Vec::new();
-    for v in std::mem::take(&mut body.blocks[block.index()]) {
-        let inst = body.inst(v).clone();
-        inst.op.blocks().into_iter().for_each(|b| make_plain(body, b, own, used, plain));
-        match inst.op {
-            Op::Atomic(op, addr, x)
-                if !used[v.index()]
-                    && matches!(trace_address(body, addr), Place::Buffer(b) if own.contains(&b))
-                    && let Some(op) = plain(op) =>
-            {
-                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
-                let new = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
-                let store = body.add_inst(Op::Store(addr, new), Type::Unit, inst.span);
-                out.extend([old, new, store]);
-            }
-            _ => out.push(v),
+/// How updates are made plain.
+struct Rewrite<'a> {
+    /// Values that others use.
+    used: Vec<bool>,
+    /// What the updates leave that are made plain.
+    new: &'a dyn Fn(AtomicOp, &Type) -> Option<New>,
+    /// Takes the loads of what was there before, where the kernel asks for that. Without it such updates stay.
+    found: Option<&'a mut HashSet<ValueId>>,
+}
+
+impl Rewrite<'_> {
+    /// Makes plain the updates of an iteration's `own` buffers.
+    fn block(&mut self, body: &mut Body, block: BlockId, own: &dyn Fn(BufferId) -> bool) {
+        let mut out = Vec::new();
+        for v in std::mem::take(&mut body.blocks[block.index()]) {
+            self.inst(body, v, own, &mut out);
         }
+        body.blocks[block.index()] = out;
     }
-    body.blocks[block.index()] = out;
+
+    /// Appends an instruction, or what takes its place, to `out`.
+    fn inst(&mut self, body: &mut Body, v: ValueId, own: &dyn Fn(BufferId) -> bool, out: &mut Vec<ValueId>) {
+        let inst = body.inst(v).clone();
+        inst.op.blocks().into_iter().for_each(|b| self.block(body, b, own));
+        let used = self.used[v.index()];
+        let update = match inst.op {
+            Op::Atomic(op, addr, x)
+                if !(used && self.found.is_none())
+                    && matches!(trace_address(body, addr), Place::Buffer(b) if own(b)) =>
+            {
+                (self.new)(op, &inst.ty).map(|new| (addr, x, new))
+            }
+            _ => None,
+        };
+        let Some((addr, x, new)) = update else {
+            out.push(v);
+            return;
+        };
+        if let Some(found) = self.found.as_mut().filter(|_| used) {
+            // Its number goes on to mean what was there before.
+            body.inst_mut(v).op = Op::Load(addr);
+            found.insert(v);
+            out.push(v);
+        }
+        let value = match new {
+            New::Of(op) => {
+                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
+                let value = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
+                out.extend([old, value]);
+                value
+            }
+            New::Operand => x,
+        };
+        out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
+    }
 }
 
 /// The buffers that a parallel loop touches only at the elements of its own indices, the same ones along the same axes.

@@ -2,13 +2,15 @@
 //!
 //! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load leaves its
 //! line, and a store or an update asserts that there is none. What an atomic minimum leaves in an element its gradient reads, so that only
-//! further minima may follow: its mark is the line times -2, that of a maximum one less. Whoever records the launches clears the marks, once before the
+//! further minima may follow: its mark is the line times -2, that of a maximum one less. An atomic product reads what it overwrites where
+//! its operand may have a derivative, which takes what was there. Whoever records the launches clears the marks, once before the
 //! first: a later kernel may overwrite what the gradient of an earlier one needs. Elements of buffers without
 //! marks, and of those whose address went to a function that is not put in the place of its call, are not checked.
 
 use octants_diag::Sources;
 use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
 
+use crate::differentiate_reverse::varied_values;
 use crate::inline_calls::inline_calls;
 use crate::insert_code::{bodies, rebuild_blocks};
 use crate::trace_address::trace_element;
@@ -18,6 +20,7 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
     inline_calls(kernel);
     let (buffers, companions) = (std::mem::take(&mut kernel.buffers), std::mem::take(&mut kernel.companions));
     for body in bodies(kernel) {
+        let varied = varied_values(body, &|b| companions.contains_key(&b));
         rebuild_blocks(body, |b, v| {
             let marked = |b: &Builder, addr: ValueId| {
                 let (buffer, element) = trace_element(&b.body, addr)?;
@@ -27,10 +30,14 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
             match b.body.inst(v).op {
                 Op::Load(addr) | Op::VolatileLoad(addr) => {
                     if let Some((_, marks, indices)) = marked(b, addr) {
-                        let line = sources.position(b.span).map_or(1, |p| p.line);
-                        let line = b.int(i64::from(line), Scalar::I32);
-                        let mark = b.push(Op::BufferAddr(marks, indices), Type::Ref(Box::new(Type::I32)));
-                        b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
+                        leave_line(b, marks, indices, sources);
+                    }
+                }
+                Op::Atomic(AtomicOp::Mul, addr, x) if varied[x.index()] => {
+                    if let Some((buffer, marks, indices)) = marked(b, addr) {
+                        check(b, &buffers[buffer.index()], marks, indices.clone(), None);
+                        leave_line(b, marks, indices.clone(), sources);
+                        check(b, &buffers[buffer.index()], marks, indices, None);
                     }
                 }
                 Op::Atomic(op @ (AtomicOp::Min | AtomicOp::Max), addr, _) => {
@@ -54,6 +61,14 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
         });
     }
     (kernel.buffers, kernel.companions) = (buffers, companions);
+}
+
+/// Marks an element with the line that reads it.
+fn leave_line(b: &mut Builder, marks: BufferId, indices: Vec<ValueId>, sources: &Sources) {
+    let line = sources.position(b.span).map_or(1, |p| p.line);
+    let line = b.int(i64::from(line), Scalar::I32);
+    let mark = b.push(Op::BufferAddr(marks, indices), Type::Ref(Box::new(Type::I32)));
+    b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
 }
 
 /// Asserts that an element has no mark, or where it is an update by the smaller (0) or larger (1) number, one of such an update.

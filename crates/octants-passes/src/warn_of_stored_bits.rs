@@ -5,12 +5,12 @@ use octants_diag::{Code, Diagnostic};
 use octants_ir::{Body, BufferId, Op};
 
 use crate::derivative_rules::has_derivative;
-use crate::differentiate_reverse::find_varied_values;
+use crate::differentiate_reverse::varied_values;
 use crate::trace_address::{Place, trace_address};
 
 /// Warns of each place at which bits of what depends on memory with a derivative, or integers computed from them, go to memory.
 pub(crate) fn warn_of_stored_bits(body: &Body, companions: &[Option<BufferId>], warn: &mut dyn FnMut(Diagnostic)) {
-    let varied = find_varied_values(body, companions);
+    let varied = varied_values(body, &|b: BufferId| companions.get(b.index()).is_some_and(Option::is_some));
     let mut bits = vec![false; body.insts.len()];
     let mut locals = vec![false; body.locals.len()];
     let mut changed = true;

@@ -2,12 +2,14 @@
 //!
 //! Locals are taken as a whole and without regard to order, which may find too many and never too few.
 
+use std::collections::HashSet;
+
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
 
 use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
-use crate::make_own_updates_plain::touched_at_own_indices;
+use crate::make_own_updates_plain::{runs_once, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
 use crate::trace_address::{Place, trace_address};
 
@@ -23,9 +25,9 @@ impl Activity {
     /// Finds what is active in a body, for buffers with these gradients.
     pub fn of(body: &Body, gradients: &[Option<BufferId>]) -> Activity {
         let n = (body.insts.len(), body.locals.len());
-        let varied = Marks::varied(body, gradients);
         let mut useful = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
         let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
+        let varied = Marks::varied(body, &has_gradient);
         let mut order = Vec::new();
         body.visit(body.root, &mut |v, _| order.push(v));
         while spread_backward(body, &order, &has_gradient, &mut useful) {}
@@ -86,17 +88,16 @@ struct Marks {
     locals: Vec<bool>,
 }
 
-/// Of each value whether it depends on memory with a gradient, for buffers with these.
-pub(crate) fn find_varied_values(body: &Body, gradients: &[Option<BufferId>]) -> Vec<bool> {
-    Marks::varied(body, gradients).values
+/// Of each value whether it depends on memory with a gradient.
+pub(crate) fn varied_values(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Vec<bool> {
+    Marks::varied(body, has_gradient).values
 }
 
 impl Marks {
     /// What depends on memory with a gradient.
-    fn varied(body: &Body, gradients: &[Option<BufferId>]) -> Marks {
+    fn varied(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Marks {
         let mut varied = Marks { values: vec![false; body.insts.len()], locals: vec![false; body.locals.len()] };
-        let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
-        while spread_forward(body, &has_gradient, &mut varied) {}
+        while spread_forward(body, has_gradient, &mut varied) {}
         varied
     }
 
@@ -196,12 +197,13 @@ fn spread_backward(
 
 /// Refuses what has no rule and takes part.
 pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(), Box<Diagnostic>> {
+    let mut used = HashSet::new();
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
     let mut found = None;
     body.visit(body.root, &mut |v, inst| {
         if found.is_some() || !activity.works(v) {
             return;
         }
-        let hint = "write it with additions, or in a kernel of its own under `qd.ad.grad_replaced`";
         let (what, hint) = match &inst.op {
             Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
             Op::Atomic(op, a, _) if is_extreme(*op) => match trace_address(body, *a) {
@@ -219,8 +221,23 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                 ),
                 _ => return,
             },
-            Op::Atomic(op, ..) => (format!("the atomic {} of a number with a gradient", op.name()), hint),
-            Op::AtomicCas(..) => ("the compare-and-swap of a number with a gradient".to_string(), hint),
+            // Where nobody asks, only what iterations may share is still atomic.
+            Op::Atomic(op, ..) if used.contains(&v) => (
+                format!("what atomic_{}() of a number with a gradient returned", op.name()),
+                "read the element before, and write the new value with `=`, in a loop whose iterations have elements of their own or run in order",
+            ),
+            Op::Atomic(op, ..) => (
+                format!("the atomic {} of a number with a gradient that iterations of a parallel loop may share", op.name()),
+                if *op == AtomicOp::Mul {
+                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                } else {
+                    "write it `x[i] = c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                },
+            ),
+            Op::AtomicCas(..) => (
+                "the compare-and-swap of a number with a gradient".to_string(),
+                "put it into a kernel of its own, and give its gradient under `qd.ad.grad_replaced`",
+            ),
             _ => return,
         };
         let message = format!("{what} cannot be differentiated in reverse");
@@ -229,6 +246,7 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
     for &v in body.block(body.root) {
         if let Op::For(l) = &body.inst(v).op
             && l.is_parallel()
+            && !runs_once(body, l)
         {
             found = found.or_else(|| find_running_sum(body, activity, v, l.body));
         }

@@ -33,7 +33,7 @@ mod strip_kept_loops;
 mod sum_adjoints;
 mod tally_trips;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic, Sources, Span};
 use octants_ir::{BufferId, Kernel, Op, Type, ValueId};
@@ -43,7 +43,7 @@ use crate::fold_constants::fold_constants;
 use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_all_calls;
 use crate::insert_code::bodies;
-use crate::make_own_updates_plain::make_own_products_plain;
+use crate::make_own_updates_plain::make_unshared_updates_plain;
 use crate::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use crate::simplify_locals::simplify_locals;
 use crate::structure_exits::structure_exits;
@@ -51,7 +51,7 @@ use crate::warn_of_stored_bits::warn_of_stored_bits;
 use check_overwritten::check_overwritten;
 use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
-pub(crate) use find_active_values::find_varied_values;
+pub(crate) use find_active_values::varied_values;
 use find_active_values::{Activity, refuse_unsupported};
 pub use keep_states::{STORE_PARAMS, StoreArguments};
 use keep_states::{Store, any_uses_store, kept_in_store};
@@ -107,8 +107,8 @@ pub fn differentiate_reverse(
     keeping: Keeping,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Vec<Diagnostic>> {
-    prepare(kernel);
-    adjoint(kernel, keeping, warn).map_err(|e| vec![*e])
+    let found = prepare(kernel);
+    adjoint(kernel, &found, keeping, warn).map_err(|e| vec![*e])
 }
 
 /// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length comes from
@@ -126,8 +126,8 @@ pub fn tally_loops(kernel: &mut Kernel, tallied: Tallied, sources: &Sources) {
     }
 }
 
-/// Brings a kernel into the form that plans are made of.
-fn prepare(kernel: &mut Kernel) {
+/// Brings a kernel into the form that plans are made of. The result is the loads of what atomic operations found and overwrote.
+fn prepare(kernel: &mut Kernel) -> HashSet<ValueId> {
     // What is looked at again when the kernel has run waits for nobody.
     for inst in bodies(kernel).flat_map(|body| &mut body.insts) {
         if let Op::VolatileLoad(a) = inst.op {
@@ -141,12 +141,13 @@ fn prepare(kernel: &mut Kernel) {
     fold_constants(kernel, false);
     hoist_invariants(kernel);
     make_sums_atomic(&mut kernel.body);
-    make_own_products_plain(&mut kernel.body);
     eliminate_dead_code(kernel);
     make_updates_atomic(kernel);
+    let found = make_unshared_updates_plain(&mut kernel.body);
     if cfg!(debug_assertions) {
         octants_ir::assert_kernel(kernel, "preparing for reverse mode");
     }
+    found
 }
 
 /// The gradient, or the dual, of each buffer.
@@ -156,6 +157,7 @@ pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
 
 fn adjoint(
     kernel: &mut Kernel,
+    found: &HashSet<ValueId>,
     keeping: Keeping,
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
@@ -170,27 +172,28 @@ fn adjoint(
     let activity = Activity::of(&source, &gradients);
     refuse_unsupported(&source, &activity)?;
     let plan = Plan::of(&source, &activity);
-    plan.refuse_unrepeatable()?;
+    plan.refuse_unrepeatable(found)?;
     refuse_rounded_extremes(&plan)?;
     check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
     let stripped = (keeping == Keeping::Blocks).then(|| strip_kept_loops(&plan, &gradients)).flatten();
     let Some(Stripped { body, lengths }) = stripped else {
-        return emit_adjoint(kernel, &plan, &HashMap::new(), &gradients);
+        return emit_adjoint(kernel, &plan, found, &HashMap::new(), &gradients);
     };
     let activity = Activity::of(&body, &gradients);
-    emit_adjoint(kernel, &Plan::of(&body, &activity), &lengths, &gradients)
+    emit_adjoint(kernel, &Plan::of(&body, &activity), found, &lengths, &gradients)
 }
 
 /// Makes the adjoint as it is planned; `lengths` are those of the blocks of loops that are cut.
 fn emit_adjoint(
     kernel: &mut Kernel,
     plan: &Plan,
+    found: &HashSet<ValueId>,
     lengths: &HashMap<ValueId, u32>,
     gradients: &[Option<BufferId>],
 ) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
     let counted = any_uses_store(plan).then(|| need_of_count(plan));
     if let Some(need) = &counted {
-        plan.refuse_in(need)?;
+        plan.refuse_in(need, found)?;
     }
     kernel.name = format!("{}_grad", kernel.name);
     kernel.ret = Type::Unit;

@@ -222,21 +222,31 @@ impl<'a> Plan<'a> {
         self.loops.insert(v, LoopPlan { need, kept, restored });
     }
 
-    /// Refuses what a sweep would have to do again and cannot.
-    pub fn refuse_unrepeatable(&self) -> Result<(), Box<Diagnostic>> {
-        self.refuse_in(&self.root)?;
+    /// Refuses what a sweep would have to do again and cannot. Some loads are known to be of what is `overwritten` at once.
+    pub fn refuse_unrepeatable(&self, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
+        self.refuse_in(&self.root, overwritten)?;
         let mut loops: Vec<_> = self.loops.iter().collect();
         loops.sort_by_key(|(v, _)| self.layout.position[v.index()]);
-        loops.into_iter().try_for_each(|(_, p)| self.refuse_in(&p.need))
+        loops.into_iter().try_for_each(|(_, p)| self.refuse_in(&p.need, overwritten))
     }
 
     /// Refuses what a sweep with this need cannot do again.
-    pub fn refuse_in(&self, need: &Need) -> Result<(), Box<Diagnostic>> {
+    pub fn refuse_in(&self, need: &Need, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
+        const GONE: (&str, &str) = (
+            "what an atomic operation on memory found there and overwrote",
+            "update a variable that begins with a constant (`s = 0.0`) in its place, whose values are kept, and store that to memory",
+        );
         let mut values: Vec<ValueId> = need.values.iter().copied().collect();
         values.sort_by_key(|v| self.layout.position[v.index()]);
         for v in values {
             let inst = self.body.inst(v);
             let (what, hint) = match &inst.op {
+                Op::Load(_) if overwritten.contains(&v) => GONE,
+                Op::Atomic(_, a, _)
+                    if self.activity.value(v) && matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
+                {
+                    GONE
+                }
                 Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)
                     if matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
                 {
