@@ -70,6 +70,15 @@ pub enum Entity {
     Method(Obj, Obj),
     /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python scope.
     Builtin(String),
+    /// `functools.partial`: what is called, and the arguments that it already has.
+    Partial {
+        /// The callable.
+        func: Obj,
+        /// Its first arguments.
+        args: Vec<Obj>,
+        /// Keyword arguments, which a call may replace.
+        keywords: Vec<(String, Obj)>,
+    },
     /// A type that a `dataclasses.dataclass` parameter is annotated with.
     DataclassType(Vec<(String, Obj)>),
     /// What should be an array but cannot be used now, and why: a field without memory, one of a program that has ended.

@@ -67,6 +67,14 @@ pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, conf
     if let Some(entity) = numpy_constant(object, known, config)? {
         return Ok(entity);
     }
+    if object.is_instance(known.partial.bind(object.py()).as_any())? {
+        let args = object.getattr(pyo3::intern!(object.py(), "args"))?;
+        return Ok(Entity::Partial {
+            func: world.handle(object.getattr(pyo3::intern!(object.py(), "func"))?),
+            args: args.cast::<PyTuple>()?.iter().map(|o| world.handle(o)).collect(),
+            keywords: members(&object.getattr(pyo3::intern!(object.py(), "keywords"))?, world)?,
+        });
+    }
     Ok(builtin_name(object).map_or(Entity::Opaque, Entity::Builtin))
 }
 

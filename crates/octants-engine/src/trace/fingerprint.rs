@@ -64,5 +64,6 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::Func(kind) => kind.hash(all),
         Entity::Broken(why) => why.message.hash(all),
         Entity::Method(function, receiver) => (function, receiver).hash(all),
+        Entity::Partial { func, args, keywords } => (func, args, keywords).hash(all),
     }
 }
