@@ -271,6 +271,11 @@ impl Lowerer<'_> {
                 let [value] = &args[..] else { return self.err(Code::Type, "`fill` takes one value") };
                 return self.fill_array(base, value);
             }
+            Value::Obj(obj) if self.is_numpy_array(*obj) && self.are_compile_time(&args, &kwargs) => {
+                if let Some(method) = self.world.attribute(*obj, name).map_err(|e| self.host_error(e))? {
+                    return self.call_host(method, &args, &kwargs);
+                }
+            }
             Value::Dataclass(d) => {
                 if let Value::Obj(f) = self.host_attribute(d.obj, name)? {
                     let mut all = vec![base.clone()];
