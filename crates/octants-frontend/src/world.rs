@@ -50,6 +50,8 @@ pub enum Entity {
         ty: Type,
         /// Components, row-major: `Int`, `Float` or `Bool` entities.
         values: Vec<Entity>,
+        /// An array of numpy, whose methods and operators are Python's business.
+        is_numpy: bool,
     },
     /// A Python-scope `qd.Struct` object used as a constant.
     StructConst {
@@ -68,6 +70,15 @@ pub enum Entity {
     Func(FuncKind),
     /// A function bound to an object: (function, self).
     Method(Obj, Obj),
+    /// `functools.partial`: what is called, and the arguments that it already has.
+    Partial {
+        /// The callable.
+        func: Obj,
+        /// Its first arguments.
+        args: Vec<Obj>,
+        /// Keyword arguments, which a call may replace.
+        keywords: Vec<(String, Obj)>,
+    },
     /// A name the compiler knows: `"sin"`, `"static"`, `"range"`, ... One object of Python may stand for it in Python scope.
     Builtin(String),
     /// A type that a `dataclasses.dataclass` parameter is annotated with.

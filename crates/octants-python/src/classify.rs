@@ -67,6 +67,14 @@ pub fn classify<'py>(object: &Bound<'py, PyAny>, world: &impl Handles<'py>, conf
     if let Some(entity) = numpy_constant(object, known, config)? {
         return Ok(entity);
     }
+    if object.is_instance(known.partial.bind(object.py()).as_any())? {
+        let args = object.getattr(pyo3::intern!(object.py(), "args"))?;
+        return Ok(Entity::Partial {
+            func: world.handle(object.getattr(pyo3::intern!(object.py(), "func"))?),
+            args: args.cast::<PyTuple>()?.iter().map(|o| world.handle(o)).collect(),
+            keywords: members(&object.getattr(pyo3::intern!(object.py(), "keywords"))?, world)?,
+        });
+    }
     Ok(builtin_name(object).map_or(Entity::Opaque, Entity::Builtin))
 }
 
@@ -153,14 +161,14 @@ fn marked<'py>(
                 None => None,
             };
             let array = object.call_method0(pyo3::intern!(py, "to_numpy"))?;
-            let Some(Entity::TensorConst { ty, values }) = numpy_constant(&array, Known::get(py)?, config)? else {
+            let Some(Entity::TensorConst { ty, values, .. }) = numpy_constant(&array, Known::get(py)?, config)? else {
                 return Ok(None);
             };
             let ty = match scalar {
                 Some(s) => Type::tensor(s, &ty.shape()),
                 None => ty,
             };
-            Entity::TensorConst { ty, values }
+            Entity::TensorConst { ty, values, is_numpy: false }
         }
         "struct" => {
             let ty = object.getattr_opt(pyo3::intern!(py, "struct_type"))?.filter(|t| !t.is_none());
@@ -243,7 +251,7 @@ fn numpy_constant(object: &Bound<'_, PyAny>, known: &Known, config: &Config) -> 
     }
     let ty = element_type(scalar, &shape)?;
     debug_assert_eq!(scalar_of(&ty), scalar);
-    Ok(Some(Entity::TensorConst { ty, values }))
+    Ok(Some(Entity::TensorConst { ty, values, is_numpy: true }))
 }
 
 fn number(item: &Bound<'_, PyAny>) -> Option<Entity> {

@@ -220,6 +220,10 @@ impl Expected {
             Some(_) => Some(Expected::Same(keep())),
             None if value.is_instance(known.np_ndarray.bind(py).as_any())? => Some(Expected::Like(keep())),
             None if value.is_instance(known.np_generic.bind(py).as_any())? => Some(Expected::Equal(keep())),
+            // What a call of them means is not read of them attribute by attribute.
+            None if value.is_instance_of::<PyType>() || value.is_instance(known.partial.bind(py).as_any())? => {
+                Some(Expected::Same(keep()))
+            }
             None => None,
         })
     }

@@ -17,6 +17,8 @@ pub struct Known {
     pub np_integer: Py<PyType>,
     /// `numpy.floating`.
     pub np_floating: Py<PyType>,
+    /// `functools.partial`.
+    pub partial: Py<PyType>,
     /// Objects the compiler knows by identity, by address.
     builtins: HashMap<usize, (&'static str, Py<PyAny>)>,
     /// Scalar types of numpy and their names here, by address.
@@ -94,6 +96,7 @@ impl Known {
             np_generic: ty("generic")?,
             np_integer: ty("integer")?,
             np_floating: ty("floating")?,
+            partial: py.import("functools")?.getattr("partial")?.cast_into()?.unbind(),
             builtins,
             np_scalars,
         })

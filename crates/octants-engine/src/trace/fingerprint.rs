@@ -52,8 +52,8 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::Live(scalar) | Entity::Dtype(scalar) => scalar.hash(all),
         Entity::TensorType(ty) | Entity::AnyTensorType(ty) => ty.hash(all),
         Entity::StructType { name, members } => (name, members).hash(all),
-        Entity::TensorConst { ty, values } => {
-            ty.hash(all);
+        Entity::TensorConst { ty, values, is_numpy } => {
+            (ty, is_numpy).hash(all);
             values.len().hash(all);
             values.iter().for_each(|value| add_entity(all, value));
         }
@@ -64,5 +64,6 @@ fn add_entity(all: &mut KeyMaker, entity: &Entity) {
         Entity::Func(kind) => kind.hash(all),
         Entity::Broken(why) => why.message.hash(all),
         Entity::Method(function, receiver) => (function, receiver).hash(all),
+        Entity::Partial { func, args, keywords } => (func, args, keywords).hash(all),
     }
 }

@@ -112,12 +112,17 @@ impl Lowerer<'_> {
         let Value::Obj(obj) = callee else { return References::All };
         let (func, bound) = match self.world.entity(*obj) {
             Entity::Method(func, _) => (func, 1),
+            Entity::Opaque => self.call_operator(*obj).map_or((*obj, 0), |func| (func, 1)),
             _ => (*obj, 0),
         };
         match self.world.entity(func) {
             Entity::Func(_) => match self.parse(func) {
                 Ok(parsed) => References::Params(parsed, bound),
                 Err(_) => References::All,
+            },
+            Entity::Partial { func: inner, args, .. } => match self.references_of(&Value::Obj(inner)) {
+                References::Params(parsed, bound) => References::Params(parsed, bound + args.len()),
+                other => other,
             },
             Entity::Builtin(name) if name.starts_with("atomic_") || name == "volatile_load" => References::First,
             _ => References::None,
@@ -151,7 +156,7 @@ impl Lowerer<'_> {
             )
             .with_hint("make the inner one a `@qd.func`, or call both from Python")),
             Entity::Func(FuncKind::Plain) => {
-                if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                if self.are_compile_time(&args, &kwargs) {
                     return self.call_host(obj, &args, &kwargs);
                 }
                 self.call_function(obj, FuncKind::Plain, args, kwargs)
@@ -159,7 +164,7 @@ impl Lowerer<'_> {
             Entity::Func(kind) => self.call_function(obj, kind, args, kwargs),
             Entity::Method(func, receiver) => {
                 if let Entity::Func(FuncKind::Plain) = self.world.entity(func)
-                    && args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some())
+                    && self.are_compile_time(&args, &kwargs)
                 {
                     return self.call_host(obj, &args, &kwargs);
                 }
@@ -186,8 +191,23 @@ impl Lowerer<'_> {
             }
             Entity::TensorType(ty) | Entity::AnyTensorType(ty) => self.construct_tensor(&ty, &args),
             Entity::StructType { .. } => self.construct_struct(obj, &args, &kwargs),
+            Entity::Partial { func, args: first, keywords } => {
+                let mut all: Vec<_> = first.into_iter().map(|o| self.lift(o)).collect();
+                all.extend(args);
+                let mut named: Vec<_> = keywords.into_iter().map(|(name, o)| (name, self.lift(o))).collect();
+                named.retain(|(name, _)| kwargs.iter().all(|(given, _)| given != name));
+                named.extend(kwargs);
+                self.call_object(func, all, named)
+            }
             _ => {
-                if args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some()) {
+                if let Some(func) = self.call_operator(obj)
+                    && (self.world.entity(func) != Entity::Func(FuncKind::Plain)
+                        || !self.are_compile_time(&args, &kwargs))
+                {
+                    args.insert(0, Value::Obj(obj));
+                    return self.call_object(func, args, kwargs);
+                }
+                if self.are_compile_time(&args, &kwargs) {
                     return self.call_host(obj, &args, &kwargs);
                 }
                 let what = self.world.type_name(obj);
@@ -197,6 +217,20 @@ impl Lowerer<'_> {
                 )
             }
         }
+    }
+
+    /// The function that a call of an object means, where its class defines `__call__` in Python. It takes the object first.
+    pub(super) fn call_operator(&self, obj: Obj) -> Option<Obj> {
+        if self.world.entity(obj) != Entity::Opaque {
+            return None;
+        }
+        let class = self.world.attribute(obj, "__class__").ok()??;
+        let func = self.world.attribute(class, "__call__").ok()??;
+        matches!(self.world.entity(func), Entity::Func(_)).then_some(func)
+    }
+
+    fn are_compile_time(&self, args: &[Value], kwargs: &[(String, Value)]) -> bool {
+        args.iter().chain(kwargs.iter().map(|k| &k.1)).all(|v| self.to_host(v).is_some())
     }
 
     /// Calls Python at compile time.
@@ -236,6 +270,11 @@ impl Lowerer<'_> {
             Value::Array(_) | Value::Obj(_) if name == "fill" => {
                 let [value] = &args[..] else { return self.err(Code::Type, "`fill` takes one value") };
                 return self.fill_array(base, value);
+            }
+            Value::Obj(obj) if self.is_numpy_array(*obj) && self.are_compile_time(&args, &kwargs) => {
+                if let Some(method) = self.world.attribute(*obj, name).map_err(|e| self.host_error(e))? {
+                    return self.call_host(method, &args, &kwargs);
+                }
             }
             Value::Dataclass(d) => {
                 if let Value::Obj(f) = self.host_attribute(d.obj, name)? {

@@ -106,7 +106,8 @@ impl Lowerer<'_> {
             Entity::Func(FuncKind::Kernel) => None,
             Entity::Func(_) => Some(obj),
             Entity::Method(f, _) => Some(f),
-            _ => None,
+            Entity::Partial { func, .. } => self.is_lowered(func),
+            _ => self.call_operator(obj).and_then(|func| self.is_lowered(func)),
         }
     }
 }

@@ -21,6 +21,11 @@ impl Lowerer<'_> {
         }
     }
 
+    /// Operators on arrays of numpy are numpy's own.
+    fn is_numpy_operand(&self, v: &Value) -> bool {
+        matches!(v, Value::Obj(o) if self.is_numpy_array(*o))
+    }
+
     pub(super) fn fold_unary(&mut self, op: UnaryOperator, a: &Value) -> Result<Option<Value>> {
         Ok(Some(match (op, a) {
             (UnaryOperator::Neg, Value::Int(i)) if *i != i128::MIN => Value::Int(-i),
@@ -30,7 +35,7 @@ impl Lowerer<'_> {
             (UnaryOperator::Not, _) if self.host_foldable(a) => {
                 Value::Bool(!self.compile_time_truth(a, "the operand of `not`")?)
             }
-            _ if self.host_foldable(a) => {
+            _ if self.host_foldable(a) || self.is_numpy_operand(a) => {
                 let Some(obj) = self.to_host(a) else { return Ok(None) };
                 let v = self.world.unary(op.symbol(), obj).map_err(|e| self.host_error(e))?;
                 self.lift(v)
@@ -40,7 +45,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn fold_binary(&mut self, op: Operator, l: &Value, r: &Value) -> Result<Option<Value>> {
-        if !self.host_foldable(l) || !self.host_foldable(r) {
+        if [l, r].iter().any(|v| !self.host_foldable(v) && !self.is_numpy_operand(v)) {
             if let (Operator::Mod, Value::Str(pattern)) = (op, l) {
                 return Ok(Some(self.format_percent(&pattern.clone(), r)?));
             }

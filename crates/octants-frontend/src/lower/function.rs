@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::rc::Rc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{Type, ValueId};
+use octants_ir::{Scalar, Type, ValueId};
 
 use super::{Binding, Flow, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::arith;
@@ -46,7 +46,7 @@ impl Lowerer<'_> {
         let result = if kind == FuncKind::Real || self.becomes_function(func, &parsed, &bound) {
             self.call_outlined(func, &parsed, bound, kind, self_by_reference)
         } else {
-            self.call_inlined(func, &parsed, bound, self_by_reference)
+            self.call_inlined(func, &parsed, bound, kind, self_by_reference)
         };
         self.b.span = site;
         result.map_err(|mut d| {
@@ -130,12 +130,41 @@ impl Lowerer<'_> {
         Ok(Some(self.type_of_object(obj, self.b.span)?))
     }
 
-    /// The argument of a parameter that is annotated with a type, by value; `None` for other parameters.
-    pub(super) fn annotated_argument(&mut self, p: &FuncParam, v: &Value) -> Result<Option<ValueId>> {
-        let Some(mut ty) = self.value_annotation(p.annotation)? else { return Ok(None) };
-        let any_scalar = p.annotation.is_some_and(|o| matches!(self.world.entity(o), Entity::AnyTensorType(_)));
+    /// The argument of a parameter whose annotation changes or checks it, by value; `None` for other parameters.
+    ///
+    /// A scalar type converts what is given, each component of a vector or matrix too. A vector or matrix type asks for a shape:
+    /// the components keep their type. A struct type asks for nothing, what is missing shows where it is used. A function that is not
+    /// decorated is as it is in Python, where annotations are comments. The types of a `@qd.real_func` are those it is compiled for.
+    pub(super) fn annotated_argument(&mut self, p: &FuncParam, v: &Value, kind: FuncKind) -> Result<Option<ValueId>> {
+        if kind == FuncKind::Plain {
+            return Ok(None);
+        }
+        let Some(ty) = self.value_annotation(p.annotation)? else { return Ok(None) };
+        if kind == FuncKind::Real {
+            return self.converted_argument(p, v, ty).map(Some);
+        }
+        match ty {
+            Type::Scalar(scalar) => self.scalar_argument(&p.name, v, scalar).map(Some),
+            Type::Struct(_) => match (v, p.annotation) {
+                (Value::Dict(_), Some(obj)) => {
+                    let v = self.construct_struct(obj, std::slice::from_ref(v), &[])?;
+                    self.rt(&v).map(Some)
+                }
+                _ => Ok(None),
+            },
+            ty => {
+                // Items become components of the annotated type.
+                let v = self.argument_value(&p.name, v, &ty, self.is_any_scalar(p))?;
+                self.check_argument_shape(&p.name, v, &ty)?;
+                Ok(Some(v))
+            }
+        }
+    }
+
+    /// An argument as exactly the annotated type, but for a type without a scalar of its own, which takes the argument's.
+    fn converted_argument(&mut self, p: &FuncParam, v: &Value, mut ty: Type) -> Result<ValueId> {
         let mut v = v.clone();
-        if any_scalar {
+        if self.is_any_scalar(p) {
             let found = match v.items() {
                 Some(items) => Some(self.make_tensor(items, None)?),
                 None => self.try_rt(&v)?,
@@ -147,7 +176,24 @@ impl Lowerer<'_> {
                 v = Value::Rt(found);
             }
         }
-        self.argument_for(&p.name, &v, &ty).map(Some)
+        self.argument_for(&p.name, &v, &ty)
+    }
+
+    fn is_any_scalar(&self, p: &FuncParam) -> bool {
+        p.annotation.is_some_and(|o| matches!(self.world.entity(o), Entity::AnyTensorType(_)))
+    }
+
+    /// An argument of which each component becomes the annotated scalar.
+    fn scalar_argument(&mut self, name: &str, v: &Value, scalar: Scalar) -> Result<ValueId> {
+        let found = match v.items() {
+            Some(items) => self.make_tensor(items, None)?,
+            None => self.argument_value(name, v, &Type::Scalar(scalar), false)?,
+        };
+        let from = self.b.ty(found).clone();
+        if from.scalar().is_none() {
+            return self.argument_mismatch(name, &Type::Scalar(scalar), &from);
+        }
+        arith::assign_cast(&mut self.b, found, &Type::tensor(scalar, &from.shape()))
     }
 
     /// An array given for a parameter that is annotated as one has the element type and the axes that the annotation names.
@@ -196,17 +242,26 @@ impl Lowerer<'_> {
             let v = self.construct_struct(obj, std::slice::from_ref(v), &[])?;
             return self.rt(&v);
         }
-        let found = match v.items() {
-            Some(items) if ty.is_tensor() => self.make_tensor(items, ty.scalar())?,
-            _ => match self.try_rt(v)? {
-                Some(v) => v,
-                None => {
-                    let what = self.describe(v);
-                    return self
-                        .err(Code::Type, format!("argument `{name}` must be {ty}, got {what}", ty = type_name(ty)));
-                }
-            },
-        };
+        let found = self.argument_value(name, v, ty, false)?;
+        self.check_argument_shape(name, found, ty)?;
+        arith::assign_cast(&mut self.b, found, ty)
+    }
+
+    /// An argument as one value; items as a vector or matrix, of the annotated scalar unless any will do.
+    fn argument_value(&mut self, name: &str, v: &Value, ty: &Type, any_scalar: bool) -> Result<ValueId> {
+        if let (Some(items), true) = (v.items(), ty.is_tensor()) {
+            return self.make_tensor(items, ty.scalar().filter(|_| !any_scalar));
+        }
+        match self.try_rt(v)? {
+            Some(v) => Ok(v),
+            None => {
+                let what = self.describe(v);
+                self.err(Code::Type, format!("argument `{name}` must be {ty}, got {what}", ty = type_name(ty)))
+            }
+        }
+    }
+
+    fn check_argument_shape(&mut self, name: &str, found: ValueId, ty: &Type) -> Result<()> {
         let from = self.b.ty(found).clone();
         if let ([want], [got]) = (&ty.shape()[..], &from.shape()[..])
             && want != got
@@ -220,15 +275,19 @@ impl Lowerer<'_> {
             );
         }
         if from.shape() != ty.shape() || matches!(ty, Type::Struct(_)) != matches!(from, Type::Struct(_)) {
-            return self.err(
-                Code::Type,
-                format!("argument `{name}` must be {ty}, got {from}", ty = type_name(ty), from = type_name(&from)),
-            );
+            return self.argument_mismatch(name, ty, &from);
         }
-        arith::assign_cast(&mut self.b, found, ty)
+        Ok(())
     }
 
-    /// What the callee's name for a parameter stands for. `v` has the annotated type already, where there is one; it is a copy, so
+    fn argument_mismatch<T>(&mut self, name: &str, ty: &Type, from: &Type) -> Result<T> {
+        self.err(
+            Code::Type,
+            format!("argument `{name}` must be {ty}, got {from}", ty = type_name(ty), from = type_name(from)),
+        )
+    }
+
+    /// What the callee's name for a parameter stands for. `v` is as its annotation wants it already; it is a copy, so
     /// that what the callee does to it is its own affair, unless the parameter is a reference.
     pub(super) fn bind_parameter(&mut self, name: &str, v: Value, mutated: bool, by_reference: bool) -> Result<Value> {
         if by_reference {
@@ -253,17 +312,19 @@ impl Lowerer<'_> {
         func: Obj,
         parsed: &Rc<ParsedFunction>,
         args: Vec<Value>,
+        kind: FuncKind,
         self_by_reference: bool,
     ) -> Result<Value> {
         let mut scope = HashMap::new();
         for (i, (p, v)) in parsed.source.params.iter().zip(args).enumerate() {
-            let v = self.annotated_argument(p, &v)?.map_or(v, Value::Rt);
+            let v = self.annotated_argument(p, &v, kind)?.map_or(v, Value::Rt);
             let by_reference = self.is_reference(parsed, i, self_by_reference)?;
             let value = self.bind_parameter(&p.name, v, parsed.facts.mutated.contains(&p.name), by_reference)?;
             scope.insert(p.name.clone(), Binding { value, immutable: None });
         }
         let outer = self.frame_ref().control_depth;
-        let mut frame = Frame::new(func, &parsed.source.name, ReturnMode::Inline(parsed.source.returns));
+        let returns = annotation_of_result(parsed, kind);
+        let mut frame = Frame::new(func, &parsed.source.name, ReturnMode::Inline(returns));
         frame.scopes = vec![scope];
         self.frames.push(frame);
         self.outer_control_depth += outer;
@@ -289,46 +350,46 @@ impl Lowerer<'_> {
         }
     }
 
-    /// The result of an inlined function whose result is annotated.
+    /// The result of an inlined function whose result is annotated: a scalar type converts what is returned, each component of
+    /// a vector or matrix too, and the other types say nothing. A tuple of types does so for each item.
     pub(super) fn annotated_result(&mut self, annotation: Obj, v: Value) -> Result<Value> {
         let parts = match self.world.entity(annotation) {
             Entity::Tuple(items) | Entity::List(items) => items,
-            _ => {
-                let mut ty = match self.value_annotation(Some(annotation))? {
-                    Some(ty) => ty,
-                    None => return self.detached(v),
-                };
-                // A scalar type holds for each component of a vector or matrix.
-                if let Type::Scalar(scalar) = ty
-                    && let Some(found) = self.try_rt(&v)?
-                {
-                    if self.b.ty(found).is_tensor() {
-                        ty = Type::tensor(scalar, &self.b.ty(found).shape());
-                    }
-                    return Ok(Value::Rt(self.checked_result(found, &ty)?));
-                }
-                return Ok(Value::Rt(self.result_value(&v, &ty)?));
-            }
+            _ => return self.annotated_item(annotation, v),
         };
+        if let [one] = parts[..] {
+            return self.annotated_item(one, v);
+        }
         let items = self.unpack(&v)?;
         if items.len() != parts.len() {
             return self
                 .err(Code::Type, format!("{} values returned, the annotation has {}", items.len(), parts.len()));
         }
-        let mut out = Vec::new();
-        for (part, v) in parts.into_iter().zip(items) {
-            out.push(match self.value_annotation(Some(part))? {
-                Some(ty) => Value::Rt(self.result_value(&v, &ty)?),
-                None => self.detached(v)?,
-            });
-        }
-        Ok(Value::tuple(out))
+        let items = parts.into_iter().zip(items).map(|(part, v)| self.annotated_item(part, v));
+        Ok(Value::tuple(items.collect::<Result<Vec<_>>>()?))
     }
 
-    fn detached(&mut self, v: Value) -> Result<Value> {
-        Ok(match v {
-            Value::Var(_) | Value::Place(_) => Value::Rt(self.rt(&v)?),
-            v => v,
-        })
+    fn annotated_item(&mut self, annotation: Obj, v: Value) -> Result<Value> {
+        let Some(Type::Scalar(scalar)) = self.value_annotation(Some(annotation))? else {
+            return self.detach_deep(v);
+        };
+        let found = match v.items() {
+            Some(items) => Some(self.make_tensor(items, None)?),
+            None => self.try_rt(&v)?,
+        };
+        if let Some(found) = found
+            && self.b.ty(found).scalar().is_some()
+        {
+            let ty = Type::tensor(scalar, &self.b.ty(found).shape());
+            return arith::assign_cast(&mut self.b, found, &ty).map(Value::Rt);
+        }
+        let what = self.describe(&v);
+        let wanted = type_name(&Type::Scalar(scalar));
+        self.err(Code::Compilation, format!("Return type error: expected {wanted}, got {what}"))
     }
+}
+
+/// The annotation that a result is converted by.
+pub(super) fn annotation_of_result(parsed: &ParsedFunction, kind: FuncKind) -> Option<Obj> {
+    parsed.source.returns.filter(|_| kind != FuncKind::Plain)
 }

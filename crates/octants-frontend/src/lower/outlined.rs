@@ -9,6 +9,7 @@ use std::sync::Arc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{Body, Builder, FuncId, Function, Op, StructType, Type};
 
+use super::function::annotation_of_result;
 use super::pass::{ParamKey, Passed, ResultShape};
 use super::{Borrowed, Frame, Lowerer, ParsedFunction, ReturnMode};
 use crate::value::Value;
@@ -77,7 +78,7 @@ impl Lowerer<'_> {
                 compiled
             }
         };
-        let Some(outlined) = outlined else { return self.call_inlined(func, parsed, args, self_by_reference) };
+        let Some(outlined) = outlined else { return self.call_inlined(func, parsed, args, kind, self_by_reference) };
         for (index, path, spec) in &outlined.borrowed {
             let v = self.argument(*index, path.clone(), spec)?;
             operands.push(self.rt(&v)?);
@@ -109,7 +110,7 @@ impl Lowerer<'_> {
         let in_one_place = f.kind != FuncKind::Real && !f.parsed.facts.nested_return;
         let annotated = if in_one_place { None } else { self.annotated_return(f.parsed, f.kind)? };
         let mode = match in_one_place {
-            true => ReturnMode::Inline(f.parsed.source.returns),
+            true => ReturnMode::Inline(annotation_of_result(f.parsed, f.kind)),
             false => ReturnMode::Function(annotated.clone()),
         };
         let outer_builder = std::mem::replace(&mut self.b, Builder::new());

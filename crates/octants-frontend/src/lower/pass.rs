@@ -91,7 +91,7 @@ impl Lowerer<'_> {
         kind: FuncKind,
         out: &mut Passed,
     ) -> Result<ParamKey> {
-        if let Some(v) = self.annotated_argument(param, v)? {
+        if let Some(v) = self.annotated_argument(param, v, kind)? {
             return Ok(self.pass_operand(v, out));
         }
         if let (Value::Dataclass(_), FuncKind::Func | FuncKind::Plain) = (v, kind) {

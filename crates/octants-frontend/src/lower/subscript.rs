@@ -69,7 +69,7 @@ impl Lowerer<'_> {
     /// A component of a constant vector or matrix at constant indices stays a compile-time value.
     fn constant_component(&mut self, base: &Value, index: &[Value]) -> Option<Value> {
         let Value::Obj(obj) = base else { return None };
-        let Entity::TensorConst { ty, values } = self.world.entity(*obj) else { return None };
+        let Entity::TensorConst { ty, values, .. } = self.world.entity(*obj) else { return None };
         let shape = ty.shape();
         if index.len() != shape.len() {
             return None;

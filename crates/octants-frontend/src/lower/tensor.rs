@@ -7,7 +7,7 @@ use super::Lowerer;
 use crate::arith::type_name;
 use crate::arith::{self, Operator};
 use crate::value::{Place, Value};
-use crate::world::Entity;
+use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
     pub(super) fn tensor_constant(&mut self, ty: &Type, values: &[Entity]) -> ValueId {
@@ -187,6 +187,11 @@ impl Lowerer<'_> {
                 _ => None,
             });
         };
+        if let Value::Obj(obj) = base
+            && let Some(v) = self.numpy_attribute(*obj, name)?
+        {
+            return Ok(Some(v));
+        }
         let shape = ty.shape();
         if let Type::Vector(s, n) = ty
             && let Some(components) = swizzle(name)
@@ -214,6 +219,23 @@ impl Lowerer<'_> {
             "dtype" => self.dtype_value(ty.scalar().unwrap_or(Scalar::F32))?,
             _ => Value::Method(std::rc::Rc::new((base.clone(), name.to_owned()))),
         }))
+    }
+
+    /// A captured array of numpy, which Python may be asked about.
+    pub(super) fn is_numpy_array(&self, obj: Obj) -> bool {
+        matches!(self.world.entity(obj), Entity::TensorConst { is_numpy: true, .. })
+    }
+
+    /// What numpy knows of a captured array, other than methods, which wait for their arguments, and what vectors have too.
+    fn numpy_attribute(&mut self, obj: Obj, name: &str) -> Result<Option<Value>> {
+        if matches!(name, "ndim" | "shape" | "dtype") || !self.is_numpy_array(obj) {
+            return Ok(None);
+        }
+        let Some(found) = self.world.attribute(obj, name).map_err(|e| self.host_error(e))? else { return Ok(None) };
+        match self.world.attribute(found, "__call__") {
+            Ok(Some(_)) => Ok(None),
+            _ => self.host_attribute(obj, name).map(Some),
+        }
     }
 
     fn no_such_component<T>(&mut self, name: &str, n: u32) -> Result<T> {

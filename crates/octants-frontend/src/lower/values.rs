@@ -153,7 +153,7 @@ impl Lowerer<'_> {
             Value::Tuple(items) if !items.is_empty() => self.make_tensor(items, None)?,
             Value::Members(m) if !m.is_array => self.struct_value(m)?,
             Value::Obj(obj) => match self.world.entity(*obj) {
-                Entity::TensorConst { ty, values } => self.tensor_constant(&ty, &values),
+                Entity::TensorConst { ty, values, .. } => self.tensor_constant(&ty, &values),
                 Entity::StructConst { ty, members } => {
                     let items = members.into_iter().map(|(n, o)| (n, self.lift(o))).collect();
                     let members = Members { ty, is_array: false, items };

@@ -74,8 +74,8 @@ def no_annotation(a: qd.i32):
 
 
 @qd.func
-def annotated_vector(a) -> vec3:
-    return vec2(a)  #~ ERROR Return type mismatch
+def annotated_number(a) -> qd.i32:
+    return nothing  #~ ERROR Return type error: expected i32, got an object of type
 
 
 @qd.func(requires_top_level=True)
@@ -122,8 +122,8 @@ def twice() -> qd.i32:
 
 
 @qd.kernel
-def vector_for_scalar(v: vec2) -> qd.f32:
-    return typed(v, v)  #~ ERROR argument `a` must be f32, got [Tensor (2) f32] #~ AT typed(v, v)
+def text_for_scalar(v: vec2) -> qd.f32:
+    return typed("1", v)  #~ ERROR argument `a` must be f32, got a string #~ AT typed("1", v)
 
 
 @qd.kernel
@@ -184,7 +184,7 @@ def real_without_type(a: qd.i32):
 
 @qd.kernel
 def other_annotation(a: qd.f32):
-    b = annotated_vector(a)
+    b = annotated_number(a)
 
 
 @qd.kernel

@@ -360,6 +360,7 @@ impl World for Table {
             HostValue::IntVector(i) => Entity::TensorConst {
                 ty: Type::Vector(Scalar::I32, i.len() as u32),
                 values: i.into_iter().map(Entity::Int).collect(),
+                is_numpy: false,
             },
             HostValue::Dict(items) => {
                 return self.add(Record { items: Some(items), ..Record::new(Entity::Opaque, "dict") });

@@ -57,7 +57,7 @@ pub fn fill(t: &Table) {
             let host = move |t: &Table, args: &[Obj], _: &[(String, Obj)]| {
                 let value = t.record(args[0]).entity;
                 let values = vec![value; ty.leaf_count()];
-                Ok(t.value(Entity::TensorConst { ty: ty.clone(), values }))
+                Ok(t.value(Entity::TensorConst { ty: ty.clone(), values, is_numpy: false }))
             };
             t.edit(obj, |r| r.host = Some(std::rc::Rc::new(host)));
             Ok(obj)
@@ -266,5 +266,5 @@ fn tensor_const(t: &Table, items: &[Obj]) -> Obj {
     }
     let float = values.iter().any(|v| matches!(v, Entity::Float(_)));
     let s = if float { Scalar::F32 } else { Scalar::I32 };
-    t.value(Entity::TensorConst { ty: Type::tensor(s, &shape), values })
+    t.value(Entity::TensorConst { ty: Type::tensor(s, &shape), values, is_numpy: false })
 }

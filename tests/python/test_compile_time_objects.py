@@ -1,0 +1,270 @@
+"""Objects of Python that kernels reach by name: methods of numpy's arrays, partial functions, objects that can be called."""
+
+import contextlib
+import functools
+import io
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+TABLE = np.array([[1.0, 2.0], [3.0, 4.0]])
+COUNTS = np.array([3, 1, 2], dtype=np.int32)
+
+
+@pytest.fixture(autouse=True)
+def program() -> Iterator[None]:
+    qd.init(arch=qd.cpu, debug=False)
+    yield
+    qd.reset()
+
+
+def test_methods_of_a_captured_array_are_called_in_python() -> None:
+    @qd.kernel
+    def statistics() -> qd.f32:
+        return TABLE.mean() + TABLE.std() + TABLE.prod() + TABLE.sum() + TABLE.min() + TABLE.max() + TABLE.trace()
+
+    @qd.kernel
+    def arrays() -> qd.f32:
+        mean = TABLE.mean(axis=0)
+        return (
+            TABLE.flatten()[3]
+            + TABLE.ravel()[2] * 10
+            + TABLE.copy()[0, 1] * 100
+            + TABLE.reshape(4)[0] * 1000
+            + TABLE.dot(TABLE)[0, 0] * 10000
+            + mean[0] * 100000
+        )
+
+    @qd.kernel
+    def types() -> qd.f32:
+        return (TABLE * 1.5).astype(np.int32)[0, 0] + TABLE.T[0, 1] * 10 + TABLE.size * 100 + TABLE.item(1) * 1000
+
+    @qd.kernel
+    def lists() -> qd.f32:
+        m = qd.Matrix(TABLE.tolist())
+        v = qd.Vector(COUNTS.tolist())
+        return m[1, 0] * 10 + v[2] + m.sum() * 100
+
+    @qd.kernel
+    def unrolled() -> qd.i32:
+        total = 0
+        for i in qd.static(range(COUNTS.max())):
+            total += COUNTS[i] * 10**i
+        return total
+
+    expected = TABLE.mean() + TABLE.std() + TABLE.prod() + TABLE.sum() + TABLE.min() + TABLE.max() + TABLE.trace()
+    assert statistics() == pytest.approx(expected)
+    assert arrays() == 271234
+    assert types() == 2431
+    assert lists() == 1032
+    assert unrolled() == 213
+
+
+def test_operators_between_captured_arrays_and_numbers_are_numpys() -> None:
+    @qd.kernel
+    def folded() -> qd.f64:
+        half = (COUNTS / 2).tolist()
+        product = TABLE @ TABLE
+        return half[0] + (-TABLE).min() * 10 + product[1, 1] * 100 + (2.5 * COUNTS).sum() * 10000
+
+    @qd.kernel
+    def at_run_time(x: qd.f32) -> qd.f32:
+        return (TABLE * x).sum() + (x * COUNTS).sum()
+
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return (TABLE + COUNTS)[0, 0]
+
+    assert folded() == 1.5 - 40 + 2200 + 150000
+    assert at_run_time(2) == 32
+    with pytest.raises(qd.OctantsCompilationError, match=r"(?s)TABLE \+ COUNTS.*could not be broadcast"):
+        wrong()
+
+
+def test_captured_arrays_still_have_the_methods_of_vectors() -> None:
+    direction = np.array([3.0, 4.0], dtype=np.float32)
+
+    @qd.kernel
+    def both(x: qd.f32) -> qd.f32:
+        return direction.norm() + direction.x * 10 + direction.dot(qd.Vector([x, x])) * 100 + direction.shape[0] * 10000
+
+    assert both(1) == 20735
+
+
+def test_what_an_array_has_not_is_an_error_with_its_line() -> None:
+    @qd.kernel
+    def wrong() -> qd.f32:
+        return TABLE.median()
+
+    @qd.kernel
+    def raises() -> qd.f32:
+        return TABLE.reshape(3)[0]
+
+    with pytest.raises(qd.OctantsCompilationError, match=r"(?s)return TABLE\.median\(\).*no method `median`"):
+        wrong()
+    with pytest.raises(qd.OctantsCompilationError, match=r"(?s)return TABLE\.reshape\(3\).*cannot reshape"):
+        raises()
+
+
+def test_a_partial_function_takes_its_arguments_first() -> None:
+    @qd.func
+    def number(a, b, c=0):
+        return a * 100 + b * 10 + c
+
+    def plain(a, b):
+        return a - b
+
+    @qd.func
+    def store(place: qd.template(), x):
+        place[None] = x
+
+    first = functools.partial(number, 3)
+    named = functools.partial(first, c=7)
+    less = functools.partial(plain, 10)
+    cell = qd.field(qd.i32, shape=())
+    keep = functools.partial(store, cell)
+    power = functools.partial(qd.pow, 2.0)
+
+    @qd.kernel
+    def called(x: qd.i32) -> qd.i32:
+        return first(x) + named(x) * 1000 + named(x, c=9) * 1000000
+
+    @qd.kernel
+    def others(x: qd.f32) -> qd.f32:
+        keep(5)
+        return less(x) + less(4) * 100 + power(x) * 1000
+
+    @qd.kernel
+    def missing() -> qd.i32:
+        return first()
+
+    assert called(4) == 340 + 347000 + 349000000
+    assert others(3) == 7 + 600 + 8000
+    assert cell[None] == 5
+    with pytest.raises(qd.OctantsCompilationError, match=r"(?s)return first\(\).*Missing argument 'b'"):
+        missing()
+
+
+def test_an_object_with_a_call_operator_is_called() -> None:
+    class Plus:
+        def __init__(self, n):
+            self.n = n
+
+        def __call__(self, x):
+            return x + self.n
+
+    class Times:
+        def __init__(self, n):
+            self.n = n
+
+        @qd.func
+        def __call__(self, x):
+            return x * self.n
+
+    @qd.data_oriented
+    class Chain:
+        def __init__(self):
+            self.plus, self.times = Plus(4), Times(3)
+
+        @qd.kernel
+        def run(self, x: qd.f32) -> qd.f32:
+            return self.times(self.plus(x))
+
+    class Silent:
+        pass
+
+    plus, times, silent = Plus(1), Times(2), Silent()
+
+    @qd.kernel
+    def both(x: qd.f32) -> qd.f32:
+        return plus(x) + times(x) * 10 + plus(2) * 100 + times(2) * 1000
+
+    @qd.kernel
+    def cannot(x: qd.f32) -> qd.f32:
+        return silent(x)
+
+    assert both(1.5) == 2.5 + 30 + 300 + 4000
+    assert Chain().run(1.5) == 16.5
+    with pytest.raises(qd.OctantsCompilationError, match=r"(?s)return silent\(x\).*type Silent cannot be called"):
+        cannot(1)
+
+
+def test_the_loop_of_a_partial_function_is_a_loop_of_the_kernel() -> None:
+    squares = qd.field(qd.i32, shape=100)
+
+    @qd.func
+    def fill(a, b):
+        for i in squares:
+            squares[i] = a * i * i + b
+
+    double = functools.partial(fill, 2)
+
+    @qd.kernel
+    def run(b: qd.i32):
+        double(b)
+
+    run(1)
+    assert squares.to_numpy().tolist() == [2 * i * i + 1 for i in range(100)]
+
+
+def test_a_callable_of_an_object_that_is_exchanged_is_seen_by_the_next_launch() -> None:
+    @qd.func
+    def number(a, b):
+        return a * 10 + b
+
+    class Plus:
+        def __init__(self, n):
+            self.n = n
+
+        def __call__(self, x):
+            return x + self.n
+
+    class Times(Plus):
+        def __call__(self, x):
+            return x * self.n
+
+    @qd.data_oriented
+    class Model:
+        def __init__(self):
+            self.first, self.change = functools.partial(number, 3), Plus(4)
+
+        @qd.kernel
+        def run(self, x: qd.i32) -> qd.i32:
+            return self.first(x) + self.change(x) * 100
+
+    model = Model()
+    assert model.run(5) == 35 + 900
+    model.first = functools.partial(number, 4)
+    assert model.run(5) == 45 + 900
+    model.change = Times(4)
+    assert model.run(5) == 45 + 2000
+    model.change.n = 6
+    assert model.run(5) == 45 + 3000
+
+
+def test_a_callable_of_an_object_does_not_make_launches_compile_again() -> None:
+    class Plus:
+        def __init__(self, n):
+            self.n = n
+
+        def __call__(self, x):
+            return x + self.n
+
+    @qd.data_oriented
+    class Model:
+        def __init__(self):
+            self.table, self.change = TABLE.copy(), Plus(4)
+
+        @qd.kernel
+        def run(self, x: qd.f32) -> qd.f32:
+            qd.static_print("compiled")
+            return self.change(x) + self.table.sum() + self.table.T[0, 1]
+
+    model = Model()
+    text = io.StringIO()
+    with contextlib.redirect_stdout(text):
+        assert [model.run(x) for x in range(3)] == [17, 18, 19]
+    assert text.getvalue().count("compiled") == 1
