@@ -112,7 +112,24 @@ def test_decomposing_over_and_over_does_not_shrink(n, fp):
     decompose()
     change = np.linalg.det(doubles(a)) / np.linalg.det(matrices.astype(np.float64)) - 1.0
     # A few roundings each way, and not one in each step. Devices estimate roots and quotients of f32.
-    assert np.abs(change).max() < (100 if qd.cfg.arch == qd.cpu else 2 * steps) * epsilon(fp)
+    assert np.abs(change).max() < (100 if qd.cfg.arch == qd.cpu else 4 * steps) * epsilon(fp)
+
+
+@pytest.mark.parametrize("n", [2, 3])
+def test_what_is_diagonal_but_for_rounding_errors_keeps_its_axes(n, fp):
+    noise = np.random.default_rng(n).uniform(-0.25, 0.25, (20, n, n)) * epsilon(fp)
+    a = field_of((np.eye(n) + noise).astype(numpy_type(fp)), fp)
+    v = empty_like(a)
+
+    @qd.kernel
+    def decompose():
+        for i in a:
+            U, S, V = qd.svd(a[i])
+            v[i] = V
+
+    decompose()
+    # A turn by right angles at most, which sorts the values.
+    assert set(np.abs(doubles(v)).ravel()) == {0.0, 1.0}
 
 
 @pytest.mark.parametrize("n", [2, 3])
