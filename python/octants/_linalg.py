@@ -42,8 +42,8 @@ def _epsilon(dt: Any) -> float:
 
 
 def _negligible(work: Any, dt: Any) -> float:
-    """What may be left of an angle, computed in one type for results of another: a unit in the last place of these, so that what
-    is diagonal but for rounding errors keeps its axes.
+    """What may be left of an angle, computed in one type for results of another: a unit in the last place of these, so that
+    what is diagonal but for rounding errors keeps its axes.
     """
     return _epsilon(work) if work == dt else 2.0 * _epsilon(dt)
 
