@@ -71,7 +71,7 @@ SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_
 STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     test_algorithms.py test_loop_bounds.py reverse_mode \
-    test_gradients_in_blocks.py test_recorded_launches.py test_scattered_sums.py streams)
+    test_recorded_launches.py test_scattered_sums.py streams)
 
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2

@@ -1,9 +1,20 @@
 //! A rough price of one iteration in nanoseconds, from which a launch decides whether threads pay.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, FuncId, Function, Op, UnaryOp};
+use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, FuncId, Function, Op, UnaryOp};
 
 /// Trips assumed of a loop whose bounds are not constants.
 pub(crate) const UNKNOWN_TRIPS: f32 = 8.0;
+
+/// How often the body of a loop runs.
+pub(crate) fn estimate_trips(body: &Body, l: &ForLoop) -> f32 {
+    l.dims
+        .iter()
+        .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
+            (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
+            _ => UNKNOWN_TRIPS,
+        })
+        .product()
+}
 
 /// The price of a block.
 pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
@@ -66,17 +77,7 @@ fn block_cost(body: &Body, block: BlockId, functions: &mut Prices) -> f32 {
                 Op::Random => 8.0 * leaves,
                 Op::Print(_) => 500.0,
                 Op::If(_, a, b) => 0.5 + block_cost(body, *a, functions).max(block_cost(body, *b, functions)) * 0.7,
-                Op::For(l) => {
-                    let trips: f32 = l
-                        .dims
-                        .iter()
-                        .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
-                            (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
-                            _ => UNKNOWN_TRIPS,
-                        })
-                        .product();
-                    trips * (0.3 + block_cost(body, l.body, functions))
-                }
+                Op::For(l) => estimate_trips(body, l) * (0.3 + block_cost(body, l.body, functions)),
                 Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions)),
                 Op::Call(f, _) => 1.0 + functions.of(*f),
                 _ => 0.15 * leaves,

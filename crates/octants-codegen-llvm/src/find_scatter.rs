@@ -6,9 +6,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_artifact::ScatterCopies;
-use octants_ir::{AtomicOp, BlockId, Body, Const, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
-use crate::estimate_cost::UNKNOWN_TRIPS;
+use crate::estimate_cost::{UNKNOWN_TRIPS, estimate_trips};
 use crate::facts::Facts;
 
 /// Memory that is copied: one run of equal scalars.
@@ -215,17 +215,7 @@ fn count_updates(body: &Body, block: BlockId) -> f32 {
         .map(|v| match &body.inst(*v).op {
             Op::Atomic(_, _, operand) => body.ty(*operand).leaf_count() as f32,
             Op::If(_, a, b) => 0.5 * (count_updates(body, *a) + count_updates(body, *b)),
-            Op::For(l) => {
-                let trips: f32 = l
-                    .dims
-                    .iter()
-                    .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
-                        (Some(Const::Int(b)), Some(Const::Int(e))) => (e - b).max(0) as f32,
-                        _ => UNKNOWN_TRIPS,
-                    })
-                    .product();
-                trips * count_updates(body, l.body)
-            }
+            Op::For(l) => estimate_trips(body, l) * count_updates(body, l.body),
             Op::Loop(b) => UNKNOWN_TRIPS * count_updates(body, *b),
             _ => 0.0,
         })

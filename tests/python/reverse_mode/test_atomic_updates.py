@@ -17,7 +17,7 @@ def fields():
     return x, y
 
 
-def check_both_modes(kernel, x, y):
+def assert_both_modes_agree_with_differences(kernel, x, y):
     """Compares the gradient with differences, and with what forward mode makes of a direction."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -69,7 +69,7 @@ def test_products_in_a_loop_in_order(fields):
             y[i] = x[i] ** 2
 
     for kernel in (each, neighbours, one_element, what_is_read):
-        check_both_modes(kernel, *fields)
+        assert_both_modes_agree_with_differences(kernel, *fields)
 
 
 def test_products_outside_of_loops(fields):
@@ -93,7 +93,7 @@ def test_products_outside_of_loops(fields):
             scale(k, 1.5)
             k += 1
 
-    check_both_modes(compute, x, y)
+    assert_both_modes_agree_with_differences(compute, x, y)
 
 
 def test_products_in_a_single_iteration(fields):
@@ -108,7 +108,7 @@ def test_products_in_a_single_iteration(fields):
                     y[i] *= 3.0 - k
             y[N - 1] *= 0.5
 
-    check_both_modes(compute, x, y)
+    assert_both_modes_agree_with_differences(compute, x, y)
 
 
 def test_products_of_vectors_in_order():
@@ -161,7 +161,7 @@ def test_what_updates_found_may_be_used_linearly(fields):
             y[i] += 5.0 * found
 
     for kernel in (of_sums, of_products, of_exchanges, of_elements_of_their_own):
-        check_both_modes(kernel, x, y)
+        assert_both_modes_agree_with_differences(kernel, x, y)
 
 
 def test_exchanges_are_stores(fields):
@@ -174,7 +174,7 @@ def test_exchanges_are_stores(fields):
             y[i] = x[i]
             qd.atomic_exchange(y[i], x[i] ** 2)
 
-    check_both_modes(compute, x, y)
+    assert_both_modes_agree_with_differences(compute, x, y)
 
 
 def test_what_updates_found_and_overwrote_is_refused_where_its_value_is_needed(fields):
@@ -221,7 +221,7 @@ def test_what_updates_of_variables_found_may_be_used_in_any_way(fields):
             y[i] = qd.sin(found) * x[i]
         total[None] = s
 
-    check_both_modes(compute, x, y)
+    assert_both_modes_agree_with_differences(compute, x, y)
 
 
 def test_factors_that_need_what_a_product_overwrote_are_a_warning_as_for_assignments(fields):

@@ -10,13 +10,6 @@ LENGTHS = np.array([0, 1, 3, 4, 5, 7, 8, 9, 16, 17, 100, 2], dtype=np.int32)
 N = len(LENGTHS)
 
 
-@pytest.fixture(autouse=True)
-def program():
-    qd.init(arch=qd.cpu, default_fp=qd.f64)
-    yield
-    qd.reset()
-
-
 @pytest.fixture
 def fields():
     x = qd.field(qd.f64, shape=N, needs_grad=True)
