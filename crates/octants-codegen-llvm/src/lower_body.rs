@@ -13,6 +13,7 @@ use octants_ir::{BlockId, Body, FuncId, Op, Scalar, Type, ValueId};
 use crate::analyse_locals::LocalFacts;
 use crate::emit::{Bb, Emitter, T, V};
 use crate::gather_sums::Gathered;
+use crate::jam_loops::Lanes;
 use crate::place::Place;
 use crate::target::Surroundings;
 use crate::unit::Unit;
@@ -91,6 +92,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub gathered: Option<Gathered>,
     /// Short loops that are written out.
     pub written_out: WrittenOut,
+    /// Iterations of the parallel loop that are run at once.
+    pub lanes: Option<Lanes>,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
     pub loops: Vec<LoopTargets>,
@@ -145,6 +148,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             moved: HashMap::new(),
             gathered: None,
             written_out: WrittenOut::default(),
+            lanes: None,
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
             loops: Vec::new(),

@@ -226,12 +226,20 @@ impl Metadata {
             facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));
         }
         if is.large {
-            let no = llvm!(LLVMValueAsMetadata(e.int(e.i1, 0)));
-            facts.push(("llvm.loop.vectorize.enable", Some(no)));
+            facts.push(self.without_vectors(e));
         }
         if !facts.is_empty() {
             self.mark_loop(back_edge, &facts);
         }
+    }
+
+    /// Marks the back edge of a loop whose iterations are not to become vectors.
+    pub fn mark_ordered_loop(&self, e: &Emitter, back_edge: V) {
+        self.mark_loop(back_edge, &[self.without_vectors(e)]);
+    }
+
+    fn without_vectors(&self, e: &Emitter) -> (&'static str, Option<LLVMMetadataRef>) {
+        ("llvm.loop.vectorize.enable", Some(llvm!(LLVMValueAsMetadata(e.int(e.i1, 0)))))
     }
 
     /// Marks the back edge of a loop that is seldom run: it is not to be unrolled.

@@ -6,6 +6,7 @@
 use octants_ir::{ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{IntCmp, V};
+use crate::find_jam::find_jam;
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
 use crate::metadata::RangeLoop;
@@ -128,6 +129,7 @@ impl<'p> Lowering<'_, 'p> {
         done: crate::emit::Bb,
     ) {
         let e = self.e;
+        let first = self.jammed_row(v, l, outer, axis, (first, last), config);
         let head = self.new_block(c"parallel");
         let inside = self.new_block(c"iteration");
         let next = self.new_block(c"iteration.next");
@@ -150,5 +152,43 @@ impl<'p> Lowering<'_, 'p> {
         if !e.is_terminated() {
             e.br(next);
         }
+    }
+
+    /// Runs whole groups of iterations in unit stride over the last axis at once, where that pays; yields the first index that is left.
+    fn jammed_row(
+        &mut self,
+        v: ValueId,
+        l: &'p ForLoop,
+        outer: &[Index],
+        axis: Axis,
+        (first, last): (V, V),
+        config: &LoopConfig,
+    ) -> V {
+        let jam = if config.serialize { None } else { find_jam(self, v, l) };
+        let Some(jam) = jam else { return first };
+        let e = self.e;
+        let (head, inside, done) =
+            (self.new_block(c"group"), self.new_block(c"iterations"), self.new_block(c"group.done"));
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let wide = e.phi(e.i64);
+        e.add_incoming(wide, first, from);
+        let after = e.add_nsw(wide, e.i64c(i64::from(jam.times)));
+        e.cond_br(e.icmp(IntCmp::LLVMIntSLE, after, last), inside, done);
+        e.position(inside);
+        let indices = |k| {
+            let wide = e.add_nsw(wide, e.i64c(i64::from(k)));
+            let own = Index { narrow: self.narrow_index(wide, axis.scalar), wide };
+            outer.iter().copied().chain([own]).collect()
+        };
+        let indices = (0..jam.times).map(indices).collect();
+        self.iterations(v, l, jam, indices);
+        e.add_incoming(wide, after, e.block());
+        let back = e.br(head);
+        let is = RangeLoop { independent: !config.serialize, large: self.large };
+        self.u.metadata.mark_range_loop(e, back, is);
+        e.position(done);
+        wide
     }
 }

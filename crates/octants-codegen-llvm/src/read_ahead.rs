@@ -78,7 +78,7 @@ fn is_row(body: &Body, l: &ForLoop) -> bool {
 }
 
 /// Roughly how many instructions on scalars an operation is. Locals are registers.
-fn operations(body: &Body, op: &Op) -> usize {
+pub(crate) fn operations(body: &Body, op: &Op) -> usize {
     match op {
         Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => 0,
         Op::Const(_) | Op::LocalAddr(_) | Op::BufferAddr(..) | Op::ElementAddr(..) | Op::MemberAddr(..) => 0,

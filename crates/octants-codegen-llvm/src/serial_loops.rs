@@ -54,7 +54,7 @@ impl<'p> Lowering<'_, 'p> {
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
         self.loops.push(LoopTargets { on_break: nest.exit, on_continue: next });
         if !self.guarded_body(nest.of) {
-            self.block(nest.of.body);
+            self.body_of_loop(nest.number, nest.of.body);
         }
         self.loops.pop();
         if !self.e.is_terminated() {
@@ -103,7 +103,9 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
-        if let Some(times) = times {
+        if self.is_across_lanes(nest.number) {
+            self.u.metadata.mark_ordered_loop(e, back);
+        } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, nest.of) {
             self.u.metadata.mark_fully_unrolled_loop(back);

@@ -1,0 +1,302 @@
+//! Whether iterations of a parallel loop may run at once in one thread's code, and how many should (`jam_loops`).
+//!
+//! They may where none of them can tell: what one writes no other one reads or writes, but for sums, and each of them runs the same
+//! iterations of an inner loop. They should where that loop finds the elements that they read side by side, which makes vectors of what
+//! they compute, or where it reads or adds to the same elements for all of them, which is then done once for all.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, FrameSlot, Layout, LocalId, Op, ValueId};
+
+use crate::lower_body::Lowering;
+use crate::read_ahead::operations;
+use crate::write_out_loops::may_leave;
+
+/// Iterations at once whose elements lie side by side, by the most operations on scalars in the inner loop's body.
+const SIDE_BY_SIDE: [(usize, u32); 2] = [(12, 32), (32, 16)];
+/// Iterations at once that share elements. Each has numbers in registers.
+const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
+/// Most operations on scalars around the inner loops of all iterations at once.
+const MOST_AROUND: usize = 1024;
+/// LLVM writes out inner loops that are known to have at most so many iterations, and makes vectors of what the parallel loop computes.
+const FEW_ITERATIONS: i64 = 32;
+
+/// What runs at once.
+#[derive(Debug)]
+pub(crate) struct Jam {
+    /// Iterations of the parallel loop.
+    pub times: u32,
+    /// Inner loops that they run together, and whether iterations of the parallel loop, not of these, become vectors there.
+    pub loops: HashMap<ValueId, bool>,
+}
+
+/// Shared memory that an access is to.
+#[derive(Debug)]
+enum Memory {
+    Buffer(usize, Vec<ValueId>),
+    Frame(FrameSlot),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Sum,
+    Write,
+}
+
+/// How the elements lie that iterations access at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Spread {
+    Alike,
+    SideBySide,
+    Other,
+}
+
+/// A body whose iterations may run at once.
+struct Search<'a, 'u, 'p> {
+    lowering: &'a Lowering<'u, 'p>,
+    body: &'a Body,
+    /// The parallel loop, and its axis along which iterations run at once.
+    number: ValueId,
+    axis: u32,
+    inside: HashSet<ValueId>,
+    accesses: HashMap<ValueId, (Memory, Kind)>,
+}
+
+/// Finds out whether several iterations of a parallel loop, which are independent, should run at once.
+pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoop) -> Option<Jam> {
+    let body = lowering.body;
+    let loops: Vec<_> = body.block(of.body).iter().filter_map(|v| Some((*v, as_for(body, *v)?))).collect();
+    let axis = (of.dims.len() as u32).checked_sub(1)?;
+    if loops.is_empty() || lowering.large || lowering.u.options.opt_level < 2 || may_leave(body, of.body) {
+        return None;
+    }
+    let mut search = Search { lowering, body, number, axis, inside: HashSet::new(), accesses: HashMap::new() };
+    if !search.look(of) || search.meet() {
+        return None;
+    }
+    let found: Vec<_> = loops.iter().filter_map(|(v, l)| Some((*v, l.body, search.times(*v, l)?))).collect();
+    let around = size(body, of.body) - found.iter().map(|(_, b, _)| size(body, *b)).sum::<usize>();
+    let fewest = found.iter().map(|(.., (times, _))| *times).min()?;
+    let times = std::iter::successors(Some(fewest), |n| Some(n / 2)).find(|n| *n as usize * around <= MOST_AROUND)?;
+    let extent = search.known(of.dims[axis as usize].end).zip(search.known(of.dims[axis as usize].begin));
+    let fits = extent.is_none_or(|(end, begin)| end.saturating_sub(begin) >= i64::from(times));
+    (times > 1 && fits).then(|| Jam { times, loops: found.iter().map(|(v, _, (_, across))| (*v, *across)).collect() })
+}
+
+fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {
+    if let Op::For(l) = &body.inst(v).op { Some(l) } else { None }
+}
+
+/// Operations on scalars in a block.
+fn size(body: &Body, block: octants_ir::BlockId) -> usize {
+    let mut size = 0;
+    body.visit(block, &mut |_, inst| size += inst.ty.leaf_count().max(1) * operations(body, &inst.op));
+    size
+}
+
+impl Search<'_, '_, '_> {
+    /// Collects what the parallel loop does; whether that is no more than to compute, and to use memory in ways that can be told.
+    fn look(&mut self, of: &ForLoop) -> bool {
+        let (mut used, mut sums) = (HashSet::new(), HashSet::new());
+        let mut is_known = true;
+        let body = self.body;
+        let facts = &self.lowering.facts;
+        let (inside, accesses) = (&mut self.inside, &mut self.accesses);
+        body.visit(of.body, &mut |v, inst| {
+            inside.insert(v);
+            let mut access = |address: ValueId, kind| match memory_of(body, address) {
+                Some(memory) => _ = accesses.insert(v, (memory, kind)),
+                // What stands before the loop is one for all iterations.
+                None => {
+                    is_known &=
+                        local_of(body, address).is_some_and(|l| kind == Kind::Read || !facts.is_used_before_loop(l))
+                }
+            };
+            match &inst.op {
+                Op::Load(a) => access(*a, Kind::Read),
+                Op::Store(a, _) => access(*a, Kind::Write),
+                Op::Atomic(AtomicOp::Add, a, _) => {
+                    access(*a, Kind::Sum);
+                    sums.insert(v);
+                }
+                Op::If(..)
+                | Op::For(_)
+                | Op::Loop(_)
+                | Op::Break
+                | Op::Continue
+                | Op::LoopIndex(..)
+                | Op::Reduce(..) => {}
+                op => is_known &= op.is_pure(),
+            }
+            inst.op.for_each_operand(|operand| _ = used.insert(operand));
+        });
+        // In which order others have added can be told from the sum that an addition finds.
+        is_known && used.is_disjoint(&sums)
+    }
+
+    /// An iteration may read or write what another one writes, other than by sums.
+    fn meet(&self) -> bool {
+        let all: Vec<_> = self.accesses.values().collect();
+        let may_meet = |(a, k): &(Memory, Kind), (b, l): &(Memory, Kind)| {
+            let commute = k == l && *k != Kind::Write;
+            !commute && self.may_be_same(a, b) && !self.are_own(a, b)
+        };
+        all.iter().enumerate().any(|(i, a)| all[i..].iter().any(|b| may_meet(a, b)))
+    }
+
+    fn may_be_same(&self, a: &Memory, b: &Memory) -> bool {
+        match (a, b) {
+            (Memory::Buffer(a, _), Memory::Buffer(b, _)) => self.lowering.u.facts.may_be_same(*a, *b),
+            (Memory::Frame(a), Memory::Frame(b)) => a == b,
+            _ => false,
+        }
+    }
+
+    /// Both accesses are to elements that each iteration has for itself.
+    fn are_own(&self, a: &Memory, b: &Memory) -> bool {
+        let (Memory::Buffer(a, x), Memory::Buffer(b, y)) = (a, b) else { return false };
+        a == b && x.iter().zip(y).any(|(x, y)| self.is_own_index(*x) && self.is_own_index(*y))
+    }
+
+    fn is_own_index(&self, v: ValueId) -> bool {
+        self.body.inst(self.lowering.source(v)).op == Op::LoopIndex(self.number, self.axis)
+    }
+
+    fn known(&self, v: ValueId) -> Option<i64> {
+        match self.body.as_const(self.lowering.source(v)) {
+            Some(Const::Int(n)) => Some(n),
+            _ => None,
+        }
+    }
+
+    /// How many iterations should run an inner loop together, where that pays, and whether what they compute becomes vectors.
+    fn times(&self, number: ValueId, inner: &ForLoop) -> Option<(u32, bool)> {
+        let body = self.body;
+        let trips = |d: &octants_ir::Range| Some(self.known(d.end)?.saturating_sub(self.known(d.begin)?).max(0));
+        let count = inner.dims.iter().try_fold(1i64, |n, d| n.checked_mul(trips(d)?));
+        let is_alike = |v| self.is_alike(v, None);
+        let runs_alike = inner.dims.iter().all(|d| is_alike(d.begin) && is_alike(d.end));
+        if inner.dims.is_empty()
+            || count.is_some_and(|n| n <= FEW_ITERATIONS)
+            || !runs_alike
+            || may_leave(body, inner.body)
+        {
+            return None;
+        }
+        let (mut is_plain, mut adds_apart, mut spreads) = (true, false, HashSet::new());
+        body.visit(inner.body, &mut |v, inst| {
+            is_plain &= !matches!(inst.op, Op::For(_) | Op::Loop(_));
+            let Some((memory, kind)) = self.accesses.get(&v) else { return };
+            let spread = self.spread(memory, number);
+            // Sums that are atomic stay what they are.
+            is_plain &= *kind == Kind::Read || *kind == Kind::Sum && self.lowering.exclusive;
+            adds_apart |= *kind == Kind::Sum && spread != Spread::Alike;
+            // What the inner loop leaves alone is read before it.
+            if !self.is_left_alone(memory) {
+                spreads.insert(spread);
+            }
+        });
+        let of_size = |sizes: &[(usize, u32)]| {
+            let size = size(body, inner.body);
+            sizes.iter().find(|(most, _)| size <= *most).map(|(_, times)| *times)
+        };
+        let side_by_side = || {
+            let fits = spreads.contains(&Spread::SideBySide) && !spreads.contains(&Spread::Other);
+            of_size(&SIDE_BY_SIDE).filter(|_| fits).map(|times| (times, true))
+        };
+        let sharing = || {
+            // Iterations of the inner loop that add to the same elements would no longer become vectors.
+            let fits = spreads.contains(&Spread::Alike) && !adds_apart;
+            of_size(&SHARING).filter(|_| fits).map(|times| (times, false))
+        };
+        if is_plain { side_by_side().or_else(sharing) } else { None }
+    }
+
+    /// How the elements lie that iterations access at once, while they run an inner loop together.
+    fn spread(&self, memory: &Memory, together: ValueId) -> Spread {
+        let Memory::Buffer(buffer, indices) = memory else { return Spread::Other };
+        let is_alike = |v: &ValueId| self.is_alike(*v, Some(together));
+        match indices.split_last() {
+            _ if indices.iter().all(is_alike) => Spread::Alike,
+            Some((last, others)) if others.iter().all(is_alike) && self.steps_by_one(*last, together) => {
+                if self.is_dense(*buffer) { Spread::SideBySide } else { Spread::Other }
+            }
+            _ => Spread::Other,
+        }
+    }
+
+    /// An index of which each iteration has the one after that of the iteration before it, in the main.
+    fn steps_by_one(&self, v: ValueId, together: ValueId) -> bool {
+        let (steps, is_alike) = (|v| self.steps_by_one(v, together), |v| self.is_alike(v, Some(together)));
+        match self.body.inst(self.lowering.source(v)).op {
+            Op::Binary(BinaryOp::Add, a, b) => steps(a) && is_alike(b) || is_alike(a) && steps(b),
+            Op::Binary(BinaryOp::Sub, a, b) => steps(a) && is_alike(b),
+            // Up to the border of an image.
+            Op::Binary(BinaryOp::Min | BinaryOp::Max, a, b) => steps(a) && is_alike(b) || is_alike(a) && steps(b),
+            Op::Cast(a) => self.body.ty(a).scalar().is_some_and(|s| s.is_int()) && steps(a),
+            _ => self.is_own_index(v),
+        }
+    }
+
+    /// Elements are scalars, next to one another along the last axis.
+    fn is_dense(&self, buffer: usize) -> bool {
+        let b = &self.lowering.u.program.buffers[buffer];
+        let unit = b.elem.scalar().map_or(0, |s| u64::from(s.bytes()));
+        b.elem.leaf_count() == 1
+            && match &b.layout {
+                Layout::Contiguous => true,
+                Layout::Strided => false,
+                Layout::Dense { components, .. } => {
+                    components.iter().all(|c| matches!(c.axes.last().map(Vec::as_slice), Some([d]) if d.stride == unit))
+                }
+            }
+    }
+
+    /// An access that is to the same memory in each iteration of the inner loops.
+    fn is_left_alone(&self, memory: &Memory) -> bool {
+        let Memory::Buffer(_, indices) = memory else { return true };
+        let outside = |v: &ValueId| self.is_alike(*v, None) || self.is_own_index(*v);
+        indices.iter().all(outside)
+    }
+
+    /// A value is the same in all iterations that run at once; so is the index of the inner loop that they run together.
+    fn is_alike(&self, v: ValueId, together: Option<ValueId>) -> bool {
+        let v = self.lowering.source(v);
+        let op = &self.body.inst(v).op;
+        let is_alike = |v| self.is_alike(v, together);
+        match op {
+            _ if !self.inside.contains(&v) => true,
+            Op::LoopIndex(l, axis) if *l == self.number => *axis != self.axis,
+            Op::LoopIndex(l, _) => Some(*l) == together,
+            Op::Load(_) => self.accesses.get(&v).is_some_and(|(memory, _)| {
+                let Memory::Buffer(_, indices) = memory else { return false };
+                let changes = |(other, kind): &(Memory, Kind)| *kind != Kind::Read && self.may_be_same(memory, other);
+                indices.iter().all(|i| is_alike(*i)) && !self.accesses.values().any(changes)
+            }),
+            op if op.is_pure() => {
+                let mut all = true;
+                op.for_each_operand(|operand| all &= is_alike(operand));
+                all
+            }
+            _ => false,
+        }
+    }
+}
+
+fn memory_of(body: &Body, address: ValueId) -> Option<Memory> {
+    match &body.inst(address).op {
+        Op::BufferAddr(b, indices) => Some(Memory::Buffer(b.index(), indices.clone())),
+        Op::FrameAddr(slot) => Some(Memory::Frame(*slot)),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => memory_of(body, *base),
+        _ => None,
+    }
+}
+
+fn local_of(body: &Body, address: ValueId) -> Option<LocalId> {
+    match &body.inst(address).op {
+        Op::LocalAddr(l) => Some(*l),
+        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => local_of(body, *base),
+        _ => None,
+    }
+}

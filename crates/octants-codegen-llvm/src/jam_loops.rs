@@ -1,0 +1,90 @@
+//! Several iterations of a parallel loop at once, where each runs the same iterations of an inner loop (unroll and jam: Allen and Kennedy,
+//! Optimizing Compilers for Modern Architectures, section 8.3). `find_jam` tells where.
+//!
+//! The code of the parallel loop's body stands there once for each of them, from one inner loop to the next. An inner loop that they run
+//! together is there once, and each of its iterations does what all of them do in it.
+
+use octants_ir::{BlockId, ForLoop, LocalId, ValueId};
+
+use crate::find_jam::Jam;
+use crate::lower_body::{Index, Lowering, Val};
+use crate::place::Place;
+
+/// What an iteration has by itself.
+struct Lane {
+    values: Vec<Option<Val>>,
+    locals: Vec<Option<Place>>,
+    /// Of the parallel loop.
+    indices: Vec<Index>,
+}
+
+/// Iterations that run at once, while their code is made.
+pub(crate) struct Lanes {
+    /// The parallel loop.
+    number: ValueId,
+    jam: Jam,
+    /// All but the one that code is made for.
+    others: Vec<Lane>,
+}
+
+impl<'p> Lowering<'_, 'p> {
+    /// The iterations of a parallel loop that have these indices, at once.
+    pub fn iterations(&mut self, v: ValueId, l: &'p ForLoop, jam: Jam, mut indices: Vec<Vec<Index>>) {
+        let (values, locals) = (self.values.clone(), self.locals.clone());
+        for (i, place) in self.locals.iter_mut().enumerate() {
+            // Each has memory of its own for what does not stand before the loop.
+            place.take_if(|_| !self.facts.is_used_before_loop(LocalId(i as u32)));
+        }
+        let lane = |indices| Lane { values: self.values.clone(), locals: self.locals.clone(), indices };
+        let others = indices.split_off(1).into_iter().map(lane).collect();
+        self.indices.extend(indices.into_iter().map(|i| (v, i)));
+        let is_shared = |v: &ValueId| jam.loops.contains_key(v);
+        let parts: Vec<_> = self.body.block(l.body).split_inclusive(is_shared).collect();
+        let last_of = |part: &&'p [ValueId]| part.last().copied().filter(is_shared);
+        let shared: Vec<_> = parts.iter().map(last_of).collect();
+        self.lanes = Some(Lanes { number: v, jam, others });
+        self.each_lane(|l| l.prepare_locals(|l, local| !l.facts.is_used_before_loop(local)));
+        for (part, shared) in parts.into_iter().zip(shared) {
+            let own = &part[..part.len() - usize::from(shared.is_some())];
+            self.each_lane(|l| own.iter().for_each(|v| l.inst(*v)));
+            if let Some(v) = shared {
+                self.inst(v);
+            }
+        }
+        self.lanes = None;
+        self.indices.remove(&v);
+        (self.values, self.locals) = (values, locals);
+    }
+
+    /// The body of a loop in order, once for each of the iterations of the parallel loop that run it together.
+    pub fn body_of_loop(&mut self, v: ValueId, body: BlockId) {
+        match &self.lanes {
+            Some(lanes) if lanes.jam.loops.contains_key(&v) => self.each_lane(|l| l.block(body)),
+            _ => self.block(body),
+        }
+    }
+
+    /// What iterations of the parallel loop compute in a loop that they run together becomes vectors.
+    pub fn is_across_lanes(&self, v: ValueId) -> bool {
+        self.lanes.as_ref().is_some_and(|lanes| lanes.jam.loops.get(&v) == Some(&true))
+    }
+
+    fn each_lane(&mut self, mut f: impl FnMut(&mut Self)) {
+        f(self);
+        for i in 0..self.lanes.as_ref().map_or(0, |lanes| lanes.others.len()) {
+            self.exchange_lane(i);
+            f(self);
+            self.exchange_lane(i);
+        }
+    }
+
+    /// Code is made for one of the others from now on.
+    fn exchange_lane(&mut self, i: usize) {
+        let lanes = self.lanes.as_mut().expect("compiler bug: iterations run at once");
+        let lane = &mut lanes.others[i];
+        let indices = self.indices.get_mut(&lanes.number).expect("compiler bug: the parallel loop is open");
+        std::mem::swap(&mut self.values, &mut lane.values);
+        std::mem::swap(&mut self.locals, &mut lane.locals);
+        std::mem::swap(indices, &mut lane.indices);
+    }
+}
