@@ -355,7 +355,7 @@ const _: () = assert!(size_of::<DeviceChannel>() as u64 == DeviceChannel::BYTES)
 /// What host code gets as its first argument. Shared by the CPU code generator and the host driver; `repr(C)`, the code
 /// generator addresses the fields by position.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct HostContext {
     /// 0: the launch's argument slots.
     pub args: *const u64,
@@ -375,6 +375,11 @@ pub struct HostContext {
     pub owner: *const core::ffi::c_void,
     /// 64: 1 where calls of the task take copies of what they scatter to, else 0. All calls of a launch do the same.
     pub copies: u64,
+    /// 72: a call that has copies asks for more iterations when it has run those it was called with: (context, range). Returns 1
+    /// and stores the first of them and the one after the last at `range`, or returns 0. Null where there are none.
+    pub more: Option<unsafe extern "C" fn(*const HostContext, *mut [i64; 2]) -> u32>,
+    /// 80: for `more`.
+    pub ranges: *mut core::ffi::c_void,
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

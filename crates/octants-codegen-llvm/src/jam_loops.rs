@@ -64,9 +64,9 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// What iterations of the parallel loop compute in a loop that they run together becomes vectors.
-    pub fn is_across_lanes(&self, v: ValueId) -> bool {
-        self.lanes.as_ref().is_some_and(|lanes| lanes.jam.loops.get(&v) == Some(&true))
+    /// Of a loop that iterations of the parallel loop run together: whether they become vectors there, not its own iterations.
+    pub fn is_across_lanes(&self, v: ValueId) -> Option<bool> {
+        self.lanes.as_ref()?.jam.loops.get(&v).copied()
     }
 
     fn each_lane(&mut self, mut f: impl FnMut(&mut Self)) {

@@ -1,5 +1,5 @@
 //! Sums scattered over shared memory on the CPU, without atomics: each call of a task adds into a private copy of the memory it
-//! scatters to, and adds the copy to the shared memory at its end.
+//! scatters to, and adds the copy to the shared memory at its end. A thread's call runs all that the thread comes to.
 //!
 //! The launcher decides at each launch whether it pays ([`ScatterCopies`](octants_artifact::ScatterCopies)), for all calls alike: atomic
 //! sums beside a call that adds its copy would get lost. Without copies the task's sums are atomic.
@@ -20,6 +20,9 @@ const LOCKS: u64 = 16;
 const LOCK_WORDS: u64 = 16;
 /// Parts are not smaller than so many groups.
 const LEAST_GROUPS: i64 = 16;
+
+/// Bytes of a cache line, at whose start a copy begins.
+const LINE: i64 = 64;
 
 /// A region's copy during a call.
 struct Copy {
@@ -85,7 +88,7 @@ impl Lowering<'_, '_> {
         }
         // Calls of one launch take turns; where other launches may run too, each sum is atomic instead.
         let locks = (!self.u.options.concurrent_launches).then(|| e.add_words("scatter.locks", LOCKS * LOCK_WORDS));
-        let memory = self.u.target.allocate_zeroed(e, total);
+        let memory = self.u.target.allocate_zeroed(e, e.add(total, e.i64c(LINE - 1)));
         let run = self.new_block(c"private.run");
         let starved = if locks.is_some() { self.new_block(c"starved") } else { atomic };
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, memory, e.zero(e.ptr)), starved, run);
@@ -94,12 +97,12 @@ impl Lowering<'_, '_> {
             self.run_alone(&copies, plain, (begin, end), locks);
         }
         e.position(run);
-        let mut args = vec![self.context, begin, end];
+        let to_line = e.and(e.sub(e.i64c(0), e.ptrtoint(memory, e.i64)), e.i64c(LINE - 1));
+        let first = e.gep(e.i8, memory, to_line);
         for c in &mut copies {
-            c.copy = e.gep(e.i8, memory, c.copy);
-            args.push(c.copy);
+            c.copy = e.gep(e.i8, first, c.copy);
         }
-        let status = e.call(plain, &args);
+        let status = self.run_on_copies(&copies, plain, (begin, end));
         for c in &copies {
             match locks {
                 Some(locks) => self.add_in_turns(c, (begin, end), locks),
@@ -109,6 +112,33 @@ impl Lowering<'_, '_> {
         self.u.target.free(e, memory);
         e.ret(status);
         e.position(atomic);
+    }
+
+    /// Runs these iterations on the copies, and more as long as the launcher has any; yields the status.
+    fn run_on_copies(&self, copies: &[Copy], plain: V, (begin, end): (V, V)) -> V {
+        let e = self.e;
+        let none = e.i32c(0);
+        let range = self.stack(e.array_type(e.i64, 2), 8);
+        let more = self.u.target.more(e, self.context);
+        let (head, ask, again, done) =
+            (self.new_block(c"part"), self.new_block(c"more"), self.new_block(c"again"), self.new_block(c"done"));
+        let from = e.block();
+        e.br(head);
+        e.position(head);
+        let (first, last, before) = (e.phi(e.i64), e.phi(e.i64), e.phi(e.i32));
+        [(first, begin), (last, end), (before, none)].into_iter().for_each(|(phi, v)| e.add_incoming(phi, v, from));
+        let mut args = vec![self.context, first, last];
+        args.extend(copies.iter().map(|c| c.copy));
+        let status = e.or(before, e.call(plain, &args));
+        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, more, e.zero(e.ptr)), done, ask);
+        e.position(ask);
+        e.cond_br(self.u.target.call_more(e, more, self.context, range), again, done);
+        e.position(again);
+        let (begin, end) = (e.load(e.i64, range, 8), e.load(e.i64, e.byte_offset(range, 8), 8));
+        [(first, begin), (last, end), (before, status)].into_iter().for_each(|(phi, v)| e.add_incoming(phi, v, again));
+        e.br(head);
+        e.position(done);
+        status
     }
 
     /// Runs a call on the shared memory and returns. Others add what they have copied without atomics, so it keeps them all out.

@@ -103,8 +103,9 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
-        if self.is_across_lanes(nest.number) {
-            self.u.metadata.mark_ordered_loop(e, back);
+        if let Some(across) = self.is_across_lanes(nest.number) {
+            let metadata = &self.u.metadata;
+            if across { metadata.mark_ordered_loop(e, back) } else { metadata.mark_filled_loop(e, back) }
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, nest.of) {

@@ -12,11 +12,6 @@ const PER_CHUNK: f64 = 1_000.0;
 const CHUNKS_PER_THREAD: (u64, u64) = (8, 64);
 /// Chunks of more nanoseconds are cut further, up to the most.
 const LONG_CHUNK: f64 = 20_000.0;
-/// Nanoseconds in which a call makes copies of what it scatters to and adds them to the shared memory, and more for each byte.
-const COPIES: f64 = 200.0;
-const COPIED_BYTE: f64 = 0.25;
-/// Part of a thread's time that its copies may take, where it has more than one.
-const COPIES_PART: f64 = 0.1;
 /// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other things to do.
 const ATOMIC_SUM: f64 = 40.0;
 /// A thread that adds to a copy adds as much as so many whose sums are atomic.
@@ -35,6 +30,8 @@ pub enum Plan {
         width: u32,
         /// Iterations per chunk; the last may be shorter.
         chunk: u64,
+        /// Each thread takes copies of what it scatters to.
+        copies: bool,
     },
 }
 
@@ -77,11 +74,14 @@ impl Shape {
 
     fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
-        let (width, chunks) = self.pieces(count, cost, u64::from(self.threads).min(worth).min(count), args);
+        let (width, copies) = self.width(count, cost, u64::from(self.threads).min(worth).min(count), args);
         if width < 2 {
             return Plan::Inline;
         }
         let least = (PER_CHUNK / cost).ceil() as u64;
+        let (fewest, most) = CHUNKS_PER_THREAD;
+        let time = count as f64 * cost / width as f64;
+        let chunks = width * ((time / LONG_CHUNK) as u64).clamp(fewest, most);
         let mut chunk = count.div_ceil(chunks).max(least).max(1);
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
         let share = count.div_ceil(width);
@@ -94,28 +94,23 @@ impl Shape {
         }
         // Numbers of chunks fit in 32 bits.
         let chunk = chunk.min(share).max(count.div_ceil(u64::from(u32::MAX)));
-        Plan::Split { width: width as u32, chunk }
+        Plan::Split { width: width as u32, chunk, copies }
     }
 
-    /// For how many threads of at most `width`, and into how many chunks, to cut, if nothing else is against it.
-    fn pieces(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> (u64, u64) {
-        let time = count as f64 * cost / width as f64;
-        let (least, most) = CHUNKS_PER_THREAD;
-        let many = width * ((time / LONG_CHUNK) as u64).clamp(least, most);
+    /// How many threads of at most `width` there is work for, and whether they take copies of what they scatter to.
+    fn width(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> (u64, bool) {
         let copied = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?)));
-        let Some((copies, bytes)) = copied else { return (width, many) };
+        let Some((copies, bytes)) = copied else { return (width, false) };
         let with_copies = count / copies.least_iterations(bytes).max(1);
-        if with_copies < width {
-            // Fewer threads, where they have little to do but to add, and else all, whose sums are atomic.
-            let mostly_adds = copies.updates as f64 * ATOMIC_SUM > cost;
-            let pays = mostly_adds && with_copies * LEAST_SHARE >= width;
-            return if pays { (with_copies, with_copies) } else { (width, many) };
+        if with_copies >= width {
+            return (width, true);
         }
-        let affordable = (time * COPIES_PART / (COPIES + COPIED_BYTE * bytes as f64)) as u64;
-        (width, (affordable * width).clamp(width, many).min(with_copies))
+        // Fewer threads, where they have little to do but to add, and else all, whose sums are atomic.
+        let mostly_adds = copies.updates as f64 * ATOMIC_SUM > cost;
+        if mostly_adds && with_copies * LEAST_SHARE >= width { (with_copies, true) } else { (width, false) }
     }
 
-    /// Whether calls of so many iterations take copies of what they scatter to.
+    /// Whether a call of its own, of so many iterations, takes copies of what it scatters to.
     pub fn takes_copies(&self, iterations: u64, args: &[u64]) -> bool {
         let pays = |s: &ScatterCopies| s.bytes(args).is_some_and(|bytes| iterations >= s.least_iterations(bytes));
         self.scatter.as_ref().is_some_and(pays)
@@ -137,7 +132,7 @@ mod tests {
         assert_eq!(shape.plan(1000, 1.0, &[]), Plan::Inline);
         assert!(matches!(shape.plan(1_000_000, 1.0, &[]), Plan::Split { width: 8, .. }));
         assert!(matches!(shape.plan(9_000, 1.0, &[]), Plan::Split { width: 2, .. }));
-        assert!(matches!(Shape::new(&meta(), 8).plan(3, 1e6, &[]), Plan::Split { width: 3, chunk: 1 }));
+        assert!(matches!(Shape::new(&meta(), 8).plan(3, 1e6, &[]), Plan::Split { width: 3, chunk: 1, .. }));
         assert_eq!(Shape::new(&meta(), 1).plan(1 << 40, 1e6, &[]), Plan::Inline);
         assert_eq!(Shape::new(&ParallelMeta { serialize: true, ..meta() }, 8).plan(1 << 40, 1e6, &[]), Plan::Inline);
         let few = Shape::new(&ParallelMeta { num_threads: Some(3), ..meta() }, 8);
@@ -172,7 +167,7 @@ mod tests {
     #[test]
     fn every_thread_gets_work_and_numbers_fit() {
         for (cost, count) in [(0.01, 1u64 << 62), (1.0, 1 << 50), (1e9, 65), (100.0, 100_000), (1e30, 1 << 20)] {
-            if let Plan::Split { width, chunk } = Shape::new(&meta(), 64).plan(count, cost, &[]) {
+            if let Plan::Split { width, chunk, .. } = Shape::new(&meta(), 64).plan(count, cost, &[]) {
                 let chunks = count.div_ceil(chunk);
                 assert!(chunks >= u64::from(width) / 2 && chunks <= u64::from(u32::MAX), "{cost} {count}: {chunks}");
             }
@@ -180,24 +175,24 @@ mod tests {
     }
 
     #[test]
-    fn copies_of_what_is_scattered_to_are_few() {
+    fn threads_have_copies_where_they_add_enough() {
         let of = |bytes, updates| {
             let scatter = Some(ScatterCopies { bytes, updates, ..ScatterCopies::default() });
             Shape::new(&ParallelMeta { scatter, ..meta() }, 4)
         };
-        let chunks = |shape: &Shape, count: u64, cost| match shape.plan(count, cost, &[]) {
-            Plan::Split { chunk, .. } => (count.div_ceil(chunk), shape.takes_copies(chunk, &[])),
-            Plan::Inline => (1, shape.takes_copies(count, &[])),
+        let plan = |shape: &Shape, count: u64, cost| match shape.plan(count, cost, &[]) {
+            Plan::Split { width, chunk, copies } => (width, count.div_ceil(chunk), copies),
+            Plan::Inline => (1, 1, shape.takes_copies(count, &[])),
         };
-        // Half a millisecond's work can pay for many small copies, and for no large ones but a thread's one.
-        assert_eq!(chunks(&of(64, 1), 1 << 19, 1.0), (32, true));
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 20, 1.0), (4, true));
+        // How the work is cut does not depend on the copies.
+        assert_eq!(plan(&of(64, 1), 1 << 19, 1.0), (4, 32, true));
+        assert_eq!(plan(&of(1 << 20, 1), 1 << 20, 1.0), (4, 52, true));
         // Where there is too little for one for each, fewer threads do it, but not where they have much else to do.
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 1.0), (2, true));
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 18, 50.0), (256, false));
-        // Where even those do not pay, the work is cut as without them.
-        assert_eq!(chunks(&of(1 << 20, 1), 1 << 16, 1.0), (32, false));
-        assert_eq!(chunks(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (52, false));
-        assert_eq!(chunks(&of(64, 1), 4, 1.0), (1, false));
+        assert_eq!(plan(&of(1 << 20, 1), 1 << 18, 1.0), (2, 16, true));
+        assert_eq!(plan(&of(1 << 20, 1), 1 << 18, 50.0), (4, 256, false));
+        // Where even those do not pay, there are none.
+        assert_eq!(plan(&of(1 << 20, 1), 1 << 16, 1.0), (4, 32, false));
+        assert_eq!(plan(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (4, 52, false));
+        assert_eq!(plan(&of(64, 1), 4, 1.0), (1, 1, false));
     }
 }

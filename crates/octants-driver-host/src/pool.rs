@@ -41,11 +41,14 @@ const JOINED: u32 = WAITING - 1;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Panicked(pub String);
 
+/// What each participant of a job calls.
+type Body<'a> = dyn Fn(&mut Ranges<'_>) + Sync + 'a;
+
 /// What a job is.
 #[derive(Clone, Copy)]
 struct Job {
     /// Lives until the caller has closed the job and everyone has left.
-    body: *const (dyn Fn(u64, u64) + Sync),
+    body: *const Body<'static>,
     count: u64,
     chunk: u64,
     width: u32,
@@ -127,21 +130,22 @@ impl Pool {
     /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads. Returns
     /// when all of them are done. After a panic the remaining chunks are still run; the first one's message is returned.
     pub fn run(&self, count: u64, chunk: u64, width: u32, body: &(dyn Fn(u64, u64) + Sync)) -> Result<(), Panicked> {
+        self.share(count, chunk, width, &|ranges| ranges.for_each(|(begin, end)| body(begin, end)))
+    }
+
+    /// The same, but each thread calls `body` once, which takes ranges until there are none left; again after a panic.
+    pub fn share(&self, count: u64, chunk: u64, width: u32, body: &Body<'_>) -> Result<(), Panicked> {
         let chunk = chunk.max(count.div_ceil(u64::from(u32::MAX))).max(1);
         let chunks = count.div_ceil(chunk) as u32;
         let width = width.min(self.threads).min(chunks);
         let slot = if width < 2 || WORKER.with(Cell::get) { None } else { self.take_slot() };
         let Some(slot) = slot else {
-            if count == 0 {
-                return Ok(());
-            }
-            return catch_unwind(AssertUnwindSafe(|| body(0, count))).map_err(|p| panicked(&*p));
+            let mut all = Ranges { whole: (count > 0).then_some((0, count)), lanes: &[], own: 0, chunk, count };
+            return catch_unwind(AssertUnwindSafe(|| body(&mut all))).map_err(|p| panicked(&*p));
         };
         self.start();
         // SAFETY: only the lifetime changes; no one uses the pointer after this function's end (see `Slot::finish`).
-        let body: *const (dyn Fn(u64, u64) + Sync + 'static) = unsafe {
-            std::mem::transmute::<&(dyn Fn(u64, u64) + Sync), *const (dyn Fn(u64, u64) + Sync + 'static)>(body)
-        };
+        let body: *const Body<'static> = unsafe { std::mem::transmute::<&Body<'_>, *const Body<'static>>(body) };
         let job = Job { body, count, chunk, width };
         slot.open(job, chunks);
         self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
@@ -309,26 +313,13 @@ impl Slot {
         worked
     }
 
-    /// Runs chunks until there are none left: the own lane's from the front, then others' from the back.
+    /// Runs chunks until there are none left.
     fn work(&self, job: &Job, own: usize) {
         // SAFETY: participants use the body only here, between joining and leaving.
         let body = unsafe { &*job.body };
         let lanes = &self.lanes[..job.width as usize];
-        while let Some(chunk) = take_first(&lanes[own].0) {
-            self.run_chunk(job, body, chunk);
-        }
-        for step in 1..lanes.len() {
-            let lane = &lanes[(own + step) % lanes.len()].0;
-            while let Some(chunk) = take_last(lane) {
-                self.run_chunk(job, body, chunk);
-            }
-        }
-    }
-
-    fn run_chunk(&self, job: &Job, body: &(dyn Fn(u64, u64) + Sync), chunk: u32) {
-        let begin = u64::from(chunk) * job.chunk;
-        let end = begin.saturating_add(job.chunk).min(job.count);
-        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(begin, end))) {
+        let mut ranges = Ranges { whole: None, lanes, own, chunk: job.chunk, count: job.count };
+        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&mut ranges))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| panicked(&*payload));
         }
@@ -355,6 +346,31 @@ impl Slot {
             }
         }
         self.state.store(0, Ordering::Relaxed);
+    }
+}
+
+/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others' from the back.
+pub struct Ranges<'a> {
+    /// All numbers, where one thread takes them.
+    whole: Option<(u64, u64)>,
+    lanes: &'a [Apart<AtomicU64>],
+    own: usize,
+    chunk: u64,
+    count: u64,
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        if self.whole.is_some() {
+            return self.whole.take();
+        }
+        let others = (1..self.lanes.len()).map(|step| &self.lanes[(self.own + step) % self.lanes.len()].0);
+        let own = self.lanes.get(self.own).and_then(|lane| take_first(&lane.0));
+        let chunk = own.or_else(|| others.into_iter().find_map(take_last))?;
+        let begin = u64::from(chunk) * self.chunk;
+        Some((begin, begin.saturating_add(self.chunk).min(self.count)))
     }
 }
 
@@ -421,6 +437,21 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn each_participant_is_called_once_and_takes_ranges() {
+        for threads in [1, 4] {
+            let pool = Pool::new(threads);
+            let (calls, sum) = (AtomicU64::new(0), AtomicU64::new(0));
+            let body = |ranges: &mut Ranges<'_>| {
+                calls.fetch_add(1, Ordering::Relaxed);
+                sum.fetch_add(ranges.map(|(b, e)| (b..e).sum::<u64>()).sum(), Ordering::Relaxed);
+            };
+            pool.share(1001, 10, 4, &body).unwrap();
+            assert!((1..=u64::from(threads)).contains(&calls.into_inner()));
+            assert_eq!(sum.into_inner(), 1001 * 1000 / 2);
         }
     }
 

@@ -12,7 +12,7 @@ use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launc
 use crate::enter::Entry;
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
-use crate::pool::Pool;
+use crate::pool::{Pool, Ranges};
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
@@ -142,12 +142,27 @@ impl LoadedTask {
                 self.pace.time(count, 1, launch, || unsafe { code.run(&context, 0, count) });
                 Ok(())
             }
-            Plan::Split { width, chunk } => {
-                context.copies = u64::from(shape.takes_copies(chunk, launch.args));
+            Plan::Split { width, chunk, copies } => {
+                context.copies = u64::from(copies);
                 let (context, code) = (Shared(&context), self.shared);
-                // SAFETY: as above; the ranges lie within the count and do not overlap.
-                let body = |begin: u64, end: u64| unsafe { code.run(context.get(), begin, end) };
-                let end = self.pace.time(count, width, launch, || pool.run(count, chunk, width, &body));
+                let one = |begin: u64, end: u64| {
+                    // SAFETY: as above; the ranges lie within the count and do not overlap.
+                    unsafe { code.run(context.get(), begin, end) };
+                };
+                // A thread's copies serve for all that it runs.
+                let many = |ranges: &mut Ranges<'_>| {
+                    let ranges = std::ptr::from_mut(ranges);
+                    let own = HostContext { more: Some(more), ranges: ranges.cast(), ..context.get().clone() };
+                    // SAFETY: this thread alone uses the ranges, here and in `more`, one after the other.
+                    while let Some((begin, end)) = unsafe { (*ranges).next() } {
+                        // SAFETY: as above.
+                        unsafe { code.run(&own, begin, end) };
+                    }
+                };
+                let run = || {
+                    if copies { pool.share(count, chunk, width, &many) } else { pool.run(count, chunk, width, &one) }
+                };
+                let end = self.pace.time(count, width, launch, run);
                 end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
             }
         }
@@ -267,6 +282,8 @@ fn context(launch: &Launch<'_>) -> HostContext {
         launch: launch.number,
         owner: std::ptr::from_ref(launch).cast::<c_void>(),
         copies: 0,
+        more: None,
+        ranges: std::ptr::null_mut(),
     }
 }
 
@@ -353,6 +370,17 @@ impl Pace {
         };
         self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
+}
+
+/// # Safety
+/// Called by compiled code with the context it was given and room for two numbers.
+unsafe extern "C" fn more(context: *const HostContext, range: *mut [i64; 2]) -> u32 {
+    // SAFETY: the contract above; the thread that runs the code made the context, and does nothing with the ranges meanwhile.
+    let next = unsafe { (*(*context).ranges.cast::<Ranges<'_>>()).next() };
+    let Some((begin, end)) = next else { return 0 };
+    // SAFETY: the contract above.
+    unsafe { *range = [begin as i64, end as i64] };
+    1
 }
 
 /// # Safety

@@ -228,6 +228,14 @@ pub(crate) trait Target {
     fn takes_copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.i1)
     }
+    /// The function that a call asks for more iterations; null where there is none.
+    fn more(&self, e: &Emitter, _context: V) -> V {
+        e.zero(e.ptr)
+    }
+    /// Asks it: i1, and where that is set the first iteration and the one after the last, i64, at `range`.
+    fn call_more(&self, e: &Emitter, _more: V, _context: V, _range: V) -> V {
+        e.zero(e.i1)
+    }
     /// Allocates zeroed memory of a number of bytes; null where there is none.
     fn allocate_zeroed(&self, e: &Emitter, _bytes: V) -> V {
         e.zero(e.ptr)

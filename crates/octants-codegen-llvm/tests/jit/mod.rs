@@ -67,6 +67,13 @@ unsafe extern "C" fn on_fail(context: *const HostContext, site: u32, values: *co
     host.failed.lock().unwrap().push(Message { site, values });
 }
 
+unsafe extern "C" fn more(context: *const HostContext, range: *mut [i64; 2]) -> u32 {
+    let chunks = unsafe { &mut *(*context).ranges.cast::<Vec<(i64, i64)>>() };
+    let Some((begin, end)) = chunks.pop() else { return 0 };
+    unsafe { *range = [begin, end] };
+    1
+}
+
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
@@ -74,13 +81,15 @@ pub struct Run {
     pub single: bool,
     pub seed: u64,
     pub launch: u64,
-    /// Chunks have copies of what they scatter to.
+    /// Calls have copies of what they scatter to.
     pub copies: bool,
+    /// A call may ask for more chunks.
+    pub more: bool,
 }
 
 impl Default for Run {
     fn default() -> Self {
-        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1, copies: false }
+        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1, copies: false, more: false }
     }
 }
 
@@ -177,6 +186,8 @@ impl Loaded {
             })
             .collect();
         let host = Host { sizes, ..Host::default() };
+        let mut chunks: Vec<(i64, i64)> = Vec::new();
+        let waiting = &raw mut chunks;
         let context = HostContext {
             args: args.as_ptr(),
             frame: frame.as_mut_ptr().cast(),
@@ -187,6 +198,8 @@ impl Loaded {
             launch: how.launch,
             owner: (&raw const host).cast(),
             copies: u64::from(how.copies),
+            more: how.more.then_some(more as _),
+            ranges: waiting.cast(),
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
@@ -206,18 +219,20 @@ impl Loaded {
                 |n| n as i64,
             );
             counts.push(n);
-            // Chunks run last to first: nothing may depend on their order.
-            let mut chunks = Vec::new();
+            // SAFETY: only the code that runs below takes chunks.
+            let chunks = unsafe { &mut *waiting };
             let mut begin = 0;
             while begin < n {
                 let end = begin.saturating_add(how.chunk).min(n);
                 chunks.push((begin, end));
                 begin = end;
             }
-            if !p.serialize {
+            // Chunks run last to first: nothing may depend on their order.
+            if p.serialize {
                 chunks.reverse();
             }
-            for (begin, end) in chunks {
+            // SAFETY: as above.
+            while let Some((begin, end)) = unsafe { (*waiting).pop() } {
                 code(begin, end);
             }
         }
