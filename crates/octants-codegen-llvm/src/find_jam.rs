@@ -22,7 +22,7 @@ const MOST_AROUND: usize = 1024;
 const FEW_ITERATIONS: i64 = 32;
 
 /// What runs at once.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct Jam {
     /// Iterations of the parallel loop.
     pub times: u32,
@@ -82,6 +82,15 @@ pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoo
     let extent = search.known(of.dims[axis as usize].end).zip(search.known(of.dims[axis as usize].begin));
     let fits = extent.is_none_or(|(end, begin)| end.saturating_sub(begin) >= i64::from(times));
     (times > 1 && fits).then(|| Jam { times, loops: found.iter().map(|(v, _, (_, across))| (*v, *across)).collect() })
+}
+
+impl Jam {
+    /// How many iterations run at once as long as there are so many, and how many of the rest. One by one, those whose elements lie
+    /// side by side would take many times as long each.
+    pub fn groups(&self) -> impl Iterator<Item = u32> {
+        let small = self.loops.values().any(|across| *across).then_some(self.times / 4);
+        [self.times].into_iter().chain(small.filter(|n| *n > 1))
+    }
 }
 
 fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {

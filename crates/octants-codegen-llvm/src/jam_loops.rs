@@ -29,7 +29,7 @@ pub(crate) struct Lanes {
 
 impl<'p> Lowering<'_, 'p> {
     /// The iterations of a parallel loop that have these indices, at once.
-    pub fn iterations(&mut self, v: ValueId, l: &'p ForLoop, jam: Jam, mut indices: Vec<Vec<Index>>) {
+    pub fn iterations(&mut self, v: ValueId, l: &'p ForLoop, jam: &Jam, mut indices: Vec<Vec<Index>>) {
         let (values, locals) = (self.values.clone(), self.locals.clone());
         for (i, place) in self.locals.iter_mut().enumerate() {
             // Each has memory of its own for what does not stand before the loop.
@@ -42,7 +42,7 @@ impl<'p> Lowering<'_, 'p> {
         let parts: Vec<_> = self.body.block(l.body).split_inclusive(is_shared).collect();
         let last_of = |part: &&'p [ValueId]| part.last().copied().filter(is_shared);
         let shared: Vec<_> = parts.iter().map(last_of).collect();
-        self.lanes = Some(Lanes { number: v, jam, others });
+        self.lanes = Some(Lanes { number: v, jam: jam.clone(), others });
         self.each_lane(|l| l.prepare_locals(|l, local| !l.facts.is_used_before_loop(local)));
         for (part, shared) in parts.into_iter().zip(shared) {
             let own = &part[..part.len() - usize::from(shared.is_some())];

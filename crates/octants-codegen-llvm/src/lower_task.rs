@@ -58,6 +58,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target) = (&u.program.tasks[number], u.target);
     let symbol = target.task_symbol(number, &task.name);
     let strided = target.shares_by_stride();
+    u.at_once.set(1);
     let scatter = scatter_of(u.facts, target, number);
     let plain = scatter.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
@@ -83,6 +84,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
             meta.block_sums = strided && (sums_up || in_blocks.is_some());
             meta.scatter = scatter.as_ref().map(|s| describe_copies(u.facts, s));
             meta.wide = lower_wide(u, number);
+            meta.at_once = u.at_once.get();
             Some(meta)
         }
     };
@@ -351,6 +353,7 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,
         block_sums: false,
+        at_once: 1,
         cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
         // On a device the code finds out.
         count_symbol: (computed && !u.target.shares_by_stride()).then(|| {

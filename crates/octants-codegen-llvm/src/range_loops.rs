@@ -6,7 +6,7 @@
 use octants_ir::{ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::find_jam::find_jam;
+use crate::find_jam::{Jam, find_jam};
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
 use crate::metadata::RangeLoop;
@@ -129,7 +129,14 @@ impl<'p> Lowering<'_, 'p> {
         done: crate::emit::Bb,
     ) {
         let e = self.e;
-        let first = self.jammed_row(v, l, outer, axis, (first, last), config);
+        let jam = if config.serialize { None } else { find_jam(self, v, l) };
+        let mut first = first;
+        if let Some(jam) = jam {
+            self.u.at_once.set(self.u.at_once.get().max(jam.times));
+            for times in jam.groups() {
+                first = self.jammed_row((v, l), outer, axis, (first, last), &jam, times);
+            }
+        }
         let head = self.new_block(c"parallel");
         let inside = self.new_block(c"iteration");
         let next = self.new_block(c"iteration.next");
@@ -154,18 +161,16 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Runs whole groups of iterations in unit stride over the last axis at once, where that pays; yields the first index that is left.
+    /// Runs whole groups of iterations in unit stride over the last axis at once; yields the first index that is left.
     fn jammed_row(
         &mut self,
-        v: ValueId,
-        l: &'p ForLoop,
+        (v, l): (ValueId, &'p ForLoop),
         outer: &[Index],
         axis: Axis,
         (first, last): (V, V),
-        config: &LoopConfig,
+        jam: &Jam,
+        times: u32,
     ) -> V {
-        let jam = if config.serialize { None } else { find_jam(self, v, l) };
-        let Some(jam) = jam else { return first };
         let e = self.e;
         let (head, inside, done) =
             (self.new_block(c"group"), self.new_block(c"iterations"), self.new_block(c"group.done"));
@@ -174,7 +179,7 @@ impl<'p> Lowering<'_, 'p> {
         e.position(head);
         let wide = e.phi(e.i64);
         e.add_incoming(wide, first, from);
-        let after = e.add_nsw(wide, e.i64c(i64::from(jam.times)));
+        let after = e.add_nsw(wide, e.i64c(i64::from(times)));
         e.cond_br(e.icmp(IntCmp::LLVMIntSLE, after, last), inside, done);
         e.position(inside);
         let indices = |k| {
@@ -182,12 +187,11 @@ impl<'p> Lowering<'_, 'p> {
             let own = Index { narrow: self.narrow_index(wide, axis.scalar), wide };
             outer.iter().copied().chain([own]).collect()
         };
-        let indices = (0..jam.times).map(indices).collect();
+        let indices = (0..times).map(indices).collect();
         self.iterations(v, l, jam, indices);
         e.add_incoming(wide, after, e.block());
         let back = e.br(head);
-        let is = RangeLoop { independent: !config.serialize, large: self.large };
-        self.u.metadata.mark_range_loop(e, back, is);
+        self.u.metadata.mark_range_loop(e, back, RangeLoop { independent: true, large: self.large });
         e.position(done);
         wide
     }

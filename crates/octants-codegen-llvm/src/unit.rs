@@ -31,6 +31,8 @@ pub(crate) struct Unit<'p> {
     pub has_wide_forms: bool,
     /// Number of the task under way, part of the key of random numbers.
     pub task: Cell<u32>,
+    /// Iterations of the task under way that its code runs at once, as long as there are so many.
+    pub at_once: Cell<u32>,
 }
 
 /// The artifact's name of a scalar.
@@ -67,6 +69,7 @@ impl<'p> Unit<'p> {
             vector_functions: RefCell::default(),
             has_wide_forms,
             task: Cell::new(0),
+            at_once: Cell::new(1),
         }
     }
 

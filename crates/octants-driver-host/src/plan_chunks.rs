@@ -44,6 +44,7 @@ pub struct Shape {
     block_dim: Option<u32>,
     grain: u64,
     inner: Option<u64>,
+    at_once: u64,
     scatter: Option<ScatterCopies>,
 }
 
@@ -54,7 +55,8 @@ impl Shape {
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
         let (serialize, block_dim) = (meta.serialize || meta.num_threads == Some(1), meta.block_dim);
         let inner = meta.inner_extent.filter(|&n| n > 1);
-        Shape { threads, serialize, block_dim, grain, inner, scatter: meta.scatter.clone() }
+        let at_once = u64::from(meta.at_once).max(1);
+        Shape { threads, serialize, block_dim, grain, inner, at_once, scatter: meta.scatter.clone() }
     }
 
     /// Iterations that stay together wherever the loop is cut; `None` where it is not.
@@ -74,7 +76,10 @@ impl Shape {
 
     fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
-        let (width, copies) = self.width(count, cost, u64::from(self.threads).min(worth).min(count), args);
+        // A fourth of what runs at once takes one thread no longer than one iteration would.
+        let few = (self.at_once / 4).max(1);
+        let most = u64::from(self.threads).min(worth).min(count.div_ceil(few));
+        let (width, copies) = self.width(count, cost, most, args);
         if width < 2 {
             return Plan::Inline;
         }
@@ -86,11 +91,11 @@ impl Shape {
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
         let share = count.div_ceil(width);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
-        for unit in [rows, Some(self.grain)].into_iter().flatten() {
-            if unit <= share && unit <= chunk * 4 {
-                chunk = chunk.div_ceil(unit) * unit;
-                break;
-            }
+        let even = [rows, Some(self.grain)].into_iter().flatten().filter(|unit| *unit <= chunk * 4);
+        // What runs at once stays together, else what the rest of it runs at once.
+        let together = [self.at_once, few];
+        if let Some(unit) = even.chain(together).find(|unit| *unit <= share) {
+            chunk = chunk.next_multiple_of(unit);
         }
         // Numbers of chunks fit in 32 bits.
         let chunk = chunk.min(share).max(count.div_ceil(u64::from(u32::MAX)));
@@ -153,6 +158,17 @@ mod tests {
         let blocks = ParallelMeta { block_dim: Some(96), ..meta() };
         let Plan::Split { chunk, .. } = Shape::new(&blocks, 2).plan(1_000_000, 1.0, &[]) else { panic!("inline") };
         assert_eq!(chunk % 96, 0);
+    }
+
+    #[test]
+    fn what_runs_at_once_is_not_cut() {
+        let shape = Shape::new(&ParallelMeta { at_once: 32, ..meta() }, 16);
+        let split = |count| match shape.plan(count, 1e6, &[]) {
+            Plan::Split { width, chunk, .. } => (width, chunk),
+            Plan::Inline => (1, count),
+        };
+        assert_eq!((split(1024), split(1000), split(300)), ((16, 32), (16, 32), (16, 8)));
+        assert_eq!((split(40), split(9), split(8)), ((5, 8), (2, 5), (1, 8)));
     }
 
     #[test]
