@@ -89,7 +89,7 @@ impl Shape {
         let chunks = width * ((time / LONG_CHUNK) as u64).clamp(fewest, most);
         let mut chunk = count.div_ceil(chunks).max(least).max(1);
         // Where iterations are so dear that a grain of them would leave threads without work, the grain gives way.
-        let share = count.div_ceil(width);
+        let share = count.div_ceil(width).max(few);
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
         let even = [rows, Some(self.grain)].into_iter().flatten().filter(|unit| *unit <= chunk * 4);
         // What runs at once stays together, else what the rest of it runs at once.
@@ -168,7 +168,7 @@ mod tests {
             Plan::Inline => (1, count),
         };
         assert_eq!((split(1024), split(1000), split(300)), ((16, 32), (16, 32), (16, 8)));
-        assert_eq!((split(40), split(9), split(8)), ((5, 8), (2, 5), (1, 8)));
+        assert_eq!((split(40), split(9), split(8)), ((5, 8), (2, 8), (1, 8)));
     }
 
     #[test]
