@@ -83,6 +83,28 @@ void nbody(const float *restrict x, const float *restrict y, const float *restri
     }
 }
 
+void matmul(const float *restrict a, const float *restrict b, float *restrict c, long n) {
+#pragma omp parallel for
+    for (long i = 0; i < n; i++) {
+        for (long j = 0; j < n; j++) c[i * n + j] = 0;
+        for (long k = 0; k < n; k++)
+            for (long j = 0; j < n; j++) c[i * n + j] += a[i * n + k] * b[k * n + j];
+    }
+}
+
+void blur(const float *restrict a, const float *restrict weights, float *restrict b, long n, int radius) {
+#pragma omp parallel for
+    for (long i = 0; i < n; i++)
+        for (long j = 0; j < n; j++) {
+            float s = 0;
+            for (int k = -radius; k <= radius; k++) {
+                long at = j + k < 0 ? 0 : j + k > n - 1 ? n - 1 : j + k;
+                s += weights[k + radius] * a[i * n + at];
+            }
+            b[i * n + j] = s;
+        }
+}
+
 static void spline(float f, float w[3]) {
     w[0] = 0.5f * (1.5f - f) * (1.5f - f);
     w[1] = 0.75f - (f - 1) * (f - 1);

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import measuring
 import numpy as np
-from measuring import CELLS, ITERATIONS, LEVELS, SIZES, TIME_STEP
+from measuring import CELLS, ITERATIONS, LEVELS, RADIUS, SIZES, TIME_STEP
 
 FLAGS = ["-O3", "-march=native", "-ffast-math", "-fopenmp", "-shared", "-fPIC"]
 library: ctypes.CDLL
@@ -46,6 +46,7 @@ def prepare(name: str) -> tuple[Callable[[], object], Callable[[], np.ndarray]]:
         "triad": [ctypes.c_float(3.0), n],
         "histogram": [n, LEVELS],
         "mandelbrot": [n, ITERATIONS],
+        "blur": [n, RADIUS],
         "mpm88": [n, CELLS, ctypes.c_float(TIME_STEP)],
     }
     function = getattr(library, name)

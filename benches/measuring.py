@@ -18,9 +18,12 @@ SIZES: dict[str, int] = {
     "histogram": 1 << 23,
     "mandelbrot": 768,
     "nbody": 4096,
+    "matmul": 512,
+    "blur": 1024,
     "mpm88": 8192,
 }
 LEVELS = 256
+RADIUS = 8
 ITERATIONS = 256
 CELLS = 128
 TIME_STEP = 2e-4
@@ -38,6 +41,8 @@ def work(name: str) -> tuple[float, str]:
         "histogram": (n / 1e9, "G elements/s"),
         "mandelbrot": (n * n / 1e6, "M pixels/s"),
         "nbody": (20 * n * n / 1e9, "GFLOP/s"),
+        "matmul": (2 * n**3 / 1e9, "GFLOP/s"),
+        "blur": ((2 * RADIUS + 1) * 2 * n * n / 1e9, "GFLOP/s"),
         "mpm88": (1.0, "steps/s"),
     }[name]
 
@@ -59,6 +64,11 @@ def inputs(name: str) -> list[np.ndarray]:
         return [np.zeros((n, n), np.int32)]
     if name == "nbody":
         return [random.random(n, np.float32) for _ in range(3)] + [np.zeros(n, np.float32) for _ in range(3)]
+    if name == "matmul":
+        return [*(random.random((n, n), np.float32) for _ in range(2)), np.zeros((n, n), np.float32)]
+    if name == "blur":
+        weights = np.exp(-np.linspace(-2, 2, 2 * RADIUS + 1, dtype=np.float32) ** 2)
+        return [random.random((n, n), np.float32), weights, np.zeros((n, n), np.float32)]
     places = random.random((n, 2), np.float32) * np.float32(0.4) + np.float32(0.2)
     falling = np.tile(np.array([0, -1], np.float32), (n, 1))
     grid = [np.zeros((CELLS, CELLS, 2), np.float32), np.zeros((CELLS, CELLS), np.float32)]

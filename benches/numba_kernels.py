@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import measuring
 import numpy as np
-from measuring import ITERATIONS, LEVELS, TIME_STEP
+from measuring import ITERATIONS, LEVELS, RADIUS, TIME_STEP
 
 try:
     import numba
@@ -113,6 +113,26 @@ def nbody(x, y, z, ax, ay, az):
         az[i] = sz
 
 
+@njit(parallel=True, fastmath=True)
+def matmul(a, b, c):
+    for i in prange(c.shape[0]):
+        for j in range(c.shape[1]):
+            c[i, j] = f32(0.0)
+        for k in range(a.shape[1]):
+            for j in range(c.shape[1]):
+                c[i, j] += a[i, k] * b[k, j]
+
+
+@njit(parallel=True, fastmath=True)
+def blur(a, weights, b, radius):
+    for i in prange(b.shape[0]):
+        for j in range(b.shape[1]):
+            s = f32(0.0)
+            for k in range(-radius, radius + 1):
+                s += weights[k + radius] * a[i, min(max(j + k, 0), a.shape[1] - 1)]
+            b[i, j] = s
+
+
 @njit(fastmath=True, inline="always")
 def spline(f):
     return f32(0.5) * (f32(1.5) - f) ** 2, f32(0.75) - (f - f32(1.0)) ** 2, f32(0.5) * (f - f32(0.5)) ** 2
@@ -183,7 +203,13 @@ def mpm88(x, v, C, J, grid_v, grid_m, dt):
 def prepare(name: str) -> tuple[Callable[[], object], Callable[[], np.ndarray]]:
     """A call that does the work once, and one that returns the result."""
     arrays = measuring.inputs(name)
-    more = {"triad": (f32(3.0),), "histogram": (LEVELS,), "mandelbrot": (ITERATIONS,), "mpm88": (f32(TIME_STEP),)}
+    more = {
+        "triad": (f32(3.0),),
+        "histogram": (LEVELS,),
+        "mandelbrot": (ITERATIONS,),
+        "blur": (RADIUS,),
+        "mpm88": (f32(TIME_STEP),),
+    }
     function = {"map": elementwise, "sum": add_up}.get(name) or globals()[name]
     extra = more.get(name, ())
     result = {"nbody": 3, "mpm88": 0}.get(name, -1)

@@ -10,7 +10,7 @@ from typing import Any
 
 import measuring
 import numpy as np
-from measuring import CELLS, ITERATIONS, SIZES, TIME_STEP
+from measuring import CELLS, ITERATIONS, RADIUS, SIZES, TIME_STEP
 
 qd: Any = importlib.import_module(os.environ.get("BENCH_MODULE", "octants"))
 
@@ -85,6 +85,24 @@ def nbody(x: F1, y: F1, z: F1, ax: F1, ay: F1, az: F1):
         ax[i] = sx
         ay[i] = sy
         az[i] = sz
+
+
+@qd.kernel
+def matmul(a: F2, b: F2, c: F2):
+    for i, j in c:
+        s = 0.0
+        for k in range(a.shape[1]):
+            s += a[i, k] * b[k, j]
+        c[i, j] = s
+
+
+@qd.kernel
+def blur(a: F2, weights: F1, b: F2, radius: qd.i32):
+    for i, j in b:
+        s = 0.0
+        for k in range(-radius, radius + 1):
+            s += weights[k + radius] * a[i, min(max(j + k, 0), a.shape[1] - 1)]
+        b[i, j] = s
 
 
 @qd.func
@@ -171,7 +189,7 @@ def prepare(name: str) -> tuple[Callable[[], object], Callable[[], np.ndarray]]:
         return prepare_mpm88(arrays)
     given = [device(a) for a in arrays]
     kernel = {"map": elementwise, "sum": add_up}.get(name) or globals()[name]
-    extra: tuple[float, ...] = {"triad": (3.0,), "mandelbrot": (ITERATIONS,)}.get(name, ())
+    extra: tuple[float, ...] = {"triad": (3.0,), "mandelbrot": (ITERATIONS,), "blur": (RADIUS,)}.get(name, ())
     return lambda: kernel(*given, *extra), lambda: given[3 if name == "nbody" else -1].to_numpy()
 
 
