@@ -63,6 +63,8 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let plain = scatter.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
+        // Several callers would each get what is as long as the task.
+        u.e.function_attribute(code, "noinline", 0);
         (s, code)
     });
     let in_blocks = block_scatter_of(u.facts, target, number);
