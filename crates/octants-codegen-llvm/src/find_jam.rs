@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, FrameSlot, Layout, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Const, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
 
 use crate::lower_body::Lowering;
 use crate::read_ahead::operations;
@@ -98,7 +98,7 @@ fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {
 }
 
 /// Operations on scalars in a block.
-fn size(body: &Body, block: octants_ir::BlockId) -> usize {
+fn size(body: &Body, block: BlockId) -> usize {
     let mut size = 0;
     body.visit(block, &mut |_, inst| size += inst.ty.leaf_count().max(1) * operations(body, &inst.op));
     size
@@ -182,7 +182,7 @@ impl Search<'_, '_, '_> {
     /// How many iterations should run an inner loop together, where that pays, and whether what they compute becomes vectors.
     fn times(&self, number: ValueId, inner: &ForLoop) -> Option<(u32, bool)> {
         let body = self.body;
-        let trips = |d: &octants_ir::Range| Some(self.known(d.end)?.saturating_sub(self.known(d.begin)?).max(0));
+        let trips = |d: &Range| Some(self.known(d.end)?.saturating_sub(self.known(d.begin)?).max(0));
         let count = inner.dims.iter().try_fold(1i64, |n, d| n.checked_mul(trips(d)?));
         let is_alike = |v| self.is_alike(v, None);
         let runs_alike = inner.dims.iter().all(|d| is_alike(d.begin) && is_alike(d.end));
