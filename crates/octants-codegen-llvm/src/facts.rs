@@ -153,11 +153,8 @@ fn root_bytes(program: &Program) -> Vec<u64> {
             continue;
         }
         for (c, s) in components.iter().zip(b.elem.leaves()) {
-            let digits = c.axes.iter().flatten();
-            let last: u64 = digits.map(|d| d.extent.saturating_sub(1) * d.stride).sum();
-            let end = c.base + last + u64::from(s.bytes());
             let root = &mut bytes[c.root as usize];
-            *root = end.max(*root);
+            *root = c.end(u64::from(s.bytes())).max(*root);
         }
     }
     bytes

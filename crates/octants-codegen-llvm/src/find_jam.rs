@@ -4,6 +4,7 @@
 //! iterations of an inner loop. They should where that loop finds the elements that they read side by side, which makes vectors of what
 //! they compute, or where it reads or adds to the same elements for all of them, which is then done once for all.
 
+use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Const, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
@@ -16,8 +17,10 @@ use crate::write_out_loops::may_leave;
 const SIDE_BY_SIDE: [(usize, u32); 2] = [(12, 32), (32, 16)];
 /// Iterations at once that share elements. Each has numbers in registers.
 const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
-/// Most operations on scalars around the inner loops of all iterations at once.
+/// Most operations on scalars around the inner loops of all iterations at once, and how often those in other loops count: LLVM writes
+/// such loops out, or makes vectors of them, for each iteration.
 const MOST_AROUND: usize = 1024;
+const IN_LOOPS: usize = 16;
 /// LLVM writes out inner loops that are known to have at most so many iterations, and makes vectors of what the parallel loop computes.
 const FEW_ITERATIONS: i64 = 32;
 
@@ -33,7 +36,8 @@ pub(crate) struct Jam {
 /// Shared memory that an access is to.
 #[derive(Debug)]
 enum Memory {
-    Buffer(usize, Vec<ValueId>),
+    /// A buffer, the indices of an element, and those of what is chosen in it at run time.
+    Buffer(usize, Vec<ValueId>, Vec<ValueId>),
     Frame(FrameSlot),
 }
 
@@ -61,6 +65,8 @@ struct Search<'a, 'u, 'p> {
     axis: u32,
     inside: HashSet<ValueId>,
     accesses: HashMap<ValueId, (Memory, Kind)>,
+    /// What was found out of values: computations share parts.
+    alike: RefCell<HashMap<(ValueId, Option<ValueId>), bool>>,
 }
 
 /// Finds out whether several iterations of a parallel loop, which are independent, should run at once.
@@ -71,12 +77,14 @@ pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoo
     if loops.is_empty() || lowering.large || lowering.u.options.opt_level < 2 || may_leave(body, of.body) {
         return None;
     }
-    let mut search = Search { lowering, body, number, axis, inside: HashSet::new(), accesses: HashMap::new() };
+    let (inside, accesses, alike) = (HashSet::new(), HashMap::new(), RefCell::default());
+    let mut search = Search { lowering, body, number, axis, inside, accesses, alike };
     if !search.look(of) || search.meet() {
         return None;
     }
     let found: Vec<_> = loops.iter().filter_map(|(v, l)| Some((*v, l.body, search.times(*v, l)?))).collect();
-    let around = size(body, of.body) - found.iter().map(|(_, b, _)| size(body, *b)).sum::<usize>();
+    let around = size(body, of.body, IN_LOOPS)
+        - found.iter().map(|(_, b, _)| IN_LOOPS * size(body, *b, IN_LOOPS)).sum::<usize>();
     let fewest = found.iter().map(|(.., (times, _))| *times).min()?;
     let times = std::iter::successors(Some(fewest), |n| Some(n / 2)).find(|n| *n as usize * around <= MOST_AROUND)?;
     let extent = search.known(of.dims[axis as usize].end).zip(search.known(of.dims[axis as usize].begin));
@@ -97,11 +105,15 @@ fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {
     if let Op::For(l) = &body.inst(v).op { Some(l) } else { None }
 }
 
-/// Operations on scalars in a block.
-fn size(body: &Body, block: BlockId) -> usize {
-    let mut size = 0;
-    body.visit(block, &mut |_, inst| size += inst.ty.leaf_count().max(1) * operations(body, &inst.op));
-    size
+/// Operations on scalars in a block; those in loops count several times.
+fn size(body: &Body, block: BlockId, in_loops: usize) -> usize {
+    let of = |v: &ValueId| {
+        let inst = body.inst(*v);
+        let times = if matches!(inst.op, Op::For(_) | Op::Loop(_)) { in_loops } else { 1 };
+        let inner: usize = inst.op.blocks().into_iter().map(|b| size(body, b, in_loops)).sum();
+        inst.ty.leaf_count().max(1) * operations(body, &inst.op) + times * inner
+    };
+    body.block(block).iter().map(of).sum()
 }
 
 impl Search<'_, '_, '_> {
@@ -156,7 +168,7 @@ impl Search<'_, '_, '_> {
 
     fn may_be_same(&self, a: &Memory, b: &Memory) -> bool {
         match (a, b) {
-            (Memory::Buffer(a, _), Memory::Buffer(b, _)) => self.lowering.u.facts.may_be_same(*a, *b),
+            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.lowering.u.facts.may_be_same(*a, *b),
             (Memory::Frame(a), Memory::Frame(b)) => a == b,
             _ => false,
         }
@@ -164,7 +176,7 @@ impl Search<'_, '_, '_> {
 
     /// Both accesses are to elements that each iteration has for itself.
     fn are_own(&self, a: &Memory, b: &Memory) -> bool {
-        let (Memory::Buffer(a, x), Memory::Buffer(b, y)) = (a, b) else { return false };
+        let (Memory::Buffer(a, x, _), Memory::Buffer(b, y, _)) = (a, b) else { return false };
         a == b && x.iter().zip(y).any(|(x, y)| self.is_own_index(*x) && self.is_own_index(*y))
     }
 
@@ -207,7 +219,7 @@ impl Search<'_, '_, '_> {
             }
         });
         let of_size = |sizes: &[(usize, u32)]| {
-            let size = size(body, inner.body);
+            let size = size(body, inner.body, 1);
             sizes.iter().find(|(most, _)| size <= *most).map(|(_, times)| *times)
         };
         let side_by_side = || {
@@ -224,9 +236,10 @@ impl Search<'_, '_, '_> {
 
     /// How the elements lie that iterations access at once, while they run an inner loop together.
     fn spread(&self, memory: &Memory, together: ValueId) -> Spread {
-        let Memory::Buffer(buffer, indices) = memory else { return Spread::Other };
+        let Memory::Buffer(buffer, indices, parts) = memory else { return Spread::Other };
         let is_alike = |v: &ValueId| self.is_alike(*v, Some(together));
         match indices.split_last() {
+            _ if !parts.iter().all(is_alike) => Spread::Other,
             _ if indices.iter().all(is_alike) => Spread::Alike,
             Some((last, others)) if others.iter().all(is_alike) && self.steps_by_one(*last, together) => {
                 if self.is_dense(*buffer) { Spread::SideBySide } else { Spread::Other }
@@ -239,10 +252,11 @@ impl Search<'_, '_, '_> {
     fn steps_by_one(&self, v: ValueId, together: ValueId) -> bool {
         let (steps, is_alike) = (|v| self.steps_by_one(v, together), |v| self.is_alike(v, Some(together)));
         match self.body.inst(self.lowering.source(v)).op {
-            Op::Binary(BinaryOp::Add, a, b) => steps(a) && is_alike(b) || is_alike(a) && steps(b),
-            Op::Binary(BinaryOp::Sub, a, b) => steps(a) && is_alike(b),
+            Op::Binary(BinaryOp::Add, a, b) if is_alike(a) => steps(b),
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if is_alike(b) => steps(a),
             // Up to the border of an image.
-            Op::Binary(BinaryOp::Min | BinaryOp::Max, a, b) => steps(a) && is_alike(b) || is_alike(a) && steps(b),
+            Op::Binary(BinaryOp::Min | BinaryOp::Max, a, b) if is_alike(a) => steps(b),
+            Op::Binary(BinaryOp::Min | BinaryOp::Max, a, b) if is_alike(b) => steps(a),
             Op::Cast(a) => self.body.ty(a).scalar().is_some_and(|s| s.is_int()) && steps(a),
             _ => self.is_own_index(v),
         }
@@ -264,14 +278,23 @@ impl Search<'_, '_, '_> {
 
     /// An access that is to the same memory in each iteration of the inner loops.
     fn is_left_alone(&self, memory: &Memory) -> bool {
-        let Memory::Buffer(_, indices) = memory else { return true };
+        let Memory::Buffer(_, indices, parts) = memory else { return true };
         let outside = |v: &ValueId| self.is_alike(*v, None) || self.is_own_index(*v);
-        indices.iter().all(outside)
+        indices.iter().chain(parts).all(outside)
     }
 
     /// A value is the same in all iterations that run at once; so is the index of the inner loop that they run together.
     fn is_alike(&self, v: ValueId, together: Option<ValueId>) -> bool {
         let v = self.lowering.source(v);
+        let known = self.alike.borrow().get(&(v, together)).copied();
+        known.unwrap_or_else(|| {
+            let alike = self.is_computed_alike(v, together);
+            self.alike.borrow_mut().insert((v, together), alike);
+            alike
+        })
+    }
+
+    fn is_computed_alike(&self, v: ValueId, together: Option<ValueId>) -> bool {
         let op = &self.body.inst(v).op;
         let is_alike = |v| self.is_alike(v, together);
         match op {
@@ -279,13 +302,15 @@ impl Search<'_, '_, '_> {
             Op::LoopIndex(l, axis) if *l == self.number => *axis != self.axis,
             Op::LoopIndex(l, _) => Some(*l) == together,
             Op::Load(_) => self.accesses.get(&v).is_some_and(|(memory, _)| {
-                let Memory::Buffer(_, indices) = memory else { return false };
+                let Memory::Buffer(_, indices, parts) = memory else { return false };
                 let changes = |(other, kind): &(Memory, Kind)| *kind != Kind::Read && self.may_be_same(memory, other);
-                indices.iter().all(|i| is_alike(*i)) && !self.accesses.values().any(changes)
+                indices.iter().chain(parts).all(|i| is_alike(*i)) && !self.accesses.values().any(changes)
             }),
+            // Each has locals of its own.
+            Op::LocalAddr(_) => false,
             op if op.is_pure() => {
                 let mut all = true;
-                op.for_each_operand(|operand| all &= is_alike(operand));
+                op.for_each_operand(|operand| all = all && is_alike(operand));
                 all
             }
             _ => false,
@@ -295,9 +320,16 @@ impl Search<'_, '_, '_> {
 
 fn memory_of(body: &Body, address: ValueId) -> Option<Memory> {
     match &body.inst(address).op {
-        Op::BufferAddr(b, indices) => Some(Memory::Buffer(b.index(), indices.clone())),
+        Op::BufferAddr(b, indices) => Some(Memory::Buffer(b.index(), indices.clone(), Vec::new())),
         Op::FrameAddr(slot) => Some(Memory::Frame(*slot)),
-        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => memory_of(body, *base),
+        Op::MemberAddr(base, _) => memory_of(body, *base),
+        Op::ElementAddr(base, chosen) => {
+            let mut memory = memory_of(body, *base)?;
+            if let Memory::Buffer(.., parts) = &mut memory {
+                parts.extend(chosen);
+            }
+            Some(memory)
+        }
         _ => None,
     }
 }

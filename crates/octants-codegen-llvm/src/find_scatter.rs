@@ -134,7 +134,7 @@ fn used_operands(op: &Op, used: &mut BTreeSet<ValueId>) {
 }
 
 /// The buffer that an address is in.
-fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
+pub(crate) fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
     match &body.inst(v).op {
         Op::BufferAddr(b, _) => Some(b.index()),
         Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => buffer_of(body, *base),
@@ -143,7 +143,7 @@ fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
 }
 
 /// Collects the buffers that a function touches, with the functions it calls; `called` holds those done already.
-fn touched_by(program: &Program, f: FuncId, called: &mut BTreeSet<FuncId>, buffers: &mut BTreeSet<usize>) {
+pub(crate) fn touched_by(program: &Program, f: FuncId, called: &mut BTreeSet<FuncId>, buffers: &mut BTreeSet<usize>) {
     if !called.insert(f) {
         return;
     }
@@ -179,8 +179,7 @@ fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> 
             if c.base % unit != 0 || c.axes.iter().flatten().any(|d| d.stride % unit != 0) {
                 return None;
             }
-            let last: u64 = c.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
-            let end = c.base + last + unit;
+            let end = c.end(unit);
             let root = roots.entry(c.root).or_insert_with(|| (c.base, end, scalar, Vec::new()));
             if root.2 != scalar {
                 return None;

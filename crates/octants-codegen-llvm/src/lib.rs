@@ -41,6 +41,7 @@ mod estimate_cost;
 mod facts;
 mod find_alignment;
 mod find_jam;
+mod find_returns;
 mod find_scatter;
 mod functions;
 mod gather_sums;

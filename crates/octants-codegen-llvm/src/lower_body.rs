@@ -67,6 +67,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub exclusive: bool,
     /// The task's loop is too large to become vector code.
     pub large: bool,
+    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
+    pub independent: bool,
     /// The task has many inner loops.
     pub many_loops: bool,
     /// Many threads run the task.
@@ -132,6 +134,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             ret: &Type::Unit,
             exclusive: false,
             large: false,
+            independent: false,
             many_loops: false,
             many_threads: false,
             balances: false,

@@ -9,6 +9,7 @@ use crate::analyse_locals::LocalFacts;
 use crate::emit::{IntCmp, V};
 use crate::estimate_cost::estimate_cost;
 use crate::facts::Facts;
+use crate::find_returns::returns_to_written;
 use crate::find_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
@@ -270,6 +271,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let start = u.e.block();
     l.ret = &u.program.ret;
     l.large = effects.size > HUGE;
+    l.independent = u.target.has_vectors()
+        && parallel.is_some_and(|(config, (_, l))| !config.serialize && !returns_to_written(u, &task.body, l.body));
     l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
     l.many_threads = parallel.is_some_and(|(_, (_, loop_))| {
         has_many_threads(loop_, known_count(&known_extents(&task.body, &l.facts, loop_)))

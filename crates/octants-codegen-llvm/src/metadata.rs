@@ -1,7 +1,9 @@
 //! Facts for the optimiser: which accesses cannot alias, which loops have independent iterations.
 //!
 //! Every scalar component of every buffer is a type of its own to LLVM's analysis by types, under one for the buffer: accesses of two
-//! types neither of which is above the other cannot alias. Unlike lists of scopes, which hold all that an access does not touch, that
+//! types neither of which is above the other cannot alias. For code with vectors what lies among one another has one type: LLVM 22 joins
+//! loads of neighbours into one at the place of the first, and looks for stores between them only where their types say that both may be
+//! the same memory as something else that is stored. Unlike lists of scopes, which hold all that an access does not touch, that
 //! costs the same however many buffers there are. One access group holds all accesses to buffers whose order between iterations of a
 //! parallel loop does not matter: everything but the plain form of an atomic. Memory of locals is never tagged.
 
@@ -12,7 +14,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Layout, Program, first_with_memory};
+use octants_ir::{Buffer, Layout, Program, first_with_memory};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -35,7 +37,7 @@ impl Tag {
 /// What is known of a loop over a range.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RangeLoop {
-    /// Its iterations do not depend on one another.
+    /// LLVM may take it that its iterations do not depend on one another.
     pub independent: bool,
     /// Its body is too large to become vector code.
     pub large: bool,
@@ -68,9 +70,36 @@ struct Kinds {
     noundef: u32,
 }
 
+/// For each buffer the first one of those whose memory lies among its own, be it by way of others; of most it is itself.
+fn first_among(buffers: &[Buffer]) -> Vec<usize> {
+    let mut runs: Vec<(u32, u64, u64, usize)> = Vec::new();
+    for (i, b) in buffers.iter().enumerate() {
+        let Layout::Dense { components, .. } = &b.layout else { continue };
+        let bytes = b.elem.leaves().into_iter().map(|s| u64::from(s.bytes()));
+        runs.extend(components.iter().zip(bytes).map(|(c, bytes)| (c.root, c.base, c.end(bytes), i)));
+    }
+    runs.sort_unstable();
+    let mut first: Vec<usize> = (0..buffers.len()).collect();
+    let mut unite = |a: usize, b: usize| {
+        let (one, same) = (first[a].min(first[b]), first[a].max(first[b]));
+        first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
+    };
+    let mut reach: Option<(u32, u64, usize)> = None;
+    for (root, begin, end, i) in runs {
+        reach = match reach {
+            Some((r, to, j)) if r == root && begin < to => {
+                unite(i, j);
+                Some((r, to.max(end), j))
+            }
+            _ => Some((root, end, i)),
+        };
+    }
+    first
+}
+
 impl Metadata {
     /// Types for the buffers of a program.
-    pub fn new(e: &Emitter, program: &Program, arrays_may_alias: bool) -> Metadata {
+    pub fn new(e: &Emitter, program: &Program, arrays_may_alias: bool, has_vectors: bool) -> Metadata {
         let text = |s: &str| llvm!(LLVMMDStringInContext2(e.ctx, s.as_ptr().cast(), s.len()));
         let node = |parts: &mut [LLVMMetadataRef]| llvm!(LLVMMDNodeInContext2(e.ctx, parts.as_mut_ptr(), parts.len()));
         let mut components = 0;
@@ -80,7 +109,7 @@ impl Metadata {
         };
         let mut arrays = None;
         let mut buffers: Vec<Tag> = Vec::new();
-        let first = first_with_memory(&program.buffers);
+        let first = if has_vectors { first_among(&program.buffers) } else { first_with_memory(&program.buffers) };
         let mut sharing = vec![0; first.len()];
         first.iter().for_each(|f| sharing[*f] += 1);
         for (i, b) in program.buffers.iter().enumerate() {
@@ -89,7 +118,7 @@ impl Metadata {
                     *arrays.get_or_insert_with(|| take(1))
                 }
                 f if f != i => buffers[f],
-                _ if sharing[i] > 1 => take(1),
+                _ if has_vectors || sharing[i] > 1 => take(1),
                 _ => take(b.elem.leaf_count().max(1) as u32),
             });
         }

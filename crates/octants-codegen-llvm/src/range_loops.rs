@@ -110,7 +110,7 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        let is = RangeLoop { independent: !config.serialize, large: self.large };
+        let is = RangeLoop { independent: self.independent, large: self.large };
         self.u.metadata.mark_range_loop(e, back, is);
     }
 
@@ -149,7 +149,7 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
         let back = e.br(head);
-        let is = RangeLoop { independent: !config.serialize, large: self.large };
+        let is = RangeLoop { independent: self.independent, large: self.large };
         self.u.metadata.mark_range_loop(e, back, is);
         e.position(inside);
         let mut indices = outer.to_vec();
@@ -191,7 +191,7 @@ impl<'p> Lowering<'_, 'p> {
         self.iterations(v, l, jam, indices);
         e.add_incoming(wide, after, e.block());
         let back = e.br(head);
-        self.u.metadata.mark_range_loop(e, back, RangeLoop { independent: true, large: self.large });
+        self.u.metadata.mark_range_loop(e, back, RangeLoop { independent: self.independent, large: self.large });
         e.position(done);
         wide
     }

@@ -57,7 +57,7 @@ impl<'p> Unit<'p> {
     /// An empty module's.
     pub fn new(facts: &'p Facts<'p>, target: &'p dyn Target, e: Emitter, has_wide_forms: bool) -> Unit<'p> {
         Unit {
-            metadata: Metadata::new(&e, facts.program, facts.options.arrays_may_alias),
+            metadata: Metadata::new(&e, facts.program, facts.options.arrays_may_alias, target.has_vectors()),
             program: facts.program,
             options: facts.options,
             facts,

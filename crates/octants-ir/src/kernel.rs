@@ -31,6 +31,14 @@ pub struct ComponentLayout {
     pub axes: Vec<Vec<Digit>>,
 }
 
+impl ComponentLayout {
+    /// The byte of the root after the last one of its scalars, which have so many bytes.
+    pub fn end(&self, scalar_bytes: u64) -> u64 {
+        let last: u64 = self.axes.iter().flatten().map(|d| d.extent.saturating_sub(1) * d.stride).sum();
+        self.base + last + scalar_bytes
+    }
+}
+
 /// How the elements of a buffer lie in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Layout {

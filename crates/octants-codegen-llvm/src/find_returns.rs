@@ -1,0 +1,73 @@
+//! Whether an iteration of a parallel loop may come back to memory that it has written.
+//!
+//! LLVM is told that iterations do not depend on one another. It then asks no more in which order one iteration uses memory, but joins loads of
+//! neighbouring elements into one at the place of the first, and stores at that of the last (LLVM 22, groups of interleaved accesses). So it
+//! is not told that of a loop whose iterations may use memory again that they have written.
+
+use std::collections::HashSet;
+
+use octants_ir::{BlockId, Body, Op, ValueId};
+
+use crate::find_scatter::{buffer_of, touched_by};
+use crate::metadata::Tag;
+use crate::unit::Unit;
+
+/// An iteration with this body may use memory after it has written to it, or to what lies among it.
+pub(crate) fn returns_to_written(u: &Unit<'_>, body: &Body, block: BlockId) -> bool {
+    Walk { u, body, written: HashSet::new() }.block(block)
+}
+
+struct Walk<'a, 'p> {
+    u: &'a Unit<'p>,
+    body: &'a Body,
+    written: HashSet<Tag>,
+}
+
+impl Walk<'_, '_> {
+    fn block(&mut self, block: BlockId) -> bool {
+        self.body.block(block).iter().any(|v| self.op(*v))
+    }
+
+    fn op(&mut self, v: ValueId) -> bool {
+        let op = &self.body.inst(v).op;
+        if matches!(op, Op::For(_) | Op::Loop(_)) {
+            // What an iteration of it writes the next one may come back to.
+            let mut written = Vec::new();
+            op.blocks().into_iter().for_each(|b| self.body.visit(b, &mut |v, _| written.extend(self.writes(v))));
+            self.written.extend(written);
+        }
+        let uses = self.uses(v);
+        if uses.iter().any(|tag| self.written.contains(tag)) {
+            return true;
+        }
+        self.written.extend(self.writes(v));
+        op.blocks().into_iter().any(|block| self.block(block))
+    }
+
+    /// Memory that an instruction uses.
+    fn uses(&self, v: ValueId) -> Vec<Tag> {
+        match &self.body.inst(v).op {
+            Op::Load(a) | Op::VolatileLoad(a) => self.tag(*a).into_iter().collect(),
+            _ => self.writes(v),
+        }
+    }
+
+    /// Memory that an instruction may write to.
+    fn writes(&self, v: ValueId) -> Vec<Tag> {
+        match &self.body.inst(v).op {
+            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.tag(*a).into_iter().collect(),
+            Op::Call(f, args) => {
+                let mut buffers = Default::default();
+                touched_by(self.u.program, *f, &mut Default::default(), &mut buffers);
+                let passed = args.iter().filter_map(|a| self.tag(*a));
+                buffers.into_iter().map(|b| self.u.metadata.component(b, 0)).chain(passed).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// The buffer that an address is in, with all that lies among it.
+    fn tag(&self, address: ValueId) -> Option<Tag> {
+        buffer_of(self.body, address).map(|b| self.u.metadata.component(b, 0))
+    }
+}
