@@ -19,7 +19,7 @@ const SIDE_BY_SIDE: [(usize, u32); 2] = [(12, 32), (32, 16)];
 const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
 /// Most operations on scalars around the inner loops of all iterations at once, and how often those in other loops count: LLVM writes
 /// such loops out, or makes vectors of them, for each iteration.
-const MOST_AROUND: usize = 1024;
+const MOST_AROUND: usize = 512;
 const IN_LOOPS: usize = 16;
 /// LLVM writes out inner loops that are known to have at most so many iterations, and makes vectors of what the parallel loop computes.
 const FEW_ITERATIONS: i64 = 32;
