@@ -17,6 +17,8 @@ use crate::write_out_loops::may_leave;
 const SIDE_BY_SIDE: [(usize, u32); 2] = [(12, 32), (32, 16)];
 /// Iterations at once that share elements. Each has numbers in registers.
 const SHARING: [(usize, u32); 2] = [(8, 8), (128, 4)];
+/// Operations that count as so many or more are calls of vector functions.
+const OF_CALLS: usize = 20;
 /// Most operations on scalars around the inner loops of all iterations at once, and how often those in other loops count: LLVM writes
 /// such loops out, or makes vectors of them, for each iteration.
 const MOST_AROUND: usize = 512;
@@ -205,14 +207,16 @@ impl Search<'_, '_, '_> {
         {
             return None;
         }
-        let (mut is_plain, mut adds_apart, mut spreads) = (true, false, HashSet::new());
+        let (mut is_plain, mut calls) = (true, false);
+        let (mut sums, mut spreads) = (HashSet::new(), HashSet::new());
         body.visit(inner.body, &mut |v, inst| {
             is_plain &= !matches!(inst.op, Op::For(_) | Op::Loop(_));
+            calls |= operations(body, &inst.op) >= OF_CALLS && !self.is_alike(v, Some(number));
             let Some((memory, kind)) = self.accesses.get(&v) else { return };
             let spread = self.spread(memory, number);
             // Sums that are atomic stay what they are.
             is_plain &= *kind == Kind::Read || *kind == Kind::Sum && self.lowering.exclusive;
-            adds_apart |= *kind == Kind::Sum && spread != Spread::Alike;
+            sums.extend((*kind == Kind::Sum).then_some(spread));
             // What the inner loop leaves alone is read before it.
             if !self.is_left_alone(memory) {
                 spreads.insert(spread);
@@ -227,8 +231,11 @@ impl Search<'_, '_, '_> {
             of_size(&SIDE_BY_SIDE).filter(|_| fits).map(|times| (times, true))
         };
         let sharing = || {
-            // Iterations of the inner loop that add to the same elements would no longer become vectors.
-            let fits = spreads.contains(&Spread::Alike) && !adds_apart;
+            // Where several add to an element iterations of the inner loop would no longer become vectors.
+            let keeps_vectors = sums.iter().all(|spread| *spread == Spread::Alike);
+            // Calls leave no numbers in registers: it takes sums to make up for that.
+            let pays = spreads.contains(&Spread::Alike) && !(calls && sums.is_empty());
+            let fits = keeps_vectors && pays;
             of_size(&SHARING).filter(|_| fits).map(|times| (times, false))
         };
         if is_plain { side_by_side().or_else(sharing) } else { None }
