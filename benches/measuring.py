@@ -67,7 +67,7 @@ def inputs(name: str) -> list[np.ndarray]:
     if name == "matmul":
         return [*(random.random((n, n), np.float32) for _ in range(2)), np.zeros((n, n), np.float32)]
     if name == "blur":
-        weights = np.exp(-np.linspace(-2, 2, 2 * RADIUS + 1, dtype=np.float32) ** 2)
+        weights = np.exp(-(np.linspace(-2, 2, 2 * RADIUS + 1, dtype=np.float32) ** 2))
         return [random.random((n, n), np.float32), weights, np.zeros((n, n), np.float32)]
     places = random.random((n, 2), np.float32) * np.float32(0.4) + np.float32(0.2)
     falling = np.tile(np.array([0, -1], np.float32), (n, 1))

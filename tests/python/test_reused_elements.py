@@ -134,3 +134,73 @@ def test_members_of_structs_clamped_one_after_the_other():
     got = cells.to_numpy()
     np.testing.assert_allclose(got["v"], want, rtol=1e-6)
     np.testing.assert_allclose(got["mass"], want.sum(1), rtol=1e-6)
+
+
+def test_what_is_taken_away_under_a_condition_is_what_was_there():
+    @qd.func
+    def take(z: qd.template(), i):
+        s = z[i]
+        z[i] = -1
+        return s
+
+    @qd.kernel
+    def by_branch(z: I1, y: I1, c: I1):
+        for i in range(N):
+            s = 7
+            if c[i] > 0:
+                s = z[i]
+                z[i] = -1
+            y[i] = s
+
+    @qd.kernel
+    def by_function(z: I1, y: I1, c: I1):
+        for i in range(N):
+            s = 7
+            if c[i] > 0:
+                s = take(z, i)
+            y[i] = s
+
+    @qd.kernel
+    def by_leaving(z: I1, y: I1, c: I1):
+        for i in range(N):
+            y[i] = 7
+            if c[i] <= 0:
+                continue
+            s = z[i]
+            z[i] = -1
+            y[i] = s
+
+    @qd.kernel
+    def by_exchange(z: I1, y: I1, c: I1):
+        for i in range(N):
+            s = 7
+            if c[i] > 0:
+                s = qd.atomic_exchange(z[i], -1)
+            y[i] = s
+
+    qd.init(arch=qd.cpu)
+    before, c = numbers(8), numbers(9)
+    for kernel in (by_branch, by_function, by_leaving, by_exchange):
+        z, y = array(before), array(np.zeros(N, np.int32))
+        kernel(z, y, array(c))
+        np.testing.assert_array_equal(y.to_numpy(), np.where(c > 0, before, 7))
+        np.testing.assert_array_equal(z.to_numpy(), np.where(c > 0, -1, before))
+
+
+def test_elements_exchanged_under_a_condition():
+    @qd.kernel
+    def exchange(x: I1, z: I1, c: I1):
+        for i in range(N):
+            z[i] += c[i]
+            if c[i] < 1:
+                t = z[i]
+                z[i] = x[i]
+                x[i] = t
+            z[i] += 1
+
+    qd.init(arch=qd.cpu)
+    a, b, c = numbers(10), numbers(11), numbers(12)
+    x, z = array(a), array(b)
+    exchange(x, z, array(c))
+    np.testing.assert_array_equal(x.to_numpy(), np.where(c < 1, b + c, a))
+    np.testing.assert_array_equal(z.to_numpy(), np.where(c < 1, a, b + c) + 1)

@@ -10,6 +10,7 @@ use octants_ir::{FuncId, Type};
 
 use crate::analyse_locals::LocalFacts;
 use crate::emit::{T, V};
+use crate::hold_loads::loads_to_hold;
 use crate::lower_body::{BodyKind, Lowering, Val};
 use crate::place::{Place, PlaceShape};
 use crate::unit::Unit;
@@ -87,6 +88,9 @@ impl Unit<'_> {
         let start = e.block();
         l.ret = &function.ret;
         l.exclusive = key.exclusive;
+        if self.target.has_vectors() {
+            l.held = loads_to_hold(self.facts, &function.body, true);
+        }
         let mut at = 1;
         let mut next = || {
             at += 1;

@@ -45,6 +45,7 @@ mod find_returns;
 mod find_scatter;
 mod functions;
 mod gather_sums;
+mod hold_loads;
 mod jam_loops;
 mod load_early;
 mod lower_body;

@@ -6,7 +6,7 @@
 //! program sees is the truncation, marked as exact.
 
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use octants_ir::{BlockId, Body, FuncId, Op, Scalar, Type, ValueId};
 
@@ -98,6 +98,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub lanes: Option<Lanes>,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
+    /// Instructions that read what is stored to later.
+    pub held: HashSet<ValueId>,
     pub loops: Vec<LoopTargets>,
     /// The addresses in argument slots are multiples of so many bytes.
     pub alignment: Option<u32>,
@@ -154,6 +156,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             lanes: None,
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
+            held: HashSet::new(),
             loops: Vec::new(),
             alignment: None,
             iteration_end: None,
@@ -244,7 +247,10 @@ impl<'u, 'p> Lowering<'u, 'p> {
             Op::Call(f, args) => self.call(v, *f, args),
             _ => {
                 let result = self.value_of(v);
-                self.values[v.index()] = result;
+                self.values[v.index()] = match result {
+                    Some(Val::Leaves(leaves)) => Some(self.held_value(v, leaves)),
+                    other => other,
+                };
             }
         }
     }
@@ -420,6 +426,12 @@ impl<'u, 'p> Lowering<'u, 'p> {
             self.leave_after_failure();
             self.e.position(go_on);
         }
-        self.values[v.index()] = Some(Val::Leaves(leaves));
+        self.values[v.index()] = Some(self.held_value(v, leaves));
+    }
+
+    /// What an instruction yields, frozen where it is to stay in its place.
+    fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
+        let is_held = self.held.contains(&v);
+        Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
     }
 }

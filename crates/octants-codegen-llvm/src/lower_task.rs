@@ -11,6 +11,7 @@ use crate::estimate_cost::estimate_cost;
 use crate::facts::Facts;
 use crate::find_returns::returns_to_written;
 use crate::find_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
+use crate::hold_loads::loads_to_hold;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::read_ahead::{has_many_threads, reads_in_loops};
@@ -271,6 +272,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let start = u.e.block();
     l.ret = &u.program.ret;
     l.large = effects.size > HUGE;
+    if u.target.has_vectors() {
+        l.held = loads_to_hold(u.facts, &task.body, false);
+    }
     l.independent = u.target.has_vectors()
         && parallel.is_some_and(|(config, (_, l))| !config.serialize && !returns_to_written(u, &task.body, l.body));
     l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
