@@ -79,6 +79,13 @@ pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoo
     if loops.is_empty() || lowering.large || lowering.u.options.opt_level < 2 || may_leave(body, of.body) {
         return None;
     }
+    // What has too much code around what could be shared is not looked into: that takes the square of its accesses.
+    let longest = SHARING.map(|(most, _)| most).into_iter().max().unwrap_or(0);
+    let short = loops.iter().map(|(_, l)| l.body).filter(|b| size(body, *b, 1) <= longest);
+    let least = size(body, of.body, IN_LOOPS) - short.map(|b| IN_LOOPS * size(body, b, IN_LOOPS)).sum::<usize>();
+    if 2 * least > MOST_AROUND {
+        return None;
+    }
     let (inside, accesses, alike) = (HashSet::new(), HashMap::new(), RefCell::default());
     let mut search = Search { lowering, body, number, axis, inside, accesses, alike };
     if !search.look(of) || search.meet() {

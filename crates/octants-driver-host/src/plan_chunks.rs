@@ -78,8 +78,8 @@ impl Shape {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
         // A fourth of what runs at once takes one thread no longer than one iteration would.
         let few = (self.at_once / 4).max(1);
-        let most = u64::from(self.threads).min(worth).min(count.div_ceil(few));
-        let (width, copies) = self.width(count, cost, most, args);
+        let threads = u64::from(self.threads).min(worth).min(count.div_ceil(few));
+        let (width, copies) = self.width(count, cost, threads, args);
         if width < 2 {
             return Plan::Inline;
         }

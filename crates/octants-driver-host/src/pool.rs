@@ -140,7 +140,8 @@ impl Pool {
         let width = width.min(self.threads).min(chunks);
         let slot = if width < 2 || WORKER.with(Cell::get) { None } else { self.take_slot() };
         let Some(slot) = slot else {
-            let mut all = Ranges { whole: (count > 0).then_some((0, count)), lanes: &[], own: 0, chunk, count };
+            let mut all =
+                Ranges { whole: (count > 0).then_some((0, count)), lanes: &[], own: 0, empty: 0, chunk, count };
             return catch_unwind(AssertUnwindSafe(|| body(&mut all))).map_err(|p| panicked(&*p));
         };
         self.start();
@@ -318,7 +319,7 @@ impl Slot {
         // SAFETY: participants use the body only here, between joining and leaving.
         let body = unsafe { &*job.body };
         let lanes = &self.lanes[..job.width as usize];
-        let mut ranges = Ranges { whole: None, lanes, own, chunk: job.chunk, count: job.count };
+        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk: job.chunk, count: job.count };
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&mut ranges))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| panicked(&*payload));
@@ -355,6 +356,8 @@ pub struct Ranges<'a> {
     whole: Option<(u64, u64)>,
     lanes: &'a [Apart<AtomicU64>],
     own: usize,
+    /// Lanes that were found empty, from the own one on: they stay so.
+    empty: usize,
     chunk: u64,
     count: u64,
 }
@@ -366,11 +369,15 @@ impl Iterator for Ranges<'_> {
         if self.whole.is_some() {
             return self.whole.take();
         }
-        let others = (1..self.lanes.len()).map(|step| &self.lanes[(self.own + step) % self.lanes.len()].0);
-        let own = self.lanes.get(self.own).and_then(|lane| take_first(&lane.0));
-        let chunk = own.or_else(|| others.into_iter().find_map(take_last))?;
-        let begin = u64::from(chunk) * self.chunk;
-        Some((begin, begin.saturating_add(self.chunk).min(self.count)))
+        while self.empty < self.lanes.len() {
+            let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0;
+            if let Some(chunk) = if self.empty == 0 { take_first(lane) } else { take_last(lane) } {
+                let begin = u64::from(chunk) * self.chunk;
+                return Some((begin, begin.saturating_add(self.chunk).min(self.count)));
+            }
+            self.empty += 1;
+        }
+        None
     }
 }
 
