@@ -192,10 +192,8 @@ impl<'py> Gathered<'py> {
             self.key.push(TAG_MODE | (mode as u64) << 8);
         }
         if self.overlapping() {
-            let overlaps = self
-                .overlaps()
-                .map(|o| TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40);
-            let overlaps: SmallVec<[u64; 8]> = overlaps.collect();
+            let part = |o: Overlap| TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40;
+            let overlaps: Vec<u64> = self.overlaps().into_iter().map(part).collect();
             self.key.extend_from_slice(&overlaps);
         }
     }

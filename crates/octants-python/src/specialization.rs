@@ -564,7 +564,7 @@ impl Described {
             binding.buffers.iter().position(is).map(|i| BufferId(i as u32))
         };
         let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
-        let mut aliases: Vec<Alias> = gathered.overlaps().filter_map(alias).collect();
+        let mut aliases: Vec<Alias> = gathered.overlaps().into_iter().filter_map(alias).collect();
         let mut any = gathered.overlapping();
         let mut captured: Vec<(BufferId, ArrayView)> = Vec::new();
         for (i, capture) in binding.buffers.iter().enumerate() {

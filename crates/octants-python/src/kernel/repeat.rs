@@ -33,9 +33,11 @@ struct Repeat {
     spec: Weak<Specialization>,
     /// Its dataclass arguments.
     flats: Flats,
-    /// What the other arguments came to: their key and their arrays, none of which shares memory with another array.
+    /// What the other arguments came to: their key and their arrays.
     key: Box<[u64]>,
     spans: Box<[Span]>,
+    /// Where one of these arrays shares memory with another array of the call, the words of all of them.
+    shared: Option<Box<[u64]>>,
     /// From words of the other arguments to slots.
     copies: Box<[Copy]>,
     slots: Slots,
@@ -86,7 +88,12 @@ impl Repeat {
             return Ok(false);
         }
         let moved = self.spans.iter().zip(&others.spans).any(|(a, b)| (a.low, a.high) != (b.low, b.high));
-        if moved && meets_another(&others.spans, &self.flats) {
+        let fits = match &self.shared {
+            None => !moved || !meets_another(&others.spans, &self.flats),
+            // Which arrays share memory, and whether they are the same, is a part of the key of the whole call.
+            Some(words) => !moved && others.array_words().eq(words.iter().copied()),
+        };
+        if !fits {
             return Ok(false);
         }
         if self.captured.is_empty() {
@@ -238,15 +245,17 @@ impl Kernel {
         let Some(Parts { flats, others }) = prepared.split(py, self, args)? else { return Ok(()) };
         // What a launch must know of each array in the host's memory is gathered anew.
         let foreign = flats.iter().flat_map(|flat| flat.spans()).any(|s| s.host || s.readonly);
-        if foreign || meets_another(&others.spans, &flats) {
+        if foreign {
             return Ok(());
         }
+        let shared = meets_another(&others.spans, &flats).then(|| others.array_words().collect());
         let copies = prepared.copies_of_others(self, args, &flats, spec.copies())?;
         prepared.repeats.keep(Box::new(Repeat {
             spec: Arc::downgrade(spec),
             flats,
             key: others.key.as_slice().into(),
             spans: others.spans.as_slice().into(),
+            shared,
             copies,
             slots: slots.clone(),
             captured: spec.captured_words(slots).collect(),
