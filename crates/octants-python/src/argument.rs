@@ -192,7 +192,9 @@ impl<'py> Gathered<'py> {
             self.key.push(TAG_MODE | (mode as u64) << 8);
         }
         if self.overlapping() {
-            let part = |o: Overlap| TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40;
+            let part = |o: Overlap| {
+                TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40
+            };
             let overlaps: Vec<u64> = self.overlaps().into_iter().map(part).collect();
             self.key.extend_from_slice(&overlaps);
         }

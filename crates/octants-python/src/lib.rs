@@ -3,7 +3,7 @@
 //! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`] (memory),
 //! [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`] and [`annotation`]
 //! (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`], [`element_view`],
-//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`] and [`guard`] (a compiled kernel, how its
+//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its
 //! slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python),
 //! [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
 //! program of tests), [`errors`], [`names`].
@@ -24,6 +24,7 @@ mod flattened;
 mod foreign_array;
 mod func;
 mod guard;
+mod guard_group;
 mod host_work;
 mod in_progress;
 mod inspection;

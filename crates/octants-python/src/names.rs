@@ -133,9 +133,7 @@ pub fn text_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> 
 /// `octants.Tensor`, the base of the wrappers around fields and ndarrays.
 fn tensor_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
-    CLASS.get_or_try_init(py, || {
-        Ok(py.import("octants.tensors")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind())
-    })
+    CLASS.get_or_try_init(py, || Ok(py.import("octants.tensors")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind()))
 }
 
 /// Whether an object is a `qd.Tensor`. By its type alone: this stands on the hot path.

@@ -22,6 +22,7 @@ use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
 use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks};
+use crate::guard_group::GuardGroup;
 use crate::kernel::SeenLaunches;
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
@@ -88,6 +89,7 @@ pub struct Specialization {
     pub result: ResultKind,
     slots: Box<[u64]>,
     copies: Box<[Copy]>,
+    groups_of_guards: Box<[GuardGroup]>,
     guards: Box<[Guard]>,
     numbers: Box<[LiveNumber]>,
     alive: Box<[(u32, Alive)]>,
@@ -270,7 +272,7 @@ impl Described {
 impl Specialization {
     /// Puts together what a launch needs, once the kernel is compiled.
     pub fn new(
-        gathered: &Gathered<'_>,
+        (gathered, args): (&Gathered<'_>, &[Bound<'_, PyAny>]),
         described: Described,
         binding: &Binding,
         (code, may_alias): (Executable, bool),
@@ -342,13 +344,14 @@ impl Specialization {
                 None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
             }
         }
-        let guards = guards(py, world, live)?;
+        let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
             code,
             result,
             slots: slots.into_boxed_slice(),
             copies: copies.into_boxed_slice(),
+            groups_of_guards: groups_of_guards.into_boxed_slice(),
             guards: guards.into_boxed_slice(),
             numbers: numbers.into_boxed_slice(),
             alive: described.objects.into_boxed_slice(),
@@ -371,6 +374,7 @@ impl Specialization {
     /// Shows the collector what it holds. Numbers and weak references refer to nothing.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.result.traverse(visit)?;
+        self.groups_of_guards.iter().try_for_each(|g| g.traverse(visit))?;
         self.guards.iter().try_for_each(|g| g.traverse(visit))?;
         self.fixed.iter().try_for_each(|f| visit.call(&f.owner))?;
         self.alive.iter().try_for_each(|(_, a)| match a {
@@ -389,7 +393,8 @@ impl Specialization {
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
         let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::new(false));
         let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
-        self.guards.iter().find(differs).map(Guard::path)
+        let grouped = self.groups_of_guards.iter().flat_map(GuardGroup::guards);
+        grouped.chain(&*self.guards).find(differs).map(Guard::path)
     }
 
     /// No object of the key has died: a new one at its address would be mistaken for it.
@@ -445,6 +450,11 @@ impl Specialization {
         fresh: bool,
     ) -> PyResult<bool> {
         gathered.hosted.clear();
+        for group in &*self.groups_of_guards {
+            if !group.holds(args, slots, gathered)? && !fresh {
+                return Ok(false);
+            }
+        }
         for guard in &*self.guards {
             if guard.holds(args, slots, gathered)? {
                 continue;
@@ -470,7 +480,7 @@ impl Specialization {
     /// A launch reads attributes and items of compile-time arguments.
     #[inline]
     pub fn reads_objects(&self) -> bool {
-        !(self.guards.is_empty() && self.numbers.is_empty())
+        !(self.guards.is_empty() && self.groups_of_guards.is_empty() && self.numbers.is_empty())
     }
 
     /// Words of the arguments and the slots that they go to.

@@ -155,7 +155,7 @@ fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
 }
 
 /// The attributes that an object has itself, where they are looked up as those of ordinary objects.
-fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+pub fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
     // SAFETY: the object is alive, and so is its class.
     let ordinary = unsafe {
         let class = ffi::Py_TYPE(object.as_ptr());
@@ -178,7 +178,7 @@ const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 const VALID_VERSION: std::ffi::c_ulong = 1 << 19;
 
 /// The interpreter's number of the version of an object's class, if it has one now.
-fn version_of(object: &Bound<'_, PyAny>) -> Option<c_uint> {
+pub fn version_of(object: &Bound<'_, PyAny>) -> Option<c_uint> {
     // SAFETY: the object is alive, and so is its class.
     let (flags, version) = unsafe {
         let class = ffi::Py_TYPE(object.as_ptr());
@@ -197,7 +197,7 @@ struct DictHead {
 
 /// A number that no other dict has had, and that each change of the dict replaces (PEP 509). 0 from Python 3.13 on, where assignments
 /// to attributes need not count, and the number goes away.
-fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
+pub fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
     static COUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let py = dict.py();
     if !*COUNTED.get_or_init(|| py.version_info() < (3, 13)) {

@@ -127,9 +127,7 @@ impl Kernel {
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
         let repeats = prepared.has_dataclasses && mode == AutodiffMode::None;
-        if repeats
-            && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())?
-        {
+        if repeats && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())? {
             return Ok(result);
         }
         let mut gathered = this.gather(&prepared, args, mode)?;

@@ -166,7 +166,7 @@ impl Kernel {
             AutodiffMode::Trips | AutodiffMode::Reads => ResultKind::Words,
             _ => ResultKind::new(&code.ret, annotations, tuple),
         };
-        let mut spec = Specialization::new(gathered, described, &binding, (code, alias), result, &world, py)?;
+        let mut spec = Specialization::new((gathered, args), described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
         spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_tally_loops = may_tally_loops;

@@ -136,12 +136,7 @@ fn hold_members<'py>(py: Python<'py>, gathered: &mut Gathered<'py>, flats: &[Arc
 impl Prepared {
     /// Looks at the arguments of a call. `None` where a dataclass is new or has changed.
     #[inline]
-    fn split<'py>(
-        &self,
-        py: Python<'py>,
-        kernel: &Kernel,
-        args: &[Bound<'py, PyAny>],
-    ) -> PyResult<Option<Parts<'py>>> {
+    fn split<'py>(&self, py: Python<'py>, kernel: &Kernel, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Parts<'py>>> {
         let mut flats = Flats::new();
         for ((param, arg), flattened) in self.signature.params.iter().zip(args).zip(&self.flattened) {
             if let ParamKind::Dataclass(..) = param.kind {
@@ -210,7 +205,8 @@ impl Kernel {
         // One that does not hold any more is dropped.
         let Some(spec) = repeat.spec.upgrade() else { return Ok(None) };
         // Dataclasses that have not changed hold their objects.
-        let mut others = (0..).zip(&prepared.signature.params).filter(|(_, p)| !matches!(p.kind, ParamKind::Dataclass(..)));
+        let mut others =
+            (0..).zip(&prepared.signature.params).filter(|(_, p)| !matches!(p.kind, ParamKind::Dataclass(..)));
         if !others.all(|(i, _)| spec.is_alive_for(i, py)) {
             return Ok(None);
         }
