@@ -83,14 +83,20 @@ fn run(
 /// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
 const OPTIONS: [&CStr; 2] = [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false"];
 
+unsafe extern "C" {
+    /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
+    fn octants_keep_masks();
+}
+
 fn set_options() {
     static ONCE: Once = Once::new();
-    // An unknown option ends the process: those of other versions were not tried.
+    // An unknown option ends the process: those of other versions were not tried. Their faults are not those of 22 either.
     if crate::llvm_version().0 == 22 {
         let arguments = [c"octants", OPTIONS[0], OPTIONS[1]].map(CStr::as_ptr);
-        // SAFETY: the arguments are C strings; LLVM takes its options once in a process.
+        // SAFETY: the arguments are C strings; LLVM takes its options, and the callback, once in a process.
         ONCE.call_once(|| unsafe {
             LLVMParseCommandLineOptions(arguments.len() as i32, arguments.as_ptr(), std::ptr::null());
+            octants_keep_masks();
         });
     }
 }
