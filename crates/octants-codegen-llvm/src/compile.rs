@@ -14,7 +14,7 @@ use crate::emit::Emitter;
 use crate::facts::Facts;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::lower_task::lower_entries;
-use crate::optimise::{emit_code, optimise};
+use crate::optimise::{check_module, emit_code, optimise};
 use crate::pieces::{Entry, Piece, all_entries, cut};
 use crate::target::{self, CodeForm, Target};
 use crate::unit::{Unit, kind_of};
@@ -166,11 +166,7 @@ impl Workshop {
             unit.keep_vector_functions();
             tasks
         };
-        if facts.options.verify
-            && let Err(message) = module.verify()
-        {
-            panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
-        }
+        check_module(&module, "the lowering")?;
         target.link(&module)?;
         let made = then(Lowered { module: &module, workshop: self, level: facts.options.opt_level, tasks })?;
         diagnostics.check().map(|()| made)

@@ -123,6 +123,14 @@ pub(crate) fn on_a_thread<R: Send>(
     result.into_inner().unwrap_or_else(PoisonError::into_inner).expect("compiler bug: a thread ended without a result")
 }
 
+/// Runs what holds a lock of the process: a thread that sleeps with it would stop all others, so a fatal error here ends the process.
+pub(crate) fn holding_a_lock<R>(work: impl FnOnce() -> R) -> R {
+    let tell = TELL.take();
+    let result = work();
+    TELL.set(tell);
+    result
+}
+
 /// What a panic left behind is not looked at: the panic goes on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)

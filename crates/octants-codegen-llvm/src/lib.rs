@@ -98,8 +98,6 @@ pub struct CodegenOptions {
     pub concurrent_launches: bool,
     /// What code for devices takes from outside.
     pub device_library: DeviceLibrary,
-    /// Have LLVM verify modules before they are optimised.
-    pub verify: bool,
     /// Most threads that work on one program, at least one. The code is the same with any number.
     pub threads: usize,
 }
@@ -115,7 +113,6 @@ impl Default for CodegenOptions {
             single_thread_variants: true,
             concurrent_launches: false,
             device_library: DeviceLibrary::default(),
-            verify: cfg!(debug_assertions),
             threads: 1,
         }
     }
