@@ -402,6 +402,14 @@ impl Emitter {
         v
     }
 
+    /// Lets a float operation yield a zero of either sign.
+    pub fn without_signs_of_zeros(&self, v: V) -> V {
+        llvm!(if !LLVMIsAInstruction(v).is_null() {
+            LLVMSetFastMathFlags(v, LLVMGetFastMathFlags(v) | llvm_sys::LLVMFastMathNoSignedZeros);
+        });
+        v
+    }
+
     /// Promises that an integer operation does not wrap in the signed sense.
     pub fn no_signed_wrap(&self, v: V) -> V {
         llvm!(if !LLVMIsAInstruction(v).is_null() {
