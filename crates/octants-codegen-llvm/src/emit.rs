@@ -603,15 +603,6 @@ impl Emitter {
         });
     }
 
-    /// So many words of memory of the module's own, zero at first.
-    pub fn add_words(&self, name: &str, count: u64) -> V {
-        let (name, ty) = (c_string(name), self.array_type(self.i32, count));
-        let words = llvm!(LLVMAddGlobal(self.module, ty, name.as_ptr()));
-        llvm!(LLVMSetInitializer(words, self.zero(ty)));
-        llvm!(LLVMSetLinkage(words, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
-        words
-    }
-
     pub fn set_volatile(&self, access: V) {
         llvm!(LLVMSetVolatile(access, 1));
     }
