@@ -59,7 +59,7 @@ def test_kept_kernels_are_those_of_the_processor(tmp_path, target):
     """Code for one processor is not taken for another one's."""
     for now in ("x86-64", target):
         try:
-            qd.init(arch=qd.cpu, cpu_target=now, offline_cache_file_path=str(tmp_path))
+            qd.init(arch=qd.cpu, cpu_target=now, offline_cache=True, offline_cache_file_path=str(tmp_path))
         except ValueError as error:
             pytest.skip(str(error))
         assert sums(np.arange(100, dtype=np.int32)) == sum(i * i for i in range(100))
