@@ -129,7 +129,7 @@ class Expressions:
         if kind < 0.66 and n & (n - 1) == 0:
             return f"({self.integer(1)}) & {n - 1}"
         if kind < 0.72:
-            return f"qd.min(qd.max({self.integer(1)}, 0), {n - 1})"
+            return f"qd.min(qd.max({self.not_a_literal(1)}, 0), {n - 1})"
         if kind < 0.78:
             return f"{self.integer(1)} % {-n} + {n - 1}"
         if kind < 0.82 and len(wide) > 1:
@@ -245,7 +245,7 @@ class Expressions:
         if kind < 0.975:
             return f"qd.cast({self.condition(depth - 1)}, qd.{r.choice(self.types)})"
         if kind < 0.985 and self.has_floats:
-            return f"qd.cast(qd.max(qd.min({self.floating(depth - 1)}, 100.0), -100.0), qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
+            return f"qd.cast(qd.max(qd.min({self.floating_value(depth)}, 100.0), -100.0), qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
         called = self.call("int", depth - 1)
         return called or sub()
 
@@ -374,6 +374,10 @@ class Expressions:
             if not is_literal(text):
                 return text
         return f"qd.cast({self.leaf_variable()} % 8, qd.{self.random.choice(FLOATS)})"
+
+    def floating_value(self, depth: int) -> str:
+        text = self.floating(depth - 1)
+        return self.floating_variable() if is_literal(text) else text
 
     def call(self, kind: str, depth: int) -> str | None:
         found = [f for f in self.functions if f[2] == kind]

@@ -16,7 +16,7 @@ EXTENTS = [1, 2, 3, 5, 7, 8, 16, 17, 31, 32, 33, 40, 64]
 INNER = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33]
 ATOMIC = ["add", "sub", "min", "max", "and", "or", "xor", "mul"]
 ASSIGNED = {"add": "+=", "sub": "-=", "mul": "*=", "and": "&=", "or": "|=", "xor": "^="}
-MOST_TRIPS = 1500
+MOST_TRIPS = 800
 
 
 class Generator(Expressions):
@@ -768,11 +768,15 @@ class Generator(Expressions):
             self.declare_number()
         for _ in range(r.choice([0, 0, 1, 2])):
             self.declare_function()
+        # Loops of a function that is called outside of loops would be parallel.
+        functions, self.functions = self.functions, []
         for _ in range(r.randint(0, 2)):
             self.budget = 1
             self.new_variable()
         for _ in range(r.choice([1, 1, 2, 3])):
+            self.functions = functions
             self.top_loop()
+            self.functions = []
             if r.random() < 0.2:
                 self.budget = 1
                 self.simple_statement()

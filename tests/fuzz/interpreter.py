@@ -923,6 +923,8 @@ class Compiler:
         parameters = function.node.args.args
         if len(parameters) != len(node.args):
             raise InvalidProgramError("number of arguments")
+        if self.at_top and any(isinstance(n, ast.For) for n in ast.walk(function.node)):
+            raise InvalidProgramError("a function whose loops would be parallel")
         callee = Compiler(self.program, self)
         setups: list[Callable[[list, list], None]] = []
         for parameter, argument in zip(parameters, node.args, strict=True):
