@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from configurations import Options, defaults_of
 from guarded_memory import GuardedMemory
-from interpreter import InvalidProgramError
+from interpreter import Interpreter, InvalidProgramError
 from programs import Outcome, Program, element_type, interpret
-from scalars import NUMPY, UnspecifiedError, is_float
+from scalars import NUMPY, UnspecifiedError
 
 import octants as qd
 
@@ -94,8 +94,8 @@ def struct_values(kind: Any, found: dict[str, np.ndarray], count: int) -> list:
 class Run:
     """One run of a program under some options."""
 
-    def __init__(self, program: Program, options: Options, load: Load, at_end: bool, copies: int = 1) -> None:
-        self.program, self.load = program, load
+    def __init__(self, program: Program, options: Options, load: Load, at_end: bool) -> None:
+        self.program, self.load, self.options = program, load, options
         self.guarded: list[GuardedMemory] = []
         chosen = dict(options)
         for name in ("default_ip", "default_fp"):
@@ -108,8 +108,6 @@ class Run:
     def run(self) -> Outcome:
         program, module = self.program, self.load.module
         fields = make_fields(program, module)
-        from interpreter import Interpreter
-
         types = Interpreter(program.source, "i32", "f32")
         for f in program.fields:
             kind = element_type(types, f.element)
@@ -140,7 +138,13 @@ class Run:
                 shape, strides = (*shape, a.components), (*strides, size)
             view = np.lib.stride_tricks.as_strided(memory[a.offset * (a.components or 1) :], shape, strides)
             arguments.append(view)
-        returned = module.k(*arguments)
+        if self.options.get("cpu_streams") and program.seed % 2:
+            with qd.create_stream() as stream:
+                for _ in range(program.launches):
+                    returned = module.k(*arguments, qd_stream=stream)
+        else:
+            for _ in range(program.launches):
+                returned = module.k(*arguments)
         qd.sync()
         memories = []
         for i, g in enumerate(self.guarded):
@@ -249,7 +253,3 @@ def execute(program: Program, options: Options, expected: Expected, load: Load) 
                 qd.reset()
         except BaseException as error:
             print(f"reset: {error}", file=sys.stderr)
-
-
-def has_floats(outcome: Outcome) -> bool:
-    return any(is_float(t) for t in outcome.types)

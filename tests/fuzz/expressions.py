@@ -178,6 +178,10 @@ class Expressions:
             found = self.struct_member("int", "read")
             if found:
                 return found
+        if kind < 0.87:
+            found = self.extent()
+            if found:
+                return found
         return self.number()
 
     def struct_member(self, kind: str, purpose: str) -> str | None:
@@ -227,7 +231,8 @@ class Expressions:
         if kind < 0.72:
             return f"{r.choice('-~')}({self.not_a_literal(depth)})"
         if kind < 0.78:
-            return f"qd.{r.choice(['min', 'max'])}({self.not_a_literal(depth)}, {sub()})"
+            more = f", {self.leaf_variable()}" if r.random() < 0.15 else ""
+            return f"qd.{r.choice(['min', 'max'])}({self.not_a_literal(depth)}, {sub()}{more})"
         if kind < 0.81:
             return f"abs({self.not_a_literal(depth)})"
         if kind < 0.86:
@@ -257,6 +262,14 @@ class Expressions:
                 return text
         v = self.pick("int")
         return v.name if v else f"qd.cast({self.random.randint(0, 9)}, qd.i32)"
+
+    def extent(self) -> str | None:
+        """The extent of an array, which is known when the kernel is launched."""
+        found = [c for c in self.collections if c.name.startswith("x") and c.shape]
+        if not found:
+            return None
+        c = self.random.choice(found)
+        return f"{c.name}.shape[{self.random.randrange(len(c.shape))}]"
 
     def not_a_literal(self, depth: int) -> str:
         for _ in range(3):

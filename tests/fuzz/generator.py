@@ -328,8 +328,12 @@ class Generator(Expressions):
             self.update()
         elif kind < 0.92:
             self.vector_statement()
-        elif kind < 0.96:
+        elif kind < 0.95:
             self.old_value()
+        elif kind < 0.97:
+            self.swap()
+        elif kind < 0.98:
+            self.line(f"assert {self.leaf_variable()} % 3 < 3")
         else:
             self.struct_statement()
 
@@ -482,12 +486,49 @@ class Generator(Expressions):
             self.line(f"{name} = qd.atomic_{r.choice(ops)}({place}, {value})")
         self.variables.append(Variable(name, kind))
 
+    def swap(self) -> None:
+        """Two values change places."""
+        kind = self.kind()
+        places = [p for p in (self.element(kind, "write"), self.element(kind, "write")) if p is not None]
+        places += [v.name for v in (self.pick(kind, writable=True), self.pick(kind, writable=True)) if v and not v.bound]
+        if len(places) < 2:
+            self.assign_variable()
+            return
+        a, b = self.random.sample(places, 2)
+        self.line(f"{a}, {b} = {b}, {a}")
+
+    def matrix_statement(self) -> None:
+        """A local matrix, whose elements are read and written by constant and by other indices."""
+        r = self.random
+        n, m = r.randint(2, 3), r.randint(2, 3)
+        kind = "float" if self.has_floats and r.random() < 0.4 else "int"
+        one = self.integer if kind == "int" else self.floating
+        dtype = self.dtype_of(kind)
+        name = self.fresh("m")
+        rows = ", ".join("[" + ", ".join(one(1) for _ in range(m)) + "]" for _ in range(n))
+        self.line(f"{name} = qd.Matrix([{rows}], qd.{dtype})")
+        for _ in range(r.randint(1, 2)):
+            self.line(f"{name}[{self.index(n)}, {self.index(m)}] {r.choice(['=', '+=', '-='])} {one(1)}")
+        vector = "ivec" if kind == "int" else "fvec"
+        v = self.fresh("v")
+        if r.random() < 0.5:
+            self.line(f"{v} = {name} @ {self.vector(vector, m, 0)}")
+            self.variables.append(Variable(v, vector, n))
+        else:
+            other = self.fresh("m")
+            self.line(f"{other} = {name}.transpose() @ {name}")
+            self.line(f"{v} = {other}[{self.index(m)}, {self.index(m)}]")
+            self.variables.append(Variable(v, kind))
+
     def vector_statement(self) -> None:
         r = self.random
         kind = "fvec" if self.has_floats and r.random() < 0.4 else "ivec"
         v = self.pick(kind, writable=True)
         one = self.integer if kind == "ivec" else self.floating
         form = r.random()
+        if r.random() < 0.12:
+            self.matrix_statement()
+            return
         if v is None or form < 0.3:
             n = r.randint(2, 4)
             name = self.fresh("v")
@@ -596,9 +637,13 @@ class Generator(Expressions):
         name = self.fresh("c")
         self.budget -= 1
         self.line(f"{name} = {r.choice(['0', 'qd.cast(0, qd.u8)', 'qd.cast(0, qd.i64)'])}")
-        self.line(f"while {name} < {n}{f' and {self.condition(1)}' if r.random() < 0.5 else ''}:")
+        endless = r.random() < 0.2
+        self.line("while True:" if endless else f"while {name} < {n}{f' and {self.condition(1)}' if r.random() < 0.5 else ''}:")
         self.depth += 1
         self.line(f"{name} += 1")
+        if endless:
+            self.line(f"if {name} > {n}:")
+            self.line("    break")
         self.depth -= 1
         self.loop_body([(name, n + 1, 0)], n, depth)
 
@@ -780,6 +825,11 @@ class Generator(Expressions):
             if r.random() < 0.2:
                 self.budget = 1
                 self.simple_statement()
+        return self.finished()
+
+    def finished(self) -> Program:
+        """The program, of the lines that there are."""
+        r = self.random
         returned = ""
         if r.random() < 0.5:
             v = self.pick("int")
@@ -791,11 +841,12 @@ class Generator(Expressions):
             f"{a.name}: {a.name.upper()}" if a.memory >= 0 else f"{a.name}: qd.{a.dtype}" for a in self.arguments
         ]
         source = ["import octants as qd", "", *self.head, "", "@qd.kernel", f"def k({', '.join(parameters)}){returned}:"]
-        return Program(
-            self.seed, "\n".join(source + self.lines) + "\n", self.memories, self.arguments, self.fields
-        )
+        text = "\n".join(source + self.lines) + "\n"
+        return Program(self.seed, text, self.memories, self.arguments, self.fields, 2 if r.random() < 0.1 else 1)
 
 
 def generate(seed: int) -> Program:
     """The program of a seed."""
-    return Generator(seed).program()
+    from shapes import Shapes
+
+    return (Shapes if seed % 3 == 0 else Generator)(seed).program()

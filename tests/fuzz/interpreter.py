@@ -1057,6 +1057,8 @@ class Compiler:
         if len(node.targets) != 1:
             raise InvalidProgramError("several targets")
         target = node.targets[0]
+        if isinstance(target, ast.Tuple):
+            return self.unpack(target, node.value)
         value = self.expression(node.value)
         if value.type == "none":
             raise InvalidProgramError("the value of a function that returns nothing")
@@ -1075,6 +1077,32 @@ class Compiler:
             raise InvalidProgramError(f"{target.id} cannot be assigned")
         get, put = self.converted(value, place.type), self.writer(place)
         return lambda f: put(f, get(f))
+
+    def unpack(self, target: ast.Tuple, values: ast.expr) -> Callable[[list], Any]:
+        """`a, b = b, a`: all values are read before the first target is written."""
+        if not isinstance(values, ast.Tuple) or len(values.elts) != len(target.elts):
+            raise InvalidProgramError("an assignment to several targets")
+        gets, puts = [], []
+        for t, v in zip(target.elts, values.elts, strict=True):
+            place, value = self.expression(t), self.expression(v)
+            gets.append(self.converted(value, place.type))
+            puts.append(self.writer(place))
+
+        def run(f):
+            found = [g(f) for g in gets]
+            for put, v in zip(puts, found, strict=True):
+                put(f, v)
+
+        return run
+
+    def do_Assert(self, node: ast.Assert) -> Callable[[list], Any]:
+        condition = self.condition(self.expression(node.test))
+
+        def run(f):
+            if not condition(f):
+                raise UnspecifiedError("an assertion fails")
+
+        return run
 
     def do_AnnAssign(self, node: ast.AnnAssign) -> Callable[[list], Any]:
         if not isinstance(node.target, ast.Name) or node.value is None or self.lookup(node.target.id) is not None:
@@ -1130,7 +1158,12 @@ class Compiler:
     def do_While(self, node: ast.While) -> Callable[[list], Any]:
         if node.orelse:
             raise InvalidProgramError("else of a loop")
-        condition = self.condition(self.expression(node.test))
+        test = node.test
+        condition = (
+            (lambda f: 1)
+            if isinstance(test, ast.Constant) and test.value is True
+            else self.condition(self.expression(test))
+        )
         self.loops.append("serial")
         body = self.scoped(node.body)
         self.loops.pop()

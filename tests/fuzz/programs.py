@@ -59,6 +59,8 @@ class Program:
     memories: list[Memory]
     arguments: list[Argument]
     fields: list[Field]
+    launches: int = 1
+    """How often the kernel is called."""
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))
@@ -72,6 +74,7 @@ class Program:
             [Memory(**m) for m in data["memories"]],
             [Argument(**a) for a in data["arguments"]],
             [Field(**f) for f in data["fields"]],
+            data["launches"],
         )
 
 
@@ -125,7 +128,8 @@ def interpret(program: Program, default_ip: str, default_fp: str) -> tuple[Outco
         element = Tensor(a.dtype, (a.components,)) if a.components else a.dtype
         strides = tuple(step * s for s in a.strides)
         arguments.append(Array(element, tuple(a.shape), storages[a.memory], a.offset * step, strides))
-    returned = interpreter.run("k", arguments, fields)
+    for _ in range(program.launches):
+        returned = interpreter.run("k", arguments, fields)
     outcome = Outcome([s.numbers for s in storages], [fields[f.name].storage.numbers for f in program.fields], None)
     if returned is not None:
         kind, value = returned

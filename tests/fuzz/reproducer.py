@@ -86,7 +86,7 @@ def text_of(program: Program, options: Options, expected: Outcome | None, kind: 
         f"qd.init({keywords})",
         *field_lines(program),
         *arguments,
-        f"returned = k({', '.join(names)})",
+        *[f"returned = k({', '.join(names)})"] * program.launches,
         "qd.sync()",
     ]
     if expected is not None:

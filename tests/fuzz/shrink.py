@@ -133,7 +133,6 @@ def names_in(tree: ast.AST) -> set[str]:
 def without_data(program: Program) -> Iterator[Program]:
     """Without a field or a parameter that nothing uses."""
     tree = ast.parse(program.source)
-    kernel = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == "k")
     used = set().union(*(names_in(s) for n in tree.body if isinstance(n, ast.FunctionDef) for s in n.body))
     for f in program.fields:
         if f.name not in used:
@@ -148,7 +147,6 @@ def without_data(program: Program) -> Iterator[Program]:
                 source=ast.unparse(changed) + "\n",
                 arguments=[a for a in program.arguments if a.name != argument.name],
             )
-    del kernel
 
 
 def simpler_data(program: Program) -> Iterator[Program]:
@@ -178,6 +176,8 @@ def candidates(program: Program) -> Iterator[Program]:
         for changed in make(tree):
             yield replace(program, source=ast.unparse(changed) + "\n")
     yield from simpler_data(program)
+    if program.launches > 1:
+        yield replace(program, launches=1)
 
 
 def shrink(program: Program, fails: Callable[[Program], bool], seconds: float) -> Program:
