@@ -63,9 +63,9 @@ def make_fields(program: Program, module: Any) -> dict[str, Any]:
                 made[f.name] = qd.field(dtype_of(f.element), shape=shape, **keywords)
         else:
             made[f.name] = getattr(module, f.element).field(shape=shape, **keywords)
-    trees = [f for f in program.fields if f.tree >= 0]
-    if trees:
-        qd.root.dense(qd.i, trees[0].shape[0]).place(*(made[f.name] for f in trees))
+    for tree in dict.fromkeys(f.tree for f in program.fields if f.tree >= 0):
+        together = [f for f in program.fields if f.tree == tree]
+        qd.root.dense(qd.i, together[0].shape[0]).place(*(made[f.name] for f in together))
     return made
 
 

@@ -36,9 +36,9 @@ def field_lines(program: Program) -> list[str]:
             else:
                 more += f", order={f.order!r}" if f.order else ""
                 lines.append(f"{f.name} = qd.field(qd.{f.element}, shape={shape}{more})")
-    trees = [f for f in program.fields if f.tree >= 0]
-    if trees:
-        lines.append(f"qd.root.dense(qd.i, {trees[0].shape[0]}).place({', '.join(f.name for f in trees)})")
+    for tree in dict.fromkeys(f.tree for f in program.fields if f.tree >= 0):
+        together = [f for f in program.fields if f.tree == tree]
+        lines.append(f"qd.root.dense(qd.i, {together[0].shape[0]}).place({', '.join(f.name for f in together)})")
     for f in program.fields:
         if f.element in NUMPY:
             lines.append(f"{f.name}.from_numpy({array_text(f.values, f.element)}.reshape({tuple(f.shape)}))")

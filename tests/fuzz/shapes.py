@@ -7,6 +7,8 @@ from generator import Generator
 from programs import Argument, Field, Memory, Program
 
 SIZES = [5, 8, 31, 32, 33, 64, 100]
+LONG = [700, 1500, 2049]
+"""So long that several threads have a part."""
 
 
 class Shapes(Generator):
@@ -26,6 +28,9 @@ class Shapes(Generator):
         made = Collection(name, kind, dtype, shape, f"m{memory}", components, [], shape)
         self.collections.append(made)
         return made
+
+    def size(self) -> int:
+        return self.random.choice(LONG if self.random.random() < 0.08 else SIZES)
 
     def small(self, names: list[str]) -> str:
         """A short integer expression of these."""
@@ -62,7 +67,7 @@ class Shapes(Generator):
     def neighbors(self) -> None:
         """Loads, stores under conditions, loads again, of places that lie beside one another."""
         r = self.random
-        n, i = r.choice(SIZES), self.fresh("i")
+        n, i = self.size(), self.fresh("i")
         dtype = r.choice(["i32", "i32", "i64", "i16", "u8", "f32"])
         kind = "float" if dtype == "f32" else "int"
         form = r.random()
@@ -70,7 +75,7 @@ class Shapes(Generator):
             names = []
             for _ in range(r.randint(2, 4)):
                 name = self.fresh("y")
-                self.fields.append(Field(name, dtype, [n], self.numbers(dtype, n), 0))
+                self.fields.append(Field(name, dtype, [n], self.numbers(dtype, n), n))
                 names.append(f"{name}[{i}]")
         elif form < 0.7:
             step = r.randint(2, 4)
@@ -128,7 +133,7 @@ class Shapes(Generator):
     def inner_sums(self) -> None:
         """Sums and other recurrences over a range that is the same for all iterations."""
         r = self.random
-        n, m = r.choice(SIZES), r.choice([3, 7, 8, 16, 17, 20])
+        n, m = min(self.size(), 300), r.choice([3, 7, 8, 16, 17, 20])
         i, k = self.fresh("i"), self.fresh("k")
         dtype = r.choice(["i32", "i32", "i16", "u8", "i64", "f32"])
         is_float = dtype == "f32"
@@ -180,7 +185,7 @@ class Shapes(Generator):
     def scattered(self) -> None:
         """Updates of elements that several iterations share, in copies or by atomics."""
         r = self.random
-        n, m, bins = r.choice([33, 100, 300]), r.choice([1, 2, 4]), r.choice([1, 3, 8, 33])
+        n, m, bins = self.size() * r.choice([1, 1, 3]), r.choice([1, 2, 4]), r.choice([1, 3, 8, 33])
         i, k = self.fresh("i"), self.fresh("k")
         dtype = r.choice(["i32", "i64", "u32", "i16", "f32", "f64"])
         is_float = dtype[0] == "f"
