@@ -102,6 +102,7 @@ class Run:
             if name in chosen:
                 chosen[name] = dtype_of(chosen[name])
         chosen.setdefault("offline_cache", False)
+        chosen.setdefault("num_compile_threads", 1)
         qd.init(arch=qd.cpu, log_level=qd.ERROR, **chosen)
         self.at_end = at_end
 

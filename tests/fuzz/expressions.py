@@ -397,12 +397,19 @@ class Expressions:
         if not found:
             return None
         name, parameters, _ = self.random.choice(found)
+        if any(p.startswith("@") and all(c.name != p[1:] for c in self.collections) for p in parameters):
+            return None
         arguments = []
         for p in parameters:
             if p == "int":
                 arguments.append(self.not_a_literal(depth) if self.random.random() < 0.8 else self.number())
             elif p == "float":
                 arguments.append(self.floating_variable())
+            elif p.startswith("@"):
+                c = next(c for c in self.collections if c.name == p[1:])
+                if self.role(c).what not in ("any", "read"):
+                    return None
+                arguments.append(c.name)
             else:
                 v = self.pick(p[1:], writable=True)
                 if v is None or v.bound:

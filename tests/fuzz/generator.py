@@ -217,18 +217,26 @@ class Generator(Expressions):
         r = self.random
         name = self.fresh("f")
         parameters, kinds, texts = [], [], []
+        is_real = r.random() < 0.2
         outer = (self.variables, self.collections, self.lines, self.functions)
         # What is not passed is reached as a global: fields of the module.
         self.variables, self.lines = [], []
         self.collections = []
         for i in range(r.randint(1, 3)):
             kind = "float" if self.has_floats and r.random() < 0.35 else "int"
-            by_reference = r.random() < 0.2
+            by_reference = r.random() < 0.2 and not is_real
             p = f"p{i}"
             parameters.append(Variable(p, kind, is_fixed=not by_reference))
             kinds.append("&" + kind if by_reference else kind)
-            annotation = ": qd.template()" if by_reference else f": qd.{self.dtype_of(kind)}" if r.random() < 0.4 else ""
+            annotation = ": qd.template()" if by_reference else f": qd.{self.dtype_of(kind)}" if is_real or r.random() < 0.4 else ""
             texts.append(p + annotation)
+        arrays = [c for c in outer[1] if c.kind in ("int", "float") and c.shape]
+        if arrays and not is_real and r.random() < 0.35:
+            c = r.choice(arrays)
+            self.collections = [Collection("pa", c.kind, c.dtype, c.shape, "parameter", 0, c.first, c.used)]
+            self.roles = {"parameter": Role("read")}
+            kinds.append("@" + c.name)
+            texts.append("pa: qd.template()")
         self.variables = parameters
         result = "float" if self.has_floats and r.random() < 0.4 else "int"
         dtype = self.dtype_of(result)
@@ -263,7 +271,9 @@ class Generator(Expressions):
             self.depth -= 1
         self.line(give())
         self.trips = trips
-        text = [f"@qd.{'func'}", f"def {name}({', '.join(texts)}):", *self.lines, ""]
+        self.roles = {}
+        returns = f" -> qd.{dtype}" if is_real or r.random() < 0.2 else ""
+        text = [f"@qd.{'real_func' if is_real else 'func'}", f"def {name}({', '.join(texts)}){returns}:", *self.lines, ""]
         self.variables, self.collections, self.lines, self.functions = outer
         self.head += ["", *text]
         self.functions.append((name, kinds, result))
@@ -340,6 +350,9 @@ class Generator(Expressions):
     def value(self, kind: str) -> str:
         if kind == "bool":
             return self.condition(2)
+        called = self.call(kind, 1) if self.random.random() < 0.12 else None
+        if called:
+            return called
         return self.integer(3) if kind == "int" else self.bounded(self.floating(2))
 
     def bounded(self, text: str) -> str:
@@ -388,7 +401,9 @@ class Generator(Expressions):
         if place is None:
             self.assign_variable()
             return
-        if kind == "int" and r.random() < 0.3:
+        if kind == "bool" and r.random() < 0.4:
+            self.line(f"{place} {r.choice(['^=', '|=', '&='])} {self.condition(1)}")
+        elif kind == "int" and r.random() < 0.3:
             self.line(f"{place} {r.choice(['+=', '-=', '^=', '|=', '&=', '*='])} {self.integer(2)}")
         elif kind == "float" and r.random() < 0.3:
             self.line(f"{place} {r.choice(['+=', '-='])} {self.floating(1)}")
@@ -442,19 +457,21 @@ class Generator(Expressions):
     def update(self) -> None:
         """An atomic update of what the iterations share."""
         r = self.random
-        shared = [c for c in self.collections if self.role(c).what in ATOMIC and c.kind in ("int", "float")]
+        shared = [c for c in self.collections if self.role(c).what in ATOMIC and c.kind in ("int", "float", "ivec", "fvec")]
         if not shared:
             self.store()
             return
         c = r.choice(shared)
         op = self.role(c).what
-        if c.kind == "float" and op in ("and", "or", "xor", "mul"):
+        if c.kind in ("float", "fvec") and op in ("and", "or", "xor", "mul"):
             return
         indices = self.indices_of(c)
         if indices is None:
             return
         place = f"{c.name}[{', '.join(indices)}]"
-        if c.kind == "float":
+        if c.components:
+            place += f"[{self.index(c.components)}]"
+        if c.kind in ("float", "fvec"):
             value = r.choice([self.floating_leaf(), self.float_number()])
         else:
             value = self.integer(2)
@@ -611,7 +628,16 @@ class Generator(Expressions):
             if n * self.trips > MOST_TRIPS:
                 n = v.bound
             self.line(f"for {name} in range({v.name}, {n}):")
-        elif form < 0.5 and self.trips * n * 3 <= MOST_TRIPS:
+        elif form < 0.62:
+            # As often as memory says, perhaps not at all.
+            bound = self.index_from_zero(n + 1)
+            if r.random() < 0.3:
+                bound = f"qd.cast({bound}, qd.{r.choice(self.types)})"
+            self.line(f"for {name} in range({bound}):" if r.random() < 0.6 else f"for {name} in range({r.randint(-1, 2)}, {bound}):")
+            if "range(-" in self.lines[-1]:
+                self.loop_body([(name, 0, -1)], n, depth)
+                return
+        elif form < 0.7 and self.trips * n * 3 <= MOST_TRIPS:
             m = r.randint(1, 3)
             other = self.fresh("i")
             self.line(f"for {name}, {other} in qd.ndrange({n}, {m}):")
@@ -657,7 +683,15 @@ class Generator(Expressions):
         self.may_break = self.may_continue = False
         mark = len(self.variables)
         self.variables.append(Variable(name, "static", is_fixed=True, bound=n))
-        self.block(depth - 1)
+        if r.random() < 0.3:
+            self.depth += 1
+            self.line(f"if qd.static({name} {r.choice(['==', '<', '!='])} {r.randrange(n)}):")
+            self.block(depth - 1)
+            self.line("else:")
+            self.block(depth - 1)
+            self.depth -= 1
+        else:
+            self.block(depth - 1)
         del self.variables[mark:]
         self.may_break, self.may_continue = outer
 
@@ -758,8 +792,8 @@ class Generator(Expressions):
             own = self.own_indices(c, indices) if len(sharing) == 1 else None
             if kind < 0.45 and own is not None:
                 self.roles[memory] = Role("own", own)
-            elif kind < 0.65 and c.kind in ("int", "float"):
-                op = r.choice(ATOMIC if c.kind == "int" else ["add", "min", "max"])
+            elif kind < 0.65 and c.kind in ("int", "float", "ivec", "fvec"):
+                op = r.choice(ATOMIC if c.kind in ("int", "ivec") else ["add", "min", "max"])
                 self.roles[memory] = Role(op)
             else:
                 self.roles[memory] = Role("read")

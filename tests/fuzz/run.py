@@ -119,9 +119,14 @@ class Fuzzer:
             return first, count
 
     def job(self) -> None:
-        worker = Worker()
+        worker, runs = Worker(), 0
         while (taken := self.take()) is not None:
             first, count = taken
+            runs += count
+            if runs > 1000:
+                # What programs leave behind in a process goes with it.
+                worker.end()
+                worker, runs = Worker(), 0
             while count > 0 and not self.over():
                 worker.ask(first=first, step=1, count=count, configurations=self.options.configurations)
                 finished, worker = self.follow(worker, first)
