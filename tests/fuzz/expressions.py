@@ -153,7 +153,9 @@ class Expressions:
             return str(r.choice([31, 32, 33, 63, 100, 127, 128, 255, 256, 1000, 32767, 65535, 65536, 2**31 - 1]))
         t = r.choice(self.types)
         bits = int(t[1:])
-        value = r.choice([0, 1, 2, 3, 7, 100, 2 ** (bits - 1) - 1, 2**min(bits - 1, 30), r.randrange(2 ** (bits - 1))])
+        value = r.choice(
+            [0, 1, 2, 3, 7, 100, 2 ** (bits - 1) - 1, 2 ** min(bits - 1, 30), r.randrange(2 ** (bits - 1))]
+        )
         return f"qd.cast({value}, qd.{t})"
 
     def integer_leaf(self) -> str:
@@ -185,7 +187,11 @@ class Expressions:
         return self.number()
 
     def struct_member(self, kind: str, purpose: str) -> str | None:
-        bases = [(v.name, v.kind) for v in self.variables if v.kind in self.structs and not (purpose == "write" and v.is_fixed)]
+        bases = [
+            (v.name, v.kind)
+            for v in self.variables
+            if v.kind in self.structs and not (purpose == "write" and v.is_fixed)
+        ]
         for name in self.structs:
             found = self.element(name, purpose)
             if found:

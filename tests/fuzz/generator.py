@@ -228,7 +228,13 @@ class Generator(Expressions):
             p = f"p{i}"
             parameters.append(Variable(p, kind, is_fixed=not by_reference))
             kinds.append("&" + kind if by_reference else kind)
-            annotation = ": qd.template()" if by_reference else f": qd.{self.dtype_of(kind)}" if is_real or r.random() < 0.4 else ""
+            annotation = (
+                ": qd.template()"
+                if by_reference
+                else f": qd.{self.dtype_of(kind)}"
+                if is_real or r.random() < 0.4
+                else ""
+            )
             texts.append(p + annotation)
         arrays = [c for c in outer[1] if c.kind in ("int", "float") and c.shape]
         if arrays and not is_real and r.random() < 0.35:
@@ -273,7 +279,12 @@ class Generator(Expressions):
         self.trips = trips
         self.roles = {}
         returns = f" -> qd.{dtype}" if is_real or r.random() < 0.2 else ""
-        text = [f"@qd.{'real_func' if is_real else 'func'}", f"def {name}({', '.join(texts)}){returns}:", *self.lines, ""]
+        text = [
+            f"@qd.{'real_func' if is_real else 'func'}",
+            f"def {name}({', '.join(texts)}){returns}:",
+            *self.lines,
+            "",
+        ]
         self.variables, self.collections, self.lines, self.functions = outer
         self.head += ["", *text]
         self.functions.append((name, kinds, result))
@@ -457,7 +468,9 @@ class Generator(Expressions):
     def update(self) -> None:
         """An atomic update of what the iterations share."""
         r = self.random
-        shared = [c for c in self.collections if self.role(c).what in ATOMIC and c.kind in ("int", "float", "ivec", "fvec")]
+        shared = [
+            c for c in self.collections if self.role(c).what in ATOMIC and c.kind in ("int", "float", "ivec", "fvec")
+        ]
         if not shared:
             self.store()
             return
@@ -507,7 +520,9 @@ class Generator(Expressions):
         """Two values change places."""
         kind = self.kind()
         places = [p for p in (self.element(kind, "write"), self.element(kind, "write")) if p is not None]
-        places += [v.name for v in (self.pick(kind, writable=True), self.pick(kind, writable=True)) if v and not v.bound]
+        places += [
+            v.name for v in (self.pick(kind, writable=True), self.pick(kind, writable=True)) if v and not v.bound
+        ]
         if len(places) < 2:
             self.assign_variable()
             return
@@ -633,7 +648,11 @@ class Generator(Expressions):
             bound = self.index_from_zero(n + 1)
             if r.random() < 0.3:
                 bound = f"qd.cast({bound}, qd.{r.choice(self.types)})"
-            self.line(f"for {name} in range({bound}):" if r.random() < 0.6 else f"for {name} in range({r.randint(-1, 2)}, {bound}):")
+            self.line(
+                f"for {name} in range({bound}):"
+                if r.random() < 0.6
+                else f"for {name} in range({r.randint(-1, 2)}, {bound}):"
+            )
             if "range(-" in self.lines[-1]:
                 self.loop_body([(name, 0, -1)], n, depth)
                 return
@@ -664,7 +683,11 @@ class Generator(Expressions):
         self.budget -= 1
         self.line(f"{name} = {r.choice(['0', 'qd.cast(0, qd.u8)', 'qd.cast(0, qd.i64)'])}")
         endless = r.random() < 0.2
-        self.line("while True:" if endless else f"while {name} < {n}{f' and {self.condition(1)}' if r.random() < 0.5 else ''}:")
+        self.line(
+            "while True:"
+            if endless
+            else f"while {name} < {n}{f' and {self.condition(1)}' if r.random() < 0.5 else ''}:"
+        )
         self.depth += 1
         self.line(f"{name} += 1")
         if endless:
@@ -740,9 +763,11 @@ class Generator(Expressions):
             self.line(f"{name} {op} {value}" if "=" in op else f"qd.atomic_{op}({name}, {value})")
             self.depth -= 1
             self.shared_sum = None
-        self.variables = [v for v in self.variables if v not in self.variables[mark:] or v in hidden][:mark] if serial else hidden + [
-            v for v in self.variables if v.is_fixed and not v.name.startswith(("i", "I"))
-        ]
+        self.variables = (
+            [v for v in self.variables if v not in self.variables[mark:] or v in hidden][:mark]
+            if serial
+            else hidden + [v for v in self.variables if v.is_fixed and not v.name.startswith(("i", "I"))]
+        )
         self.roles = {}
         self.trips = outer
         self.may_continue = self.may_break = False
@@ -768,7 +793,10 @@ class Generator(Expressions):
             b = r.choice([0, 0, 1])
             if r.random() < 0.3:
                 group = self.fresh("I")
-                return [(f"{group}[0]", 0, n), (f"{group}[1]", b, m)], f"for {group} in qd.grouped(qd.ndrange({n}, ({b}, {m}))):"
+                return [
+                    (f"{group}[0]", 0, n),
+                    (f"{group}[1]", b, m),
+                ], f"for {group} in qd.grouped(qd.ndrange({n}, ({b}, {m}))):"
             return [(name, 0, n), (other, b, m)], f"for {name}, {other} in qd.ndrange({n}, ({b}, {m})):"
         c = r.choice(arrays)
         first = c.first or [0] * len(c.shape)
@@ -874,7 +902,14 @@ class Generator(Expressions):
         parameters = [
             f"{a.name}: {a.name.upper()}" if a.memory >= 0 else f"{a.name}: qd.{a.dtype}" for a in self.arguments
         ]
-        source = ["import octants as qd", "", *self.head, "", "@qd.kernel", f"def k({', '.join(parameters)}){returned}:"]
+        source = [
+            "import octants as qd",
+            "",
+            *self.head,
+            "",
+            "@qd.kernel",
+            f"def k({', '.join(parameters)}){returned}:",
+        ]
         text = "\n".join(source + self.lines) + "\n"
         return Program(self.seed, text, self.memories, self.arguments, self.fields, 2 if r.random() < 0.1 else 1)
 

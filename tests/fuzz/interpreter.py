@@ -778,7 +778,9 @@ class Compiler:
     def static(self, node: ast.expr) -> Value:
         names = {k: v for scope in self.scopes for k, v in scope.names.items() if isinstance(v, int | float)}
         try:
-            return self.literal(eval(ast.unparse(node), {"__builtins__": {}}, names))  # Source that the generator wrote.
+            return self.literal(
+                eval(ast.unparse(node), {"__builtins__": {}}, names)
+            )  # Source that the generator wrote.
         except (NameError, TypeError, ZeroDivisionError) as error:
             raise InvalidProgramError(f"qd.static: {error}") from error
 
@@ -869,7 +871,10 @@ class Compiler:
             raise InvalidProgramError("an atomic of a tensor")
         if is_float(place.type) and ATOMICS[name] in ("&", "|", "^"):
             raise InvalidProgramError("bits of floats")
-        return Value(place.type, self.update(place, ATOMICS[name], self.converted(Value(operand.type, operand.get), place.type), True))
+        return Value(
+            place.type,
+            self.update(place, ATOMICS[name], self.converted(Value(operand.type, operand.get), place.type), True),
+        )
 
     def compare_and_swap(self, node: ast.Call) -> Value:
         place = self.expression(node.args[0])

@@ -59,10 +59,16 @@ def argument_lines(program: Program) -> tuple[list[str], list[str]]:
         if n:
             shape, strides = (*shape, n), (*strides, size)
         if a.is_ndarray:
-            made = f"qd.Vector.ndarray({n}, qd.{a.dtype}, {tuple(a.shape)})" if n else f"qd.ndarray(qd.{a.dtype}, {tuple(a.shape)})"
+            made = (
+                f"qd.Vector.ndarray({n}, qd.{a.dtype}, {tuple(a.shape)})"
+                if n
+                else f"qd.ndarray(qd.{a.dtype}, {tuple(a.shape)})"
+            )
             lines += [f"{a.name} = {made}", f"{a.name}.from_numpy(m{a.memory}.reshape({shape}))"]
         else:
-            lines.append(f"{a.name} = np.lib.stride_tricks.as_strided(m{a.memory}[{a.offset * step}:], {shape}, {strides})")
+            lines.append(
+                f"{a.name} = np.lib.stride_tricks.as_strided(m{a.memory}[{a.offset * step}:], {shape}, {strides})"
+            )
         names.append(a.name)
     return lines, names
 
@@ -110,5 +116,10 @@ def text_of(program: Program, options: Options, expected: Outcome | None, kind: 
 
 def read(text: str) -> tuple[Program, Options]:
     """What a file of `text_of` holds."""
-    found = {k: line.split(": ", 1)[1] for line in text.splitlines() for k in ("options", "program") if line.startswith(f"# {k}: ")}
+    found = {
+        k: line.split(": ", 1)[1]
+        for line in text.splitlines()
+        for k in ("options", "program")
+        if line.startswith(f"# {k}: ")
+    }
     return Program.from_json(found["program"]), json.loads(found["options"])

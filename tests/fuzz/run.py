@@ -265,7 +265,9 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes side by side")
     parser.add_argument("--configurations", type=int, default=4, help="options that each program runs under")
     parser.add_argument("--timeout", type=float, default=60.0, help="seconds after which a run is a hang")
-    parser.add_argument("--shrink", type=float, default=90.0, help="seconds to make a failing program small, 0 for not at all")
+    parser.add_argument(
+        "--shrink", type=float, default=90.0, help="seconds to make a failing program small, 0 for not at all"
+    )
     parser.add_argument("--failures", default="fuzz-failures", help="the folder for failing programs")
     parser.add_argument("--report", help="a file for the results, as JSON")
     parser.add_argument("--replay", type=Path, help="run the program of a failure again")

@@ -22,7 +22,9 @@ class Shapes(Generator):
         name, memory = self.fresh("x"), len(self.memories)
         self.memories.append(Memory(dtype, self.numbers(dtype, count)))
         strides = [1] if len(shape) == 1 else [shape[1], 1]
-        self.arguments.append(Argument(name, dtype, None, memory, 0, shape, strides, components, self.random.random() < 0.3))
+        self.arguments.append(
+            Argument(name, dtype, None, memory, 0, shape, strides, components, self.random.random() < 0.3)
+        )
         element = f"qd.types.vector({components}, qd.{dtype})" if components else f"qd.{dtype}"
         self.head.append(f"{name.upper()} = qd.types.ndarray(dtype={element}, ndim={len(shape)})")
         made = Collection(name, kind, dtype, shape, f"m{memory}", components, [], shape)
@@ -94,7 +96,9 @@ class Shapes(Generator):
         def value() -> str:
             if kind == "int":
                 return self.small(readable)
-            return r.choice([f"{r.choice(names)} + 1.0", f"-{r.choice(names)}", f"{r.choice(names)} - {r.choice(names)}", "0.5"])
+            return r.choice(
+                [f"{r.choice(names)} + 1.0", f"-{r.choice(names)}", f"{r.choice(names)} - {r.choice(names)}", "0.5"]
+            )
 
         for _ in range(r.randint(2, 6)):
             what = r.random()
@@ -198,7 +202,9 @@ class Shapes(Generator):
             self.line(f"for {k} in range({m}):")
             self.depth += 1
         names = [i, f"{to.name}[{i}]", *([k] if m > 1 else [])]
-        at = r.choice([f"{to.name}[{i}] % {bins}", f"({self.small(names)}) % {bins}", f"({i} + {r.randint(0, 3)}) % {bins}"])
+        at = r.choice(
+            [f"{to.name}[{i}] % {bins}", f"({self.small(names)}) % {bins}", f"({i} + {r.randint(0, 3)}) % {bins}"]
+        )
         if is_float:
             value = r.choice(["0.5", "1.0", f"qd.cast({to.name}[{i}] % 8, qd.{dtype})"])
             update = r.choice(["+=", "-="])
@@ -286,5 +292,7 @@ class Shapes(Generator):
         self.struct_types: dict[str, list] = {}
         self.shared_sum = None
         for _ in range(r.choice([1, 1, 2])):
-            r.choice([self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences, self.neighbors])()
+            r.choice(
+                [self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences, self.neighbors]
+            )()
         return self.finished()

@@ -63,7 +63,9 @@ class Replace(ast.NodeTransformer):
         self.done = False
 
     def visit(self, node: ast.AST) -> ast.AST:
-        if isinstance(node, ast.expr) and not isinstance(node, ast.Constant | ast.Name | ast.Attribute | ast.List | ast.Tuple):
+        if isinstance(node, ast.expr) and not isinstance(
+            node, ast.Constant | ast.Name | ast.Attribute | ast.List | ast.Tuple
+        ):
             self.at += 1
             if self.at == self.number:
                 made = self.make(node)
@@ -106,14 +108,22 @@ def without_expressions(tree: ast.Module) -> Iterator[ast.Module]:
 
 def smaller_numbers(tree: ast.Module) -> Iterator[ast.Module]:
     """Numbers closer to zero."""
-    places = [n for n in ast.walk(tree) if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1)]
+    places = [
+        n
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1)
+    ]
     for i, place in enumerate(places):
         value = place.value
         for less in dict.fromkeys([1, 2, value // 2 if isinstance(value, int) else 0.5, value - 1]):
             if isinstance(less, complex | bytes | str) or abs(less) >= abs(value) or isinstance(value, bool):
                 continue
             changed = copy.deepcopy(tree)
-            again = [n for n in ast.walk(changed) if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1)]
+            again = [
+                n
+                for n in ast.walk(changed)
+                if isinstance(n, ast.Constant) and isinstance(n.value, int | float) and n.value not in (0, 1)
+            ]
             again[i].value = less if isinstance(value, int) else float(less)
             yield changed
 

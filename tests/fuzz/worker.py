@@ -40,7 +40,9 @@ class Channel:
         self.out.flush()
 
 
-def run_seeds(channel: Channel, folder: Path, first: int, step: int, count: int, configurations: int, processors: list[str]) -> None:
+def run_seeds(
+    channel: Channel, folder: Path, first: int, step: int, count: int, configurations: int, processors: list[str]
+) -> None:
     for seed in range(first, first + step * count, step):
         run_seed(channel, folder, seed, configurations, processors)
 
@@ -109,7 +111,13 @@ def main() -> None:
                 processors = host_processors()
                 channel.say("processors", names=processors)
             run_seeds(
-                channel, folder, request["first"], request["step"], request["count"], request["configurations"], processors
+                channel,
+                folder,
+                request["first"],
+                request["step"],
+                request["count"],
+                request["configurations"],
+                processors,
             )
             channel.say("done")
     finally:
