@@ -33,6 +33,7 @@ class Load:
         assert spec.loader is not None
         self.module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(self.module)
+        self.types = Interpreter(program.source, "i32", "f32")
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
@@ -109,7 +110,7 @@ class Run:
     def run(self) -> Outcome:
         program, module = self.program, self.load.module
         fields = make_fields(program, module)
-        types = Interpreter(program.source, "i32", "f32")
+        types = self.load.types
         for f in program.fields:
             kind = element_type(types, f.element)
             self.fill_field(fields[f.name], f, kind)

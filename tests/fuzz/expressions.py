@@ -1,5 +1,7 @@
-"""Random expressions, as text. Which kind of value one has is known (an integer, a float, a truth value), its exact type is left to
-the rules of the language."""
+"""Random expressions, as text.
+
+The kind of a value is known (an integer, a float, a truth value). Its exact type follows from the rules of the language.
+"""
 
 from __future__ import annotations
 
@@ -256,7 +258,8 @@ class Expressions:
         if kind < 0.975:
             return f"qd.cast({self.condition(depth - 1)}, qd.{r.choice(self.types)})"
         if kind < 0.985 and self.has_floats:
-            return f"qd.cast(qd.max(qd.min({self.floating_value(depth)}, 100.0), -100.0), qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
+            value = f"qd.max(qd.min({self.floating_value(depth)}, 100.0), -100.0)"
+            return f"qd.cast({value}, qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
         called = self.call("int", depth - 1)
         return called or sub()
 
@@ -309,7 +312,8 @@ class Expressions:
             if not is_literal(left):
                 return f"({left} {self.comparison()} {self.floating_leaf()})"
         if kind < 0.55:
-            return f"(({self.not_a_literal(min(depth, 1))}) % {r.randint(2, 4)} {r.choice(['==', '!=', '<'])} {r.randint(0, 1)})"
+            test = f"{r.choice(['==', '!=', '<'])} {r.randint(0, 1)}"
+            return f"(({self.not_a_literal(min(depth, 1))}) % {r.randint(2, 4)} {test})"
         if kind < 0.6:
             return f"({r.randint(-3, 0)} < {self.not_a_literal(min(depth, 1))} <= {r.randint(1, 90)})"
         return f"({self.not_a_literal(min(depth, 2))} {self.comparison()} {self.integer(min(depth, 1))})"

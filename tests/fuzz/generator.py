@@ -1,7 +1,7 @@
 """Random programs: a kernel of several loops over fields and arrays, functions that it calls, and its data.
 
-What a program computes is a single thing: iterations of a parallel loop read what no iteration writes, write elements of their own, or
-update elements in ways that commute. A loop run in order may do anything.
+A program has one result: an iteration of a parallel loop reads what no iteration writes, writes elements of its own, or
+updates elements in ways that commute. A serialized loop may do anything.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""A reference interpreter of kernels: Python's `ast` of their source, with the language's types, run one iteration after another.
+"""A reference interpreter of kernels: it runs Python's `ast` of their source with the language's types, in order.
 
-It compiles each function to closures, for each kind of arguments once, as the types of values are known before anything runs.
-A value is a number, or for a vector, matrix or struct the list of its numbers. `InvalidProgramError` means that the program is not
-one of the language (or of the part that is known here), `UnspecifiedError` that it has no single result: a race between iterations,
-an index outside, a division by zero.
+Each call compiles its function to closures; the types of all values are known before anything runs. A value is a number; of
+a vector, matrix or struct it is the list of the numbers. `InvalidProgramError`: the program is not one of the language, or uses
+a part of it that is not known here. `UnspecifiedError`: the program has no single result, because of a race between
+iterations, an index outside, or a division by zero.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Array:
 
 @dataclass
 class Value:
-    """An expression: its type, how to compute it, and the number where it is known at compile time. A place can be located too."""
+    """An expression: its type, how to compute it, and the number if it is known at compile time. A place has `locate`."""
 
     type: Type
     get: Callable[[list], Any]

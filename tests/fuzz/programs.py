@@ -20,8 +20,10 @@ class Memory:
 
 @dataclass
 class Argument:
-    """What a parameter of the kernel gets: a number, or an array of `shape` in a memory. Strides and the offset count elements, which have
-    `components` numbers each (0: the element is a number)."""
+    """What a parameter of the kernel gets: a number, or an array of `shape` in a memory.
+
+    Strides and the offset count elements. An element has `components` numbers; with 0 it is a number.
+    """
 
     name: str
     dtype: str

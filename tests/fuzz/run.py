@@ -1,7 +1,10 @@
-"""Runs random kernels on the CPU and holds what they do against an interpreter: `python tests/fuzz/run.py --seconds 500 --jobs 16`.
+"""Runs random kernels on the CPU and compares the results with an interpreter's.
 
-Each program runs under several options (optimization levels, `fast_math`, debug mode, default types, threads, streams, separate memory,
-other processors). A failure, also one that ends or hangs the process, is written to a file that runs by itself, made small before.
+    python tests/fuzz/run.py --seconds 500 --jobs 16
+
+Each program runs under several options: optimization levels, `fast_math`, debug mode, default types, threads, streams,
+separate memory, other processors. A failure, also one that ends or hangs the process, is shrunk and written to a file that
+runs by itself.
 """
 
 from __future__ import annotations
@@ -257,7 +260,7 @@ def replay(path: Path) -> int:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seed", type=int, default=0, help="the first program")
     parser.add_argument("--programs", type=int, help="how many; without it and --seconds, until interrupted")
     parser.add_argument("--seconds", type=float, help="how long")

@@ -56,7 +56,8 @@ class Shapes(Generator):
 
     def test(self, names: list[str]) -> str:
         r = self.random
-        return f"{r.choice(names)} {r.choice(['>', '<', '==', '!=', '<='])} {r.choice([str(r.randint(-2, 3)), r.choice(names)])}"
+        right = r.choice([str(r.randint(-2, 3)), r.choice(names)])
+        return f"{r.choice(names)} {r.choice(['>', '<', '==', '!=', '<='])} {right}"
 
     def loop_over(self, i: str, n: int) -> None:
         r = self.random

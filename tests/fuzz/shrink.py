@@ -1,4 +1,4 @@
-"""Makes a failing program small: statements, parts of expressions, parameters and fields are left out as long as it fails in the same way."""
+"""Makes a failing program small: removes statements, operands, parameters and fields while it fails in the same way."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""The process that runs programs. It says what it begins before it does, so that whoever reads knows what it died of.
+"""The process that runs programs. It says what it begins before it does, so that its reader knows what it died of.
 
-Lines that it reads are JSON: `{"first", "step", "configurations"}` asks for programs by seed, without end, `{"program", "options"}` for
-one. Lines that it writes begin with a word: `begin`, `end`, `fail`, `found`.
+Each line that it reads is JSON: `{"first", "step", "count", "configurations"}` asks for programs by seed,
+`{"program", "options"}` for one program. Each line that it writes is a word (`begin`, `end`, `fail`, `done`, `found`,
+`processors`) and JSON.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The option `cpu_target`: code for another processor runs here if this machine has the processor's features, and is refused if not."""
+"""The option `cpu_target`: code for another processor runs if this machine has its features, and is refused if not."""
 
 import platform
 import re
@@ -36,7 +36,8 @@ def test_code_for_a_processor_runs(target):
     try:
         qd.init(arch=qd.cpu, cpu_target=target)
     except ValueError as error:
-        assert re.search("`cpu_target`: this machine .* does not run code for .*: it lacks ", str(error))
+        if not re.search("`cpu_target`: this machine .* does not run code for .*: it lacks ", str(error)):
+            raise
         pytest.skip(str(error))
     assert qd.cfg.cpu_target == target
     assert sums(np.arange(100, dtype=np.int32)) == sum(i * i for i in range(100))
@@ -44,14 +45,16 @@ def test_code_for_a_processor_runs(target):
 
 def test_the_code_is_that_of_the_processor():
     qd.init(arch=qd.cpu, cpu_target="x86-64")
-    assert "ymm" not in code() and "vpmulld" not in code()
+    assert "ymm" not in code()
+    assert "vpmulld" not in code()
     try:
         qd.init(arch=qd.cpu, cpu_target="x86-64-v3")
     except ValueError as error:
         pytest.skip(str(error))
     assert "ymm" in code()
     qd.init(arch=qd.cpu, cpu_target="x86-64-v3,-avx2")
-    assert "vpmulld\t%ymm" not in code() and "xmm" in code()
+    assert "vpmulld\t%ymm" not in code()
+    assert "xmm" in code()
 
 
 @pytest.mark.parametrize("target", ["x86-64", "x86-64-v3", ""])
