@@ -24,6 +24,8 @@ class Generator(Expressions):
 
     def __init__(self, seed: int) -> None:
         super().__init__(Random(seed))
+        self.struct_types: dict[str, list] = {}
+        self.shared_sum: tuple[str, str] | None = None
         self.seed = seed
         self.lines: list[str] = []
         self.depth = 1
@@ -863,8 +865,6 @@ class Generator(Expressions):
 
     def program(self) -> Program:
         r = self.random
-        self.struct_types: dict[str, list] = {}
-        self.shared_sum: tuple[str, str] | None = None
         if r.random() < 0.25:
             self.declare_struct()
         for _ in range(r.randint(1, 3)):
@@ -916,6 +916,6 @@ class Generator(Expressions):
 
 def generate(seed: int) -> Program:
     """The program of a seed."""
-    from shapes import Shapes
+    from more_shapes import MoreShapes
 
-    return (Shapes if seed % 3 == 0 else Generator)(seed).program()
+    return (MoreShapes if seed % 3 == 0 else Generator)(seed).program()

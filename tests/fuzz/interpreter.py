@@ -420,6 +420,8 @@ class Compiler:
             return Value("u1", lambda f: int(v), literal=v)
         if isinstance(v, int):
             w = wrap(self.program.ip, v)
+            if w != v:
+                raise InvalidProgramError("a literal that its type does not hold")
             return Value(self.program.ip, lambda f: w, literal=v)
         if isinstance(v, float):
             r = scalars.rounder(self.program.fp)(v)

@@ -1,10 +1,10 @@
-"""Loops of shapes on which optimizers have failed, filled at random: a generator of programs that begin with one of them."""
+"""Loops of shapes on which optimizers have failed, filled at random."""
 
 from __future__ import annotations
 
 from expressions import Collection, Variable
 from generator import Generator
-from programs import Argument, Field, Memory, Program
+from programs import Argument, Field, Memory
 
 SIZES = [5, 8, 31, 32, 33, 64, 100]
 LONG = [700, 1500, 2049]
@@ -30,6 +30,10 @@ class Shapes(Generator):
         made = Collection(name, kind, dtype, shape, f"m{memory}", components, [], shape)
         self.collections.append(made)
         return made
+
+    def add_integers(self, names: list[str]) -> None:
+        """Variables of the kernel that it may return."""
+        self.variables += [Variable(name, "int") for name in names]
 
     def size(self) -> int:
         return self.random.choice(LONG if self.random.random() < 0.08 else SIZES)
@@ -74,7 +78,14 @@ class Shapes(Generator):
         dtype = r.choice(["i32", "i32", "i64", "i16", "u8", "f32"])
         kind = "float" if dtype == "f32" else "int"
         form = r.random()
-        if form < 0.35:
+        if form < 0.15:
+            struct, name = self.fresh("S"), self.fresh("y")
+            members = "abc"[: r.randint(2, 3)]
+            self.head.append(f"{struct} = qd.types.struct({', '.join(f'{m}=qd.{dtype}' for m in members)})")
+            values = self.numbers(dtype, n * len(members))
+            self.fields.append(Field(name, struct, [n], values, is_soa=r.random() < 0.3))
+            names = [f"{name}[{i}].{m}" for m in members]
+        elif form < 0.4:
             names = []
             for _ in range(r.randint(2, 4)):
                 name = self.fresh("y")
@@ -287,13 +298,3 @@ class Shapes(Generator):
         if r.random() < 0.5:
             self.line(f"{y.name}[{i}] = {x.name}[{i}] {r.choice('+-')} {before}")
         self.depth -= 1
-
-    def program(self) -> Program:
-        r = self.random
-        self.struct_types: dict[str, list] = {}
-        self.shared_sum = None
-        for _ in range(r.choice([1, 1, 2])):
-            r.choice(
-                [self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences, self.neighbors]
-            )()
-        return self.finished()
