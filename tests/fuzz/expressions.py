@@ -412,7 +412,8 @@ class Expressions:
         arguments = []
         for p in parameters:
             if p == "int":
-                arguments.append(self.not_a_literal(depth) if self.random.random() < 0.8 else self.number())
+                # The compiler takes a literal for its number, not for an `i32`, inside the function too.
+                arguments.append(self.not_a_literal(depth))
             elif p == "float":
                 arguments.append(self.floating_variable())
             elif p.startswith("@"):

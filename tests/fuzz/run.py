@@ -122,6 +122,7 @@ class Fuzzer:
             return first, count
 
     def job(self) -> None:
+        np.seterr(all="ignore")  # Of this thread.
         worker, runs = Worker(), 0
         while (taken := self.take()) is not None:
             first, count = taken
