@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from configurations import Options, defaults_of
 from guarded_memory import GuardedMemory
-from interpreter import Interpreter, InvalidProgramError
+from interpreter import Interpreter
+from language import InvalidProgramError
 from programs import Outcome, Program, element_type, interpret
 from scalars import NUMPY, UnspecifiedError
 

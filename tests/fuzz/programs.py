@@ -6,7 +6,8 @@ import json
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from interpreter import Array, Interpreter, Storage, Struct, Tensor, Type, leaves
+from interpreter import Interpreter
+from language import Array, Storage, Struct, Tensor, Type, leaves
 from scalars import State
 
 

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from execute import Expected
 from generator import generate
-from interpreter import InvalidProgramError
+from language import InvalidProgramError
 from programs import Program
 from reproducer import read, text_of
 from scalars import UnspecifiedError

@@ -20,7 +20,7 @@ import numpy as np
 from configurations import draw, host_processors
 from execute import Expected, Load, execute
 from generator import generate
-from interpreter import InvalidProgramError
+from language import InvalidProgramError
 from programs import Program
 from scalars import UnspecifiedError
 
