@@ -199,6 +199,16 @@ class Compiler(CallCompiler):
 
         return run
 
+    def do_With(self, node: ast.With) -> Callable[[list], Any]:
+        """A section that runs beside others; that they share nothing is the generator's business."""
+        call = node.items[0].context_expr
+        if not self.at_top or not isinstance(call, ast.Call) or dotted(call.func) != "qd.stream_parallel":
+            raise InvalidProgramError("with")
+        self.scopes.append(Scope())
+        run = self.block(node.body, self.scopes)
+        self.scopes.pop()
+        return run
+
     def do_While(self, node: ast.While) -> Callable[[list], Any]:
         if node.orelse:
             raise InvalidProgramError("else of a loop")

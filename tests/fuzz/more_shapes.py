@@ -29,6 +29,7 @@ class MoreShapes(Shapes):
             sums.append(self.fresh("a"))
             self.line(f"{sums[0]} = {r.choice(['0', 'qd.cast(0, qd.i64)', 'qd.cast(100, qd.u8)'])}")
         self.line(f"for {i} in range({n}):")
+        outer = self.depth
         self.depth += 1
         names = [i, f"{given.name}[{i}]"]
         if r.random() < 0.3:
@@ -43,7 +44,7 @@ class MoreShapes(Shapes):
                 self.line(f"qd.atomic_{op}({place}, {value})")
         for s in sums:
             self.line(r.choice([f"{s} += {self.small(names)}", f"qd.atomic_min({s}, {self.small(names)})"]))
-        self.depth = 1
+        self.depth = outer
         self.add_integers(sums)
 
     def stencil(self) -> None:
@@ -134,6 +135,19 @@ class MoreShapes(Shapes):
     def program(self) -> Program:
         shapes = [self.neighbors, self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences]
         shapes += [self.reductions, self.stencil, self.walks, self.products]
+        if self.random.random() < 0.12:
+            return self.sections(shapes)
         for _ in range(self.random.choice([1, 1, 2])):
             self.random.choice(shapes)()
+        return self.finished()
+
+    def sections(self, shapes: list) -> Program:
+        """Loops that run side by side on streams: each shape has arrays of its own."""
+        for _ in range(self.random.randint(2, 3)):
+            self.line("with qd.stream_parallel():")
+            self.depth += 1
+            self.random.choice(shapes)()
+            self.depth = 1
+        # What a section assigns is its own, and such kernels return nothing.
+        self.variables = []
         return self.finished()

@@ -14,7 +14,7 @@ from programs import Program
 def blocks(tree: ast.AST) -> Iterator[list[ast.stmt]]:
     """Lists of statements inside functions, outermost first."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.If):
+        if isinstance(node, ast.FunctionDef | ast.For | ast.While | ast.If | ast.With):
             yield node.body
             if isinstance(node, ast.If) and node.orelse:
                 yield node.orelse
@@ -45,7 +45,7 @@ def unwrapped(tree: ast.Module) -> Iterator[ast.Module]:
             branches = []
             if isinstance(statement, ast.If):
                 branches = ["body", "orelse"]
-            elif isinstance(statement, ast.For | ast.While):
+            elif isinstance(statement, ast.For | ast.While | ast.With):
                 branches = ["body"]
             for branch in branches:
                 changed = copy.deepcopy(tree)
