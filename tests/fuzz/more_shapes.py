@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from expressions import Variable
 from programs import Field, Program
+from scalars import INTS
 from shapes import Shapes
 
 
@@ -15,13 +17,15 @@ class MoreShapes(Shapes):
         n, i = self.size(), self.fresh("i")
         given = self.array(r.choice(["i32", "u8", "i64"]), [n])
         halves = self.array(r.choice(["f32", "f64", "f16"]), [n], "float")
-        targets = []
+        targets, own = [], {}
         for _ in range(r.randint(2, 5)):
             dtype = r.choice(["f32", "f64", "f16", "i32", "i64", "u32", "u64", "i16", "u8", "i8"])
             is_float = dtype[0] == "f"
             op = r.choice(["add", "sub", "min", "max"] + ([] if is_float else ["and", "or", "xor", "mul"]))
             name, extent = self.fresh("y"), r.choice([0, 0, 1, 3])
             self.fields.append(Field(name, dtype, [extent] if extent else [], self.numbers(dtype, extent or 1)))
+            if is_float and r.random() < 0.6:
+                own[name] = [self.array(dtype, [n], "float")]
             spread = [str(r.randrange(extent or 1)), f"{i} % {extent}", f"{given.name}[{i}] % {extent}"]
             targets.append((f"{name}[{r.choice(spread) if extent else 'None'}]", op, is_float))
         sums = []
@@ -36,7 +40,10 @@ class MoreShapes(Shapes):
             self.line(f"if {self.test(names)}:")
             self.depth += 1
         for place, op, is_float in targets:
-            value = r.choice([f"{halves.name}[{i}]", "0.5", f"-{halves.name}[{i}]"]) if is_float else self.small(names)
+            value = self.small(names)
+            if is_float:
+                given_floats = r.choice([halves, *own.get(place.split("[")[0], [])])
+                value = r.choice([f"{given_floats.name}[{i}]"] * 3 + ["0.5", f"-{given_floats.name}[{i}]"])
             if op in ("add", "sub", "and", "or", "xor") and r.random() < 0.5:
                 sign = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}[op]
                 self.line(f"{place} {sign}= {value}")
@@ -46,6 +53,56 @@ class MoreShapes(Shapes):
             self.line(r.choice([f"{s} += {self.small(names)}", f"qd.atomic_min({s}, {self.small(names)})"]))
         self.depth = outer
         self.add_integers(sums)
+
+    def elements(self) -> None:
+        """Elements from elements at the same place, of many types: loops that become vectors."""
+        r = self.random
+        n, i = self.size(), self.fresh("i")
+        outer = (self.variables, self.collections, self.types)
+        self.collections, self.variables = [], []
+        self.types = r.choice(
+            [["u8", "i16", "i32"], ["i32", "i64"], ["i32"], ["i8", "u16"], ["u32", "u64", "i32"], list(INTS)]
+        )
+        given = []
+        for _ in range(r.randint(1, 4)):
+            kind = self.kind()
+            given.append((self.array(self.dtype_of(kind), [n], kind), kind))
+        targets = [(c.name, kind) for c, kind in given if r.random() < 0.4]
+        for _ in range(r.randint(1, 2)):
+            kind = self.kind()
+            dtype = self.dtype_of(kind)
+            if r.random() < 0.5:
+                name = self.fresh("y")
+                self.fields.append(Field(name, dtype, [n], self.numbers(dtype, n)))
+            else:
+                name = self.array(dtype, [n], kind).name
+            targets.append((name, kind))
+        total = self.fresh("a")
+        self.line(f"{total} = {r.choice(['0', 'qd.cast(0, qd.i64)', 'qd.cast(0, qd.u16)'])}")
+        self.loop_over(i, n)
+        self.depth += 1
+        self.collections = []
+        self.variables = [Variable(f"{c.name}[{i}]", kind, is_fixed=True) for c, kind in given]
+        self.variables.append(Variable(i, "int", is_fixed=True))
+        for _ in range(r.randint(1, 4)):
+            name, kind = r.choice(targets)
+            nested = r.random() < 0.25
+            if nested:
+                self.line(f"if {self.condition(2)}:")
+                self.depth += 1
+            if r.random() < 0.3:
+                local = self.fresh("a")
+                self.line(f"{local} = {self.value(kind)}")
+                if not nested:
+                    self.variables.append(Variable(local, kind))
+            self.line(f"{name}[{i}] {r.choice(['=', '=', '+=']) if kind != 'bool' else '='} {self.value(kind)}")
+            if nested:
+                self.depth -= 1
+        if r.random() < 0.4:
+            self.line(f"{total} += {self.integer(2)}")
+        self.depth -= 1
+        self.variables, self.collections, self.types = outer
+        self.add_integers([total])
 
     def stencil(self) -> None:
         """Each element of one array from neighbors of another, whose rows may lie anywhere."""
@@ -134,7 +191,15 @@ class MoreShapes(Shapes):
 
     def program(self) -> Program:
         shapes = [self.neighbors, self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences]
-        shapes += [self.reductions, self.stencil, self.walks, self.products]
+        shapes += [
+            self.reductions,
+            self.stencil,
+            self.walks,
+            self.products,
+            self.elements,
+            self.elements,
+            self.elements,
+        ]
         if self.random.random() < 0.12:
             return self.sections(shapes)
         for _ in range(self.random.choice([1, 1, 2])):
