@@ -20,7 +20,7 @@ BIN := $(VENV)/bin
 STAMPS := $(VENV)/.stamps
 
 RUST_SOURCES := Cargo.toml Cargo.lock .cargo/config.toml $(shell find crates -name '*.rs' -o -name '*.cpp' -o -name Cargo.toml)
-PYTHON_DIRS := python examples benches tests/python tools
+PYTHON_DIRS := python examples benches tests/python tests/fuzz tools
 
 .PHONY: help setup build demo test test-rust test-python check bench docs wheel clean
 

@@ -86,6 +86,8 @@ pub struct CodegenOptions {
     pub fast_math: bool,
     /// 0 to 3.
     pub opt_level: u8,
+    /// The processor that code for this machine is made for, where it is not the machine's own: see [`check_processor`].
+    pub processor: Option<String>,
     /// Array arguments may overlap one another: no promise is made to the optimiser that they do not.
     pub arrays_may_alias: bool,
     /// Under `fast_math`, call glibc's libmvec in vectorised loops: the loader must find its symbols.
@@ -107,6 +109,7 @@ impl Default for CodegenOptions {
         CodegenOptions {
             fast_math: true,
             opt_level: 3,
+            processor: None,
             arrays_may_alias: false,
             vector_math: true,
             vector_bits: None,
@@ -196,6 +199,12 @@ pub fn list(
 /// Whether code can be made for a machine; the error names what is known.
 pub fn check_target(target: &CodeTarget) -> Result<(), CodegenError> {
     fatal_errors::on_a_thread(&mut |_| (), |_| target::open(target, &CodegenOptions::default()).map(drop))
+}
+
+/// Whether this machine runs code for a processor, by LLVM's name; features that code does without may follow (`znver5,-sse4a`). The
+/// error says what the machine lacks.
+pub fn check_processor(processor: &str) -> Result<(), CodegenError> {
+    target::cpu::Processor::on_host(processor).map(drop)
 }
 
 /// The version of LLVM in this process: where it is a library of the system's it may be a newer one than at build time.

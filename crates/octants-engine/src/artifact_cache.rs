@@ -164,6 +164,7 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
     let CodegenOptions {
         fast_math,
         opt_level,
+        processor,
         arrays_may_alias,
         vector_math,
         vector_bits,
@@ -174,6 +175,7 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
     } = from.options;
     key.add("fast_math", fast_math)
         .add("opt_level", opt_level)
+        .add("processor", processor)
         .add("arrays_may_alias", arrays_may_alias)
         .add("vector_math", vector_math)
         .add("vector_bits", vector_bits)
@@ -345,6 +347,7 @@ program k -> f32 {
         for (what, changed) in [
             ("fast_math", CodegenOptions { fast_math: false, ..defaults.clone() }),
             ("opt_level", CodegenOptions { opt_level: 2, ..defaults.clone() }),
+            ("processor", CodegenOptions { processor: Some("x86-64".into()), ..defaults.clone() }),
             ("arrays_may_alias", CodegenOptions { arrays_may_alias: true, ..defaults.clone() }),
             ("vector_math", CodegenOptions { vector_math: false, ..defaults.clone() }),
             ("vector_bits", CodegenOptions { vector_bits: Some(128), ..defaults.clone() }),

@@ -125,6 +125,8 @@ options! {
         "Relaxed floating-point arithmetic: reassociation, contraction, no signed zeros, vector math functions.";
     opt_level: u8 = 3, int(0, 3),
         "0 to 3, as a C compiler's -O.";
+    cpu_target: String = String::new(), text,
+        "For tests: the processor that code for the CPU is made for, as LLVM calls it; this machine's own where empty.";
     cpu_max_num_threads: u32 = 0, int(0, 1 << 16),
         "Most threads a launch uses; 0 for all processors.";
     cpu_streams: bool = false, flag,

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{CodeTarget, StoreCounts};
-use octants_codegen_llvm::DeviceLibrary;
+use octants_codegen_llvm::{DeviceLibrary, check_processor};
 use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{Buffer, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
 
@@ -64,6 +64,10 @@ impl Session {
                 Err(reason) => fall_back(&mut config, &mut notices, &reason)?,
             },
             Arch::Other(_) => fall_back(&mut config, &mut notices, "this build does not drive it")?,
+        }
+        if !config.cpu_target.is_empty() {
+            check_processor(&config.cpu_target)
+                .map_err(|e| Error::BadOption { name: "cpu_target".into(), reason: e.to_string() })?;
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;

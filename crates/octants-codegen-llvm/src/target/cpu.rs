@@ -36,12 +36,33 @@ impl Processor {
         Ok(Processor { triple: triple.into(), cpu: cpu.into(), features: String::new() })
     }
 
-    fn has(&self, features: &[&str]) -> bool {
-        if self.features.is_empty() {
-            return processors::has(&self.triple, &self.cpu, &features.join(","));
+    /// One whose code this machine runs: a name, and features that code does without (`znver5,-sse4a`). The error says what the machine lacks.
+    pub fn on_host(text: &str) -> Result<Processor, CodegenError> {
+        let host = host_machine()?;
+        let (name, without) = text.split_once(',').unwrap_or((text, ""));
+        let known = |feature: &str| host.features.split(',').any(|f| f.get(1..) == Some(feature));
+        for change in without.split(',').filter(|f| !f.is_empty()) {
+            if !change.strip_prefix('-').is_some_and(known) {
+                return Err(CodegenError::new(format!("`{change}` is not a minus sign and a feature of processors")));
+            }
         }
-        // What the machine itself says: one that is virtual may lack what its processor's name implies.
-        features.iter().all(|feature| self.features.split(',').any(|f| f == *feature))
+        let chosen = Processor { features: without.into(), ..Processor::named(&host.triple, name)? };
+        let missing = host.features.split(',').filter_map(|f| f.strip_prefix('-'));
+        let lacking: Vec<&str> = missing.filter(|f| chosen.has(&[f])).collect();
+        if !lacking.is_empty() {
+            return Err(CodegenError::new(format!(
+                "this machine ({}) does not run code for {text}: it lacks {}",
+                host.cpu,
+                lacking.join(", ")
+            )));
+        }
+        Ok(chosen)
+    }
+
+    // The machine's features are all named: one that is virtual may lack what its processor's name implies.
+    fn has(&self, features: &[&str]) -> bool {
+        processors::set_up();
+        processors::has(&self.triple, &self.cpu, &self.features, &features.join(","))
     }
 }
 

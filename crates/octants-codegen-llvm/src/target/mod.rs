@@ -294,9 +294,12 @@ pub struct DeviceLibrary {
 pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Opened, CodegenError> {
     match target {
         CodeTarget::Host => {
-            let host = cpu::host_machine()?;
-            let (target, machine) = cpu::Cpu::new(host, options)?;
-            Ok((Box::new(target), machine, format!("{} {} {}", host.triple, host.cpu, host.features)))
+            let chosen = match &options.processor {
+                None => cpu::host_machine()?.clone(),
+                Some(text) => cpu::Processor::on_host(text)?,
+            };
+            let (target, machine) = cpu::Cpu::new(&chosen, options)?;
+            Ok((Box::new(target), machine, format!("{} {} {}", chosen.triple, chosen.cpu, chosen.features)))
         }
         CodeTarget::Device { triple, cpu, features } => {
             let name = format!("{triple} {cpu} {features}");

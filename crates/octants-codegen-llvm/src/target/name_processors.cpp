@@ -7,17 +7,28 @@
 #include <memory>
 #include <string>
 
-static std::unique_ptr<llvm::MCSubtargetInfo> open(const char *triple, const char *processor) {
+// `changes` are features that the processor has or lacks, unlike what its name implies ("-sse4a").
+static std::unique_ptr<llvm::MCSubtargetInfo> open(const char *triple, const char *processor, const char *changes) {
     std::string error;
     llvm::Triple parsed(triple);
     const llvm::Target *target = llvm::TargetRegistry::lookupTarget(parsed, error);
-    return std::unique_ptr<llvm::MCSubtargetInfo>(target ? target->createMCSubtargetInfo(parsed, processor, "") : nullptr);
+    return std::unique_ptr<llvm::MCSubtargetInfo>(target ? target->createMCSubtargetInfo(parsed, processor, changes)
+                                                         : nullptr);
 }
 
-// Whether a processor that LLVM knows has all of these features ("+avx2,+fma").
-extern "C" bool octants_processor_has(const char *triple, const char *processor, const char *features) {
-    auto subtarget = open(triple, processor);
-    return subtarget && subtarget->checkFeatures(features);
+// Whether a processor that LLVM knows has all of these features ("+avx2,+fma"). A name that is no feature is one that it lacks.
+extern "C" bool octants_processor_has(const char *triple, const char *processor, const char *changes,
+                                      const char *features) {
+    auto subtarget = open(triple, processor, changes);
+    if (!subtarget)
+        return false;
+    llvm::SubtargetFeatures wanted(features);
+    return llvm::all_of(wanted.getFeatures(), [&](llvm::StringRef feature) {
+        llvm::StringRef name = feature.drop_while([](char c) { return c == '+'; });
+        return llvm::any_of(subtarget->getAllProcessorFeatures(), [&](const llvm::SubtargetFeatureKV &known) {
+            return name == known.Key && subtarget->getFeatureBits().test(known.Value);
+        });
+    });
 }
 
 // Calls `take` with the name of each processor of 64 bits of an architecture, and its length.

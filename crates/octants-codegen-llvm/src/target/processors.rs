@@ -4,8 +4,13 @@ use std::ffi::{CString, c_char, c_void};
 use std::sync::Once;
 
 unsafe extern "C" {
-    /// Whether a processor that LLVM knows has all of these features (`+avx2,+fma`).
-    fn octants_processor_has(triple: *const c_char, processor: *const c_char, features: *const c_char) -> bool;
+    /// Whether a processor that LLVM knows, with these changes to it, has all of these features (`+avx2,+fma`).
+    fn octants_processor_has(
+        triple: *const c_char,
+        processor: *const c_char,
+        changes: *const c_char,
+        features: *const c_char,
+    ) -> bool;
     /// Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
     fn octants_processors(
         triple: *const c_char,
@@ -34,11 +39,11 @@ fn c_string(text: &str) -> CString {
     CString::new(text).expect("compiler bug: a zero in the name of a processor")
 }
 
-/// Whether a processor has all of these features.
-pub(super) fn has(triple: &str, processor: &str, features: &str) -> bool {
-    let [triple, processor, features] = [triple, processor, features].map(c_string);
+/// Whether a processor has all of these features. `changes` are those that it has or lacks, unlike what its name implies (`-sse4a`).
+pub(super) fn has(triple: &str, processor: &str, changes: &str, features: &str) -> bool {
+    let [triple, processor, changes, features] = [triple, processor, changes, features].map(c_string);
     // SAFETY: the texts live until the call returns.
-    unsafe { octants_processor_has(triple.as_ptr(), processor.as_ptr(), features.as_ptr()) }
+    unsafe { octants_processor_has(triple.as_ptr(), processor.as_ptr(), changes.as_ptr(), features.as_ptr()) }
 }
 
 /// The processors of an architecture. What all of them have in common is none: its name, `generic`, says nothing of the architecture.
@@ -83,9 +88,18 @@ mod tests {
     #[test]
     fn levels_of_x86_have_what_their_definition_says() {
         set_up();
-        let has = |name: &str, features: &str| has(X86, name, features);
+        let has = |name: &str, features: &str| has(X86, name, "", features);
         assert!(has("x86-64-v3", "+avx2,+fma") && !has("x86-64-v3", "+avx512f"));
         assert!(has("x86-64-v4", "+avx512f,+avx512vl") && !has("x86-64-v2", "+avx"));
         assert!(has("znver4", "+avx512f,+avx512vl") && has("znver3", "+avx2"));
+        assert!(!has("znver4", "+no-such-feature"));
+    }
+
+    #[test]
+    fn features_may_be_taken_from_a_processor() {
+        set_up();
+        let has = |changes: &str, features: &str| has(X86, "znver5", changes, features);
+        assert!(has("-sse4a", "+avx512f") && !has("-sse4a", "+sse4a"));
+        assert!(!has("-avx512f", "+avx512vl"), "what needs a feature goes with it");
     }
 }

@@ -215,6 +215,7 @@ impl Session {
         CodegenOptions {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
+            processor: Some(self.config.cpu_target.clone()).filter(|name| !name.is_empty()),
             arrays_may_alias,
             concurrent_launches,
             device_library: library.clone(),

@@ -254,6 +254,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         check_out_of_bound,
         fast_math,
         opt_level,
+        cpu_target,
         short_circuit_operators,
         unrolling_limit,
         raise_on_templated_floats,
@@ -289,6 +290,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         .add("check_out_of_bound", check_out_of_bound)
         .add("fast_math", fast_math)
         .add("opt_level", opt_level)
+        .add("cpu_target", cpu_target)
         .add("short_circuit_operators", short_circuit_operators)
         .add("unrolling_limit", unrolling_limit)
         .add("raise_on_templated_floats", raise_on_templated_floats);
