@@ -13,11 +13,11 @@ use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use octants_runtime::nesting;
+use octants_runtime::{Renewable, nesting};
 
 thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
@@ -68,7 +68,7 @@ struct Slot {
     job: UnsafeCell<Option<Job>>,
     /// For each participant the chunks that no one has taken: the first in the low half, the end in the high half.
     lanes: Box<[Apart<AtomicU64>]>,
-    panic: Mutex<Option<Panicked>>,
+    panic: Renewable<Option<Panicked>>,
 }
 
 // SAFETY: `job` is written by the thread that took the slot, before it opens the slot and after the last participant has left;
@@ -90,7 +90,7 @@ pub struct Pool {
     shared: Arc<Shared>,
     threads: u32,
     started: AtomicBool,
-    workers: Mutex<Workers>,
+    workers: Renewable<Workers>,
 }
 
 #[derive(Default)]
@@ -110,7 +110,7 @@ impl Pool {
             width: AtomicU32::new(0),
             job: UnsafeCell::new(None),
             lanes: (0..threads).map(|_| Apart(AtomicU64::new(0))).collect(),
-            panic: Mutex::new(None),
+            panic: Renewable::default(),
         };
         let slots = if threads == 1 { 0 } else { SLOTS };
         let shared = Shared {
@@ -119,7 +119,7 @@ impl Pool {
             sleepers: AtomicU32::new(0),
             ended: AtomicBool::new(false),
         };
-        Pool { shared: Arc::new(shared), threads, started: AtomicBool::new(false), workers: Mutex::default() }
+        Pool { shared: Arc::new(shared), threads, started: AtomicBool::new(false), workers: Renewable::default() }
     }
 
     /// Threads of the pool, callers among them.
@@ -171,6 +171,30 @@ impl Pool {
                 let _ = handle.join();
             }
         }
+    }
+
+    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The next job starts others.
+    ///
+    /// # Safety
+    /// This is the only thread of the process, and in no job.
+    pub unsafe fn renew_after_fork(&self) {
+        for slot in self.shared.slots.iter().map(|s| &s.0) {
+            // SAFETY: the contract above.
+            unsafe {
+                slot.panic.renew_if_held();
+                *slot.job.get() = None;
+            }
+            slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            slot.state.store(0, Ordering::Relaxed);
+            slot.taken.store(false, Ordering::Relaxed);
+        }
+        self.shared.sleepers.store(0, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe { self.workers.renew_if_held() };
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        // They name threads that a thread of this process may be taken for.
+        std::mem::take(&mut workers.handles).into_iter().for_each(std::mem::forget);
+        self.started.store(false, Ordering::Release);
     }
 
     fn take_slot(&self) -> Option<&Slot> {

@@ -19,6 +19,7 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
 use crate::errors;
+use crate::fork;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{in_stream_scope, scope_stream, stream_argument};
@@ -39,6 +40,7 @@ impl Caller for Interpreter {
         if self.saved.get().is_null() {
             // SAFETY: the thread that launches holds the interpreter until here.
             self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+            fork::leave();
         }
     }
 }
@@ -46,6 +48,7 @@ impl Caller for Interpreter {
 impl Drop for Interpreter {
     fn drop(&mut self) {
         if !self.saved.get().is_null() {
+            fork::come_back();
             // SAFETY: saved by this thread above.
             unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
         }
@@ -233,6 +236,7 @@ impl Kernel {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
+        fork::before_launch(py);
         let interpreter = Interpreter::held();
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
