@@ -4,8 +4,10 @@
 //! each launch, and what nobody writes to stays in the caches of all who read it. A lane's copy is written by the thread that has the
 //! lane, in most jobs the same one, and its pages lie where that thread runs.
 
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, PoisonError};
+
+use octants_runtime::Renewable;
 
 use crate::memory;
 use crate::pool::Apart;
@@ -13,7 +15,7 @@ use crate::pool::Apart;
 /// Sets that no launch uses.
 #[derive(Default)]
 pub(crate) struct Copies {
-    free: Mutex<Vec<Set>>,
+    free: Renewable<Vec<Set>>,
 }
 
 impl Copies {
@@ -27,6 +29,15 @@ impl Copies {
         }
         self.give_back(set);
         None
+    }
+
+    /// In a child process: a thread of the parent may have held the lock.
+    ///
+    /// # Safety
+    /// This is the only thread of the process.
+    pub unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe { self.free.renew_if_held() };
     }
 
     /// Takes back a set whose copies are zero.

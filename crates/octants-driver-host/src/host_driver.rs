@@ -420,6 +420,11 @@ impl Driver for HostDriver {
         Ok(())
     }
 
+    unsafe fn renew_after_fork(&self) {
+        // SAFETY: the trait's contract.
+        unsafe { self.pool.renew_after_fork() }
+    }
+
     fn close(&self) {
         if let Some(streams) = &self.streams {
             streams.queues.end();

@@ -15,11 +15,11 @@ use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use octants_runtime::nesting;
+use octants_runtime::{Renewable, nesting};
 
 use crate::copies::Copies;
 
@@ -87,7 +87,7 @@ struct Slot {
     width: AtomicU32,
     job: UnsafeCell<Option<Job>>,
     lanes: Box<[Apart<Lane>]>,
-    panic: Mutex<Option<Panicked>>,
+    panic: Renewable<Option<Panicked>>,
 }
 
 // SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has left; participants
@@ -109,7 +109,7 @@ pub struct Pool {
     shared: Arc<Shared>,
     threads: u32,
     started: AtomicBool,
-    workers: Mutex<Workers>,
+    workers: Renewable<Workers>,
     copies: Copies,
 }
 
@@ -128,7 +128,7 @@ impl Pool {
             width: AtomicU32::new(0),
             job: UnsafeCell::new(None),
             lanes: (0..threads).map(|_| Apart(Lane::default())).collect(),
-            panic: Mutex::new(None),
+            panic: Renewable::default(),
         };
         let slots = if threads == 1 { 0 } else { SLOTS };
         let shared = Shared {
@@ -141,7 +141,7 @@ impl Pool {
             shared: Arc::new(shared),
             threads,
             started: AtomicBool::new(false),
-            workers: Mutex::default(),
+            workers: Renewable::default(),
             copies: Copies::default(),
         }
     }
@@ -200,6 +200,34 @@ impl Pool {
                 let _ = handle.join();
             }
         }
+    }
+
+    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The next job starts others.
+    ///
+    /// # Safety
+    /// This is the only thread of the process, and in no job.
+    pub unsafe fn renew_after_fork(&self) {
+        for slot in self.shared.slots.iter().map(|s| &s.0) {
+            // SAFETY: the contract above.
+            unsafe {
+                slot.panic.renew_if_held();
+                *slot.job.get() = None;
+            }
+            slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            slot.width.store(0, Ordering::Relaxed);
+            slot.lanes.iter().for_each(|lane| lane.0.state.store(lane::CLOSED, Ordering::Relaxed));
+            slot.taken.store(false, Ordering::Relaxed);
+        }
+        self.shared.sleepers.store(0, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe {
+            self.workers.renew_if_held();
+            self.copies.renew_after_fork();
+        }
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        // They name threads that a thread of this process may be taken for.
+        std::mem::take(&mut workers.handles).into_iter().for_each(std::mem::forget);
+        self.started.store(false, Ordering::Release);
     }
 
     fn take_slot(&self) -> Option<&Slot> {

@@ -22,6 +22,7 @@ mod event;
 mod exchange_table;
 mod flattened;
 mod foreign_array;
+mod fork;
 mod func;
 mod guard;
 mod guard_group;
@@ -83,7 +84,9 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(host_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
-    m.add_function(wrap_pyfunction!(program::after_fork_in_child, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::before_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::after_fork_in_parent, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::after_fork_in_child, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program::generation, m)?)?;

@@ -20,6 +20,7 @@ use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
 use crate::errors;
 use crate::flattened::Flat;
+use crate::fork;
 use crate::guard::Held;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
@@ -47,6 +48,7 @@ impl Caller for Interpreter<'_, '_> {
             self.members.borrow_mut().extend(self.flats.iter().flat_map(|flat| flat.watched.members(self.py)));
             // SAFETY: the thread that launches holds the interpreter until here.
             self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+            fork::leave();
         }
     }
 }
@@ -54,6 +56,7 @@ impl Caller for Interpreter<'_, '_> {
 impl Drop for Interpreter<'_, '_> {
     fn drop(&mut self) {
         if !self.saved.get().is_null() {
+            fork::come_back();
             // SAFETY: saved by this thread above.
             unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
         }
@@ -263,6 +266,7 @@ impl Kernel {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
+        fork::before_launch(py);
         let interpreter = Interpreter::held(py, flats);
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
