@@ -40,7 +40,11 @@ class Generator(Expressions):
         self.budget = 0
         r = self.random
         self.has_floats = r.random() < 0.5
+        # Short programs of few types come further into the optimizer than long ones.
+        self.is_simple = r.random() < 0.4
         self.types = r.choice([INTS, INTS, ["i32"], ["i32", "i64"], ["u8", "i16", "i32"], [r.choice(INTS), "i32"]])
+        if self.is_simple:
+            self.types = r.choice([["i32"], ["i32"], ["i64"], ["i32", "u8"], [r.choice(INTS)]])
 
     # Text.
 
@@ -366,6 +370,8 @@ class Generator(Expressions):
         called = self.call(kind, 1) if self.random.random() < 0.12 else None
         if called:
             return called
+        if self.is_simple:
+            return self.integer(2) if kind == "int" else self.bounded(self.floating(1))
         return self.integer(3) if kind == "int" else self.bounded(self.floating(2))
 
     def bounded(self, text: str) -> str:
@@ -724,7 +730,7 @@ class Generator(Expressions):
         """A loop of the kernel: parallel, or in order."""
         r = self.random
         serial = r.random() < 0.35
-        self.budget = r.randint(2, 9)
+        self.budget = r.randint(1, 4) if self.is_simple else r.randint(2, 9)
         if serial:
             self.line("qd.loop_config(serialize=True)")
         elif r.random() < 0.1:
@@ -880,7 +886,7 @@ class Generator(Expressions):
         for _ in range(r.randint(0, 2)):
             self.budget = 1
             self.new_variable()
-        for _ in range(r.choice([1, 1, 2, 3])):
+        for _ in range(r.choice([1, 1, 2, 3]) if not self.is_simple else 1):
             self.functions = functions
             self.top_loop()
             self.functions = []

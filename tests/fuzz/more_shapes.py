@@ -195,15 +195,15 @@ class MoreShapes(Shapes):
         self.depth -= 1
 
     def program(self) -> Program:
-        shapes = [self.neighbors, self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences]
+        shapes = [self.neighbors] * 2 + [self.reductions] * 3 + [self.elements] * 3
         shapes += [
-            self.reductions,
+            self.inner_sums,
+            self.scattered,
+            self.remainders,
+            self.recurrences,
             self.stencil,
             self.walks,
             self.products,
-            self.elements,
-            self.elements,
-            self.elements,
         ]
         if self.random.random() < 0.12:
             return self.sections(shapes)
