@@ -242,6 +242,12 @@ class Generator(Expressions):
                 else ""
             )
             texts.append(p + annotation)
+        if not is_real and r.random() < 0.25:
+            kind = "fvec" if self.has_floats and r.random() < 0.4 else "ivec"
+            # Changed in the function, it is a copy all the same.
+            parameters.append(Variable("pv", kind, 3))
+            kinds.append(kind)
+            texts.append("pv")
         arrays = [c for c in outer[1] if c.kind in ("int", "float") and c.shape]
         if arrays and not is_real and r.random() < 0.35:
             c = r.choice(arrays)
@@ -651,7 +657,23 @@ class Generator(Expressions):
             if n * self.trips > MOST_TRIPS:
                 n = v.bound
             self.line(f"for {name} in range({v.name}, {n}):")
-        elif form < 0.62:
+        elif form < 0.54:
+            # Far from zero.
+            first = r.choice(
+                ["2147483630", "-2147483648", "qd.cast(9223372036854775000, qd.i64)", self.leaf_variable()]
+            )
+            base, n = self.fresh("b"), min(n, 9)
+            self.line(f"{base} = {first}")
+            if first[0] not in "q2-":
+                # The sum of a bound may leave the type.
+                self.line(f"{base} &= 31")
+            self.line(f"for {name} in range({base}, {base} + {n}):")
+            mark = len(self.variables)
+            self.variables.append(Variable(name, "int", is_fixed=True))
+            self.loop_body([(f"({name} - {base})", n, 0)], n, depth)
+            del self.variables[mark:]
+            return
+        elif form < 0.64:
             # As often as memory says, perhaps not at all.
             bound = self.index_from_zero(n + 1)
             if r.random() < 0.3:
