@@ -1,4 +1,5 @@
-//! Compiles the functions that call LLVM's linker and ask for its processors, and links lld's libraries, which are beside LLVM's.
+//! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a pass of its code
+//! generator. Links lld's libraries, which are beside LLVM's.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -6,6 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo:rerun-if-changed=src/target/run_lld.cpp");
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
+    println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
     let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
@@ -31,11 +33,14 @@ fn main() {
         .cpp(true)
         .std("c++17")
         .flag("-fno-exceptions")
+        // As LLVM may be built: a class of LLVM's that ours extends may have no type information.
+        .flag("-fno-rtti")
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
         .include(out)
         .file("src/target/run_lld.cpp")
         .file("src/target/name_processors.cpp")
+        .file("src/target/keep_masks.cpp")
         .compile("octants_llvm");
     println!("cargo:rustc-link-search=native={lib}");
     println!("cargo:rustc-link-lib=static:-bundle=lldELF");

@@ -13,6 +13,12 @@ __version__: str
 def init(options: dict[str, Any] | None = None) -> list[str]:
     """Starts a program under the given options, ending the one before. Returns the notices to log."""
 
+def before_fork() -> None:
+    """Waits for what other threads are compiling, and some time for what they are launching."""
+
+def after_fork_in_parent() -> None:
+    """Lets other threads go on."""
+
 def after_fork_in_child() -> None:
     """In a child process: lets go of the parent's program where streams are real."""
 

@@ -20,6 +20,25 @@ class Arch(Enum):
     def __repr__(self) -> str:
         return f"Arch.{self.name}"
 
+    def __int__(self) -> int:
+        return _NUMBERS[self]
+
+    @classmethod
+    def _missing_(cls, value: object) -> Arch | None:
+        return next((arch for arch, number in _NUMBERS.items() if number == value), None)
+
+
+# `int(arch)`, and back by `Arch(number)`: the numbers that Quadrants gives them.
+_NUMBERS = {
+    Arch.x64: 0,
+    Arch.arm64: 1,
+    Arch.python: 3,
+    Arch.cuda: 4,
+    Arch.metal: 5,
+    Arch.amdgpu: 7,
+    Arch.vulkan: 8,
+}
+
 
 class Extension(Enum):
     """An ability that not every kind of machine has."""

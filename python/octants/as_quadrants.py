@@ -1,6 +1,8 @@
 """Runs programs written for Quadrants: after `import octants.as_quadrants`, `import quadrants` finds Octants.
 
-`python -m octants.as_quadrants script.py args...` (or `-m module args...`) does so for an unchanged program.
+`python -m octants.as_quadrants script.py args...` (or `-m module args...`) does so for an unchanged program, and
+`pytest -p octants.as_quadrants` for its tests. Pytest itself looks for the modules of each package that brings a plugin, as
+Quadrants does: Octants must come first there too, and does when it is loaded as a plugin.
 """
 
 from __future__ import annotations
@@ -45,9 +47,9 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 
 def install() -> None:
-    """Makes `import quadrants` find Octants from now on."""
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Alias())
+    """Makes `import quadrants` find Octants from now on, before any finder that is there already."""
+    if not (sys.meta_path and isinstance(sys.meta_path[0], _Alias)):
+        sys.meta_path[:] = [_Alias(), *(finder for finder in sys.meta_path if not isinstance(finder, _Alias))]
     for name in [name for name in sys.modules if name == _NAME or name.startswith(_NAME + ".")]:
         del sys.modules[name]
 

@@ -95,7 +95,11 @@ def sync() -> None:
 atexit.register(_octants.reset)
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_octants.after_fork_in_child)
+    os.register_at_fork(
+        before=_octants.before_fork,
+        after_in_parent=_octants.after_fork_in_parent,
+        after_in_child=_octants.after_fork_in_child,
+    )
 
 
 def current_config() -> Config | None:

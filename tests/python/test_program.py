@@ -162,6 +162,27 @@ def test_a_program_for_quadrants_runs_unchanged(tmp_path):
     assert "ModuleNotFoundError" in result.stderr
 
 
+def test_the_alias_comes_before_a_finder_that_finds_quadrants(tmp_path):
+    # As pytest's does when an installed Quadrants brings a plugin.
+    (tmp_path / "quadrants.py").write_text("")
+    program = """
+import octants.as_quadrants, sys
+from importlib.machinery import PathFinder
+
+class Earlier:
+    find_spec = staticmethod(lambda name, path=None, target=None: PathFinder.find_spec(name, [%r]))
+
+sys.meta_path.insert(0, Earlier())
+octants.as_quadrants.install()
+octants.as_quadrants.install()
+import quadrants
+assert quadrants is octants, quadrants
+assert sum(type(finder).__module__ == "octants.as_quadrants" for finder in sys.meta_path) == 1
+"""
+    result = run(program % str(tmp_path))
+    assert result.returncode == 0, result.stderr
+
+
 def test_scalar_types_are_found_by_kind():
     kinds = qd.types.primitive_types
     assert qd.f16 in kinds.real_types

@@ -181,3 +181,14 @@ def test_names_of_levels_and_devices():
     qd.set_logging_level("info")
     assert {qd.vulkan, qd.metal, qd.cuda} < set(qd.Arch)
     assert all(isinstance(part, int) for part in qd.__version__)
+
+
+def test_kinds_of_machines_have_numbers():
+    kinds = (qd.x64, qd.arm64, qd.python, qd.cuda, qd.metal, qd.amdgpu, qd.vulkan)
+    assert [int(arch) for arch in kinds] == [0, 1, 3, 4, 5, 7, 8]
+    assert all(qd._lib.core.Arch(int(arch)) is arch for arch in type(qd.cpu))
+    assert type(qd.cpu)("cuda") is qd.cuda
+    with pytest.raises(ValueError, match="99"):
+        type(qd.cpu)(99)
+    qd.init(arch=qd._lib.core.Arch(int(qd.cfg.arch)))
+    assert qd.cfg.arch is qd.cpu

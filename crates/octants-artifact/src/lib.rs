@@ -376,13 +376,13 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
-    /// 64: 1 where calls of the task take copies of what they scatter to, else 0. All calls of a launch do the same.
-    pub copies: u64,
-    /// 72: a call that has copies asks for more iterations when it has run those it was called with: (context, range). Returns 1
-    /// and stores the first of them and the one after the last at `range`, or returns 0. Null where there are none.
-    pub more: Option<unsafe extern "C" fn(*const HostContext, *mut [i64; 2]) -> u32>,
-    /// 80: for `more`.
-    pub ranges: *mut core::ffi::c_void,
+    /// 64: the address of a zeroed copy of what the task scatters to, for the call alone; null where calls have none. All calls of a
+    /// launch do the same. For the code that adds copies: the address of a list of their addresses.
+    pub copies: *const core::ffi::c_void,
+    /// 72: how many copies are to be added.
+    pub copy_count: u64,
+    /// 80: into how many parts the memory is cut for that.
+    pub parts: u64,
 }
 
 /// Code of a task: runs iterations `begin..end` of the flattened index space (a serial task ignores them).

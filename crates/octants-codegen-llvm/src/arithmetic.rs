@@ -4,7 +4,7 @@
 
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 
-use crate::emit::{FloatCmp, IntCmp, V};
+use crate::emit::{FloatCmp, IntCmp, T, V};
 use crate::lower_body::Lowering;
 
 impl Lowering<'_, '_> {
@@ -109,8 +109,7 @@ impl Lowering<'_, '_> {
             // Under fast_math the form that is one instruction; otherwise a NaN gives way to the other operand.
             BinaryOp::Min if self.u.options.fast_math => e.select(e.fcmp(FloatCmp::LLVMRealOLT, a, b), a, b),
             BinaryOp::Max if self.u.options.fast_math => e.select(e.fcmp(FloatCmp::LLVMRealOGT, a, b), a, b),
-            BinaryOp::Min => e.intrinsic("llvm.minnum", ty, &[a, b]),
-            BinaryOp::Max => e.intrinsic("llvm.maxnum", ty, &[a, b]),
+            BinaryOp::Min | BinaryOp::Max => self.float_extremum(op, ty, a, b),
             BinaryOp::Eq => e.fcmp(FloatCmp::LLVMRealOEQ, a, b),
             BinaryOp::Ne => e.fcmp(FloatCmp::LLVMRealUNE, a, b),
             BinaryOp::Lt => e.fcmp(FloatCmp::LLVMRealOLT, a, b),
@@ -118,6 +117,20 @@ impl Lowering<'_, '_> {
             BinaryOp::Gt => e.fcmp(FloatCmp::LLVMRealOGT, a, b),
             BinaryOp::Ge => e.fcmp(FloatCmp::LLVMRealOGE, a, b),
             _ => panic!("compiler bug: {op:?} on {s}"),
+        }
+    }
+
+    /// The smaller or larger of two floats; a NaN gives way to the other one, and the sign of a zero is either's.
+    ///
+    /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by one comparison of their
+    /// operands, which is ill-typed when one is f32 and the other f64, and crashes the code generator. `llvm.minimumnum` needs no guard.
+    pub fn float_extremum(&self, op: BinaryOp, ty: T, a: V, b: V) -> V {
+        let e = self.e;
+        match (op == BinaryOp::Min, self.u.target.has_vectors()) {
+            (true, true) => e.without_signs_of_zeros(e.intrinsic("llvm.minimumnum", ty, &[a, b])),
+            (false, true) => e.without_signs_of_zeros(e.intrinsic("llvm.maximumnum", ty, &[a, b])),
+            (true, false) => e.intrinsic("llvm.minnum", ty, &[a, b]),
+            (false, false) => e.intrinsic("llvm.maxnum", ty, &[a, b]),
         }
     }
 

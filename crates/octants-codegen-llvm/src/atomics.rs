@@ -156,8 +156,8 @@ impl Lowering<'_, '_> {
         let old = self.e.load(ty, accumulator, s.bytes());
         // The vectoriser knows these two as reductions; a comparison and a select it does not.
         let new = match op {
-            AtomicOp::Min if s.is_float() => self.e.intrinsic("llvm.minnum", ty, &[old, value]),
-            AtomicOp::Max if s.is_float() => self.e.intrinsic("llvm.maxnum", ty, &[old, value]),
+            AtomicOp::Min if s.is_float() => self.float_extremum(BinaryOp::Min, ty, old, value),
+            AtomicOp::Max if s.is_float() => self.float_extremum(BinaryOp::Max, ty, old, value),
             _ => self.updated(op, s, old, value),
         };
         self.e.store(accumulator, new, s.bytes());

@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 
 use inkwell::context::Context;
 use inkwell::module::Module;
@@ -13,8 +12,9 @@ use octants_ir::Program;
 
 use crate::emit::Emitter;
 use crate::facts::Facts;
+use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::lower_task::lower_entries;
-use crate::optimise::{emit_code, optimise};
+use crate::optimise::{check_module, emit_code, optimise};
 use crate::pieces::{Entry, Piece, all_entries, cut};
 use crate::target::{self, CodeForm, Target};
 use crate::unit::{Unit, kind_of};
@@ -36,8 +36,17 @@ pub(crate) fn compile(
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
     let facts = Facts::of(program, options, location);
-    let (target, _, name) = target::open(code_target, options)?;
-    let pieces = cut(&facts, &*target);
+    on_a_thread(after, |after| compile_with(&facts, code_target, after))
+}
+
+fn compile_with(
+    facts: &Facts<'_>,
+    code_target: &CodeTarget,
+    after: &mut dyn FnMut(&'static str),
+) -> Result<Artifact, CodegenError> {
+    let program = facts.program;
+    let (target, _, name) = target::open(code_target, facts.options)?;
+    let pieces = cut(facts, &*target);
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
@@ -49,7 +58,7 @@ pub(crate) fn compile(
         tasks: Vec::new(),
         sites: facts.sites.clone(),
     };
-    for (piece, made) in pieces.iter().zip(make_all(&facts, code_target, &pieces, after)?) {
+    for (piece, made) in pieces.iter().zip(make_all(facts, code_target, &pieces, after)?) {
         match piece.wide_form_of() {
             Some(task) => {
                 let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
@@ -65,10 +74,7 @@ pub(crate) fn compile(
     Ok(artifact)
 }
 
-/// Bytes of stack of a thread, of which only what is used becomes memory: LLVM goes deep where long expressions are.
-const STACK: usize = 32 << 20;
-
-/// Makes the code of all pieces, on this thread and as many others as may help. `after` hears of the steps of this one.
+/// Makes the code of all pieces: of one on this thread, of several on as many others as may help. `after` hears of the steps of one thread.
 fn make_all(
     facts: &Facts<'_>,
     code_target: &CodeTarget,
@@ -86,16 +92,11 @@ fn make_all(
             *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         }
     };
-    thread::scope(|scope| {
-        let others = facts.options.threads.min(pieces.len()).saturating_sub(1);
-        for _ in 0..others {
-            // Where no thread can be had there is this one.
-            let _ = thread::Builder::new().stack_size(STACK).spawn_scoped(scope, || work(&mut |_| ()));
-        }
-        work(after);
-    });
     if pieces.len() > 1 {
+        on_threads(facts.options.threads.min(pieces.len()), after, &work)?;
         after("wait for other threads");
+    } else {
+        work(after);
     }
     let all = results.into_iter().map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner));
     all.map(|made| made.expect("compiler bug: a piece was left out")).collect()
@@ -149,7 +150,10 @@ impl Workshop {
         then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError>,
     ) -> Result<R, CodegenError> {
         let (target, machine) = (&*self.target, &self.machine);
+        let diagnostics = Diagnostics::default();
         let context = Context::create();
+        // SAFETY: what is declared later is dropped earlier.
+        unsafe { diagnostics.collect(&context) };
         let module = context.create_module(&facts.program.name);
         module.set_triple(&machine.get_triple());
         module.set_data_layout(&machine.get_target_data().get_data_layout());
@@ -162,13 +166,10 @@ impl Workshop {
             unit.keep_vector_functions();
             tasks
         };
-        if facts.options.verify
-            && let Err(message) = module.verify()
-        {
-            panic!("compiler bug: LLVM rejects the module: {message}\n{}", module.print_to_string());
-        }
+        check_module(&module, "the lowering")?;
         target.link(&module)?;
-        then(Lowered { module: &module, workshop: self, level: facts.options.opt_level, tasks })
+        let made = then(Lowered { module: &module, workshop: self, level: facts.options.opt_level, tasks })?;
+        diagnostics.check().map(|()| made)
     }
 }
 
@@ -192,12 +193,17 @@ fn as_one<R>(
     program: &Program,
     options: &CodegenOptions,
     code_target: &CodeTarget,
-    then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError>,
-) -> Result<R, CodegenError> {
+    then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError> + Send,
+) -> Result<R, CodegenError>
+where
+    R: Send,
+{
     let facts = Facts::of(program, options, &|_| String::new());
-    let workshop = Workshop::open(&facts, code_target)?;
-    let entries = all_entries(&facts, &*workshop.target);
-    workshop.with_module(&facts, &entries, true, then)
+    on_a_thread(&mut |_| (), |_| {
+        let workshop = Workshop::open(&facts, code_target)?;
+        let entries = all_entries(&facts, &*workshop.target);
+        workshop.with_module(&facts, &entries, true, then)
+    })
 }
 
 /// See [`crate::compile_as_one`].

@@ -402,6 +402,14 @@ impl Emitter {
         v
     }
 
+    /// Lets a float operation yield a zero of either sign.
+    pub fn without_signs_of_zeros(&self, v: V) -> V {
+        llvm!(if !LLVMIsAInstruction(v).is_null() {
+            LLVMSetFastMathFlags(v, LLVMGetFastMathFlags(v) | llvm_sys::LLVMFastMathNoSignedZeros);
+        });
+        v
+    }
+
     /// Promises that an integer operation does not wrap in the signed sense.
     pub fn no_signed_wrap(&self, v: V) -> V {
         llvm!(if !LLVMIsAInstruction(v).is_null() {
@@ -593,15 +601,6 @@ impl Emitter {
             let scope = LLVMGetSyncScopeID(self.ctx, scope.as_ptr().cast(), scope.len());
             LLVMBuildFenceSyncScope(self.builder, order, scope, NO_NAME);
         });
-    }
-
-    /// So many words of memory of the module's own, zero at first.
-    pub fn add_words(&self, name: &str, count: u64) -> V {
-        let (name, ty) = (c_string(name), self.array_type(self.i32, count));
-        let words = llvm!(LLVMAddGlobal(self.module, ty, name.as_ptr()));
-        llvm!(LLVMSetInitializer(words, self.zero(ty)));
-        llvm!(LLVMSetLinkage(words, llvm_sys::LLVMLinkage::LLVMInternalLinkage));
-        words
     }
 
     pub fn set_volatile(&self, access: V) {

@@ -26,7 +26,7 @@
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
 //! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `find_scatter`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
-//! `metadata`, `emit`; `optimise`; `target`.
+//! `metadata`, `emit`; `optimise`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod align_loops;
@@ -39,6 +39,7 @@ mod effects;
 mod emit;
 mod estimate_cost;
 mod facts;
+mod fatal_errors;
 mod find_alignment;
 mod find_jam;
 mod find_returns;
@@ -99,8 +100,6 @@ pub struct CodegenOptions {
     pub concurrent_launches: bool,
     /// What code for devices takes from outside.
     pub device_library: DeviceLibrary,
-    /// Have LLVM verify modules before they are optimised.
-    pub verify: bool,
     /// Most threads that work on one program, at least one. The code is the same with any number.
     pub threads: usize,
 }
@@ -117,7 +116,6 @@ impl Default for CodegenOptions {
             single_thread_variants: true,
             concurrent_launches: false,
             device_library: DeviceLibrary::default(),
-            verify: cfg!(debug_assertions),
             threads: 1,
         }
     }
@@ -200,7 +198,7 @@ pub fn list(
 
 /// Whether code can be made for a machine; the error names what is known.
 pub fn check_target(target: &CodeTarget) -> Result<(), CodegenError> {
-    target::open(target, &CodegenOptions::default()).map(drop)
+    fatal_errors::on_a_thread(&mut |_| (), |_| target::open(target, &CodegenOptions::default()).map(drop))
 }
 
 /// Whether this machine runs code for a processor, by LLVM's name; features that code does without may follow (`znver5,-sse4a`). The

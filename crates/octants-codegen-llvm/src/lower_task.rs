@@ -86,7 +86,11 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
             let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task).1.reductions.is_empty();
             meta.block_sums = strided && (sums_up || in_blocks.is_some());
-            meta.scatter = scatter.as_ref().map(|s| describe_copies(u.facts, s));
+            meta.scatter = scatter.as_ref().map(|s| {
+                let sum_symbol = format!("{symbol}.sum");
+                add_copies(u, task, &sum_symbol, s);
+                describe_copies(u.facts, s, sum_symbol)
+            });
             meta.wide = lower_wide(u, number);
             meta.at_once = u.at_once.get();
             Some(meta)
@@ -211,8 +215,9 @@ fn may_scatter(facts: &Facts<'_>, number: usize) -> bool {
 }
 
 /// Tells the launcher how large copies of what a task scatters to are.
-fn describe_copies(facts: &Facts<'_>, scatter: &Scatter) -> ScatterCopies {
-    let mut out = ScatterCopies { updates: scatter.updates, ..ScatterCopies::default() };
+fn describe_copies(facts: &Facts<'_>, scatter: &Scatter, sum_symbol: String) -> ScatterCopies {
+    let regions = scatter.regions.len() as u32;
+    let mut out = ScatterCopies { updates: scatter.updates, regions, sum_symbol, ..ScatterCopies::default() };
     for region in &scatter.regions {
         match region.memory {
             RegionMemory::Root { bytes, .. } => out.bytes += bytes,
@@ -239,6 +244,17 @@ fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain:
     u.e.ret(u.e.call(plain, &args));
     l.finish(start);
     entry.function
+}
+
+/// The code that adds the copies of what a task scatters to.
+fn add_copies(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter) {
+    let entry = u.target.declare_task(&u.e, symbol, 0, None);
+    let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
+    let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
+    let start = u.e.block();
+    l.add_copies(scatter, begin, end);
+    u.e.ret(u.e.i32c(0));
+    l.finish(start);
 }
 
 /// The loop of a parallel task, and its value.

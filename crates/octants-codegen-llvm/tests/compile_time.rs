@@ -77,7 +77,7 @@ fn long(n: usize) -> Program {
 #[test]
 #[ignore = "a measurement"]
 fn measure() {
-    let options = CodegenOptions { verify: false, ..CodegenOptions::default() };
+    let options = CodegenOptions::default();
     let time = |p: &Program, o: &CodegenOptions| {
         let start = Instant::now();
         compile_host(p, &|_| String::new(), o).unwrap();

@@ -147,6 +147,8 @@ impl HostDriver {
             symbols.push(task.single_thread_symbol.as_deref().unwrap_or(&task.symbol));
             let count = task.parallel.as_ref().and_then(|p| p.count_symbol.as_ref());
             symbols.push(count.unwrap_or(&task.symbol).as_str());
+            let sum = task.parallel.as_ref().and_then(|p| p.scatter.as_ref()).map(|s| &s.sum_symbol);
+            symbols.push(sum.unwrap_or(&task.symbol).as_str());
         }
         let linked = linker.link(&artifact.modules, &symbols)?;
         if linked.addresses.contains(&0) {
@@ -158,14 +160,15 @@ impl HostDriver {
         let threads = self.pool.threads();
         let load = |(task, at): (&octants_artifact::TaskMeta, &[u64])| {
             // SAFETY: the artifact's symbols are functions of these types; the addresses are not zero.
-            let (shared, alone, count) = unsafe {
+            let (shared, alone, count, sum) = unsafe {
                 (
                     std::mem::transmute::<usize, HostTask>(at[0] as usize),
                     std::mem::transmute::<usize, HostTask>(at[1] as usize),
                     std::mem::transmute::<usize, HostCount>(at[2] as usize),
+                    std::mem::transmute::<usize, HostTask>(at[3] as usize),
                 )
             };
-            let [shared, alone] = [shared, alone].map(|code| Entry::new(code, task.flushes_denormals));
+            let [shared, alone, sum] = [shared, alone, sum].map(|code| Entry::new(code, task.flushes_denormals));
             Arc::new(match &task.parallel {
                 None => LoadedTask::serial(code.clone(), alone),
                 Some(meta) => {
@@ -174,11 +177,12 @@ impl HostDriver {
                         (None, Some(_)) => Count::Computed(count),
                         (None, None) => Count::OfSlots(meta.axes.clone()),
                     };
-                    LoadedTask::parallel(code.clone(), (shared, alone), count, meta, threads)
+                    let sum = meta.scatter.as_ref().map(|_| sum);
+                    LoadedTask::parallel(code.clone(), (shared, alone, sum), count, meta, threads)
                 }
             })
         };
-        let tasks = artifact.tasks.iter().zip(addresses.chunks_exact(3)).map(load).collect();
+        let tasks = artifact.tasks.iter().zip(addresses.chunks_exact(4)).map(load).collect();
         Ok(Module { tasks })
     }
 
@@ -414,6 +418,11 @@ impl Driver for HostDriver {
             s.queues.wait(&queue);
         }
         Ok(())
+    }
+
+    unsafe fn renew_after_fork(&self) {
+        // SAFETY: the trait's contract.
+        unsafe { self.pool.renew_after_fork() }
     }
 
     fn close(&self) {

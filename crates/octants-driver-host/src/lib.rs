@@ -12,7 +12,8 @@
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
 //! [`separate_memory`].
 
-pub mod enter;
+pub mod copies;
+mod enter;
 pub mod host_driver;
 pub mod linker;
 pub mod memory;

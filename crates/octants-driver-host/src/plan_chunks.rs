@@ -78,11 +78,11 @@ impl Shape {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
         // A fourth of what runs at once takes one thread no longer than one iteration would.
         let few = (self.at_once / 4).max(1);
-        let threads = u64::from(self.threads).min(worth).min(count.div_ceil(few));
-        let (width, copies) = self.width(count, cost, threads, args);
+        let width = u64::from(self.threads).min(worth).min(count.div_ceil(few));
         if width < 2 {
             return Plan::Inline;
         }
+        let copies = self.split_takes_copies(count, cost, width, args);
         let least = (PER_CHUNK / cost).ceil() as u64;
         let (fewest, most) = CHUNKS_PER_THREAD;
         let time = count as f64 * cost / width as f64;
@@ -102,17 +102,19 @@ impl Shape {
         Plan::Split { width: width as u32, chunk, copies }
     }
 
-    /// How many threads of at most `width` there is work for, and whether they take copies of what they scatter to.
-    fn width(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> (u64, bool) {
+    /// Whether so many threads take copies of what they scatter to.
+    fn split_takes_copies(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> bool {
         let copied = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?)));
-        let Some((copies, bytes)) = copied else { return (width, false) };
+        let Some((copies, bytes)) = copied else { return false };
+        // For so many threads copies pay. More of them add a larger part of the copies each in the end.
         let with_copies = count / copies.least_iterations(bytes).max(1);
-        if with_copies >= width {
-            return (width, true);
-        }
-        // Fewer threads, where they have little to do but to add, and else all, whose sums are atomic.
         let mostly_adds = copies.updates as f64 * ATOMIC_SUM > cost;
-        if mostly_adds && with_copies * LEAST_SHARE >= width { (with_copies, true) } else { (width, false) }
+        with_copies >= width || mostly_adds && with_copies * LEAST_SHARE >= width
+    }
+
+    /// Bytes that a copy of what the task scatters to takes.
+    pub fn copied_room(&self, args: &[u64]) -> Option<u64> {
+        self.scatter.as_ref().and_then(|s| Some(s.room(s.bytes(args)?)))
     }
 
     /// Whether a call of its own, of so many iterations, takes copies of what it scatters to.
@@ -203,12 +205,12 @@ mod tests {
         // How the work is cut does not depend on the copies.
         assert_eq!(plan(&of(64, 1), 1 << 19, 1.0), (4, 32, true));
         assert_eq!(plan(&of(1 << 20, 1), 1 << 20, 1.0), (4, 52, true));
-        // Where there is too little for one for each, fewer threads do it, but not where they have much else to do.
-        assert_eq!(plan(&of(1 << 20, 1), 1 << 18, 1.0), (2, 16, true));
-        assert_eq!(plan(&of(1 << 20, 1), 1 << 18, 50.0), (4, 256, false));
+        // Copies that all threads make more of than they need pay where they have little to do but to add.
+        assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 1.0), (4, 32, true));
+        assert_eq!(plan(&of(4 << 20, 1), 1 << 18, 50.0), (4, 256, false));
         // Where even those do not pay, there are none.
-        assert_eq!(plan(&of(1 << 20, 1), 1 << 16, 1.0), (4, 32, false));
+        assert_eq!(plan(&of(4 << 20, 1), 1 << 16, 1.0), (4, 32, false));
         assert_eq!(plan(&of(2 * ScatterCopies::MOST_BYTES, 100), 1 << 20, 1.0), (4, 52, false));
-        assert_eq!(plan(&of(64, 1), 4, 1.0), (1, 1, false));
+        assert_eq!(plan(&of(64, 1), 1, 1.0), (1, 1, false));
     }
 }

@@ -1,41 +1,56 @@
 //! Threads that run the chunks of a job, written for short wake-up.
 //!
 //! Any number of threads may run jobs at once; each job takes one of a few slots, and a job that finds none free runs on its
-//! caller alone. In a job every participant has a lane: a run of neighbouring chunks, taken from the front, so that from one
-//! job to the next a thread meets the same memory. One that has finished its own lane takes chunks from the back of others.
-//! The caller takes part, then closes the job and waits for the participants that have joined, and only for those.
+//! caller alone. In a job every participant has a lane: a run of neighbouring chunks, taken from the front. The caller has the first, and a
+//! thread of the pool the one of its own number as long as it comes for it, so that from one job to the next a thread meets the same memory.
+//! One that has finished its own lane takes chunks from the back of others. Participants come and go by the state of their lane, which they
+//! share with the caller alone. The caller takes part, then closes the lanes that no one came for and waits for the others.
 //!
-//! Idle threads look for work for some microseconds, then sleep on a futex. The caller wakes two of them, and each
-//! that wakes wakes two more while there is room, so that the caller's time does not grow with the number of threads.
+//! Idle threads look for work for some time, longer where work came soon after they had gone to sleep lately, then sleep on a futex. The
+//! caller wakes two of them, and each that wakes wakes two more while there is room, so that the caller's time does not grow with the
+//! number of threads.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use octants_runtime::nesting;
+use octants_runtime::{Renewable, nesting};
+
+use crate::copies::Copies;
 
 thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Most threads of a pool.
+const MOST_THREADS: u32 = 1 << 20;
 /// Jobs that may share the pool at one time.
 const SLOTS: usize = 16;
-/// How long a thread looks for work, or a caller for the end of its job, before it sleeps.
+/// How long a caller looks for the end of its job, and the least time that a thread looks for work, before it sleeps.
 const SPIN: Duration = Duration::from_micros(40);
+/// The most. Waking up takes tens of microseconds, more on virtual machines.
+const LONGEST_SPIN: Duration = Duration::from_micros(250);
 /// Looks between two looks at the clock.
 const LOOKS: u32 = 64;
+/// Looks after which a thread takes a lane that another one has not come for.
+const HOLD: u32 = 128;
 
-/// Set in `Slot::state` while participants may join.
-const OPEN: u32 = 1 << 31;
-/// Set in `Slot::state` while the caller sleeps until the last participant leaves.
-const WAITING: u32 = 1 << 30;
-/// The participants that have joined, the caller aside.
-const JOINED: u32 = WAITING - 1;
+/// States of a lane.
+mod lane {
+    /// No one may take it.
+    pub const CLOSED: u32 = 0;
+    /// A participant may take it.
+    pub const OPEN: u32 = 1;
+    /// A participant works.
+    pub const TAKEN: u32 = 2;
+    /// A participant works, and the caller sleeps until it is done.
+    pub const AWAITED: u32 = 3;
+}
 
 /// The message of a panic in a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,23 +71,27 @@ struct Job {
 
 /// Keeps neighbours off a cache line, and off the one that is fetched with it.
 #[repr(align(128))]
-struct Apart<T>(T);
+pub(crate) struct Apart<T>(pub T);
+
+/// A participant's share of a job.
+#[derive(Default)]
+struct Lane {
+    state: AtomicU32,
+    /// The chunks that no one has taken: the first in the low half, the end in the high half.
+    chunks: AtomicU64,
+}
 
 struct Slot {
     taken: AtomicBool,
-    state: AtomicU32,
-    /// Number of the next participant.
-    next_lane: AtomicU32,
-    /// The job's width, for those who have not joined.
+    /// Lanes of the open job; 0 while there is none.
     width: AtomicU32,
     job: UnsafeCell<Option<Job>>,
-    /// For each participant the chunks that no one has taken: the first in the low half, the end in the high half.
-    lanes: Box<[Apart<AtomicU64>]>,
-    panic: Mutex<Option<Panicked>>,
+    lanes: Box<[Apart<Lane>]>,
+    panic: Renewable<Option<Panicked>>,
 }
 
-// SAFETY: `job` is written by the thread that took the slot, before it opens the slot and after the last participant has left;
-// participants read it between joining an open slot and leaving it.
+// SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has left; participants
+// read it between taking an open lane and leaving it.
 unsafe impl Sync for Slot {}
 // SAFETY: the pointer in `job` is used as above whichever thread holds the slot.
 unsafe impl Send for Slot {}
@@ -90,7 +109,8 @@ pub struct Pool {
     shared: Arc<Shared>,
     threads: u32,
     started: AtomicBool,
-    workers: Mutex<Workers>,
+    workers: Renewable<Workers>,
+    copies: Copies,
 }
 
 #[derive(Default)]
@@ -102,15 +122,13 @@ struct Workers {
 impl Pool {
     /// A pool of `threads` threads, callers among them.
     pub fn new(threads: u32) -> Pool {
-        let threads = threads.clamp(1, JOINED);
+        let threads = threads.clamp(1, MOST_THREADS);
         let slot = || Slot {
             taken: AtomicBool::new(false),
-            state: AtomicU32::new(0),
-            next_lane: AtomicU32::new(0),
             width: AtomicU32::new(0),
             job: UnsafeCell::new(None),
-            lanes: (0..threads).map(|_| Apart(AtomicU64::new(0))).collect(),
-            panic: Mutex::new(None),
+            lanes: (0..threads).map(|_| Apart(Lane::default())).collect(),
+            panic: Renewable::default(),
         };
         let slots = if threads == 1 { 0 } else { SLOTS };
         let shared = Shared {
@@ -119,12 +137,23 @@ impl Pool {
             sleepers: AtomicU32::new(0),
             ended: AtomicBool::new(false),
         };
-        Pool { shared: Arc::new(shared), threads, started: AtomicBool::new(false), workers: Mutex::default() }
+        Pool {
+            shared: Arc::new(shared),
+            threads,
+            started: AtomicBool::new(false),
+            workers: Renewable::default(),
+            copies: Copies::default(),
+        }
     }
 
     /// Threads of the pool, callers among them.
     pub fn threads(&self) -> u32 {
         self.threads
+    }
+
+    /// Memory that jobs use, by lane.
+    pub(crate) fn copies(&self) -> &Copies {
+        &self.copies
     }
 
     /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads. Returns
@@ -173,6 +202,34 @@ impl Pool {
         }
     }
 
+    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The next job starts others.
+    ///
+    /// # Safety
+    /// This is the only thread of the process, and in no job.
+    pub unsafe fn renew_after_fork(&self) {
+        for slot in self.shared.slots.iter().map(|s| &s.0) {
+            // SAFETY: the contract above.
+            unsafe {
+                slot.panic.renew_if_held();
+                *slot.job.get() = None;
+            }
+            slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
+            slot.width.store(0, Ordering::Relaxed);
+            slot.lanes.iter().for_each(|lane| lane.0.state.store(lane::CLOSED, Ordering::Relaxed));
+            slot.taken.store(false, Ordering::Relaxed);
+        }
+        self.shared.sleepers.store(0, Ordering::Relaxed);
+        // SAFETY: as above.
+        unsafe {
+            self.workers.renew_if_held();
+            self.copies.renew_after_fork();
+        }
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        // They name threads that a thread of this process may be taken for.
+        std::mem::take(&mut workers.handles).into_iter().for_each(std::mem::forget);
+        self.started.store(false, Ordering::Release);
+    }
+
     fn take_slot(&self) -> Option<&Slot> {
         let free = |s: &&Apart<Slot>| {
             !s.0.taken.load(Ordering::Relaxed)
@@ -199,7 +256,7 @@ impl Pool {
             let shared = self.shared.clone();
             let builder = thread::Builder::new().name(format!("octants-{n}")).stack_size(8 << 20);
             // With fewer threads than wanted the others have more to do.
-            if let Ok(handle) = builder.spawn(move || shared.serve()) {
+            if let Ok(handle) = builder.spawn(move || shared.serve(n as usize)) {
                 workers.handles.push(handle);
             }
         }
@@ -223,17 +280,22 @@ impl Shared {
         }
     }
 
-    /// A thread's life.
-    fn serve(&self) {
+    /// The life of a thread with this number.
+    fn serve(&self, number: usize) {
         nesting::mark_worker_thread();
         WORKER.with(|w| w.set(true));
+        let mut patience = SPIN;
         loop {
             let seen = self.epoch.0.load(Ordering::SeqCst);
             if self.ended.load(Ordering::Acquire) {
                 return;
             }
-            while self.slots.iter().any(|s| s.0.take_part()) {}
-            if self.spin_while(seen) {
+            while self.slots.iter().any(|s| s.0.take_own(number)) {}
+            if self.slots.iter().any(|s| s.0.is_open()) && self.hold(seen) {
+                while self.slots.iter().any(|s| s.0.take_any()) {}
+            }
+            let idle = Instant::now();
+            if self.spin_while(seen, idle, patience) {
                 continue;
             }
             self.sleepers.fetch_add(1, Ordering::SeqCst);
@@ -243,12 +305,21 @@ impl Shared {
             if !self.ended.load(Ordering::Acquire) && self.slots.iter().any(|s| s.0.has_room()) {
                 self.wake(2);
             }
+            let idle = idle.elapsed();
+            patience = if idle < LONGEST_SPIN { LONGEST_SPIN.min(idle * 2) } else { SPIN.max(patience / 2) };
         }
     }
 
-    /// True as soon as the epoch is another one than `seen`; false after a while.
-    fn spin_while(&self, seen: u32) -> bool {
-        let start = Instant::now();
+    /// Leaves others the time to come for their lanes; false where another job was opened meanwhile.
+    fn hold(&self, seen: u32) -> bool {
+        (0..HOLD).all(|_| {
+            spin_loop();
+            self.epoch.0.load(Ordering::Acquire) == seen
+        })
+    }
+
+    /// True as soon as the epoch is another one than `seen`; false when `patience` has passed since `start`.
+    fn spin_while(&self, seen: u32, start: Instant, patience: Duration) -> bool {
         loop {
             for _ in 0..LOOKS {
                 if self.epoch.0.load(Ordering::Acquire) != seen {
@@ -256,7 +327,7 @@ impl Shared {
                 }
                 spin_loop();
             }
-            if start.elapsed() >= SPIN {
+            if start.elapsed() >= patience {
                 return false;
             }
         }
@@ -264,59 +335,66 @@ impl Shared {
 }
 
 impl Slot {
-    /// Starts a job: gives each participant its share of the chunks and lets participants join.
+    /// Starts a job: gives each participant its share of the chunks and opens the lanes, but for the caller's.
     fn open(&self, job: Job, chunks: u32) {
+        // SAFETY: this thread took the slot and no lane is open.
+        unsafe { *self.job.get() = Some(job) };
         let (width, all) = (u64::from(job.width), u64::from(chunks));
         for (i, lane) in self.lanes[..job.width as usize].iter().enumerate() {
-            let i = i as u64;
-            lane.0.store(pack((i * all / width) as u32, ((i + 1) * all / width) as u32), Ordering::Relaxed);
+            let n = i as u64;
+            let share = pack((n * all / width) as u32, ((n + 1) * all / width) as u32);
+            lane.0.chunks.store(share, Ordering::Relaxed);
+            if i > 0 {
+                lane.0.state.store(lane::OPEN, Ordering::Release);
+            }
         }
-        self.next_lane.store(1, Ordering::Relaxed);
-        self.width.store(job.width, Ordering::Relaxed);
-        // SAFETY: this thread took the slot and no one has joined.
-        unsafe { *self.job.get() = Some(job) };
-        self.state.store(OPEN, Ordering::Release);
+        self.width.store(job.width, Ordering::Release);
+    }
+
+    fn is_open(&self) -> bool {
+        self.width.load(Ordering::Relaxed) > 0
+    }
+
+    /// The lanes of the open job that are not the caller's.
+    fn others(&self) -> impl Iterator<Item = (usize, &Lane)> {
+        let width = self.width.load(Ordering::Acquire) as usize;
+        self.lanes[..width].iter().map(|l| &l.0).enumerate().skip(1)
     }
 
     fn has_room(&self) -> bool {
-        self.state.load(Ordering::Relaxed) & OPEN != 0
-            && self.next_lane.load(Ordering::Relaxed) < self.width.load(Ordering::Relaxed)
+        self.others().any(|(_, lane)| lane.is_wanted())
     }
 
-    /// Joins the job, if one is open and lacks participants, and works for it.
-    fn take_part(&self) -> bool {
-        let mut state = self.state.load(Ordering::Relaxed);
-        loop {
-            if state & OPEN == 0 {
-                return false;
-            }
-            match self.state.compare_exchange_weak(state, state + 1, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => break,
-                Err(now) => state = now,
-            }
+    /// Takes the lane with this number, if the open job has one that nobody has taken, and works for the job.
+    fn take_own(&self, number: usize) -> bool {
+        number < self.width.load(Ordering::Acquire) as usize && self.take_part(number)
+    }
+
+    /// The same with any lane.
+    fn take_any(&self) -> bool {
+        self.others().any(|(number, lane)| lane.is_wanted() && self.take_part(number))
+    }
+
+    fn take_part(&self, number: usize) -> bool {
+        let state = &self.lanes[number].0.state;
+        let taken = state.compare_exchange(lane::OPEN, lane::TAKEN, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            return false;
         }
-        // SAFETY: this thread has joined an open job, which is written before it opens and kept until all have left.
-        let job = unsafe { *self.job.get() };
-        let mut worked = false;
-        if let Some(job) = job {
-            // Numbers beyond the width are for those who come when all lanes have an owner.
-            let lane = self.next_lane.fetch_add(1, Ordering::Relaxed);
-            if lane < job.width {
-                self.work(&job, lane as usize);
-                worked = true;
-            }
+        // SAFETY: this thread has taken an open lane; the job is written before, and kept until all have left.
+        if let Some(job) = unsafe { *self.job.get() } {
+            self.work(&job, number);
         }
-        let before = self.state.fetch_sub(1, Ordering::AcqRel);
-        if before == (WAITING | 1) {
+        if state.swap(lane::CLOSED, Ordering::AcqRel) == lane::AWAITED {
             // The slot is part of the pool's shared state, which this thread keeps alive, so its address stays good.
-            atomic_wait::wake_all(&self.state);
+            atomic_wait::wake_all(state);
         }
-        worked
+        true
     }
 
     /// Runs chunks until there are none left.
     fn work(&self, job: &Job, own: usize) {
-        // SAFETY: participants use the body only here, between joining and leaving.
+        // SAFETY: participants use the body only here, between taking a lane and leaving it.
         let body = unsafe { &*job.body };
         let lanes = &self.lanes[..job.width as usize];
         let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk: job.chunk, count: job.count };
@@ -326,27 +404,45 @@ impl Slot {
         }
     }
 
-    /// Closes the job and waits until everyone who joined has left.
+    /// Closes the lanes that nobody came for and waits until everyone who came has left.
     fn finish(&self) {
-        let mut state = self.state.fetch_and(!OPEN, Ordering::AcqRel) & !OPEN;
+        let others = self.others();
+        self.width.store(0, Ordering::Relaxed);
         let start = Instant::now();
-        while state & JOINED != 0 {
+        others.for_each(|(_, lane)| lane.finish(start));
+    }
+}
+
+impl Lane {
+    /// Nobody has taken it, and it has chunks.
+    fn is_wanted(&self) -> bool {
+        let (first, end) = unpack(self.chunks.load(Ordering::Relaxed));
+        self.state.load(Ordering::Relaxed) == lane::OPEN && first < end
+    }
+
+    /// Closes the lane, once its participant has left if it has one.
+    fn finish(&self, start: Instant) {
+        let closed = self.state.compare_exchange(lane::OPEN, lane::CLOSED, Ordering::Acquire, Ordering::Acquire);
+        if closed.is_ok() {
+            return;
+        }
+        loop {
             for _ in 0..LOOKS {
-                state = self.state.load(Ordering::Acquire);
-                if state & JOINED == 0 {
-                    break;
+                if self.state.load(Ordering::Acquire) == lane::CLOSED {
+                    return;
                 }
                 spin_loop();
             }
-            if state & JOINED != 0 && start.elapsed() >= SPIN {
-                state = self.state.fetch_or(WAITING, Ordering::AcqRel) | WAITING;
-                while state & JOINED != 0 {
-                    atomic_wait::wait(&self.state, state);
-                    state = self.state.load(Ordering::Acquire);
-                }
+            if start.elapsed() >= SPIN {
+                break;
             }
         }
-        self.state.store(0, Ordering::Relaxed);
+        let awaited = self.state.compare_exchange(lane::TAKEN, lane::AWAITED, Ordering::Acquire, Ordering::Acquire);
+        if awaited.is_ok() {
+            while self.state.load(Ordering::Acquire) == lane::AWAITED {
+                atomic_wait::wait(&self.state, lane::AWAITED);
+            }
+        }
     }
 }
 
@@ -354,12 +450,19 @@ impl Slot {
 pub struct Ranges<'a> {
     /// All numbers, where one thread takes them.
     whole: Option<(u64, u64)>,
-    lanes: &'a [Apart<AtomicU64>],
+    lanes: &'a [Apart<Lane>],
     own: usize,
     /// Lanes that were found empty, from the own one on: they stay so.
     empty: usize,
     chunk: u64,
     count: u64,
+}
+
+impl Ranges<'_> {
+    /// The number of the participant, less than the job's width.
+    pub fn lane(&self) -> usize {
+        self.own
+    }
 }
 
 impl Iterator for Ranges<'_> {
@@ -370,7 +473,7 @@ impl Iterator for Ranges<'_> {
             return self.whole.take();
         }
         while self.empty < self.lanes.len() {
-            let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0;
+            let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0.chunks;
             if let Some(chunk) = if self.empty == 0 { take_first(lane) } else { take_last(lane) } {
                 let begin = u64::from(chunk) * self.chunk;
                 return Some((begin, begin.saturating_add(self.chunk).min(self.count)));

@@ -389,7 +389,7 @@ impl Shared {
             }
             Work::Pieces(task, mut left) => {
                 if let Some((begin, end)) = left.pop() {
-                    task.run_piece(begin, end);
+                    task.run_piece(&self.pool, begin, end);
                     return self.put_back(queue, Work::Pieces(task, left));
                 }
                 spare = Some(task);

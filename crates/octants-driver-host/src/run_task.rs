@@ -9,10 +9,11 @@ use std::time::{Duration, Instant};
 use octants_artifact::{Bound, HostContext, HostCount, ParallelMeta, iterations};
 use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launch, Patient, Printer, Result};
 
+use crate::copies::Set;
 use crate::enter::Entry;
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
-use crate::pool::{Pool, Ranges};
+use crate::pool::{Panicked, Pool, Ranges};
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
@@ -60,7 +61,12 @@ pub struct LoadedTask {
 
 enum Kind {
     Serial,
-    Parallel { count: Count, shape: Shape },
+    Parallel {
+        count: Count,
+        shape: Shape,
+        /// Adds up copies of what the task scatters to.
+        sum: Option<Entry>,
+    },
 }
 
 /// The number of iterations.
@@ -99,12 +105,12 @@ impl LoadedTask {
     /// A parallel task, for a pool of `threads` threads.
     pub fn parallel(
         owner: Arc<Code>,
-        (shared, alone): (Entry, Entry),
+        (shared, alone, sum): (Entry, Entry, Option<Entry>),
         count: Count,
         meta: &ParallelMeta,
         threads: u32,
     ) -> LoadedTask {
-        let kind = Kind::Parallel { count, shape: Shape::new(meta, threads) };
+        let kind = Kind::Parallel { count, shape: Shape::new(meta, threads), sum };
         LoadedTask { _code: owner, shared, alone, kind, pace: Pace::new(f64::from(meta.cost_per_iteration)) }
     }
 
@@ -114,8 +120,8 @@ impl LoadedTask {
     /// The task's code is loaded, and `launch` holds what it expects.
     #[inline]
     pub unsafe fn run(&self, pool: &Pool, launch: &Launch<'_>, company: Company) -> Result<()> {
-        let mut context = context(launch);
-        let Kind::Parallel { count, shape } = &self.kind else {
+        let context = context(launch);
+        let Kind::Parallel { count, shape, .. } = &self.kind else {
             // SAFETY: the caller's contract; the context outlives the call.
             self.pace.time(1, 1, launch, || unsafe { self.shared.run(&context, 0, 0) });
             return Ok(());
@@ -134,39 +140,102 @@ impl LoadedTask {
         let plan =
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
         match plan {
-            Plan::Inline => {
-                // All launches are in order where there are no streams, so nothing else of the program runs now.
-                let code = if company == Company::None { self.alone } else { self.shared };
-                context.copies = u64::from(shape.takes_copies(count, launch.args));
+            // All launches are in order where there are no streams, so nothing else of the program runs now.
+            Plan::Inline if company == Company::None => {
                 // SAFETY: as above.
-                self.pace.time(count, 1, launch, || unsafe { code.run(&context, 0, count) });
+                self.pace.time(count, 1, launch, || unsafe { self.alone.run(&context, 0, count) });
+                Ok(())
+            }
+            Plan::Inline => {
+                // SAFETY: as above.
+                self.pace
+                    .time(count, 1, launch, || unsafe { self.run_beside_others(pool, launch, &context, 0, count) });
                 Ok(())
             }
             Plan::Split { width, chunk, copies } => {
-                context.copies = u64::from(copies);
-                let (context, code) = (Shared(&context), self.shared);
-                let one = |begin: u64, end: u64| {
-                    // SAFETY: as above; the ranges lie within the count and do not overlap.
-                    unsafe { code.run(context.get(), begin, end) };
-                };
-                // A thread's copies serve for all that it runs.
-                let many = |ranges: &mut Ranges<'_>| {
-                    let ranges = std::ptr::from_mut(ranges);
-                    let own = HostContext { more: Some(more), ranges: ranges.cast(), ..context.get().clone() };
-                    // SAFETY: this thread alone uses the ranges, here and in `more`, one after the other.
-                    while let Some((begin, end)) = unsafe { (*ranges).next() } {
-                        // SAFETY: as above.
-                        unsafe { code.run(&own, begin, end) };
-                    }
-                };
-                let run = || {
-                    if copies { pool.share(count, chunk, width, &many) } else { pool.run(count, chunk, width, &one) }
-                };
+                // SAFETY: as above.
+                let run = || unsafe { self.split(pool, launch, &context, count, (width, chunk, copies)) };
                 let end = self.pace.time(count, width, launch, run);
                 end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
             }
         }
     }
+
+    /// Runs all iterations on several threads.
+    ///
+    /// # Safety
+    /// As [`LoadedTask::run`].
+    unsafe fn split(
+        &self,
+        pool: &Pool,
+        launch: &Launch<'_>,
+        context: &HostContext,
+        count: u64,
+        (width, chunk, copies): (u32, u64, bool),
+    ) -> std::result::Result<(), Panicked> {
+        let (shared, code) = (Shared(context), self.shared);
+        let set = if copies { self.take_copies(pool, launch, width as usize) } else { None };
+        let Some((mut set, sum)) = set else {
+            return pool.run(count, chunk, width, &|begin, end| {
+                // SAFETY: the contract; the ranges lie within the count and do not overlap.
+                unsafe { code.run(shared.get(), begin, end) };
+            });
+        };
+        // A thread's copy serves for all that it runs.
+        let many = |ranges: &mut Ranges<'_>| {
+            let own = set.of_lane(ranges.lane()) as *const c_void;
+            let own = HostContext { copies: own, ..shared.get().clone() };
+            // SAFETY: as above.
+            ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end) });
+        };
+        // What panicked leaves copies behind that are not zero: they are dropped.
+        pool.share(count, chunk, width, &many)?;
+        let used = set.used();
+        let parts = copied_bytes(&self.kind, launch).saturating_mul(used.len() as u64) / BYTES_OF_PART;
+        let parts = parts.clamp(1, u64::from(width));
+        let listed =
+            HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, parts, ..shared.get().clone() };
+        let listed = Shared(&listed);
+        // SAFETY: the contract; nobody writes to the copies any more.
+        pool.run(parts, 1, width, &|begin, end| unsafe { sum.run(listed.get(), begin, end) })?;
+        pool.copies().give_back(set);
+        Ok(())
+    }
+
+    /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where that pays.
+    ///
+    /// # Safety
+    /// As [`LoadedTask::run`]; the range lies within the count.
+    unsafe fn run_beside_others(&self, pool: &Pool, launch: &Launch<'_>, context: &HostContext, begin: u64, end: u64) {
+        let pays = matches!(&self.kind, Kind::Parallel { shape, .. } if shape.takes_copies(end - begin, launch.args));
+        let set = if pays { self.take_copies(pool, launch, 1) } else { None };
+        let Some((mut set, sum)) = set else {
+            // SAFETY: the contract.
+            return unsafe { self.shared.run(context, begin, end) };
+        };
+        let own = HostContext { copies: set.of_lane(0) as *const c_void, ..context.clone() };
+        // SAFETY: the contract.
+        unsafe { self.shared.run(&own, begin, end) };
+        let listed = HostContext { copies: set.used().as_ptr().cast(), copy_count: 1, parts: 1, ..context.clone() };
+        // SAFETY: as above.
+        unsafe { sum.run(&listed, 0, 1) };
+        pool.copies().give_back(set);
+    }
+
+    /// Copies of what the task scatters to for a number of lanes, and the code that adds them.
+    fn take_copies(&self, pool: &Pool, launch: &Launch<'_>, lanes: usize) -> Option<(Set, Entry)> {
+        let Kind::Parallel { shape, sum: Some(sum), .. } = &self.kind else { return None };
+        Some((pool.copies().take(lanes, shape.copied_room(launch.args)?)?, *sum))
+    }
+}
+
+/// A part of the memory that copies stand for is worth a thread where it is so large, in all copies together.
+const BYTES_OF_PART: u64 = 32 << 10;
+
+/// Bytes of a copy.
+fn copied_bytes(kind: &Kind, launch: &Launch<'_>) -> u64 {
+    let Kind::Parallel { shape, .. } = kind else { return 0 };
+    shape.copied_room(launch.args).unwrap_or(0)
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -248,7 +317,7 @@ impl QueuedTask {
     /// consist. `None` where it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
         self.with(|task, launch| {
-            let Kind::Parallel { count, shape } = &task.kind else { return None };
+            let Kind::Parallel { count, shape, .. } = &task.kind else { return None };
             let unit = shape.unit().filter(|_| !launch.failures.any())?;
             // SAFETY: as in `run`.
             let count = unsafe { count.of(launch, &context(launch)) };
@@ -257,16 +326,9 @@ impl QueuedTask {
     }
 
     /// Runs some iterations.
-    pub fn run_piece(&self, begin: u64, end: u64) {
-        self.with(|task, launch| {
-            let mut context = context(launch);
-            if let Kind::Parallel { shape, .. } = &task.kind {
-                // Code for streams adds its copies atomically, so that each piece may choose.
-                context.copies = u64::from(shape.takes_copies(end - begin, launch.args));
-            }
-            // SAFETY: as in `run`; the range lies within the count.
-            unsafe { task.shared.run(&context, begin, end) };
-        });
+    pub fn run_piece(&self, pool: &Pool, begin: u64, end: u64) {
+        // SAFETY: as in `run`; the range lies within the count.
+        self.with(|task, launch| unsafe { task.run_beside_others(pool, launch, &context(launch), begin, end) });
     }
 }
 
@@ -281,9 +343,9 @@ fn context(launch: &Launch<'_>) -> HostContext {
         seed: launch.seed,
         launch: launch.number,
         owner: std::ptr::from_ref(launch).cast::<c_void>(),
-        copies: 0,
-        more: None,
-        ranges: std::ptr::null_mut(),
+        copies: std::ptr::null(),
+        copy_count: 0,
+        parts: 1,
     }
 }
 
@@ -370,17 +432,6 @@ impl Pace {
         };
         self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
-}
-
-/// # Safety
-/// Called by compiled code with the context it was given and room for two numbers.
-unsafe extern "C" fn more(context: *const HostContext, range: *mut [i64; 2]) -> u32 {
-    // SAFETY: the contract above; the thread that runs the code made the context, and does nothing with the ranges meanwhile.
-    let next = unsafe { (*(*context).ranges.cast::<Ranges<'_>>()).next() };
-    let Some((begin, end)) = next else { return 0 };
-    // SAFETY: the contract above.
-    unsafe { *range = [begin as i64, end as i64] };
-    1
 }
 
 /// # Safety

@@ -171,7 +171,6 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         single_thread_variants,
         concurrent_launches,
         device_library: DeviceLibrary { path: _ },
-        verify: _,
         threads: _,
     } = from.options;
     key.add("fast_math", fast_math)

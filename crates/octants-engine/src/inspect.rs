@@ -218,8 +218,8 @@ impl Session {
         form: Form,
     ) -> Result<Vec<u8>, Error> {
         let lowering = lowering.kept_as(keeping_on(&machine.target));
-        let program = self.split(&lowering.lowered, arrays_may_alias, &machine.target, false, |_| ());
         let concurrent = !self.device().is_immediate() || machine.is_gpu();
+        let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &machine.target, false, |_| ());
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
         let code = match form {

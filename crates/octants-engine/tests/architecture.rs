@@ -88,7 +88,17 @@ const VENDOR_FILES: &[(&str, &str)] = &[
 
 /// Global state that may be: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
-    ("crates/octants-codegen-llvm/src/optimise.rs", "ONCE", "LLVM's own options of its schedulers, once in a process"),
+    (
+        "crates/octants-codegen-llvm/src/optimise.rs",
+        "ONCE",
+        "LLVM's own options of its schedulers and a pass of its code generator, once in a process",
+    ),
+    ("crates/octants-codegen-llvm/src/fatal_errors.rs", "ONCE", "LLVM's handler of fatal errors, once in a process"),
+    (
+        "crates/octants-codegen-llvm/src/fatal_errors.rs",
+        "thread_local",
+        "whom a thread that compiles tells that LLVM has met a fatal error",
+    ),
     (
         "crates/octants-codegen-llvm/src/target/cpu.rs",
         "HOST",

@@ -1,9 +1,10 @@
 //! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the elements of its own
 //! indices, no other iteration updates what an iteration does, and an atomic update becomes a load, an operation and a store.
 //!
-//! Only companions are looked at, since nothing else runs while a derivative does: other launches may update other memory
-//! at the same time. Reverse mode looks at all memory before it differentiates (`make_unshared_updates_plain`), since its sweeps leave it
-//! as it is.
+//! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches may update other
+//! memory at the same time. Where launches are in order all memory is looked at in the end (`make_updates_in_order_plain`): threads that
+//! need no atomics make vectors of such loops. Reverse mode looks at all memory before it differentiates (`make_unshared_updates_plain`), since
+//! its sweeps leave it as it is.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -15,38 +16,77 @@ use crate::derivative_rules::has_derivative;
 use crate::pipeline::PassOptions;
 use crate::trace_address::{Place, for_each_element, trace_address};
 
-/// Makes updates plain whose elements belong to an iteration.
+/// Makes updates of companions plain whose elements belong to an iteration.
 pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
     if kernel.companions.is_empty() {
         return;
     }
-    let Kernel { body, buffers, companions, .. } = kernel;
-    let companions: BTreeSet<BufferId> = companions.values().copied().collect();
+    let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
+    let sums = |op, _: &Type| match op {
+        AtomicOp::Add => Some(New::Of(BinaryOp::Add)),
+        AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
+        _ => None,
+    };
+    make_plain(kernel, options, &|b| companions.contains(&b), &sums, None);
+}
+
+/// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one does. Only what a
+/// print makes the host launch runs inside a launch: kernels that print stay as they are.
+pub fn make_updates_in_order_plain(kernel: &mut Kernel, options: &PassOptions) {
+    let prints = |body: &Body| {
+        let mut any = false;
+        body.visit(body.root, &mut |_, inst| any |= matches!(inst.op, Op::Print(..)));
+        any
+    };
+    if prints(&kernel.body) || kernel.functions.iter().any(|f| prints(&f.body)) {
+        return;
+    }
+    let all = |op, _: &Type| {
+        Some(match op {
+            AtomicOp::Add => New::Of(BinaryOp::Add),
+            AtomicOp::Sub => New::Of(BinaryOp::Sub),
+            AtomicOp::Mul => New::Of(BinaryOp::Mul),
+            AtomicOp::Min => New::Of(BinaryOp::Min),
+            AtomicOp::Max => New::Of(BinaryOp::Max),
+            AtomicOp::And => New::Of(BinaryOp::And),
+            AtomicOp::Or => New::Of(BinaryOp::Or),
+            AtomicOp::Xor => New::Of(BinaryOp::Xor),
+            AtomicOp::Exchange => New::Operand,
+        })
+    };
+    make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()));
+}
+
+/// Makes updates plain of those `wanted` buffers that a parallel loop touches only at its own indices.
+fn make_plain(
+    kernel: &mut Kernel,
+    options: &PassOptions,
+    wanted: &dyn Fn(BufferId) -> bool,
+    new: &dyn Fn(AtomicOp, &Type) -> Option<New>,
+    mut found: Option<&mut HashSet<ValueId>>,
+) {
+    let Kernel { body, buffers, .. } = kernel;
+    let is_distinct = |b: BufferId| {
+        let own = &buffers[b.index()];
+        let mut others = buffers.iter().enumerate().filter(|(i, _)| *i != b.index());
+        match own.layout {
+            Layout::Dense { .. } => !others.any(|(_, other)| may_overlap(own, other)),
+            Layout::Contiguous => !options.arrays_may_alias,
+            // Elements of one array may be the same memory.
+            Layout::Strided => false,
+        }
+    };
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
         if !l.is_parallel() {
             continue;
         }
         let inner = l.body;
-        let is_distinct = |b: BufferId| {
-            let own = &buffers[b.index()];
-            let mut others = buffers.iter().enumerate().filter(|(i, _)| *i != b.index());
-            match own.layout {
-                Layout::Dense { .. } => !others.any(|(_, other)| may_overlap(own, other)),
-                Layout::Contiguous => !options.arrays_may_alias,
-                // Elements of one array may be the same memory.
-                Layout::Strided => false,
-            }
-        };
         let mut own = touched_at_own_indices(body, v);
-        own.retain(|b| companions.contains(b) && is_distinct(*b));
+        own.retain(|b| wanted(*b) && is_distinct(*b));
         if !own.is_empty() {
-            let sums = |op, _: &Type| match op {
-                AtomicOp::Add => Some(New::Of(BinaryOp::Add)),
-                AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
-                _ => None,
-            };
-            Rewrite { used: used_values(body), new: &sums, found: None }.block(body, inner, &|b| own.contains(&b));
+            let mut rewrite = Rewrite { used: used_values(body), new, found: found.as_deref_mut() };
+            rewrite.block(body, inner, &|b| own.contains(&b));
         }
     }
 }

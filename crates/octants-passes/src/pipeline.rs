@@ -9,7 +9,7 @@ use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::gather_updates::gather_updates;
 use crate::inline_calls::inline_calls;
-use crate::make_own_updates_plain::make_own_updates_plain;
+use crate::make_own_updates_plain::{make_own_updates_plain, make_updates_in_order_plain};
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
@@ -28,6 +28,8 @@ pub struct PassOptions<'a> {
     pub fast_math: bool,
     /// Two array arguments may be the same memory.
     pub arrays_may_alias: bool,
+    /// No launch runs while another one does.
+    pub launches_in_order: bool,
     /// Sums of gradients that inner loops scatter over at least so many elements are gathered instead.
     pub gather: Option<u32>,
     /// The user's files, for lines quoted in run-time messages.
@@ -50,7 +52,8 @@ fn always(_: &PassOptions) -> bool {
 ///
 /// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are recognised before anything else in debug mode, where the checks of overflow would hide them.
 /// Overflow is checked next, while the operations are the user's own. Locals are simplified before reductions are looked for, which
-/// need to see what an index is made of; bounds are checked last, so that a check is not in the way of a reduction.
+/// need to see what an index is made of. Updates become plain behind the passes that look for atomic sums. Bounds are checked last, so that a
+/// check is not in the way of a reduction.
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: |o| o.debug, run: |k, _| make_updates_atomic(k) },
@@ -64,6 +67,7 @@ pub const PIPELINE: &[Pass] = &[
     Pass { name: "make_own_updates_plain", runs: always, run: make_own_updates_plain },
     Pass { name: "privatize_reductions", runs: always, run: privatize_reductions },
     Pass { name: "promote_inner_sums", runs: |o| !o.check_bounds && !o.debug, run: promote_inner_sums },
+    Pass { name: "make_updates_in_order_plain", runs: |o| o.launches_in_order, run: make_updates_in_order_plain },
     Pass { name: "share_reciprocals", runs: |o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },

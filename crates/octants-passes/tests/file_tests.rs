@@ -1,7 +1,7 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias gather blocks`, and holds the input and, after a line
-//! `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
+//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias launches_in_order gather
+//! blocks`, and holds the input and, after a line `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
 //! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse` (simplified, and followed by the kernel
 //! that counts what it keeps), `offload` (the
 //! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
@@ -103,6 +103,7 @@ fn run(case: &Case) -> String {
         debug: has("debug"),
         fast_math: has("fast_math"),
         arrays_may_alias: has("arrays_may_alias"),
+        launches_in_order: has("launches_in_order"),
         gather: has("gather").then_some(4),
         sources: None,
     };

@@ -49,6 +49,8 @@ pub struct Gathered<'py> {
     pub no_template_floats: bool,
     /// What numbers that objects hold are taken to be; `None` to read them.
     pub numbers: Option<SmallVec<[u64; 4]>>,
+    /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
+    passed_over: u32,
 }
 
 /// Where an argument stands, for messages.
@@ -100,7 +102,14 @@ impl<'py> Gathered<'py> {
             hosted: SmallVec::new(),
             no_template_floats,
             numbers: None,
+            passed_over: 0,
         }
+    }
+
+    /// Leaves out an argument with this many values and arrays. What comes later is numbered as if it were there.
+    #[inline]
+    pub fn pass_over(&mut self, leaves: u32) {
+        self.passed_over += leaves;
     }
 
     /// Takes one argument.
@@ -137,7 +146,10 @@ impl<'py> Gathered<'py> {
             ParamKind::Either => {
                 let value = unwrap_tensor(value.clone())?;
                 if value.is_instance_of::<Ndarray>() {
-                    self.push_array(array_argument(&ArrayKind::default(), &value, place)?, value.py());
+                    let any = const { &ArrayKind { elem: None, rank: None, ndim: None, clamped: false } };
+                    if !self.take_plain(any, &value)? {
+                        self.push_array(array_argument(any, &value, place)?, value.py());
+                    }
                     self.held.push(value);
                     return Ok(());
                 }
@@ -180,10 +192,10 @@ impl<'py> Gathered<'py> {
             self.key.push(TAG_MODE | (mode as u64) << 8);
         }
         if self.overlapping() {
-            let overlaps = self
-                .overlaps()
-                .map(|o| TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40);
-            let overlaps: SmallVec<[u64; 8]> = overlaps.collect();
+            let part = |o: Overlap| {
+                TAG_OVERLAP | u64::from(o.same) << 8 | u64::from(o.first) << 16 | u64::from(o.second) << 40
+            };
+            let overlaps: Vec<u64> = self.overlaps().into_iter().map(part).collect();
             self.key.extend_from_slice(&overlaps);
         }
     }
@@ -230,7 +242,7 @@ impl<'py> Gathered<'py> {
     /// Takes an array's memory: its words, its span, its part of the key.
     #[inline(always)]
     pub fn push_memory(&mut self, m: &Memory<'_>) {
-        let leaf = self.starts.len() as u32;
+        let leaf = self.starts.len() as u32 + self.passed_over;
         let start = self.words.len() as u32;
         self.start();
         self.words.push(m.address);

@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use smallvec::SmallVec;
 
 use crate::foreign_array;
-use crate::names::{Known, marker};
+use crate::names::{Known, is_tensor};
 use crate::ndarray::Ndarray;
 
 /// Where an array lies.
@@ -146,7 +146,7 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
         return from_numpy(value).map(Some);
     }
     // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is the array.
-    if marker(value).as_deref() == Some("tensor_wrapper") {
+    if is_tensor(value)? {
         return Ok(None);
     }
     foreign_array::view(value)

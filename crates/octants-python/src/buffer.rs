@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
 use crate::ndarray::scalar_by_name;
-use crate::{dlpack, errors, host_work, program, stream};
+use crate::{dlpack, errors, fork, host_work, program, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -20,7 +20,7 @@ impl Buffer {
     /// Allocates on the current program's device.
     pub fn allocate(py: Python<'_>, bytes: u64) -> PyResult<Buffer> {
         let program = program::require(py)?;
-        let memory = py.detach(|| program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
+        let memory = fork::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
         Ok(Buffer { memory })
     }
 

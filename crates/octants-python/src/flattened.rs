@@ -1,11 +1,11 @@
 //! [`Flattened`]: what the members of a dataclass argument came to, kept from one call to the next.
 //!
-//! A frozen dataclass whose members are our arrays, plain numbers and such dataclasses is the same in every call, so that for one that
-//! comes again its words are copied instead of its members being looked at. (Who changes one by `object.__setattr__` after a
-//! launch has to make another.) Of one that is not frozen it is seen first whether it still holds what it did. An object is kept by a weak
-//! reference: it dies as it would without.
+//! A frozen dataclass whose members are our arrays, fields, compile-time values, plain numbers and such dataclasses is the same in every
+//! call, so that for one that comes again its words are copied instead of its members being looked at. (Who changes one by
+//! `object.__setattr__` after a launch has to make another.) Of one that is not frozen it is seen first whether it still holds what it
+//! did. An object is kept by a weak reference: it dies as it would without.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
@@ -14,16 +14,18 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, Span};
 use crate::watched::Watched;
 
-/// The latest argument of a parameter.
+/// The latest arguments of a parameter, the last one first.
 #[derive(Default)]
-pub struct Flattened(Mutex<Latest>);
+pub struct Flattened(Mutex<Vec<Latest>>);
 
-#[derive(Default)]
+/// Objects that a parameter remembers: a kernel that is called for a few in turn looks at the members of none.
+const MOST_OBJECTS: usize = 4;
+
 struct Latest {
     /// Its address.
     address: usize,
     seen: Seen,
-    flat: Option<Flat>,
+    flat: Option<Arc<Flat>>,
 }
 
 /// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed when it came.
@@ -40,9 +42,10 @@ struct Seen {
 const LONGEST_PAUSE: u32 = 64;
 
 /// What an object adds to the arguments of a call, counted from where its own begin.
-struct Flat {
+pub struct Flat {
     object: Py<PyWeakrefReference>,
-    watched: Watched,
+    /// Its members that may be assigned.
+    pub watched: Watched,
     key: Box<[u64]>,
     words: Box<[u64]>,
     starts: Box<[u32]>,
@@ -72,6 +75,18 @@ impl Mark {
 }
 
 impl Flattened {
+    /// What an argument came to in an earlier call, where it is the same still.
+    #[inline]
+    pub fn unchanged(&self, value: &Bound<'_, PyAny>) -> PyResult<Option<Arc<Flat>>> {
+        // Another thread that has them is about to launch the same kernel.
+        let Ok(latest) = self.0.try_lock() else { return Ok(None) };
+        let address = value.as_ptr() as usize;
+        let Some(flat) = latest.iter().find(|l| l.address == address).and_then(|l| l.flat.as_ref()) else {
+            return Ok(None);
+        };
+        Ok(flat.holds_for(value)?.then(|| flat.clone()))
+    }
+
     /// Takes a dataclass argument.
     pub fn take<'py>(
         &self,
@@ -80,18 +95,18 @@ impl Flattened {
         value: &Bound<'py, PyAny>,
         place: &Place<'_>,
     ) -> PyResult<()> {
-        // Another thread that has it is about to launch the same kernel: this one looks at the members.
         let Ok(latest) = self.0.try_lock() else { return gathered.take(kind, value, place) };
         let address = value.as_ptr() as usize;
-        let mut seen = if latest.address == address { latest.seen } else { Seen::default() };
-        if let Some(flat) = latest.flat.as_ref().filter(|_| seen.before)
-            && flat.object.bind(value.py()).upgrade().is_some()
-        {
-            if flat.watched.is_unchanged(value.py(), gathered)? {
-                flat.add_to(gathered);
-                return Ok(());
+        let mut seen = Seen::default();
+        if let Some(known) = latest.iter().find(|l| l.address == address) {
+            seen = known.seen;
+            if let Some(flat) = &known.flat {
+                if flat.holds_for(value)? {
+                    flat.add_to(value.py(), gathered);
+                    return Ok(());
+                }
+                seen.changes();
             }
-            seen.changes();
         }
         let mark = Mark::of(gathered);
         // What the members run must be able to call the kernel.
@@ -101,10 +116,15 @@ impl Flattened {
             true => Watched::of(kind, value)?.zip(PyWeakrefReference::new(value).ok()),
             false => None,
         };
-        let flat = flat.map(|(watched, object)| Flat::since(mark, gathered, object.unbind(), watched));
-        if let Ok(mut latest) = self.0.try_lock() {
-            *latest = Latest { address, seen, flat };
-        }
+        let flat = flat.map(|(watched, object)| Arc::new(Flat::since(mark, gathered, object.unbind(), watched)));
+        let Ok(mut latest) = self.0.try_lock() else { return Ok(()) };
+        let old = latest.iter().position(|l| l.address == address).map(|i| latest.remove(i));
+        latest.insert(0, Latest { address, seen, flat });
+        let excess = latest.len().min(MOST_OBJECTS);
+        let excess: Vec<Latest> = latest.drain(excess..).collect();
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(latest);
+        drop((old, excess));
         Ok(())
     }
 }
@@ -137,11 +157,34 @@ impl Flat {
         }
     }
 
-    fn add_to(&self, gathered: &mut Gathered<'_>) {
+    /// Whether it is of this object, which holds what it did. Another one at its address is not taken for it: the first has died then.
+    #[inline]
+    fn holds_for(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+        let py = value.py();
+        Ok(self.object.bind(py).upgrade().is_some_and(|o| o.is(value)) && self.watched.is_unchanged(py)?)
+    }
+
+    /// Values and arrays among the members.
+    pub fn leaves(&self) -> u32 {
+        self.starts.len() as u32
+    }
+
+    /// Words of these.
+    pub fn word_count(&self) -> u32 {
+        self.words.len() as u32
+    }
+
+    /// The arrays' memory.
+    pub fn spans(&self) -> &[Span] {
+        &self.spans
+    }
+
+    fn add_to<'py>(&self, py: Python<'py>, gathered: &mut Gathered<'py>) {
         let (leaves, words) = (gathered.starts.len() as u32, gathered.words.len() as u32);
         gathered.key.extend_from_slice(&self.key);
         gathered.words.extend_from_slice(&self.words);
         gathered.starts.extend(self.starts.iter().map(|s| s + words));
         gathered.spans.extend(self.spans.iter().map(|s| s.moved_on(leaves, words)));
+        gathered.held.extend(self.watched.members(py));
     }
 }

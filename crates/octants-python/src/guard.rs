@@ -83,8 +83,18 @@ enum Walk {
     Key(Py<PyAny>),
 }
 
+impl Walk {
+    fn clone_ref(&self, py: Python<'_>) -> Walk {
+        match self {
+            Walk::Attribute(name) => Walk::Attribute(name.clone_ref(py)),
+            Walk::Item(i) => Walk::Item(*i),
+            Walk::Key(key) => Walk::Key(key.clone_ref(py)),
+        }
+    }
+}
+
 /// A way from the arguments that can be gone at each launch.
-struct Route {
+pub struct Route {
     param: u32,
     walk: Box<[Walk]>,
     /// For messages.
@@ -148,6 +158,22 @@ impl Guard {
     /// Slots of the launch are filled only where it holds.
     pub fn fills_slots(&self) -> bool {
         matches!(self.expected, Expected::Array { .. })
+    }
+
+    /// The object whose attribute it looks at, and the attribute's name; `None` where it looks at an item.
+    pub fn attribute_of(&self, py: Python<'_>) -> Option<(Route, Py<PyString>)> {
+        let (Walk::Attribute(name), owner) = self.route.walk.split_last()? else { return None };
+        let route = Route {
+            param: self.route.param,
+            walk: owner.iter().map(|step| step.clone_ref(py)).collect(),
+            text: String::new(),
+        };
+        Some((route, name.clone_ref(py)))
+    }
+
+    /// What it expects is the same as long as the object that is there is the same.
+    pub fn is_of_immutable(&self) -> bool {
+        self.expected.is_immutable()
     }
 
     /// Position of the parameter, and the way from there as the user writes it.
@@ -239,6 +265,14 @@ impl Expected {
             Ok(weak) => Expected::Alive(weak.unbind()),
             Err(_) => Expected::Same(keep()),
         })
+    }
+
+    /// An object that is there holds this as long as it is there.
+    fn is_immutable(&self) -> bool {
+        match self {
+            Expected::Same(_) | Expected::Alive(_) | Expected::Equal(_) | Expected::Like(_) => true,
+            Expected::Items { .. } | Expected::Array { .. } => false,
+        }
     }
 
     /// Weak references refer to nothing.
@@ -341,15 +375,28 @@ impl Route {
         }
     }
 
-    fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
+    /// Shows the collector the keys on the way.
+    pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.walk.iter().try_for_each(|step| match step {
             Walk::Key(key) => visit.call(key),
             Walk::Attribute(_) | Walk::Item(_) => Ok(()),
         })
     }
 
+    /// Whether it goes the same way.
+    pub fn is_same(&self, py: Python<'_>, other: &Route) -> bool {
+        let same = |(a, b): (&Walk, &Walk)| match (a, b) {
+            (Walk::Attribute(a), Walk::Attribute(b)) => a.is(b),
+            (Walk::Item(a), Walk::Item(b)) => a == b,
+            (Walk::Key(a), Walk::Key(b)) => a.bind(py).is(b),
+            _ => false,
+        };
+        self.param == other.param && self.walk.len() == other.walk.len() && self.walk.iter().zip(&other.walk).all(same)
+    }
+
     /// What is at the end now.
-    fn follow<'py>(&self, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
+    #[inline]
+    pub fn follow<'py>(&self, args: &[Bound<'py, PyAny>]) -> PyResult<Option<Bound<'py, PyAny>>> {
         let Some(first) = args.get(self.param as usize) else { return Ok(None) };
         let py = first.py();
         let mut object = first.clone();

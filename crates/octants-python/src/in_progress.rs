@@ -1,16 +1,22 @@
 //! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the others
 //! who want it wait.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Condvar, MutexGuard, PoisonError};
 use std::thread::{self, ThreadId};
 
+use octants_engine::runtime::Renewable;
 use pyo3::prelude::*;
+
+use crate::fork;
 
 /// Keys of specialisations, each with the thread that compiles it.
 #[derive(Default)]
 pub struct InProgress {
-    keys: Mutex<Vec<(Box<[u64]>, ThreadId)>>,
+    keys: Renewable<Vec<(Box<[u64]>, ThreadId)>>,
     ended: Condvar,
+    /// The process that the threads are of.
+    generation: AtomicU64,
 }
 
 /// The right to compile for a key, until dropped.
@@ -20,6 +26,18 @@ pub struct Turn<'a> {
 }
 
 impl InProgress {
+    /// For a thread with the interpreter. In a child process, forgets the threads of its parent.
+    fn enter_process(&self) {
+        let generation = fork::generation();
+        if self.generation.swap(generation, Ordering::Relaxed) != generation {
+            // SAFETY: this thread has the interpreter, and no other one of this process has been here: those that wait for a compilation
+            // have been here before.
+            unsafe { self.keys.renew_if_held() };
+            let forker = thread::current().id();
+            self.lock().retain(|(_, who)| *who == forker);
+        }
+    }
+
     fn lock(&self) -> MutexGuard<'_, Vec<(Box<[u64]>, ThreadId)>> {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -27,6 +45,7 @@ impl InProgress {
     /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits for itself:
     /// what the compiler asks of Python may call the kernel.
     pub fn enter<'a>(&'a self, py: Python<'_>, key: &'a [u64]) -> Option<Turn<'a>> {
+        self.enter_process();
         let me = thread::current().id();
         let of_others = |keys: &Vec<(Box<[u64]>, ThreadId)>| keys.iter().any(|(k, who)| **k == *key && *who != me);
         {
@@ -36,7 +55,7 @@ impl InProgress {
                 return Some(Turn { all: self, key });
             }
         }
-        py.detach(|| {
+        fork::waiting(py, || {
             let keys = self.lock();
             drop(self.ended.wait_while(keys, |keys| of_others(keys)).unwrap_or_else(PoisonError::into_inner));
         });
@@ -46,6 +65,7 @@ impl InProgress {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
+        self.all.enter_process();
         let me = thread::current().id();
         let mut keys = self.all.lock();
         if let Some(i) = keys.iter().position(|(k, who)| **k == *self.key && *who == me) {

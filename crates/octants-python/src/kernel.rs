@@ -1,7 +1,7 @@
 //! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
 //! none, fills the slots and launches, all without a Python frame.
 //!
-//! [`call`] is that way, with [`bind_arguments`]; [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes,
+//! [`call`] is that way, with [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again; [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes,
 //! [`seen_launches`] for gradients that are asked for by hand;
 //! [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
 
@@ -10,6 +10,7 @@ mod call;
 mod compile;
 mod recorded_launch;
 mod refusals;
+mod repeat;
 mod seen_launches;
 mod tally;
 mod unmade_call;
@@ -24,8 +25,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 pub use self::recorded_launch::RecordedLaunch;
+use self::repeat::Repeats;
 pub use self::seen_launches::SeenLaunches;
 pub use self::unmade_call::UnmadeCall;
+use crate::annotation::ParamKind;
 use crate::autodiff_scope::in_scope;
 use crate::bound_kernel::{BoundKernel, KernelGradient};
 use crate::flattened::Flattened;
@@ -86,6 +89,9 @@ struct Prepared {
     signature: Signature,
     /// For each parameter what it was last, if it is a dataclass.
     flattened: Box<[Flattened]>,
+    /// Some parameter is a dataclass.
+    has_dataclasses: bool,
+    repeats: Repeats,
 }
 
 impl Kernel {
@@ -128,7 +134,9 @@ impl Kernel {
         let function = self.function(py);
         let signature = Signature::of(function, &declaration(function)?, program.session.config())?;
         let flattened = signature.params.iter().map(|_| Flattened::default()).collect();
-        let prepared = Arc::new(Prepared { program, signature, flattened });
+        let has_dataclasses = signature.params.iter().any(|p| matches!(p.kind, ParamKind::Dataclass(..)));
+        let repeats = Repeats::default();
+        let prepared = Arc::new(Prepared { program, signature, flattened, has_dataclasses, repeats });
         let old = {
             let mut state = self.lock();
             let old = std::mem::take(&mut state.specializations);

@@ -3,7 +3,7 @@
 //! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`] (memory),
 //! [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`] and [`annotation`]
 //! (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`], [`element_view`],
-//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`] and [`guard`] (a compiled kernel, how its
+//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its
 //! slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python),
 //! [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
 //! program of tests), [`errors`], [`names`].
@@ -22,8 +22,10 @@ mod event;
 mod exchange_table;
 mod flattened;
 mod foreign_array;
+mod fork;
 mod func;
 mod guard;
+mod guard_group;
 mod host_work;
 mod in_progress;
 mod inspection;
@@ -82,7 +84,9 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(host_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program::init, m)?)?;
     m.add_function(wrap_pyfunction!(program::reset, m)?)?;
-    m.add_function(wrap_pyfunction!(program::after_fork_in_child, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::before_fork, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::after_fork_in_parent, m)?)?;
+    m.add_function(wrap_pyfunction!(fork::after_fork_in_child, m)?)?;
     m.add_function(wrap_pyfunction!(program::sync, m)?)?;
     m.add_function(wrap_pyfunction!(program::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program::generation, m)?)?;

@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyString, PyType};
@@ -129,10 +130,25 @@ pub fn text_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> 
     value.cast::<PyString>().ok()?.to_str().ok().map(str::to_string)
 }
 
+/// `octants.Tensor`, the base of the wrappers around fields and ndarrays.
+fn tensor_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
+    static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();
+    CLASS.get_or_try_init(py, || Ok(py.import("octants.tensors")?.getattr("Tensor")?.cast_into::<PyType>()?.unbind()))
+}
+
+/// Whether an object is a `qd.Tensor`. By its type alone: this stands on the hot path.
+#[inline]
+pub fn is_tensor(object: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let class = tensor_class(object.py())?.as_ptr();
+    // SAFETY: both are live types.
+    Ok(unsafe { ffi::PyType_IsSubtype(ffi::Py_TYPE(object.as_ptr()), class.cast()) } != 0)
+}
+
 /// Unwraps `qd.Tensor` objects; anything else is returned as it is.
+#[inline]
 pub fn unwrap_tensor<'py>(object: Bound<'py, PyAny>) -> PyResult<Bound<'py, PyAny>> {
-    if marker(&object).as_deref() == Some("tensor_wrapper") {
-        return object.call_method0(pyo3::intern!(object.py(), "_unwrap"));
+    if is_tensor(&object)? {
+        return object.getattr(pyo3::intern!(object.py(), "_impl"));
     }
     Ok(object)
 }

@@ -5,14 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use octants_engine::environment::apply_environment;
-use octants_engine::runtime::Stream;
+use octants_engine::runtime::{Renewable, Stream};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
-use crate::errors;
 use crate::names::text_attribute;
+use crate::{errors, fork};
 
 /// A session and the number of the `init` that made it.
 pub struct Program {
@@ -26,7 +26,7 @@ pub struct Program {
     pub followed: Mutex<Vec<Stream>>,
 }
 
-static CURRENT: Mutex<Option<Arc<Program>>> = Mutex::new(None);
+static CURRENT: Renewable<Option<Arc<Program>>> = Renewable::new(None);
 static GENERATION: AtomicU64 = AtomicU64::new(0);
 
 /// Counts calls of `init` and `reset`; objects keep the number they were made under.
@@ -74,13 +74,19 @@ static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// In a child process: lets go of the parent's program where streams are real, since the threads that serve them are the
 /// parent's. Without streams the program goes on.
-#[pyfunction]
-pub fn after_fork_in_child() {
-    // A thread that held the lock is not there to give it back; the parent was in the middle of `init` or `reset`.
-    let Ok(mut slot) = CURRENT.try_lock() else { return };
-    let streams = slot.as_ref().is_some_and(|p| !p.session.device().is_immediate());
-    if let Some(program) = slot.take_if(|_| streams) {
-        program.session.device().abandon_after_fork();
+///
+/// # Safety
+/// The process has just been made by a fork, and this is its only thread.
+pub unsafe fn go_on_after_fork() {
+    // SAFETY: the contract above; nothing here is called with a guard of the locks.
+    unsafe {
+        CURRENT.renew_if_held();
+        PRINTED.renew_if_held();
+    }
+    let mut slot = CURRENT.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: as above.
+    let goes_on = |p: &mut Arc<Program>| unsafe { p.session.device().go_on_after_fork() };
+    if let Some(program) = slot.take_if(|p| !goes_on(p)) {
         GENERATION.fetch_add(1, Ordering::AcqRel);
         FORKED.store(true, Ordering::Release);
         // Its end would wait for the threads.
@@ -88,7 +94,7 @@ pub fn after_fork_in_child() {
     }
 }
 
-static PRINTED: Mutex<String> = Mutex::new(String::new());
+static PRINTED: Renewable<String> = Renewable::new(String::new());
 static ANYTHING_PRINTED: AtomicBool = AtomicBool::new(false);
 
 /// Takes what kernels print, from whatever thread, without the interpreter.
@@ -159,12 +165,11 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
         config.set(&name, &option_value(&name, &value)?).map_err(|e| errors::from_engine(py, e))?;
     }
     let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
-    let session = py
-        .detach(|| {
-            replace(None);
-            Session::new(config, Arc::new(keep_printed), &packages)
-        })
-        .map_err(|e| errors::from_engine(py, e))?;
+    let made = fork::working(py, || {
+        replace(None);
+        Session::new(config, Arc::new(keep_printed), &packages)
+    });
+    let session = made.map_err(|e| errors::from_engine(py, e))?;
     let notices = session.take_notices();
     FORKED.store(false, Ordering::Release);
     replace(Some(session));
@@ -174,7 +179,7 @@ pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec
 /// Ends the program; its fields, ndarrays and compiled kernels can no longer be used.
 #[pyfunction]
 pub fn reset(py: Python<'_>) {
-    py.detach(|| replace(None));
+    fork::working(py, || replace(None));
 }
 
 /// The current program's device as DLPack names it; the host where there is no program.
@@ -201,7 +206,7 @@ pub fn is_immediate() -> bool {
 #[pyfunction]
 pub fn sync(py: Python<'_>) -> PyResult<()> {
     let program = require(py)?;
-    let end = py.detach(|| program.session.sync());
+    let end = fork::waiting(py, || program.session.sync());
     write_printed(py)?;
     end.map_err(|e| errors::from_engine(py, e))
 }

@@ -12,7 +12,7 @@ use octants_engine::trace::Binding;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyWeakrefReference};
+use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 
 use crate::annotation::ParamKind;
@@ -22,6 +22,7 @@ use crate::buffer::Buffer;
 use crate::classify::Handles;
 use crate::errors;
 use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks};
+use crate::guard_group::GuardGroup;
 use crate::kernel::SeenLaunches;
 use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
@@ -32,17 +33,43 @@ use crate::world::{Constant, PyWorld};
 pub type Slots = SmallVec<[u64; 64]>;
 
 /// Words of the arguments that go to slots of the code.
-struct Copy {
+#[derive(Clone)]
+pub struct Copy {
     leaf: u32,
-    from: u32,
+    /// First word.
+    pub from: u32,
     to: u32,
     count: u32,
+}
+
+impl Copy {
+    /// The same from another word on.
+    pub fn moved_to(&self, from: u32) -> Copy {
+        Copy { from, ..self.clone() }
+    }
+
+    /// Copies the words.
+    #[inline]
+    pub fn make(&self, words: &[u64], slots: &mut [u64]) {
+        let (from, to, count) = (self.from as usize, self.to as usize, self.count as usize);
+        slots[to..to + count].copy_from_slice(&words[from..from + count]);
+    }
 }
 
 /// An object that a key names by its address.
 enum Alive {
     Weak(Py<PyWeakrefReference>),
     Strong(Py<PyAny>),
+}
+
+impl Alive {
+    #[inline]
+    fn is_alive(&self, py: Python<'_>) -> bool {
+        match self {
+            Alive::Weak(weak) => weak.bind(py).upgrade().is_some(),
+            Alive::Strong(_) => true,
+        }
+    }
 }
 
 /// Memory that the code reaches without an argument: a field's root or a captured ndarray.
@@ -62,14 +89,15 @@ pub struct Specialization {
     pub result: ResultKind,
     slots: Box<[u64]>,
     copies: Box<[Copy]>,
+    groups_of_guards: Box<[GuardGroup]>,
     guards: Box<[Guard]>,
     numbers: Box<[LiveNumber]>,
-    alive: Box<[Alive]>,
+    alive: Box<[(u32, Alive)]>,
     fixed: Box<[Fixed]>,
     arrays: Box<[ArraySlot]>,
     captured: Box<[CapturedArray]>,
     /// The code was made for arrays that share memory.
-    may_alias: bool,
+    pub may_alias: bool,
     /// It takes those that are the same for one array, as derivatives do.
     pub unites_arrays: bool,
     /// Which arrays shared memory in the call that it was made for, of those that are no arguments.
@@ -141,7 +169,8 @@ pub struct Described {
     /// One per parameter.
     pub specs: Vec<ArgSpec>,
     leaves: Vec<Leaf>,
-    objects: Vec<Alive>,
+    /// With their parameters.
+    objects: Vec<(u32, Alive)>,
     /// Some array has a gradient.
     has_gradient: bool,
 }
@@ -217,7 +246,7 @@ impl Described {
     }
 
     fn template<'py>(&mut self, value: Bound<'py, PyAny>, leaf: Leaf, world: &PyWorld<'py>) -> PyResult<ArgSpec> {
-        self.keep(&value)?;
+        self.keep(leaf.0, &value)?;
         let obj = world.handle(value);
         let steps = leaf.1.into_iter().map(Step::Attribute).collect();
         world.is_argument(obj, leaf.0, steps);
@@ -225,15 +254,16 @@ impl Described {
     }
 
     /// Makes sure that an address in the key is that of this object as long as the specialisation is used.
-    fn keep(&mut self, value: &Bound<'_, PyAny>) -> PyResult<()> {
+    fn keep(&mut self, param: u32, value: &Bound<'_, PyAny>) -> PyResult<()> {
         if let Ok(tuple) = value.cast::<PyTuple>() {
-            return tuple.iter().try_for_each(|item| self.keep(&item));
+            return tuple.iter().try_for_each(|item| self.keep(param, &item));
         }
         if by_identity(value)? {
-            self.objects.push(match PyWeakrefReference::new(value) {
+            let alive = match PyWeakrefReference::new(value) {
                 Ok(weak) => Alive::Weak(weak.unbind()),
                 Err(_) => Alive::Strong(value.clone().unbind()),
-            });
+            };
+            self.objects.push((param, alive));
         }
         Ok(())
     }
@@ -242,7 +272,7 @@ impl Described {
 impl Specialization {
     /// Puts together what a launch needs, once the kernel is compiled.
     pub fn new(
-        gathered: &Gathered<'_>,
+        (gathered, args): (&Gathered<'_>, &[Bound<'_, PyAny>]),
         described: Described,
         binding: &Binding,
         (code, may_alias): (Executable, bool),
@@ -314,13 +344,14 @@ impl Specialization {
                 None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
             }
         }
-        let guards = guards(py, world, live)?;
+        let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
         Ok(Specialization {
             key: gathered.key.to_vec().into_boxed_slice(),
             code,
             result,
             slots: slots.into_boxed_slice(),
             copies: copies.into_boxed_slice(),
+            groups_of_guards: groups_of_guards.into_boxed_slice(),
             guards: guards.into_boxed_slice(),
             numbers: numbers.into_boxed_slice(),
             alive: described.objects.into_boxed_slice(),
@@ -343,9 +374,10 @@ impl Specialization {
     /// Shows the collector what it holds. Numbers and weak references refer to nothing.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.result.traverse(visit)?;
+        self.groups_of_guards.iter().try_for_each(|g| g.traverse(visit))?;
         self.guards.iter().try_for_each(|g| g.traverse(visit))?;
         self.fixed.iter().try_for_each(|f| visit.call(&f.owner))?;
-        self.alive.iter().try_for_each(|a| match a {
+        self.alive.iter().try_for_each(|(_, a)| match a {
             Alive::Weak(_) => Ok(()),
             Alive::Strong(object) => visit.call(object),
         })
@@ -361,17 +393,22 @@ impl Specialization {
     pub fn changed(&self, args: &[Bound<'_, PyAny>]) -> Option<(u32, String)> {
         let (mut slots, mut gathered) = (Slots::from_slice(&self.slots), Gathered::new(false));
         let differs = |g: &&Guard| matches!(g.holds(args, &mut slots, &mut gathered), Ok(false));
-        self.guards.iter().find(differs).map(Guard::path)
+        let grouped = self.groups_of_guards.iter().flat_map(GuardGroup::guards);
+        grouped.chain(&*self.guards).find(differs).map(Guard::path)
     }
 
     /// No object of the key has died: a new one at its address would be mistaken for it.
     #[inline]
     pub fn is_alive(&self, py: Python<'_>) -> bool {
-        use pyo3::types::PyWeakrefMethods;
-        self.alive.iter().all(|a| match a {
-            Alive::Weak(weak) => weak.bind(py).upgrade().is_some(),
-            Alive::Strong(_) => true,
-        })
+        self.alive.iter().all(|(_, object)| object.is_alive(py))
+    }
+
+    /// As [`Specialization::is_alive`], of the objects that one parameter brought.
+    #[inline]
+    pub fn is_alive_for(&self, param: u32, py: Python<'_>) -> bool {
+        // In the order of the parameters.
+        let first = self.alive.partition_point(|(p, _)| *p < param);
+        self.alive[first..].iter().take_while(|(p, _)| *p == param).all(|(_, object)| object.is_alive(py))
     }
 
     /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed. Code
@@ -386,11 +423,38 @@ impl Specialization {
     ) -> PyResult<bool> {
         slots.clear();
         slots.extend_from_slice(&self.slots);
-        for copy in &*self.copies {
-            let (from, to, count) = (copy.from as usize, copy.to as usize, copy.count as usize);
-            slots[to..to + count].copy_from_slice(&gathered.words[from..from + count]);
+        self.copies.iter().for_each(|copy| copy.make(&gathered.words, slots));
+        if !self.read_objects(gathered, args, slots, fresh)? {
+            return Ok(false);
         }
+        if self.captured.is_empty() {
+            return Ok(true);
+        }
+        if self.unites_arrays {
+            let sharing = self.sharing(slots, gathered);
+            return Ok(match fresh {
+                true => self.united.set(sharing).is_ok(),
+                false => self.united.get() == Some(&sharing),
+            });
+        }
+        Ok(self.may_alias || fresh || !self.shares_memory(slots, &gathered.spans))
+    }
+
+    /// Looks again at what was read of compile-time arguments, and fills the slots of what they hold. False where something has changed.
+    #[inline]
+    pub fn read_objects<'py>(
+        &self,
+        gathered: &mut Gathered<'py>,
+        args: &[Bound<'py, PyAny>],
+        slots: &mut Slots,
+        fresh: bool,
+    ) -> PyResult<bool> {
         gathered.hosted.clear();
+        for group in &*self.groups_of_guards {
+            if !group.holds(args, slots, gathered)? && !fresh {
+                return Ok(false);
+            }
+        }
         for guard in &*self.guards {
             if guard.holds(args, slots, gathered)? {
                 continue;
@@ -410,17 +474,24 @@ impl Specialization {
             None => self.numbers.iter().try_for_each(|number| number.read(args, slots))?,
             Some(given) => self.numbers.iter().zip(given).for_each(|(n, value)| slots[n.slot()] = *value),
         }
-        if self.captured.is_empty() {
-            return Ok(true);
-        }
-        if self.unites_arrays {
-            let sharing = self.sharing(slots, gathered);
-            return Ok(match fresh {
-                true => self.united.set(sharing).is_ok(),
-                false => self.united.get() == Some(&sharing),
-            });
-        }
-        Ok(self.may_alias || fresh || !self.shares_memory(slots, &gathered.spans))
+        Ok(true)
+    }
+
+    /// A launch reads attributes and items of compile-time arguments.
+    #[inline]
+    pub fn reads_objects(&self) -> bool {
+        !(self.guards.is_empty() && self.groups_of_guards.is_empty() && self.numbers.is_empty())
+    }
+
+    /// Words of the arguments and the slots that they go to.
+    pub fn copies(&self) -> &[Copy] {
+        &self.copies
+    }
+
+    /// Addresses and extents of the arrays that are no arguments.
+    #[inline]
+    pub fn captured_words<'a>(&'a self, slots: &'a [u64]) -> impl Iterator<Item = u64> + 'a {
+        self.captured.iter().flat_map(|memory| memory.words(slots).iter().copied())
     }
 
     /// The arrays that are no arguments and share memory with others in this call: both, and whether they are the same.
@@ -438,7 +509,7 @@ impl Specialization {
     }
 
     /// An array that the code reaches in two ways is the same in this call, which the key does not tell.
-    fn shares_memory(&self, slots: &[u64], spans: &[Span]) -> bool {
+    pub fn shares_memory(&self, slots: &[u64], spans: &[Span]) -> bool {
         self.captured.iter().enumerate().any(|(i, memory)| {
             let (low, high) = memory.span(slots);
             let meets = |(l, h): (u64, u64)| low < h && l < high;
@@ -503,7 +574,7 @@ impl Described {
             binding.buffers.iter().position(is).map(|i| BufferId(i as u32))
         };
         let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
-        let mut aliases: Vec<Alias> = gathered.overlaps().filter_map(alias).collect();
+        let mut aliases: Vec<Alias> = gathered.overlaps().into_iter().filter_map(alias).collect();
         let mut any = gathered.overlapping();
         let mut captured: Vec<(BufferId, ArrayView)> = Vec::new();
         for (i, capture) in binding.buffers.iter().enumerate() {

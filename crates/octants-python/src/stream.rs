@@ -13,7 +13,7 @@ use pyo3::types::PyDict;
 
 use crate::event::Event;
 use crate::program::{self, Program};
-use crate::{errors, exchange_table};
+use crate::{errors, exchange_table, fork};
 
 thread_local! {
     /// The streams of the scopes that this thread is in, innermost last.
@@ -58,7 +58,7 @@ pub fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
 
 /// Waits without the interpreter, and writes what was printed meanwhile.
 pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> Result<T, DeviceError> + Send) -> PyResult<T> {
-    let end = py.detach(wait);
+    let end = fork::waiting(py, wait);
     program::write_printed(py)?;
     end.map_err(|e| raised(py, e))
 }
@@ -89,7 +89,7 @@ impl Stream {
             waiting(py, || stream.synchronize(&Patient))
         } else {
             // The last reference drains the stream; a failure is left for whoever waits for the program.
-            py.detach(|| drop(stream));
+            fork::waiting(py, || drop(stream));
             Ok(())
         }
     }
@@ -369,6 +369,6 @@ pub fn stream_pool_stats<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
 #[pyfunction]
 pub fn trim_stream_pool(py: Python<'_>) -> PyResult<()> {
     let program = program::require(py)?;
-    py.detach(|| program.session.device().trim_stream_pool());
+    fork::waiting(py, || program.session.device().trim_stream_pool());
     Ok(())
 }

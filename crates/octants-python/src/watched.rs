@@ -1,24 +1,29 @@
 //! [`Watched`]: what a dataclass argument that is not frozen held when it was flattened, and whether it still does.
 //!
-//! Its members are looked at where attributes of ordinary objects are, in the dict of the object, without the search through its classes that
-//! comes first: a class that has changed since is known by the interpreter's number of its version, which is another one for each class
-//! and each change. Nothing of Python runs meanwhile. Arrays are known by weak references, so that they die as they would without.
+//! Its members are looked at where attributes of ordinary objects are: in the dict of the object, without the search through its classes that
+//! comes first. A class that has changed since is known by the interpreter's version number, which differs for each class and each
+//! change. So is the dict, on interpreters that count its changes ([`dict_version`]): then no member is looked at. Nothing of Python runs
+//! meanwhile. Arrays are known by weak references, so that they die as they would without.
 
 use std::ffi::c_uint;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString, PyWeakrefMethods, PyWeakrefReference};
 
 use crate::annotation::ParamKind;
-use crate::argument::Gathered;
+use crate::argument::by_identity;
+use crate::names::unwrap_tensor;
 use crate::ndarray::Ndarray;
 
 /// A dataclass object and its members.
 struct Members {
     object: Py<PyWeakrefReference>,
-    /// The interpreter's number of its class as it is.
+    /// The interpreter's version number of its class.
     class: c_uint,
+    /// Version of its dict when the members were last compared; 0 where there is none.
+    dict: AtomicU64,
     members: Vec<(Py<PyString>, Member)>,
 }
 
@@ -26,7 +31,8 @@ struct Members {
 enum Member {
     /// An array, or an object with members.
     Kept(Py<PyWeakrefReference>),
-    Number(Py<PyAny>),
+    /// A value without members: a number, a string, `None`.
+    Value(Py<PyAny>),
 }
 
 /// All objects of an argument whose members may be assigned; none for a frozen one.
@@ -40,22 +46,30 @@ impl Watched {
         Ok(watched.add(kind, value)?.then_some(watched))
     }
 
-    /// Whether all members are what they were. Then the arrays and objects among them are held for the call: who assigns to a member while
-    /// the kernel runs must not free them.
-    pub fn is_unchanged<'py>(&self, py: Python<'py>, gathered: &mut Gathered<'py>) -> PyResult<bool> {
-        let held = gathered.held.len();
+    /// Whether all members are what they were.
+    #[inline]
+    pub fn is_unchanged(&self, py: Python<'_>) -> PyResult<bool> {
         for object in &self.0 {
-            if !object.is_unchanged(py, gathered)? {
-                gathered.held.truncate(held);
+            if !object.is_unchanged(py)? {
                 return Ok(false);
             }
         }
         Ok(true)
     }
 
+    /// The arrays and objects among the members, for a call to hold: another thread may assign to a member while the kernel runs, which must not
+    /// free them.
+    pub fn members<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyAny>> {
+        let kept = self.0.iter().flat_map(|object| &object.members).filter_map(|(_, member)| match member {
+            Member::Kept(weak) => Some(weak),
+            Member::Value(_) => None,
+        });
+        kept.filter_map(move |weak| weak.bind(py).upgrade())
+    }
+
     /// Adds an object with what it holds; false where that may change unseen.
     fn add(&mut self, kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
-        let ParamKind::Dataclass(class, kinds) = kind else { return Ok(is_constant(kind, value)) };
+        let ParamKind::Dataclass(class, kinds) = kind else { return is_constant(kind, value) };
         let py = value.py();
         let class = class.bind(py);
         let (Some(dict), Some(version)) = (dict_of(value)?, version_of(value)) else { return Ok(false) };
@@ -78,18 +92,21 @@ impl Watched {
             if hidden || !self.add(kind, &member)? {
                 return Ok(false);
             }
-            let was = match kind {
-                ParamKind::Array(_) | ParamKind::Dataclass(..) => {
-                    PyWeakrefReference::new(&member).map(|weak| Member::Kept(weak.unbind()))
-                }
-                _ => Ok(Member::Number(member.clone().unbind())),
+            if frozen {
+                continue;
+            }
+            let was = match PyWeakrefReference::new(&member) {
+                Ok(weak) => Member::Kept(weak.unbind()),
+                // What it holds might hold the object.
+                Err(_) if by_identity(&member)? => return Ok(false),
+                Err(_) => Member::Value(member.clone().unbind()),
             };
-            let Ok(was) = was else { return Ok(false) };
             members.push((name.clone().unbind(), was));
         }
         if !frozen {
             let Ok(object) = PyWeakrefReference::new(value) else { return Ok(false) };
-            self.0.push(Members { object: object.unbind(), class: version, members });
+            let dict = AtomicU64::new(dict_version(&dict));
+            self.0.push(Members { object: object.unbind(), class: version, dict, members });
         }
         Ok(true)
     }
@@ -97,39 +114,48 @@ impl Watched {
 
 impl Members {
     #[inline]
-    fn is_unchanged<'py>(&self, py: Python<'py>, gathered: &mut Gathered<'py>) -> PyResult<bool> {
+    fn is_unchanged(&self, py: Python<'_>) -> PyResult<bool> {
         let Some(object) = self.object.bind(py).upgrade() else { return Ok(false) };
         if version_of(&object) != Some(self.class) {
             return Ok(false);
         }
         let Some(dict) = dict_of(&object)? else { return Ok(false) };
+        let version = dict_version(&dict);
+        if version != 0 && version == self.dict.load(Ordering::Relaxed) {
+            return Ok(true);
+        }
         for (name, was) in &self.members {
             let Some(is) = dict.get_item(name.bind(py))? else { return Ok(false) };
-            match was {
-                Member::Number(number) if is.is(number) => {}
-                Member::Kept(weak) if weak.bind(py).upgrade().is_some_and(|was| was.is(&is)) => gathered.held.push(is),
-                _ => return Ok(false),
+            let same = match was {
+                Member::Value(value) => is.is(value),
+                Member::Kept(weak) => weak.bind(py).upgrade().is_some_and(|was| was.is(&is)),
+            };
+            if !same {
+                return Ok(false);
             }
         }
+        self.dict.store(version, Ordering::Relaxed);
         Ok(true)
     }
 }
 
-/// It is the same as long as it lives.
-fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> bool {
-    match kind {
-        ParamKind::Array(_) => value.is_instance_of::<Ndarray>(),
+/// It adds the same to a call as long as it lives.
+fn is_constant(kind: &ParamKind, value: &Bound<'_, PyAny>) -> PyResult<bool> {
+    Ok(match kind {
+        ParamKind::Array(_) => unwrap_tensor(value.clone())?.is_instance_of::<Ndarray>(),
+        // An ndarray, or a compile-time value: the key has that by value where it cannot change, by identity otherwise.
+        ParamKind::Either | ParamKind::Template => true,
         ParamKind::Scalar(_) => {
             value.is_exact_instance_of::<PyInt>()
                 || value.is_exact_instance_of::<PyFloat>()
                 || value.is_exact_instance_of::<PyBool>()
         }
         _ => false,
-    }
+    })
 }
 
 /// The attributes that an object has itself, where they are looked up as those of ordinary objects.
-fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
+pub fn dict_of<'py>(object: &Bound<'py, PyAny>) -> PyResult<Option<Bound<'py, PyDict>>> {
     // SAFETY: the object is alive, and so is its class.
     let ordinary = unsafe {
         let class = ffi::Py_TYPE(object.as_ptr());
@@ -152,11 +178,31 @@ const MANAGED_DICT: std::ffi::c_ulong = 1 << 4;
 const VALID_VERSION: std::ffi::c_ulong = 1 << 19;
 
 /// The interpreter's number of the version of an object's class, if it has one now.
-fn version_of(object: &Bound<'_, PyAny>) -> Option<c_uint> {
+pub fn version_of(object: &Bound<'_, PyAny>) -> Option<c_uint> {
     // SAFETY: the object is alive, and so is its class.
     let (flags, version) = unsafe {
         let class = ffi::Py_TYPE(object.as_ptr());
         ((*class).tp_flags, (*class).tp_version_tag)
     };
     (flags & VALID_VERSION != 0 && version != 0).then_some(version)
+}
+
+/// The beginning of CPython's dict objects, up to 3.13.
+#[repr(C)]
+struct DictHead {
+    object: ffi::PyObject,
+    used: ffi::Py_ssize_t,
+    version: u64,
+}
+
+/// A number that no other dict has had, and that each change of the dict replaces (PEP 509). 0 from Python 3.13 on, where assignments
+/// to attributes need not count, and the number goes away.
+pub fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
+    static COUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    let py = dict.py();
+    if !*COUNTED.get_or_init(|| py.version_info() < (3, 13)) {
+        return 0;
+    }
+    // SAFETY: a live dict of an interpreter whose dicts begin so.
+    unsafe { (*dict.as_ptr().cast::<DictHead>()).version }
 }

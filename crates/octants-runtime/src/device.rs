@@ -15,7 +15,9 @@ use crate::event::Event;
 use crate::fork::{PoolStats, WorkerPool};
 use crate::host_work::Mark;
 use crate::kernel::{KernelMeta, LoadedKernel, sections};
+use crate::nesting;
 use crate::profile::Profile;
+use crate::renewable::Renewable;
 use crate::report::{Failures, Printer, TextSink, lock};
 use crate::stage_arguments::HostArray;
 use crate::stream::{Stream, StreamCore};
@@ -52,11 +54,11 @@ pub(crate) struct DeviceCore {
     mode: AtomicU8,
     /// The process is a copy of the device's own, without the threads and the connections of the driver.
     abandoned: AtomicBool,
-    buffers: Mutex<HashMap<u64, Weak<BufferCore>>>,
+    buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
     next_buffer: AtomicU64,
     /// The buffers by address, kept where launches return before their work is done.
     by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
-    streams: Mutex<Vec<Weak<StreamCore>>>,
+    streams: Renewable<Vec<Weak<StreamCore>>>,
     /// Streams of others, kept until the program ends or they are forgotten.
     pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
     next_stream: AtomicU32,
@@ -331,10 +333,10 @@ impl Device {
             mode: AtomicU8::new(0),
             profile: Profile::default(),
             abandoned: AtomicBool::new(false),
-            buffers: Mutex::default(),
+            buffers: Renewable::default(),
             next_buffer: AtomicU64::new(0),
             by_address: RwLock::default(),
-            streams: Mutex::default(),
+            streams: Renewable::default(),
             adopted: Mutex::default(),
             next_stream: AtomicU32::new(0),
             ended_streams: AtomicU64::new(0),
@@ -492,13 +494,28 @@ impl Device {
         streams.iter().try_for_each(|s| s.report_pending())
     }
 
-    /// To be called in a process that a fork has made, which has the memory of its parent but none of the threads that serve
-    /// streams, nor their place in what they were doing. Every use of the program's objects is an error from now on; nothing is given
-    /// back. A device without streams goes on: nothing of it depends on other threads.
-    pub fn abandon_after_fork(&self) {
+    /// To be called in a process that a fork has made, which has the memory of its parent but none of its other threads: neither those
+    /// that serve streams, nor those that were launching. False where the device has streams: every use of the program's objects is an error
+    /// from now on, and nothing is given back. A device without streams goes on; what threads were using that are not here begins anew.
+    ///
+    /// # Safety
+    /// The process has just been made by a fork, and this is its only thread.
+    pub unsafe fn go_on_after_fork(&self) -> bool {
         let core = &self.0.core;
+        // A launch that this very thread is in the midst of goes on as well.
+        if core.immediate && !nesting::inside() {
+            // SAFETY: the contract above; a thread that is in no launch holds none of these locks.
+            unsafe {
+                core.buffers.renew_if_held();
+                core.streams.renew_if_held();
+                core.printer.renew_after_fork();
+                core.profile.renew_after_fork();
+                core.live_streams().iter().for_each(|s| s.renew_after_fork());
+                core.driver.renew_after_fork();
+            }
+        }
         if core.immediate {
-            return;
+            return true;
         }
         core.set_closed();
         core.abandoned.store(true, Ordering::Release);
@@ -508,6 +525,7 @@ impl Device {
         }
         // The driver stays for good: its end would wait for its threads.
         std::mem::forget(core.clone());
+        false
     }
 
     /// Sets the seed of random numbers of launches from now on and starts their sequence anew.

@@ -258,6 +258,12 @@ pub trait Driver: Send + Sync + 'static {
     /// Waits until all work queued on `stream` is done.
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;
 
+    /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those that were calling it.
+    ///
+    /// # Safety
+    /// This is the only thread of the process, and runs no task.
+    unsafe fn renew_after_fork(&self) {}
+
     /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go of
     /// what only launches need.
     fn close(&self);

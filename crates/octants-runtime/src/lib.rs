@@ -10,7 +10,7 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`], [`renewable`],
 //! [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
@@ -31,6 +31,7 @@ pub mod nesting;
 pub mod pattern;
 pub mod profile;
 pub mod render_site;
+pub mod renewable;
 pub mod report;
 mod scratch;
 mod stage_arguments;
@@ -49,6 +50,7 @@ pub use fork::PoolStats;
 pub use kernel::{KernelMeta, LoadedKernel, Pointer};
 pub use pattern::Pattern;
 pub use profile::{KernelTotal, Lane, Profiler, Span, SpanId, Total};
+pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};

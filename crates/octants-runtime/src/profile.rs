@@ -9,13 +9,14 @@
 //! and who waits for it comes behind them. How launches are measured is in `measure`.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Instant;
 
 use crate::device::{Device, DeviceCore};
 use crate::driver::{Caller, EventHandle};
 use crate::error::Result;
 use crate::kernel::KernelMeta;
+use crate::renewable::Renewable;
 use crate::report::lock;
 
 /// Single tasks kept; of more the oldest go.
@@ -216,11 +217,18 @@ impl State {
 
 /// What a device keeps of its profile.
 #[derive(Default)]
-pub(crate) struct Profile(Mutex<State>);
+pub(crate) struct Profile(Renewable<State>);
 
 impl Profile {
     pub(crate) fn state(&self) -> std::sync::MutexGuard<'_, State> {
         lock(&self.0)
+    }
+
+    /// # Safety
+    /// As [`Renewable::renew_if_held`].
+    pub(crate) unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe { self.0.renew_if_held() };
     }
 
     /// An event now stands for what is queued on a stream.

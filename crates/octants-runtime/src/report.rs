@@ -13,6 +13,7 @@ use octants_artifact::SitePart;
 use crate::driver::Launch;
 use crate::kernel::KernelMeta;
 use crate::render_site::render_site;
+use crate::renewable::Renewable;
 
 /// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a launching thread
 /// may hold (the lock of an interpreter, say).
@@ -31,11 +32,12 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 /// The program's printed text.
 pub struct Printer {
     pending: AtomicBool,
-    text: Mutex<Text>,
+    text: Renewable<Text>,
     flush_after: Duration,
     sink: TextSink,
 }
 
+#[derive(Default)]
 struct Text {
     buffer: String,
     since: Option<Instant>,
@@ -44,7 +46,7 @@ struct Text {
 impl Printer {
     /// A printer that writes to `sink`.
     pub fn new(sink: TextSink) -> Printer {
-        let text = Mutex::new(Text { buffer: String::new(), since: None });
+        let text = Renewable::default();
         Printer { pending: AtomicBool::new(false), text, flush_after: FLUSH_AFTER, sink }
     }
 
@@ -64,6 +66,15 @@ impl Printer {
     pub fn flush(&self) {
         if self.pending.load(Ordering::Acquire) {
             self.write_out(&mut lock(&self.text));
+        }
+    }
+
+    /// # Safety
+    /// As [`Renewable::renew_if_held`].
+    pub(crate) unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        if unsafe { self.text.renew_if_held() } {
+            self.pending.store(false, Ordering::Release);
         }
     }
 
@@ -112,7 +123,7 @@ impl fmt::Display for Failure {
 #[derive(Debug, Default)]
 pub struct Failures {
     any: AtomicBool,
-    first: Mutex<Option<Failure>>,
+    first: Renewable<Option<Failure>>,
 }
 
 impl Failures {
@@ -132,6 +143,16 @@ impl Failures {
             *first = Some(make());
             self.any.store(true, Ordering::Release);
         }
+    }
+
+    /// Forgets what a thread has recorded, or was recording, that is not here.
+    ///
+    /// # Safety
+    /// As [`Renewable::renew_if_held`].
+    pub(crate) unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe { self.first.renew_if_held() };
+        drop(self.take());
     }
 
     /// Takes the failure, so that it is reported once.

@@ -11,7 +11,7 @@ mod results;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 
 pub use results::Results;
 
@@ -21,6 +21,7 @@ use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::nesting;
+use crate::renewable::Renewable;
 use crate::report::{Failure, Failures};
 use crate::scratch::Scratch;
 
@@ -39,7 +40,7 @@ pub(crate) struct StreamCore {
     /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
     pub(crate) channel_at: AtomicU64,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
-    scratch: Mutex<Scratch>,
+    scratch: Renewable<Scratch>,
 }
 
 impl StreamCore {
@@ -58,6 +59,21 @@ impl StreamCore {
     }
 }
 
+impl StreamCore {
+    /// In a child process: lets go of what a launch of a thread that is not here has left, and of what failed in it.
+    ///
+    /// # Safety
+    /// As [`Renewable::renew_if_held`].
+    pub(crate) unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe {
+            if self.scratch.renew_if_held() {
+                self.failures.renew_after_fork();
+            }
+        }
+    }
+}
+
 impl Drop for StreamCore {
     fn drop(&mut self) {
         if self.device.is_abandoned() {
@@ -67,7 +83,7 @@ impl Drop for StreamCore {
         // An error of the call concerns no one any more.
         let _ = self.wait_for_own_work(&Patient);
         device.ended_streams.fetch_add(1, Ordering::Release);
-        let mut scratch = std::mem::take(self.scratch.get_mut().unwrap_or_else(PoisonError::into_inner));
+        let mut scratch = std::mem::take(self.scratch.get_mut().get_mut().unwrap_or_else(PoisonError::into_inner));
         self.hear(&mut scratch);
         if let Some(failure) = self.take_failure() {
             device.orphans.record(|| failure);
@@ -110,7 +126,7 @@ impl Stream {
             was_captured: AtomicBool::new(false),
             failures: Arc::new(Failures::default()),
             channel_at: AtomicU64::new(0),
-            scratch: Mutex::default(),
+            scratch: Renewable::default(),
         });
         core.device.register_stream(&core);
         Stream(core)

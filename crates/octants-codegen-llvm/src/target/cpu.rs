@@ -10,7 +10,7 @@ use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine
 use octants_ir::Scalar;
 
 use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
-use crate::emit::{Emitter, IntCmp, T, V};
+use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// A processor with its system.
@@ -97,7 +97,8 @@ const FAIL: i64 = 32;
 const SEED: i64 = 40;
 const LAUNCH: i64 = 48;
 const COPIES: i64 = 64;
-const MORE: i64 = 72;
+const COPY_COUNT: i64 = 72;
+const PARTS: i64 = 80;
 const CONTEXT_BYTES: u64 = 88;
 
 /// Width in bits of vectors in large functions.
@@ -221,27 +222,12 @@ impl Target for Cpu {
         true
     }
 
-    fn takes_copies(&self, e: &Emitter, context: V) -> V {
-        e.trunc(self.field(e, e.i64, context, COPIES), e.i1)
+    fn copies(&self, e: &Emitter, context: V) -> V {
+        self.field(e, e.ptr, context, COPIES)
     }
 
-    fn more(&self, e: &Emitter, context: V) -> V {
-        self.field(e, e.ptr, context, MORE)
-    }
-
-    fn call_more(&self, e: &Emitter, more: V, context: V, range: V) -> V {
-        let ty = e.function_type(e.i32, &mut [e.ptr, e.ptr]);
-        e.icmp(IntCmp::LLVMIntNE, e.call_pointer(more, ty, &[context, range]), e.zero(e.i32))
-    }
-
-    fn allocate_zeroed(&self, e: &Emitter, bytes: V) -> V {
-        let f = e.declare("calloc", e.ptr, &mut [e.i64, e.i64]);
-        e.call(f, &[e.i64c(1), bytes])
-    }
-
-    fn free(&self, e: &Emitter, memory: V) {
-        let f = e.declare("free", e.void, &mut [e.ptr]);
-        e.call(f, &[memory]);
+    fn count_copies(&self, e: &Emitter, context: V) -> (V, V) {
+        (self.field(e, e.i64, context, COPY_COUNT), self.field(e, e.i64, context, PARTS))
     }
 
     fn vector_forms(&self, name: &str, scalar: Scalar, operands: usize) -> Vec<VectorForm> {

@@ -9,6 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use crate::CodegenError;
+use crate::fatal_errors::holding_a_lock;
 
 unsafe extern "C" {
     /// Runs lld on arguments; what it says of errors is written to `message`. Zero: all is well. Two: it must not run again.
@@ -79,8 +80,9 @@ fn run(lld: &mut Lld, undefined: Undefined, input: &Path, output: &Path) -> Resu
     let mut message = vec![0u8; 4096];
     // SAFETY: the arguments are C strings that live until the call returns, the message's capacity is its length. The lock held by
     // the caller keeps a second linkage out.
-    let status =
-        unsafe { octants_lld(arguments.len(), arguments.as_ptr(), message.as_mut_ptr().cast(), message.len()) };
+    let status = holding_a_lock(|| unsafe {
+        octants_lld(arguments.len(), arguments.as_ptr(), message.as_mut_ptr().cast(), message.len())
+    });
     lld.broken = status == 2;
     if status == 0 {
         return Ok(());

@@ -224,24 +224,14 @@ pub(crate) trait Target {
     fn privatises_scatter(&self) -> bool {
         false
     }
-    /// Whether this launch's calls take copies of what they scatter to, i1.
-    fn takes_copies(&self, e: &Emitter, _context: V) -> V {
-        e.zero(e.i1)
-    }
-    /// The function that a call asks for more iterations; null where there is none.
-    fn more(&self, e: &Emitter, _context: V) -> V {
+    /// The copy of what the task scatters to that this call was given, null where there is none; where copies are added, the list of them.
+    fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }
-    /// Asks it: i1, and where that is set the first iteration and the one after the last, i64, at `range`.
-    fn call_more(&self, e: &Emitter, _more: V, _context: V, _range: V) -> V {
-        e.zero(e.i1)
+    /// How many copies are added, and in how many parts, i64.
+    fn count_copies(&self, e: &Emitter, _context: V) -> (V, V) {
+        (e.i64c(0), e.i64c(1))
     }
-    /// Allocates zeroed memory of a number of bytes; null where there is none.
-    fn allocate_zeroed(&self, e: &Emitter, _bytes: V) -> V {
-        e.zero(e.ptr)
-    }
-    /// Frees what was allocated.
-    fn free(&self, _e: &Emitter, _memory: V) {}
     /// The function with C's name `name`, where the target has a way of its own to compute it.
     fn math(&self, _e: &Emitter, _name: &'static str, _s: Scalar, _args: &[V]) -> Option<V> {
         None

@@ -3,7 +3,6 @@
 #![allow(dead_code)] // Each test file uses a part of it.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, Once};
 
 use llvm_sys::core::*;
@@ -67,13 +66,6 @@ unsafe extern "C" fn on_fail(context: *const HostContext, site: u32, values: *co
     host.failed.lock().unwrap().push(Message { site, values });
 }
 
-unsafe extern "C" fn more(context: *const HostContext, range: *mut [i64; 2]) -> u32 {
-    let chunks = unsafe { &mut *(*context).ranges.cast::<Vec<(i64, i64)>>() };
-    let Some((begin, end)) = chunks.pop() else { return 0 };
-    unsafe { *range = [begin, end] };
-    1
-}
-
 /// How to run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
@@ -83,13 +75,11 @@ pub struct Run {
     pub launch: u64,
     /// Calls have copies of what they scatter to.
     pub copies: bool,
-    /// A call may ask for more chunks.
-    pub more: bool,
 }
 
 impl Default for Run {
     fn default() -> Self {
-        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1, copies: false, more: false }
+        Run { chunk: i64::MAX, single: false, seed: 1, launch: 1, copies: false }
     }
 }
 
@@ -137,30 +127,6 @@ pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
 }
 
 impl Loaded {
-    /// Code that has not run yet finds no memory: `calloc` gives none. Returns how often it was asked, in all of the process.
-    pub fn deny_memory(&self) -> &'static AtomicU32 {
-        static ASKED: AtomicU32 = AtomicU32::new(0);
-        extern "C" fn none(_: usize, _: usize) -> *mut u8 {
-            ASKED.fetch_add(1, Ordering::Relaxed);
-            std::ptr::null_mut()
-        }
-        unsafe {
-            let mut symbol = LLVMOrcCSymbolMapPair {
-                Name: LLVMOrcLLJITMangleAndIntern(self.jit, c"calloc".as_ptr()),
-                Sym: LLVMJITEvaluatedSymbol {
-                    Address: none as extern "C" fn(usize, usize) -> *mut u8 as usize as u64,
-                    Flags: LLVMJITSymbolFlags {
-                        GenericFlags: LLVMJITSymbolGenericFlags::LLVMJITSymbolGenericFlagsExported as u8,
-                        TargetFlags: 0,
-                    },
-                },
-            };
-            let dylib = LLVMOrcLLJITGetMainJITDylib(self.jit);
-            check(LLVMOrcJITDylibDefine(dylib, LLVMOrcAbsoluteSymbols(&mut symbol, 1)));
-        }
-        &ASKED
-    }
-
     fn address(&self, symbol: &str) -> u64 {
         let name = CString::new(symbol).unwrap();
         let mut address = 0;
@@ -186,8 +152,6 @@ impl Loaded {
             })
             .collect();
         let host = Host { sizes, ..Host::default() };
-        let mut chunks: Vec<(i64, i64)> = Vec::new();
-        let waiting = &raw mut chunks;
         let context = HostContext {
             args: args.as_ptr(),
             frame: frame.as_mut_ptr().cast(),
@@ -197,19 +161,26 @@ impl Loaded {
             seed: how.seed,
             launch: how.launch,
             owner: (&raw const host).cast(),
-            copies: u64::from(how.copies),
-            more: how.more.then_some(more as _),
-            ranges: waiting.cast(),
+            copies: std::ptr::null(),
+            copy_count: 0,
+            parts: 1,
         };
         let mut counts = Vec::new();
         for t in &a.tasks {
             let symbol = if how.single { t.single_thread_symbol.as_ref().unwrap_or(&t.symbol) } else { &t.symbol };
             let code: HostTask = unsafe { std::mem::transmute(self.address(symbol)) };
-            let code = |begin, end| flushing(t.flushes_denormals, || unsafe { code(&context, begin, end) });
+            let run = |code: HostTask, context: &HostContext, begin, end| {
+                flushing(t.flushes_denormals, || unsafe { code(context, begin, end) });
+            };
             let Some(p) = &t.parallel else {
-                code(0, 1);
+                run(code, &context, 0, 1);
                 continue;
             };
+            // Calls take turns with two copies of what they scatter to.
+            let scatter = p.scatter.as_ref().filter(|_| how.copies && !how.single);
+            let room = scatter.map_or(0, |s| s.room(s.bytes(args).expect("copies are small")));
+            let mut copies = [0, 1].map(|_| vec![0u64; room.div_ceil(8) as usize]);
+            let pointers = copies.each_mut().map(|c| c.as_mut_ptr().cast::<c_void>());
             let n = p.iterations(args).map_or_else(
                 || {
                     let symbol = p.count_symbol.as_ref().expect("somebody must count");
@@ -219,8 +190,7 @@ impl Loaded {
                 |n| n as i64,
             );
             counts.push(n);
-            // SAFETY: only the code that runs below takes chunks.
-            let chunks = unsafe { &mut *waiting };
+            let mut chunks = Vec::new();
             let mut begin = 0;
             while begin < n {
                 let end = begin.saturating_add(how.chunk).min(n);
@@ -228,12 +198,19 @@ impl Loaded {
                 begin = end;
             }
             // Chunks run last to first: nothing may depend on their order.
-            if p.serialize {
+            if !p.serialize {
                 chunks.reverse();
             }
-            // SAFETY: as above.
-            while let Some((begin, end)) = unsafe { (*waiting).pop() } {
-                code(begin, end);
+            for (i, (begin, end)) in chunks.into_iter().enumerate() {
+                let own = scatter.map_or(std::ptr::null(), |_| pointers[i % 2].cast_const());
+                run(code, &HostContext { copies: own, ..context.clone() }, begin, end);
+            }
+            if let Some(scatter) = scatter {
+                let sum: HostTask = unsafe { std::mem::transmute(self.address(&scatter.sum_symbol)) };
+                let context =
+                    HostContext { copies: pointers.as_ptr().cast(), copy_count: 2, parts: 3, ..context.clone() };
+                [(1, 3), (0, 1)].into_iter().for_each(|(begin, end)| run(sum, &context, begin, end));
+                assert!(copies.iter().flatten().all(|word| *word == 0), "copies are zero again");
             }
         }
         result.truncate(a.result.len());

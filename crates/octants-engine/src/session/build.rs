@@ -118,10 +118,11 @@ impl Session {
         let kernel = &lowered.kernel;
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
-        let program = self.split(lowered, arrays_may_alias, &self.target, self.config.print_ir, |pass| {
+        let concurrent = !self.device.is_immediate();
+        let program = self.split(lowered, (arrays_may_alias, concurrent), &self.target, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
-        let options = self.codegen_options(arrays_may_alias, !self.device.is_immediate(), &self.library);
+        let options = self.codegen_options(arrays_may_alias, concurrent, &self.library);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
@@ -180,7 +181,7 @@ impl Session {
     pub(crate) fn split(
         &self,
         lowered: &Lowered,
-        arrays_may_alias: bool,
+        (arrays_may_alias, concurrent_launches): (bool, bool),
         target: &CodeTarget,
         shows: bool,
         mut done: impl FnMut(&'static str),
@@ -191,6 +192,7 @@ impl Session {
             debug: self.config.debug,
             fast_math: self.config.fast_math,
             arrays_may_alias,
+            launches_in_order: !concurrent_launches,
             // On the CPU threads have copies of what they add to.
             gather: is_gpu(target).then_some(LEAST_GATHERED),
             sources: Some(&lowered.sources),

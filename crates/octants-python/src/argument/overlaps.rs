@@ -68,13 +68,25 @@ impl Gathered<'_> {
         &self.words[span.words.0 as usize..span.words.1 as usize]
     }
 
-    /// The array arguments that share bytes.
-    pub fn overlaps(&self) -> impl Iterator<Item = Overlap> + '_ {
-        self.spans.iter().enumerate().flat_map(move |(i, b)| {
-            let overlap = |a: &&Span| a.low < b.high && b.low < a.high;
-            let pair =
-                move |a: &Span| Overlap { first: a.leaf, second: b.leaf, same: self.words_of(a) == self.words_of(b) };
-            self.spans[..i].iter().filter(overlap).map(pair)
-        })
+    /// The words of all arrays.
+    pub fn array_words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.spans.iter().flat_map(|span| self.words_of(span).iter().copied())
+    }
+
+    /// The array arguments that share bytes, in the order of the later one and then of the earlier one.
+    pub fn overlaps(&self) -> Vec<Overlap> {
+        // In the order of memory an array meets those that follow it until one begins behind its end.
+        let mut sorted: Vec<&Span> = self.spans.iter().filter(|s| s.low < s.high).collect();
+        sorted.sort_unstable_by_key(|s| s.low);
+        let mut out = Vec::new();
+        for (i, a) in sorted.iter().enumerate() {
+            for b in sorted[i + 1..].iter().take_while(|b| b.low < a.high) {
+                let (first, second) = if a.leaf < b.leaf { (a, b) } else { (b, a) };
+                let same = self.words_of(first) == self.words_of(second);
+                out.push(Overlap { first: first.leaf, second: second.leaf, same });
+            }
+        }
+        out.sort_unstable_by_key(|o| (o.second, o.first));
+        out
     }
 }

@@ -1,6 +1,6 @@
 //! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python frame.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -19,33 +19,44 @@ use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
 use crate::errors;
+use crate::flattened::Flat;
+use crate::fork;
+use crate::guard::Held;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{in_stream_scope, scope_stream, stream_argument};
 
 /// Lets go of the interpreter when a launch is about to take long.
-struct Interpreter {
+struct Interpreter<'a, 'py> {
+    py: Python<'py>,
     saved: Cell<*mut ffi::PyThreadState>,
+    /// Dataclass arguments whose members nothing else holds for the call.
+    flats: &'a [Arc<Flat>],
+    members: RefCell<Held<'py>>,
 }
 
-impl Interpreter {
-    fn held() -> Interpreter {
-        Interpreter { saved: Cell::new(std::ptr::null_mut()) }
+impl<'a, 'py> Interpreter<'a, 'py> {
+    fn held(py: Python<'py>, flats: &'a [Arc<Flat>]) -> Interpreter<'a, 'py> {
+        Interpreter { py, saved: Cell::new(std::ptr::null_mut()), flats, members: RefCell::default() }
     }
 }
 
-impl Caller for Interpreter {
+impl Caller for Interpreter<'_, '_> {
     fn will_block(&self) {
         if self.saved.get().is_null() {
+            // From here on other threads may assign to members.
+            self.members.borrow_mut().extend(self.flats.iter().flat_map(|flat| flat.watched.members(self.py)));
             // SAFETY: the thread that launches holds the interpreter until here.
             self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+            fork::leave();
         }
     }
 }
 
-impl Drop for Interpreter {
+impl Drop for Interpreter<'_, '_> {
     fn drop(&mut self) {
         if !self.saved.get().is_null() {
+            fork::come_back();
             // SAFETY: saved by this thread above.
             unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
         }
@@ -118,6 +129,10 @@ impl Kernel {
         let py = slf.py();
         let this = slf.get();
         let (prepared, last) = this.prepared(py)?;
+        let repeats = prepared.has_dataclasses && mode == AutodiffMode::None;
+        if repeats && let Some(result) = Self::repeat(slf, &prepared, args, stream.as_ref())? {
+            return Ok(result);
+        }
         let mut gathered = this.gather(&prepared, args, mode)?;
         let mut slots = Slots::new();
         let spec = match last {
@@ -130,14 +145,32 @@ impl Kernel {
             }
             _ => Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut slots, mode)?,
         };
-        let result = this.launch(py, &prepared, &spec, &gathered, &slots, stream.as_ref())?;
-        if spec.sees_launches.load(Ordering::Relaxed) {
-            match stream {
-                None => Self::see_launch(slf, args, (&spec, &slots))?,
-                Some(_) => this.forget_seen(),
+        if repeats {
+            this.remember(py, &prepared, args, &spec, &slots)?;
+        }
+        let result = this.launch(py, &prepared, &spec, (&gathered, &[]), &slots, stream.as_ref())?;
+        Self::note_launch(slf, args, (&spec, &slots), stream.as_ref())?;
+        Ok(result)
+    }
+
+    /// Notes a launch that a gradient may be asked for.
+    #[inline]
+    pub(super) fn note_launch<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        (spec, slots): (&Specialization, &Slots),
+        stream: Option<&runtime::Stream>,
+    ) -> PyResult<()> {
+        if !spec.sees_launches.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        match stream {
+            None => Self::see_launch(slf, args, (spec, slots)),
+            Some(_) => {
+                slf.get().forget_seen();
+                Ok(())
             }
         }
-        Ok(result)
     }
 
     /// A gradient, or a launch in a scope that differentiates or records.
@@ -185,7 +218,7 @@ impl Kernel {
         let mut gathered = self.gather(&prepared, args, mode)?;
         gathered.numbers = numbers.map(SmallVec::from_slice);
         let spec = Self::find_or_compile(slf, &prepared, &mut gathered, args, slots, mode)?;
-        let result = self.launch(py, &prepared, &spec, &gathered, slots, scope_stream(py)?.as_ref())?;
+        let result = self.launch(py, &prepared, &spec, (&gathered, &[]), slots, scope_stream(py)?.as_ref())?;
         Ok((result, spec))
     }
 
@@ -209,14 +242,14 @@ impl Kernel {
         Ok(gathered)
     }
 
-    /// Runs a specialisation whose slots are filled.
+    /// Runs a specialisation whose slots are filled, from what was gathered of the arguments and the dataclasses that were passed over.
     #[inline]
     pub(super) fn launch(
         &self,
         py: Python<'_>,
         prepared: &Prepared,
         spec: &Specialization,
-        gathered: &Gathered<'_>,
+        (gathered, flats): (&Gathered<'_>, &[Arc<Flat>]),
         slots: &Slots,
         stream: Option<&runtime::Stream>,
     ) -> PyResult<Py<PyAny>> {
@@ -233,7 +266,8 @@ impl Kernel {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
-        let interpreter = Interpreter::held();
+        fork::before_launch(py);
+        let interpreter = Interpreter::held(py, flats);
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
         let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };

@@ -141,7 +141,7 @@ impl Kernel {
             }
             found => found?,
         };
-        let tally = Tally::of(this.launch(py, &prepared, &tallying, &gathered, &tally_slots, None)?, py)?;
+        let tally = Tally::of(this.launch(py, &prepared, &tallying, (&gathered, &[]), &tally_slots, None)?, py)?;
         if tally.is_empty() {
             spec.has_no_loops_to_tally();
         } else {

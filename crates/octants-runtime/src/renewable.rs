@@ -1,0 +1,74 @@
+//! [`Renewable`]: a lock that a child process can make anew, when the thread that held it is the parent's.
+
+use std::cell::UnsafeCell;
+use std::ops::Deref;
+use std::sync::{Mutex, TryLockError};
+
+/// A [`Mutex`] that a process made by `fork` can renew.
+#[derive(Default)]
+pub struct Renewable<T>(UnsafeCell<Mutex<T>>);
+
+// SAFETY: shared references lead to the mutex alone, but in `renew_if_held`, whose callers see to it that there are no others.
+unsafe impl<T: Send> Sync for Renewable<T> {}
+
+impl<T> Renewable<T> {
+    /// Around a value.
+    pub const fn new(value: T) -> Renewable<T> {
+        Renewable(UnsafeCell::new(Mutex::new(value)))
+    }
+
+    /// The mutex, for whoever alone has it.
+    pub fn get_mut(&mut self) -> &mut Mutex<T> {
+        self.0.get_mut()
+    }
+}
+
+impl<T: Default> Renewable<T> {
+    /// Makes a lock that is held free again, with a new value; true where it was held. The old value may be half changed, and is left as it
+    /// is.
+    ///
+    /// # Safety
+    /// The process has just been made by a fork, and this, its only thread, holds no guard of the lock.
+    pub unsafe fn renew_if_held(&self) -> bool {
+        let held = matches!(self.try_lock(), Err(TryLockError::WouldBlock));
+        if held {
+            // SAFETY: no other thread exists, and this one holds no reference to what is in the mutex.
+            unsafe { self.0.get().write(Mutex::new(T::default())) }
+        }
+        held
+    }
+}
+
+impl<T> Deref for Renewable<T> {
+    type Target = Mutex<T>;
+
+    #[inline]
+    fn deref(&self) -> &Mutex<T> {
+        // SAFETY: see `Sync` above.
+        unsafe { &*self.0.get() }
+    }
+}
+
+impl<T: std::fmt::Debug> std::fmt::Debug for Renewable<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        (**self).fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_lock_that_is_held_begins_anew() {
+        let lock = Renewable::new(5);
+        // SAFETY: no other thread has the lock, here and below.
+        assert!(!unsafe { lock.renew_if_held() });
+        assert_eq!(*lock.lock().unwrap(), 5);
+        // As a thread leaves it that is not there any more.
+        std::mem::forget(lock.lock().unwrap());
+        // SAFETY: as above; the guard is forgotten.
+        assert!(unsafe { lock.renew_if_held() });
+        assert_eq!(*lock.lock().unwrap(), 0);
+    }
+}

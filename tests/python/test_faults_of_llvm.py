@@ -1,0 +1,152 @@
+"""What LLVM's faults would make of kernels: code that reads masks nobody wrote, and code that is none."""
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+import octants as qd
+
+WITH_MASKS = ["x86-64-v4", "skylake-avx512", "znver4", "znver5"]
+MACHINES = [
+    "x86-64",
+    "x86-64-v3",
+    "x86-64-v4",
+    "znver5",
+    "aarch64",
+    "neoverse-v2",
+    "sm_70",
+    "sm_90",
+    "gfx90a",
+    "gfx1100",
+]
+INTEGERS = [qd.u8, qd.i8, qd.u16, qd.i16, qd.u32, qd.i32, qd.u64, qd.i64]
+FLOATS = [qd.f16, qd.f32, qd.f64]
+
+
+@pytest.fixture(autouse=True)
+def program():
+    qd.init(arch=qd.cpu)
+    yield
+    qd.reset()
+
+
+def masks_of(instruction):
+    """Mask registers that an instruction reads, and those that it writes."""
+    name, _, operands = instruction.partition("\t")
+    plain = re.sub(r"\([^)]*\)", "", operands)
+    read = set(re.findall(r"\{%(k\d)\}", plain))
+    registers = re.findall(r"(?<!\{)%(k\d)", plain)
+    writes = bool(re.search(r"%k\d(\s*\{%k\d\})?\s*$", plain)) and not name.startswith(("ktest", "kortest"))
+    written = {registers.pop()} if writes and registers else set()
+    if name.startswith(("kxor", "kxnor")) and len(set(registers)) == 1:
+        registers = []
+    return read | set(registers), written
+
+
+def unwritten_masks(assembly):
+    """Instructions that read a mask register which is not written on every way to them, by function."""
+    found = []
+    for body in re.split(r"(?m)^(?=[\w.$]+:)(?!\.L)", assembly):
+        lines = [line.split("#")[0].strip() for line in body.splitlines()]
+        code = [line for line in lines if re.match(r"(\.L\w+:|[a-z])", line)]
+        places = {line[:-1]: i for i, line in enumerate(code) if line.endswith(":")}
+        known, work = {0: set()}, [0] if code else []
+        while work:
+            i = work.pop()
+            read, written = masks_of(code[i]) if not code[i].endswith(":") else (set(), set())
+            after = set() if code[i].startswith("call") else known[i] | written
+            name, _, target = code[i].partition("\t")
+            following = [places[target]] if name.startswith("j") and target in places else []
+            following += [i + 1] if i + 1 < len(code) and name not in ("jmp", "retq", "ud2") else []
+            for j in following:
+                merged = known[j] & after if j in known else after
+                if merged != known.get(j):
+                    known[j] = merged
+                    work.append(j)
+        found += [code[i] for i in known if code and not code[i].endswith(":") and masks_of(code[i])[0] - known[i]]
+    return found
+
+
+def test_unwritten_masks_are_found():
+    fault = "f:\n\tvmovmskps\t%xmm0, %eax\n\tkshiftrb\t$1, %k0, %k0\n\tretq\n"
+    assert unwritten_masks(fault) == ["kshiftrb\t$1, %k0, %k0"]
+    assert not unwritten_masks(fault.replace("vmovmskps\t%xmm0, %eax", "vpmovd2m\t%xmm0, %k0"))
+    one_way = "f:\n\tje\t.LBB0_1\n\tvpmovd2m\t%xmm0, %k1\n.LBB0_1:\n\tvpaddd\t%xmm0, %xmm1, %xmm1 {%k1}\n\tretq\n"
+    assert unwritten_masks(one_way) == ["vpaddd\t%xmm0, %xmm1, %xmm1 {%k1}"]
+
+
+@pytest.mark.parametrize("level", [0, 1, 2, 3])
+def test_masks_are_written_before_they_are_read(level):
+    # Remainders that become a vector and are indices: one lane of the mask of their signs is exchanged, another one read.
+    qd.init(arch=qd.cpu, opt_level=level)
+    x = qd.field(qd.u8, shape=128)
+    matrix = qd.types.ndarray(dtype=qd.i32, ndim=2)
+
+    @qd.kernel
+    def work(n0: qd.i32, n1: qd.i32, x1: matrix, x3: matrix) -> qd.i32:
+        z0 = 0
+        for i in range(33):
+            z0 |= i % -7
+        qd.loop_config(serialize=True)
+        for i in range(33):
+            for c in range(1, 7):
+                least = min(255 & x1[1, c % 5] + c, (x3[n0 % 4, 1] & x[8]) - (x3[c % 4, 0] & n1))
+                x[(n1 - c) % 33] = n0 - (n1 ^ i) + least
+        return z0
+
+    values = np.arange(20, dtype=np.int32).reshape(4, 5)
+    for target in WITH_MASKS:
+        assert not unwritten_masks(qd.inspect(work, 0, 100, values, values, target=target, emit="asm")), target
+    work(0, 100, values, values.copy())
+    assert np.flatnonzero(x.to_numpy()).tolist() == [0, 28, 29, 30, 31, 32]
+
+
+@pytest.mark.parametrize("fast_math", [True, False])
+def test_minima_and_maxima_of_several_types_share_a_loop(fast_math):
+    qd.init(arch=qd.cpu, fast_math=fast_math)
+    pairs = list(itertools.permutations([qd.f16, qd.f32, qd.f64, qd.i32], 2))
+    values = qd.field(qd.f32, shape=100)
+    largest = [qd.field(pair[0], shape=()) for pair in pairs]
+    smallest = [qd.field(pair[1], shape=()) for pair in pairs]
+    sums = qd.field(qd.f64, shape=2)
+
+    @qd.kernel
+    def work():
+        for k in qd.static(range(len(pairs))):
+            for i in values:
+                qd.atomic_max(largest[k][None], qd.cast(values[i], pairs[k][0]))
+                qd.atomic_min(smallest[k][None], qd.cast(values[i], pairs[k][1]))
+        for j in range(2):
+            low, high = qd.f64(1e9), values[0]
+            for i in range(100):
+                low = min(low, qd.f64(values[i]) + j)
+                high = max(high, values[i])
+            sums[j] = low + high
+
+    for target in ["x86-64", "x86-64-v4", "aarch64", "sm_90", "gfx90a"]:
+        assert qd.inspect(work, target=target, emit="object"), target
+    values.from_numpy(np.arange(100, dtype=np.float32))
+    work()
+    assert [int(field[None]) for field in largest] == [99] * len(pairs)
+    assert [int(field[None]) for field in smallest] == [0] * len(pairs)
+    assert sums.to_numpy().tolist() == [99, 100]
+
+
+def test_what_is_not_a_number_gives_way_in_vectors():
+    values, low, high = qd.field(qd.f32, shape=1000), qd.field(qd.f64, shape=()), qd.field(qd.f32, shape=())
+
+    @qd.kernel
+    def work():
+        for i in values:
+            qd.atomic_min(low[None], values[i])
+            qd.atomic_max(high[None], values[i])
+
+    for places in ([0], [999], [500, 501], range(1, 1000), [3, 200, 998]):
+        numbers = np.arange(1000, 2000, dtype=np.float32)
+        numbers[list(places)] = np.nan
+        values.from_numpy(numbers)
+        low[None], high[None] = 1e9, 0
+        work()
+        assert (low[None], high[None]) == (np.nanmin(numbers), np.nanmax(numbers))
