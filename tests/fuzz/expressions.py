@@ -260,6 +260,11 @@ class Expressions:
         if kind < 0.985 and self.has_floats:
             value = f"qd.max(qd.min({self.floating_value(depth)}, 100.0), -100.0)"
             return f"qd.cast({value}, qd.{r.choice(['i8', 'i16', 'i32', 'i64'])})"
+        if kind < 0.992:
+            # What changes a variable in the midst of an expression: operands are evaluated from left to right.
+            v = self.pick("int", writable=True)
+            if v is not None and not v.bound:
+                return f"qd.atomic_{r.choice(['add', 'sub', 'max', 'exchange', 'xor'])}({v.name}, {sub()})"
         called = self.call("int", depth - 1)
         return called or sub()
 
@@ -421,6 +426,8 @@ class Expressions:
                 if self.role(c).what not in ("any", "read"):
                     return None
                 arguments.append(c.name)
+            elif p in ("ivec", "fvec"):
+                arguments.append(self.vector(p, 3, 1))
             else:
                 v = self.pick(p[1:], writable=True)
                 if v is None or v.bound:

@@ -40,7 +40,11 @@ class Generator(Expressions):
         self.budget = 0
         r = self.random
         self.has_floats = r.random() < 0.5
+        # Short programs of few types come further into the optimizer than long ones.
+        self.is_simple = r.random() < 0.4
         self.types = r.choice([INTS, INTS, ["i32"], ["i32", "i64"], ["u8", "i16", "i32"], [r.choice(INTS), "i32"]])
+        if self.is_simple:
+            self.types = r.choice([["i32"], ["i32"], ["i64"], ["i32", "u8"], [r.choice(INTS)]])
 
     # Text.
 
@@ -238,6 +242,12 @@ class Generator(Expressions):
                 else ""
             )
             texts.append(p + annotation)
+        if not is_real and r.random() < 0.25:
+            kind = "fvec" if self.has_floats and r.random() < 0.4 else "ivec"
+            # Changed in the function, it is a copy all the same.
+            parameters.append(Variable("pv", kind, 3))
+            kinds.append(kind)
+            texts.append("pv")
         arrays = [c for c in outer[1] if c.kind in ("int", "float") and c.shape]
         if arrays and not is_real and r.random() < 0.35:
             c = r.choice(arrays)
@@ -366,6 +376,8 @@ class Generator(Expressions):
         called = self.call(kind, 1) if self.random.random() < 0.12 else None
         if called:
             return called
+        if self.is_simple:
+            return self.integer(2) if kind == "int" else self.bounded(self.floating(1))
         return self.integer(3) if kind == "int" else self.bounded(self.floating(2))
 
     def bounded(self, text: str) -> str:
@@ -645,7 +657,23 @@ class Generator(Expressions):
             if n * self.trips > MOST_TRIPS:
                 n = v.bound
             self.line(f"for {name} in range({v.name}, {n}):")
-        elif form < 0.62:
+        elif form < 0.54:
+            # Far from zero.
+            first = r.choice(
+                ["2147483630", "-2147483648", "qd.cast(9223372036854775000, qd.i64)", self.leaf_variable()]
+            )
+            base, n = self.fresh("b"), min(n, 9)
+            self.line(f"{base} = {first}")
+            if first[0] not in "q2-":
+                # The sum of a bound may leave the type.
+                self.line(f"{base} &= 31")
+            self.line(f"for {name} in range({base}, {base} + {n}):")
+            mark = len(self.variables)
+            self.variables.append(Variable(name, "int", is_fixed=True))
+            self.loop_body([(f"({name} - {base})", n, 0)], n, depth)
+            del self.variables[mark:]
+            return
+        elif form < 0.64:
             # As often as memory says, perhaps not at all.
             bound = self.index_from_zero(n + 1)
             if r.random() < 0.3:
@@ -724,7 +752,7 @@ class Generator(Expressions):
         """A loop of the kernel: parallel, or in order."""
         r = self.random
         serial = r.random() < 0.35
-        self.budget = r.randint(2, 9)
+        self.budget = r.randint(1, 4) if self.is_simple else r.randint(2, 9)
         if serial:
             self.line("qd.loop_config(serialize=True)")
         elif r.random() < 0.1:
@@ -880,7 +908,7 @@ class Generator(Expressions):
         for _ in range(r.randint(0, 2)):
             self.budget = 1
             self.new_variable()
-        for _ in range(r.choice([1, 1, 2, 3])):
+        for _ in range(r.choice([1, 1, 2, 3]) if not self.is_simple else 1):
             self.functions = functions
             self.top_loop()
             self.functions = []

@@ -73,7 +73,9 @@ class ExpressionCompiler(PlaceCompiler):
         if left.literal is not None and right.literal is not None and op in ("+", "-", "*", "&", "|", "^", "//", "%"):
             if op in ("//", "%") and right.literal == 0:
                 raise InvalidProgramError("division by zero")
-            return self.literal(eval(f"({left.literal}) {op} ({right.literal})"))  # Numbers alone.
+            folded = self.literal(eval(f"({left.literal}) {op} ({right.literal})"))  # Numbers alone.
+            self.plain(folded)
+            return folded
         if op in ("&", "|", "^", "<<", ">>", "bit_shr") and (is_float(a) or is_float(b)):
             raise InvalidProgramError("bits of floats")
         if op in ("<<", ">>", "bit_shr"):

@@ -180,9 +180,16 @@ class Compiler(CallCompiler):
 
                 return run
             value = Value(place.type, self.converted(value, place.type))
-        result = self.operator(op, Value(place.type, place.get), value)
+        # The value is computed before the place is read, as for the updates above.
+        slot, compute = self.slot(), value.get
+        result = self.operator(op, Value(place.type, place.get), Value(value.type, lambda f: f[slot], value.literal))
         get, put = self.converted(Value(result.type, result.get), place.type), self.writer(place)
-        return lambda f: put(f, get(f))
+
+        def change(f):
+            f[slot] = compute(f)
+            put(f, get(f))
+
+        return change
 
     def do_If(self, node: ast.If) -> Callable[[list], Any]:
         if isinstance(node.test, ast.Call) and dotted(node.test.func) == "qd.static":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from expressions import Variable
 from programs import Field, Program
-from scalars import INTS
+from scalars import FLOATS, INTS
 from shapes import Shapes
 
 
@@ -18,15 +18,19 @@ class MoreShapes(Shapes):
         given = self.array(r.choice(["i32", "u8", "i64"]), [n])
         halves = self.array(r.choice(["f32", "f64", "f16"]), [n], "float")
         targets, own = [], {}
-        for _ in range(r.randint(2, 5)):
-            dtype = r.choice(["f32", "f64", "f16", "i32", "i64", "u32", "u64", "i16", "u8", "i8"])
+        # Few of a kind become vectors sooner than many of all kinds.
+        plain = r.random() < 0.6
+        for _ in range(r.choice([2, 2, 3]) if plain else r.randint(2, 5)):
+            dtype = r.choice(["f32", "f64", "i32", "i64"] if plain else FLOATS + INTS)
             is_float = dtype[0] == "f"
             op = r.choice(["add", "sub", "min", "max"] + ([] if is_float else ["and", "or", "xor", "mul"]))
             name, extent = self.fresh("y"), r.choice([0, 0, 1, 3])
             self.fields.append(Field(name, dtype, [extent] if extent else [], self.numbers(dtype, extent or 1)))
-            if is_float and r.random() < 0.6:
+            if is_float and (plain or r.random() < 0.6):
                 own[name] = [self.array(dtype, [n], "float")]
-            spread = [str(r.randrange(extent or 1)), f"{i} % {extent}", f"{given.name}[{i}] % {extent}"]
+            spread = [str(r.randrange(extent or 1))]
+            if not plain:
+                spread += [f"{i} % {extent}", f"{given.name}[{i}] % {extent}"]
             targets.append((f"{name}[{r.choice(spread) if extent else 'None'}]", op, is_float))
         sums = []
         if r.random() < 0.5:
@@ -36,13 +40,14 @@ class MoreShapes(Shapes):
         outer = self.depth
         self.depth += 1
         names = [i, f"{given.name}[{i}]"]
-        if r.random() < 0.3:
+        if not plain and r.random() < 0.5:
             self.line(f"if {self.test(names)}:")
             self.depth += 1
         for place, op, is_float in targets:
             value = self.small(names)
             if is_float:
-                given_floats = r.choice([halves, *own.get(place.split("[")[0], [])])
+                found = own.get(place.split("[")[0], [])
+                given_floats = r.choice(found if plain else [halves, *found])
                 value = r.choice([f"{given_floats.name}[{i}]"] * 3 + ["0.5", f"-{given_floats.name}[{i}]"])
             if op in ("add", "sub", "and", "or", "xor") and r.random() < 0.5:
                 sign = {"add": "+", "sub": "-", "and": "&", "or": "|", "xor": "^"}[op]
@@ -190,15 +195,15 @@ class MoreShapes(Shapes):
         self.depth -= 1
 
     def program(self) -> Program:
-        shapes = [self.neighbors, self.neighbors, self.inner_sums, self.scattered, self.remainders, self.recurrences]
+        shapes = [self.neighbors] * 2 + [self.reductions] * 3 + [self.elements] * 3
         shapes += [
-            self.reductions,
+            self.inner_sums,
+            self.scattered,
+            self.remainders,
+            self.recurrences,
             self.stencil,
             self.walks,
             self.products,
-            self.elements,
-            self.elements,
-            self.elements,
         ]
         if self.random.random() < 0.12:
             return self.sections(shapes)

@@ -181,7 +181,7 @@ class Fuzzer:
         program = generate(seed)
         if self.options.shrink > 0 and often <= 6:
             checker = Checker(self.options.timeout)
-            program = shrink(program, lambda p: checker.kind(p, options) == kind, self.options.shrink)
+            program = shrink(program, lambda p: checker.kind(p, options) == kind, self.time_to_shrink())
             what = checker.what or what
             checker.end()
         try:
@@ -195,6 +195,19 @@ class Fuzzer:
         entry["file"] = str(path)
         print(f"  written to {path}", flush=True)
 
+    def time_to_shrink(self) -> float:
+        """A run of limited time ends soon after it."""
+        if self.options.seconds is None:
+            return self.options.shrink
+        left = self.options.seconds - (time.monotonic() - self.begun)
+        return min(self.options.shrink, max(left, 0.0) + 20.0)
+
+    def write_report(self) -> dict[str, Any]:
+        report = self.report()
+        if self.options.report:
+            Path(self.options.report).write_text(json.dumps(report, indent=1))
+        return report
+
     def report(self) -> dict[str, Any]:
         return {
             "programs": self.counts["programs"],
@@ -203,6 +216,9 @@ class Fuzzer:
             "runs": {k: self.counts[k] for k in ("ok", "loose", "rejected")},
             "failures": self.failures,
             "kinds": dict(Counter(f["kind"] for f in self.failures)),
+            "failing_processors": dict(
+                Counter((f["options"] or {}).get("cpu_target", "default").split(",")[0] for f in self.failures)
+            ),
             "options": dict(sorted(self.used.items())),
             "processors": self.processors,
         }
@@ -248,6 +264,7 @@ def table(report: dict[str, Any]) -> str:
     lines += [f"  {k:<34}{v}" for k, v in report["options"].items()]
     lines.append(f"failures        {len(report['failures'])}")
     lines += [f"  {k:<34}{v}" for k, v in report["kinds"].items()]
+    lines += [f"  on processor {k:<21}{v}" for k, v in report["failing_processors"].items()]
     return "\n".join(lines)
 
 
@@ -296,11 +313,10 @@ def main() -> int:
             if time.monotonic() - said > 60:
                 said = time.monotonic()
                 print(f"{fuzzer.counts['programs']} programs, {len(fuzzer.failures)} failures", flush=True)
+                fuzzer.write_report()
     except KeyboardInterrupt:
         fuzzer.stop = True
-    report = fuzzer.report()
-    if options.report:
-        Path(options.report).write_text(json.dumps(report, indent=1))
+    report = fuzzer.write_report()
     print(table(report))
     return int(bool(report["failures"]))
 

@@ -160,7 +160,12 @@ def without_data(program: Program) -> Iterator[Program]:
 
 
 def simpler_data(program: Program) -> Iterator[Program]:
-    """Zeros, or small numbers, in place of all numbers of an array; no gaps in it."""
+    """Without a memory that no argument uses; zeros, or small numbers, in place of all numbers of a memory or field."""
+    for i in range(len(program.memories)):
+        if all(a.memory != i for a in program.arguments):
+            memories = program.memories[:i] + program.memories[i + 1 :]
+            arguments = [replace(a, memory=a.memory - 1) if a.memory > i else a for a in program.arguments]
+            yield replace(program, memories=memories, arguments=arguments)
     for i, m in enumerate(program.memories):
         for values in ([0 * v for v in m.values], [type(v)(k % 7) for k, v in enumerate(m.values)]):
             if values != m.values and (m.dtype != "u1" or max(values, default=0) <= 1):
@@ -182,10 +187,10 @@ def candidates(program: Program) -> Iterator[Program]:
         for changed in make(tree):
             yield replace(program, source=ast.unparse(changed) + "\n")
     yield from without_data(program)
+    yield from simpler_data(program)
     for make in (without_expressions, smaller_numbers):
         for changed in make(tree):
             yield replace(program, source=ast.unparse(changed) + "\n")
-    yield from simpler_data(program)
     if program.launches > 1:
         yield replace(program, launches=1)
 

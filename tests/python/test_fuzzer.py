@@ -189,3 +189,43 @@ def test_programs_are_the_same_for_a_seed():
     from generator import generate
 
     assert generate(12).to_json() == generate(12).to_json() != generate(15).to_json()
+
+
+# A compare that LLVM 22's AVX-512 code both inserts into and extracts from lost a write of its mask, and an index its sign.
+REMAINDERS = """import octants as qd
+
+A = qd.types.ndarray(dtype=qd.i32, ndim=2)
+
+
+@qd.kernel
+def k(n0: qd.i32, n1: qd.i32, x1: A, x3: A) -> qd.i32:
+    z0 = 0
+    for i6 in range(33):
+        z0 |= i6 % -7
+    qd.loop_config(serialize=True)
+    for i9 in range(33):
+        for c in range(1, 7):
+            x[(n1 - c) % 33] = n0 - (n1 ^ i9) + min(
+                255 & x1[1, c % 5] + c, (x3[n0 % 4, 1] & x[8]) - (x3[c % 4, 0] & n1)
+            )
+    return z0
+"""
+
+
+def test_remainders_as_indices_stay_inside():
+    from configurations import host_processors
+    from programs import Argument, Field, Memory, Program, interpret
+    from run import Checker
+
+    numbers = [Argument("n0", "i32", 0), Argument("n1", "i32", 100)]
+    arrays = [Argument(name, "i32", None, m, 0, [4, 5], [5, 1]) for m, name in enumerate(["x1", "x3"])]
+    memories = [Memory("i32", list(range(20))), Memory("i32", list(range(20)))]
+    # Only the first 33 of `x` may be written.
+    program = Program(1, REMAINDERS, memories, numbers + arrays, [Field("x", "u8", [128], [0] * 128)])
+    outcome = interpret(program, "i32", "f32")[0]
+    assert [i for i, v in enumerate(outcome.fields[0]) if v] == [0, 28, 29, 30, 31, 32]
+    checker = Checker(60.0)
+    for processor in ["", *host_processors()]:
+        for level in (0, 1, 2, 3):
+            assert checker.kind(program, {"cpu_target": processor, "opt_level": level}) == "ok", (processor, level)
+    checker.end()
