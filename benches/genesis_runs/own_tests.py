@@ -31,6 +31,15 @@ STARTING = 300.0
 # Pytest's exit status when no test is left to run.
 NOTHING_SELECTED = 5
 
+# What a process runs first: tests choose Quadrants' cache by its variables, and so does a process that they start.
+HOOK = """
+import os
+for name in ("OFFLINE_CACHE", "OFFLINE_CACHE_FILE_PATH"):
+    if "QD_" + name in os.environ:
+        os.environ["{prefix}_" + name] = os.environ["QD_" + name]
+import {module}.as_quadrants
+"""
+
 Outcome = dict[str, Any]
 
 
@@ -58,7 +67,7 @@ def search_path(module: str, folder: Path) -> str:
     if module != "quadrants":
         hook = folder / "alias"
         hook.mkdir(parents=True, exist_ok=True)
-        (hook / "sitecustomize.py").write_text(f"import {module}.as_quadrants\n")
+        (hook / "sitecustomize.py").write_text(HOOK.format(module=module, prefix=module.upper()))
         parts.insert(0, str(hook))
     return os.pathsep.join(parts)
 

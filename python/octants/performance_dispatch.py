@@ -82,6 +82,7 @@ class PerformanceDispatcher:
         self.clock = clock
         self.implementations: list[_Implementation] = []
         self.measurements: dict[Hashable, _Measurement] = {}
+        self._last: tuple[Hashable, _Measurement] | None = None
         self._generation = -1
         force = _setting("FORCE")
         self._announces = bool(force) or _setting("PRINT_DEBUG") == "1"
@@ -113,7 +114,7 @@ class PerformanceDispatcher:
             function._octants_registered = True  # type: ignore[attr-defined]
         implementation = _Implementation(function, is_compatible, scoped=plain and "qd_stream" not in parameters)
         self.implementations.append(implementation)
-        self.measurements.clear()
+        self._forget()
         self._announce(f"registered '{implementation.name}'")
         return function
 
@@ -135,8 +136,8 @@ class PerformanceDispatcher:
         if self._generation != _octants.generation():
             # Kernels are compiled anew after `qd.init`, perhaps for another device.
             self._generation = _octants.generation()
-            self.measurements.clear()
-        measurement = self.measurements.get(key)
+            self._forget()
+        measurement = self._measurement(key)
         if measurement is not None and measurement.winner is not None and not self._is_due(measurement):
             return measurement.winner.call(*args, **kwargs)
 
@@ -149,7 +150,27 @@ class PerformanceDispatcher:
         if measurement is None or measurement.winner is not None:
             warmup = self.first_warmup if measurement is None else self.warmup
             measurement = self.measurements[key] = _Measurement(warmup)
+            self._last = key, measurement
         return self._measure(measurement, compatible, args, kwargs)
+
+    def _measurement(self, key: Hashable) -> _Measurement | None:
+        """What is known of a geometry.
+
+        Most calls repeat the last one's. Comparing keys takes items for equal that are the same object; a hash goes through
+        all of a key, such as hundreds of members of dataclasses.
+        """
+        last = self._last
+        if last is not None and last[0] == key:
+            return last[1]
+        measurement = self.measurements.get(key)
+        if measurement is not None:
+            self._last = key, measurement
+        return measurement
+
+    def _forget(self) -> None:
+        """Starts again with no measurements."""
+        self.measurements.clear()
+        self._last = None
 
     def _is_due(self, m: _Measurement) -> bool:
         """Counts a call that could use the winner; says whether to measure again instead."""

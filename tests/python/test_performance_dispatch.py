@@ -57,6 +57,25 @@ def test_geometries_are_measured_apart(clock):
     assert [op(2), op(2), op(2)] == ["a", "b", "a"]
 
 
+def test_a_geometry_that_comes_again_is_not_hashed_again(clock):
+    class Geometry:
+        hashed = 0
+
+        def __hash__(self):
+            Geometry.hashed += 1
+            return 1
+
+    op = dispatcher(clock, {"slow": 2.0, "fast": 1.0}, first_warmup=0, active=1)
+    one, other = Geometry(), Geometry()
+    assert [op(one) for _ in range(20)] == ["slow", "fast"] + ["fast"] * 18
+    counted = Geometry.hashed
+    assert counted <= 3
+    assert [op(other) for _ in range(3)] == ["slow", "fast", "fast"], "another geometry is measured apart"
+    assert Geometry.hashed > counted
+    qd.init(arch=qd.cpu)
+    assert [op(other) for _ in range(3)] == ["slow", "fast", "fast"], "a new program is measured anew"
+
+
 def test_measuring_is_repeated_after_a_number_of_calls(clock):
     costs = {"a": 1.0, "b": 2.0}
     op = dispatcher(clock, costs, first_warmup=0, warmup=0, active=1, repeat_after_count=3)
