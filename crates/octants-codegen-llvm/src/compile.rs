@@ -13,6 +13,7 @@ use octants_ir::Program;
 use crate::emit::Emitter;
 use crate::facts::Facts;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
+use crate::fuse_products::fuse_products;
 use crate::lower_task::lower_entries;
 use crate::optimise::{check_module, emit_code, optimise};
 use crate::pieces::{Entry, Piece, all_entries, cut};
@@ -175,7 +176,12 @@ impl Workshop {
 
 impl Lowered<'_, '_> {
     fn optimise(&self) -> Result<(), CodegenError> {
-        optimise(self.module, &self.workshop.machine, self.level, self.workshop.target.has_vectors())
+        let target = &*self.workshop.target;
+        optimise(self.module, &self.workshop.machine, self.level, target.has_vectors())?;
+        if self.level >= 2 && target.fuses_shared_products() {
+            fuse_products(self.module);
+        }
+        Ok(())
     }
 
     /// Code as the driver takes it.

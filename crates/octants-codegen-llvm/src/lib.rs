@@ -45,6 +45,7 @@ mod find_jam;
 mod find_returns;
 mod find_scatter;
 mod functions;
+mod fuse_products;
 mod gather_sums;
 mod hold_loads;
 mod jam_loops;

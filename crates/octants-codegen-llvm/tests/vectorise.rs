@@ -221,3 +221,42 @@ fn very_long_functions_are_emitted_plainly() {
     };
     assert!(!plainly(5_000) && plainly(20_000));
 }
+
+/// p[i] = a[i]², s[i] = a[i]² + b[i], d[i] = b[i] - a[i]², e[i] = a[i]² - b[i].
+#[test]
+fn sums_with_products_that_are_used_otherwise_are_fused() {
+    let mut b = Builder::new();
+    let zero = b.int(0, Scalar::I32);
+    let n = shape(&mut b, 0, 0);
+    for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {
+        let i = index(b, l, 0);
+        let load = |b: &mut Builder, buffer| {
+            let a = at(b, buffer, Scalar::F32, &[i]);
+            b.load(a)
+        };
+        let (a, c) = (load(b, 0), load(b, 1));
+        let square = b.binary(BinaryOp::Mul, a, a);
+        let sum = b.binary(BinaryOp::Add, square, c);
+        let (less, more) = (b.binary(BinaryOp::Sub, c, square), b.binary(BinaryOp::Sub, square, c));
+        for (buffer, value) in [(2, square), (3, sum), (4, less), (5, more)] {
+            let a = at(b, buffer, Scalar::F32, &[i]);
+            b.store(a, value);
+        }
+    });
+    let arrays = ["a", "b", "p", "s", "d", "e"].map(|name| array(name, Scalar::F32, 1));
+    let p = program(arrays.to_vec(), vec![], Type::Unit, true, b.body);
+    #[cfg(target_arch = "x86_64")]
+    let fused = std::arch::is_x86_feature_detected!("fma");
+    #[cfg(not(target_arch = "x86_64"))]
+    let fused = true;
+    assert_eq!(optimised(&p).contains("@llvm.fma"), fused);
+    let exact = CodegenOptions { fast_math: false, ..CodegenOptions::default() };
+    assert!(!list_host(&p, &exact, Listing::Optimised).unwrap().contains("@llvm.fma"));
+    let loaded = build(&p);
+    for n in [1usize, 50] {
+        let mut of = [3.0f32, 5.0, 0.0, 0.0, 0.0, 0.0].map(|v| vec![v; n]);
+        let args: Vec<u64> = of.iter_mut().flat_map(|v| [ptr(v), n as u64]).collect();
+        loaded.run(&args, Run::default());
+        assert_eq!(of[2..].concat(), [vec![9.0f32; n], vec![14.0; n], vec![-4.0; n], vec![4.0; n]].concat());
+    }
+}

@@ -87,6 +87,7 @@ pub(crate) struct Cpu {
     vector_math: bool,
     prefer_width: u32,
     flush_denormals: bool,
+    fuses: bool,
 }
 
 const ARGS: i64 = 0;
@@ -130,6 +131,7 @@ impl Cpu {
         let glibc = name.contains("linux") && name.contains("gnu");
         let target = Cpu {
             widest_vector,
+            fuses: options.fast_math && (!x86 || processor.has(&["+fma"])),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
             prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),
@@ -216,6 +218,10 @@ impl Target for Cpu {
 
     fn has_vectors(&self) -> bool {
         true
+    }
+
+    fn fuses_shared_products(&self) -> bool {
+        self.fuses
     }
 
     fn privatises_scatter(&self) -> bool {

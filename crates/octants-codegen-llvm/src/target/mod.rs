@@ -148,6 +148,10 @@ pub(crate) trait Target {
     fn has_vectors(&self) -> bool {
         false
     }
+    /// A product and a sum are one instruction, which LLVM makes only of products that nothing else uses.
+    fn fuses_shared_products(&self) -> bool {
+        false
+    }
     /// Parallel tasks are entered by many threads at once, which share the iterations.
     fn shares_by_stride(&self) -> bool {
         false
