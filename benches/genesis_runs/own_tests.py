@@ -221,7 +221,7 @@ def print_summary(modules: list[str], found: dict[str, dict[str, Outcome]]) -> b
         print(f"| {module} | {' | '.join(map(str, counts))} |")
     if len(modules) < 2:
         return False
-    one, other = (found.get(m, {}) for m in modules)
+    one, other = ({n: o for n, o in found.get(m, {}).items() if o["outcome"]} for m in modules)
     listed = differences(one, other)
     print(f"\n{len(listed)} tests differ, of {len(set(one) & set(other))} that ran on both")
     for name, first, second in listed:
