@@ -7,6 +7,7 @@ use inkwell::attributes::{Attribute, AttributeLoc};
 use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
+use inkwell::values::FunctionValue;
 use llvm_sys::support::LLVMParseCommandLineOptions;
 
 use crate::CodegenError;
@@ -23,7 +24,7 @@ pub(crate) fn optimise(
     set_options();
     let options = PassBuilderOptions::create();
     options.set_loop_vectorization(vectors && level >= 2);
-    options.set_loop_slp_vectorization(vectors && level >= 2);
+    options.set_loop_slp_vectorization(vectors && level >= 2 && longest(module) <= LONG_TO_PAIR);
     options.set_loop_interleaving(vectors && level >= 2);
     options.set_loop_unrolling(level >= 2);
     options.set_merge_functions(false);
@@ -53,6 +54,19 @@ pub(crate) fn optimise(
     check_module(module, "the optimizer")
 }
 
+/// In functions of more instructions than this, before they are optimised, LLVM does not look for scalars that could be computed as a vector: code
+/// of branches and inner loops has few, and the search took a third of the passes' time. Vectors of iterations are made all the same.
+const LONG_TO_PAIR: usize = 6_000;
+
+fn instructions(function: FunctionValue<'_>) -> usize {
+    function.get_basic_block_iter().map(|b| b.get_instructions().count()).sum()
+}
+
+/// Instructions of the longest function.
+fn longest(module: &Module<'_>) -> usize {
+    module.get_functions().map(instructions).max().unwrap_or(0)
+}
+
 /// Functions of more instructions than this are emitted without the back end's own optimisations, whose time grows with the square of the
 /// function: scheduling, moving code out of loops, the order of two-address instructions.
 const LONG: usize = 15_000;
@@ -66,8 +80,7 @@ pub(crate) fn check_module(module: &Module<'_>, maker: &str) -> Result<(), Codeg
 fn emit_long_functions_plainly(module: &Module<'_>) {
     let attribute = |name| module.get_context().create_enum_attribute(Attribute::get_named_enum_kind_id(name), 0);
     for function in module.get_functions() {
-        let instructions: usize = function.get_basic_block_iter().map(|b| b.get_instructions().count()).sum();
-        if instructions > LONG {
+        if instructions(function) > LONG {
             function.add_attribute(AttributeLoc::Function, attribute("noinline"));
             function.add_attribute(AttributeLoc::Function, attribute("optnone"));
         }
@@ -88,7 +101,10 @@ fn run(
 /// - The schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the order
 ///   of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
 /// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
-const OPTIONS: [&CStr; 2] = [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false"];
+/// - The register allocator looks at so many blocks and no more for where to split a live range, which took a third of the time that code of many
+///   blocks takes to emit. By default these are 10,000.
+const OPTIONS: [&CStr; 3] =
+    [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false", c"-grow-region-complexity-budget=300"];
 
 unsafe extern "C" {
     /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
@@ -99,7 +115,7 @@ fn set_options() {
     static ONCE: Once = Once::new();
     // An unknown option ends the process: those of other versions were not tried. Their faults are not those of 22 either.
     if crate::llvm_version().0 == 22 {
-        let arguments = [c"octants", OPTIONS[0], OPTIONS[1]].map(CStr::as_ptr);
+        let arguments: Vec<_> = std::iter::once(c"octants").chain(OPTIONS).map(CStr::as_ptr).collect();
         // SAFETY: the arguments are C strings; LLVM takes its options, and the callback, once in a process.
         ONCE.call_once(|| unsafe {
             LLVMParseCommandLineOptions(arguments.len() as i32, arguments.as_ptr(), std::ptr::null());
