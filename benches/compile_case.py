@@ -92,13 +92,23 @@ def call_tree(width: int, levels: int) -> str:
     return f"{text}{HEAD}    for i in range(a.shape[0]):\n        v = a[i]\n{calls}        a[i] = v\n"
 
 
+def many_arrays(count: int, place: str) -> str:
+    """One loop that updates `count` arrays, all of them arguments, at the same place."""
+    arrays = ", ".join(f"a{n}: qd.types.ndarray(dtype=qd.f32, ndim=1)" for n in range(count))
+    body = "".join(f"        a{n}[{place}] += 1.0\n" for n in range(count))
+    return f"@qd.kernel\ndef k0({arrays}):\n    for i in range(a0.shape[0]):\n{body}"
+
+
 SIZES = (200, 2_000, 20_000)
+ARRAYS = (10, 100, 200, 500)
 
 GROWTH = {
     **{f"one long loop, {n:,} statements": (long_kernel(n), 1) for n in SIZES},
     **{f"branches, {n:,} statements": (branching_kernel(n), 1) for n in SIZES},
     **{f"loops of 20, {n:,} statements": (many_loops(n), 1) for n in SIZES},
     **{f"fields in one loop, {n:,}": (many_fields(n), 1) for n in SIZES[:2]},
+    **{f"arrays in one loop, {n}": (many_arrays(n, "i"), 1) for n in ARRAYS},
+    **{f"arrays that a loop scatters to, {n}": (many_arrays(n, "i // 2"), 1) for n in ARRAYS[:3]},
     "call tree, 60 functions, 6 deep": (call_tree(10, 6), 1),
     "call tree, 300 functions, 6 deep": (call_tree(50, 6), 1),
 }
@@ -170,11 +180,12 @@ def run(module: str, case: str, cache: str) -> dict[str, float]:
         assert spec.loader is not None
         kernels = importlib.util.module_from_spec(spec)
         array = np.ones(16, np.float32)
+        others = [np.ones(16, np.float32) for _ in range(text.count("ndarray(") - 1)] if count == 1 else []
         memory, processor, caller = peak(), time.process_time(), time.thread_time()
         first = time.perf_counter()
         spec.loader.exec_module(kernels)
         for n in range(count):
-            getattr(kernels, f"k{n}")(array)
+            getattr(kernels, f"k{n}")(array, *others)
         qd.sync()
         assert (array != 1.0).any()
     taken = {"import": imported - started, "init": ready - imported, "first": time.perf_counter() - first}
