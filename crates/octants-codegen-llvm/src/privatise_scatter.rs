@@ -125,6 +125,10 @@ impl Lowering<'_, '_> {
         let start = e.load(e.ptr, e.gep(e.ptr, listed, copy), 8);
         let at = e.gep(ty, e.gep(e.i8, start, c.offset), first);
         let words = e.load(bits, at, s.bytes());
+        // Other threads have written it: the next group is fetched meanwhile, of all copies at once.
+        let ahead = e.gep(ty, at, e.i64c(GROUP as i64));
+        let [reads, kept, data] = [0, 3, 1].map(|n| e.i32c(n));
+        e.intrinsic("llvm.prefetch", e.ptr, &[ahead, reads, kept, data]);
         let fold = self.new_block(c"fold");
         e.cond_br(e.icmp(IntCmp::LLVMIntNE, any(words), zero), fold, next_copy);
         e.position(fold);
