@@ -202,8 +202,8 @@ pub fn check_target(target: &CodeTarget) -> Result<(), CodegenError> {
     fatal_errors::on_a_thread(&mut |_| (), |_| target::open(target, &CodegenOptions::default()).map(drop))
 }
 
-/// Whether this machine runs code for a processor, by LLVM's name; features that code does without may follow (`znver5,-sse4a`). The
-/// error says what the machine lacks.
+/// Whether this machine runs code for a processor, by LLVM's name. Features that the code does without may follow
+/// (`znver5,-sse4a`). The error names the features that this machine lacks.
 pub fn check_processor(processor: &str) -> Result<(), CodegenError> {
     target::cpu::Processor::on_host(processor).map(drop)
 }

@@ -36,7 +36,8 @@ impl Processor {
         Ok(Processor { triple: triple.into(), cpu: cpu.into(), features: String::new() })
     }
 
-    /// One whose code this machine runs: a name, and features that code does without (`znver5,-sse4a`). The error says what the machine lacks.
+    /// A processor whose code this machine runs: a name, and features that the code does without (`znver5,-sse4a`).
+    /// The error names the features that this machine lacks.
     pub fn on_host(text: &str) -> Result<Processor, CodegenError> {
         let host = host_machine()?;
         let (name, without) = text.split_once(',').unwrap_or((text, ""));

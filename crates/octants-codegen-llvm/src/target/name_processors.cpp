@@ -16,7 +16,7 @@ static std::unique_ptr<llvm::MCSubtargetInfo> open(const char *triple, const cha
                                                          : nullptr);
 }
 
-// Whether a processor that LLVM knows has all of these features ("+avx2,+fma"). A name that is no feature is one that it lacks.
+// Whether a processor that LLVM knows has all of these features ("+avx2,+fma"). No processor has an unknown feature.
 extern "C" bool octants_processor_has(const char *triple, const char *processor, const char *changes,
                                       const char *features) {
     auto subtarget = open(triple, processor, changes);

@@ -39,7 +39,7 @@ fn c_string(text: &str) -> CString {
     CString::new(text).expect("compiler bug: a zero in the name of a processor")
 }
 
-/// Whether a processor has all of these features. `changes` are those that it has or lacks, unlike what its name implies (`-sse4a`).
+/// Whether a processor has all of these features. `changes` add or remove features that its name implies (`-sse4a`).
 pub(super) fn has(triple: &str, processor: &str, changes: &str, features: &str) -> bool {
     let [triple, processor, changes, features] = [triple, processor, changes, features].map(c_string);
     // SAFETY: the texts live until the call returns.
