@@ -12,10 +12,14 @@ use octants_runtime::{DevicePtr, ErrorKind, Failure, Failures, KernelMeta, Launc
 use crate::enter::Entry;
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
-use crate::pool::{Pool, Ranges};
+use crate::pool::{Pool, Ranges, Stopped};
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
+/// Work below this many nanoseconds need not be interrupted.
+const SHORT: f64 = 1e6;
+/// Work on one thread that may take longer is done in pieces that take about so long, and at most four times so.
+const PIECE: Duration = Duration::from_millis(5);
 
 /// Linked code, unloaded when the last of its tasks goes.
 pub struct Code {
@@ -139,8 +143,15 @@ impl LoadedTask {
                 let code = if company == Company::None { self.alone } else { self.shared };
                 context.copies = u64::from(shape.takes_copies(count, launch.args));
                 // SAFETY: as above.
-                self.pace.time(count, 1, launch, || unsafe { code.run(&context, 0, count) });
-                Ok(())
+                let piece = |begin, end| unsafe { code.run(&context, begin, end) };
+                let known = self.pace.cost();
+                if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
+                    self.pace.time(count, 1, launch, || piece(0, count));
+                    return Ok(());
+                }
+                let unit = shape.together(known);
+                let run = || run_in_pieces(count, unit, known, launch, piece);
+                self.end(known, self.pace.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
                 context.copies = u64::from(copies);
@@ -160,13 +171,62 @@ impl LoadedTask {
                     }
                 };
                 let run = || {
-                    if copies { pool.share(count, chunk, width, &many) } else { pool.run(count, chunk, width, &one) }
+                    let caller = launch.caller;
+                    if copies {
+                        pool.share(count, chunk, width, caller, &many)
+                    } else {
+                        pool.run(count, chunk, width, caller, &one)
+                    }
                 };
-                let end = self.pace.time(count, width, launch, run);
-                end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
+                let known = self.pace.cost();
+                self.end(known, self.pace.time(count, width, launch, run))
             }
         }
     }
+}
+
+impl LoadedTask {
+    /// What became of a run, before which iterations were known to cost so much.
+    #[inline]
+    fn end(&self, known: f64, end: std::result::Result<(), Stopped>) -> Result<()> {
+        end.map_err(|stopped| match stopped {
+            Stopped::Panicked(message) => ErrorKind::CompilerBug(format!("a task panicked: {message}")).into(),
+            Stopped::Interrupted => {
+                self.pace.forget_to(known);
+                ErrorKind::Interrupted.into()
+            }
+        })
+    }
+}
+
+/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. They are believed to take `cost`
+/// nanoseconds each.
+#[cold]
+fn run_in_pieces(
+    count: u64,
+    unit: u64,
+    cost: f64,
+    launch: &Launch<'_>,
+    piece: impl Fn(u64, u64),
+) -> std::result::Result<(), Stopped> {
+    let mut length = ((PIECE.as_nanos() as f64 / cost / 4.0) as u64).max(1).next_multiple_of(unit);
+    let mut begin = 0;
+    while begin < count {
+        let end = begin.saturating_add(length).min(count);
+        let start = Instant::now();
+        piece(begin, end);
+        begin = end;
+        let time = start.elapsed();
+        if time * 2 < PIECE {
+            length = length.saturating_mul(2);
+        } else if time > PIECE * 4 {
+            length = (length / 4).max(1).next_multiple_of(unit);
+        }
+        if begin < count && launch.caller.is_interrupted() {
+            return Err(Stopped::Interrupted);
+        }
+    }
+    Ok(())
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -242,6 +302,18 @@ impl QueuedTask {
                 launch.failures.record(|| Failure { kernel, message, location: String::new(), stream: 0 });
             }
         });
+    }
+
+    /// It was seen to take less than a millisecond.
+    pub fn is_short(&self) -> bool {
+        self.with(|task, launch| {
+            let count = match &task.kind {
+                Kind::Serial => 1,
+                // SAFETY: as in `run`.
+                Kind::Parallel { count, .. } => unsafe { count.of(launch, &context(launch)) },
+            };
+            task.pace.is_known() && task.pace.cost() * (count as f64) < SHORT
+        })
     }
 
     /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which pieces
@@ -326,6 +398,16 @@ impl Pace {
     #[inline]
     fn cost(&self) -> f64 {
         f64::from(f32::from_bits(self.cost.load(Ordering::Relaxed)))
+    }
+
+    /// It has been measured.
+    fn is_known(&self) -> bool {
+        self.runs.load(Ordering::Relaxed) > 0
+    }
+
+    /// Forgets what a run has taught that was left half done.
+    fn forget_to(&self, cost: f64) {
+        self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
 
     fn measures(runs: u32) -> bool {

@@ -28,6 +28,7 @@ mod guard;
 mod host_work;
 mod in_progress;
 mod inspection;
+mod interpreter;
 mod kept_kernels;
 mod kernel;
 mod names;
