@@ -597,4 +597,53 @@ mod tests {
         // A busy machine may keep the other thread from waking in time, but not again and again.
         assert!((0..20).any(|_| shared()));
     }
+
+    /// Is interrupted after so many looks.
+    struct Impatient(Cell<u32>);
+
+    impl Caller for Impatient {
+        fn will_block(&self) {}
+
+        fn can_be_interrupted(&self) -> bool {
+            true
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+    }
+
+    #[test]
+    fn an_interrupted_caller_leaves_the_chunks_that_nobody_has_begun() {
+        for threads in [1, 4] {
+            let pool = Pool::new(threads);
+            let done = AtomicU32::new(0);
+            let body = |_, _| {
+                thread::sleep(Duration::from_millis(1));
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            let end = pool.run(1000, 1, 4, &Impatient(Cell::new(5)), &body);
+            assert_eq!(end, Err(Stopped::Interrupted));
+            let begun = done.load(Ordering::Relaxed);
+            assert!((4..200).contains(&begun), "{begun}");
+            cover(&pool, 1000, 7, 4);
+            assert_eq!(done.load(Ordering::Relaxed), begun, "none was begun later");
+        }
+    }
+
+    #[test]
+    fn a_pool_begins_anew_without_its_threads() {
+        let pool = Pool::new(4);
+        cover(&pool, 1000, 7, 4);
+        // As a child process finds it: the threads, which end here, are not there; a job of a thread that is not there is open.
+        pool.end();
+        pool.shared.ended.store(false, Ordering::SeqCst);
+        let slot = pool.take_slot().unwrap();
+        slot.state.store(OPEN | 1, Ordering::Relaxed);
+        // SAFETY: no other thread uses the pool.
+        unsafe { pool.renew_after_fork() };
+        assert!(!slot.taken.load(Ordering::Relaxed));
+        cover(&pool, 1000, 7, 4);
+    }
 }

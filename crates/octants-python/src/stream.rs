@@ -105,13 +105,13 @@ impl Stream {
             fork::waiting(py, || drop(stream));
             return Ok(());
         }
-        let end = waiting(py, |caller| stream.synchronize(caller));
+        let end = waiting(py, |caller| if report { stream.synchronize(caller) } else { stream.finish(caller) });
         if end.is_err() && !stream.query().unwrap_or(true) {
             *lock(&self.inner) = Some(stream);
             return end;
         }
         fork::waiting(py, || drop(stream));
-        if report { end } else { Ok(()) }
+        end
     }
 }
 

@@ -195,6 +195,11 @@ impl Stream {
         core.wait_for_host(caller)
     }
 
+    /// Waits until the work of this stream is done. A failure is left to whoever asks.
+    pub fn finish(&self, caller: &dyn Caller) -> Result<()> {
+        if self.0.device.immediate { Ok(()) } else { self.0.wait_quietly(caller) }
+    }
+
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
     pub(crate) fn drain(&self, caller: &dyn Caller, then: impl FnOnce()) -> Result<()> {
         let core = &*self.0;
