@@ -27,7 +27,7 @@ pub(crate) struct Trust {
 #[cfg(unix)]
 mod unix {
     use std::fs::OpenOptions;
-    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 
     use super::*;
 
@@ -84,24 +84,24 @@ mod unix {
 
         /// For a folder within this one: those who share it share that.
         pub(crate) fn make_folders(self, folder: &Path) -> io::Result<()> {
-            if folder.is_dir() {
-                return Ok(());
+            let missing: Vec<_> = folder.ancestors().take_while(|f| !f.is_dir()).collect();
+            for folder in missing.into_iter().rev() {
+                let mut builder = std::fs::DirBuilder::new();
+                builder.recursive(true).mode(self.mode & 0o777).create(folder)?;
+                if self.group {
+                    // The mask of the process has taken rights away that the group has here.
+                    std::fs::set_permissions(folder, PermissionsExt::from_mode(self.mode))?;
+                }
             }
-            let mut builder = std::fs::DirBuilder::new();
-            builder.recursive(true).mode(self.mode & 0o777).create(folder)?;
-            if !self.group {
-                return Ok(());
-            }
-            // The mask of the process has taken rights away that the group has here.
-            std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(self.mode))
+            Ok(())
         }
 
         /// Makes a file that is not there.
         pub(crate) fn create(self, path: &Path) -> io::Result<File> {
-            let mode = self.mode & 0o666 | 0o600;
+            let mode = (self.mode & 0o666) | 0o600;
             let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
             if self.group {
-                file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(mode))?;
+                file.set_permissions(PermissionsExt::from_mode(mode))?;
             }
             Ok(file)
         }
