@@ -19,7 +19,8 @@ pub struct Interpreter<'py> {
     saved: Cell<*mut ffi::PyThreadState>,
     /// When to look again; nothing before the first question.
     next: Cell<Option<Instant>>,
-    /// Signals are another thread's.
+    /// Signals are this thread's, or another one's; neither before the first look.
+    main: Cell<bool>,
     deaf: Cell<bool>,
     raised: RefCell<Option<PyErr>>,
     py: PhantomData<Python<'py>>,
@@ -31,6 +32,7 @@ impl<'py> Interpreter<'py> {
         Interpreter {
             saved: Cell::new(std::ptr::null_mut()),
             next: Cell::new(None),
+            main: Cell::new(false),
             deaf: Cell::new(false),
             raised: RefCell::new(None),
             py: PhantomData,
@@ -60,9 +62,14 @@ impl<'py> Interpreter<'py> {
         self.come_back();
         // SAFETY: this thread has just taken the interpreter.
         let py = unsafe { Python::assume_attached() };
-        match is_main_thread(py) {
-            true => *self.raised.borrow_mut() = py.check_signals().err(),
-            false => self.deaf.set(true),
+        // Python code, as that of the second question, handles signals too.
+        let end = py.check_signals().and_then(|()| if self.main.get() { Ok(true) } else { is_main_thread(py) });
+        match end {
+            Ok(main) => {
+                self.main.set(main);
+                self.deaf.set(!main);
+            }
+            Err(raised) => *self.raised.borrow_mut() = Some(raised),
         }
         self.let_go();
         self.raised.borrow().is_some()
@@ -70,13 +77,10 @@ impl<'py> Interpreter<'py> {
 }
 
 /// Signals are handled there alone.
-fn is_main_thread(py: Python<'_>) -> bool {
-    let ids = || -> PyResult<bool> {
-        let threading = py.import("threading")?;
-        let main = threading.call_method0("main_thread")?.getattr("ident")?;
-        main.eq(threading.call_method0("get_ident")?)
-    };
-    ids().unwrap_or(false)
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    main.eq(threading.call_method0("get_ident")?)
 }
 
 impl Caller for Interpreter<'_> {
