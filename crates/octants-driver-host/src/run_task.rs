@@ -17,9 +17,11 @@ use crate::pool::{Pool, Ranges, Stopped};
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
 /// Work below this many nanoseconds need not be interrupted.
-const SHORT: f64 = 1e6;
+const SHORT: f64 = 1e5;
 /// Work on one thread that may take longer is done in pieces that take about so long, and at most four times so.
 const PIECE: Duration = Duration::from_millis(5);
+/// The first of them is at most one of so many parts.
+const FIRST_PART: u64 = 64;
 
 /// Linked code, unloaded when the last of its tasks goes.
 pub struct Code {
@@ -150,7 +152,10 @@ impl LoadedTask {
                     return Ok(());
                 }
                 let unit = shape.together(known);
-                let run = || run_in_pieces(count, unit, known, launch, piece);
+                // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece costs more.
+                let most = if context.copies == 0 { count.div_ceil(FIRST_PART) } else { count };
+                let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
+                let run = || run_in_pieces(count, (first, unit), launch, piece);
                 self.end(known, self.pace.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
@@ -199,17 +204,15 @@ impl LoadedTask {
     }
 }
 
-/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. They are believed to take `cost`
-/// nanoseconds each.
+/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. The first piece is of `first` iterations.
 #[cold]
 fn run_in_pieces(
     count: u64,
-    unit: u64,
-    cost: f64,
+    (first, unit): (u64, u64),
     launch: &Launch<'_>,
     piece: impl Fn(u64, u64),
 ) -> std::result::Result<(), Stopped> {
-    let mut length = ((PIECE.as_nanos() as f64 / cost / 4.0) as u64).max(1).next_multiple_of(unit);
+    let mut length = first.next_multiple_of(unit);
     let mut begin = 0;
     while begin < count {
         let end = begin.saturating_add(length).min(count);
@@ -304,7 +307,7 @@ impl QueuedTask {
         });
     }
 
-    /// It was seen to take less than a millisecond.
+    /// It was seen to take no time that matters.
     pub fn is_short(&self) -> bool {
         self.with(|task, launch| {
             let count = match &task.kind {
