@@ -321,7 +321,9 @@ def test_what_is_no_file_is_passed_over(run, tmp_path, kind):
         assert subprocess.run(line, capture_output=True, timeout=60).returncode == 0
 
 
-only_root = pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes other users' files")
+only_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes other users' files"
+)
 OTHER = 12345
 
 
