@@ -90,7 +90,7 @@ def test_a_long_launch_is_interrupted(tmp_path, wait, options):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=env)
     assert done.returncode == 0, done.stderr
     # On an idle machine half a second; chunks that have begun are ended.
-    assert float(done.stdout) < 5.0
+    assert float(done.stdout) < 10.0
 
 
 def test_handlers_that_do_not_raise_change_nothing(tmp_path):
