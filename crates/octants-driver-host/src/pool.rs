@@ -486,6 +486,8 @@ fn panicked(payload: &(dyn Any + Send)) -> Stopped {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use octants_runtime::Patient;
 
     use super::*;
@@ -564,7 +566,7 @@ mod tests {
         std::panic::set_hook(Box::new(|_| ()));
         let end = pool.run(100, 1, 4, &Patient, &body);
         std::panic::set_hook(hook);
-        assert!(end.unwrap_err().0.contains("thirty"));
+        assert!(matches!(end, Err(Stopped::Panicked(text)) if text.contains("thirty")));
         assert_eq!(runs.into_inner(), 100);
         cover(&pool, 1000, 10, 4);
     }
