@@ -106,8 +106,8 @@ LONG = (
 def wait(y: qd.types.ndarray(dtype=qd.i32, ndim=1)):
     for _ in range(1):
         print("waiting")
-        n = 0
-        while qd.volatile_load(y[0]) == 0 and n < 2_000_000_000:
+        n = qd.i64(0)
+        while qd.volatile_load(y[0]) == 0 and n < qd.i64(60_000_000_000):
             n += 1
 
 y = np.zeros(4, np.int32)

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -294,3 +295,83 @@ def test_the_command_line(run, tmp_path):
     status, text = command("frobnicate", folder=folder)
     assert status == 2
     assert "invalid choice" in text
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")
+@pytest.mark.parametrize("kind", ["pipe", "link", "device"])
+def test_what_is_no_file_is_passed_over(run, tmp_path, kind):
+    if kind == "device" and os.geteuid() != 0:
+        pytest.skip("only root makes devices")
+    run(PROGRAM)
+    for path in entries(tmp_path / "kept"):
+        path.unlink()
+        if kind == "pipe":
+            os.mkfifo(path)
+        elif kind == "link":
+            path.symlink_to("/dev/zero")
+        else:
+            try:
+                os.mknod(path, 0o600 | stat.S_IFCHR, os.makedev(1, 5))
+            except OSError as error:
+                pytest.skip(f"no devices here: {error}")
+    result, counts, _ = run(PROGRAM)  # it would hang, or never end to read
+    assert (result, counts["hits"]) == (EXPECTED, 0)
+    for command in ("verify", "info", "clear"):
+        line = [sys.executable, "-m", "octants.cache", command, "--folder", str(tmp_path / "kept")]
+        assert subprocess.run(line, capture_output=True, timeout=60).returncode == 0
+
+
+only_root = pytest.mark.skipif(
+    not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root makes other users' files"
+)
+OTHER = 12345
+
+
+@only_root
+def test_code_of_another_user_is_not_loaded(run, tmp_path):
+    run(PROGRAM)
+    for path in entries(tmp_path / "kept"):
+        os.chown(path, OTHER, -1)
+    result, counts, err = run(PROGRAM)
+    assert (result, counts["hits"]) == (EXPECTED, 0)
+    assert err.count("compiled kernels of other users are not loaded") == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes are those of POSIX")
+def test_a_folder_that_everybody_may_write_to_is_not_used(run, tmp_path):
+    run(PROGRAM)
+    (tmp_path / "kept").chmod(0o1777)
+    result, counts, err = run(PROGRAM)
+    assert (result, counts) == (EXPECTED, None)
+    assert err.count("everybody may write to it") == 1
+
+
+@only_root
+def test_the_user_s_own_folder_must_be_the_user_s(run, tmp_path):
+    home = tmp_path / "home"
+    environment = {"OCTANTS_OFFLINE_CACHE_FILE_PATH": None, "XDG_CACHE_HOME": str(home)}
+    run(PROGRAM, **environment)
+    os.chown(home / "octants" / "kernels", OTHER, -1)
+    result, counts, err = run(PROGRAM, **environment)
+    assert (result, counts) == (EXPECTED, None)
+    assert err.count("it belongs to another user") == 1
+
+
+@only_root
+@pytest.mark.parametrize("mode", [0o755, 0o2770], ids=oct)
+def test_a_shared_folder_serves_its_users(run, tmp_path, mode):
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    folder.chmod(mode)
+    run(PROGRAM)
+    for path in [folder, *folder.rglob("*")]:
+        about = path.stat()
+        if mode == 0o2770:
+            assert about.st_mode & 0o070 == (0o070 if path.is_dir() else 0o060), f"{path}: {about.st_mode:o}"
+            owner = OTHER + 1  # of the group, as any other
+        else:
+            assert about.st_mode & 0o022 == 0
+            owner = OTHER  # who owns the folder
+        os.chown(path, owner if path != folder else OTHER, -1)
+    result, counts, err = run(PROGRAM)
+    assert (result, counts["misses"], err) == (EXPECTED, 0, "")

@@ -12,6 +12,7 @@ mod scatter_copies;
 mod store;
 mod trace;
 mod trace_entries;
+mod trust;
 
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use scatter_copies::ScatterCopies;

@@ -6,6 +6,7 @@
 //!   moment; what it leaves is a temporary file, which a later sweep removes.
 //! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
 //! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
+//! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing. They are told of once.
 //! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
 //! - Reading an artifact is one open and one read; it looks at no other file.
 //! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is answered: none is
@@ -17,13 +18,15 @@
 //! many processes: nothing has to be counted across them. A sweep removes the entries that were not used for longest, by their time of
 //! modification, which reading brings up to date now and then.
 
-use std::fs::{self, File, FileTimes, OpenOptions};
+use std::fs::{self, File, FileTimes};
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use crate::entry::{HEADER, Refused, check_entry, compiler_of, read_entry, write_entry};
+use crate::trust::{Trust, open_regular};
 use crate::{Artifact, Corrupted, Key};
 
 /// Time of use is kept no more exactly than this, so that reading seldom writes.
@@ -49,6 +52,8 @@ pub struct StoreOptions {
     pub policy: Policy,
     /// Part of the bound that a sweep frees, so that the next one is not due at once.
     pub free_part: f64,
+    /// The user has named the folder, and may share it.
+    pub named: bool,
 }
 
 /// What to do when the store holds more than it may.
@@ -68,12 +73,23 @@ pub enum Policy {
 #[derive(Debug)]
 pub struct Store {
     options: StoreOptions,
+    /// Whose files are loaded, once the folder is there.
+    trust: OnceLock<Trust>,
+    /// A file that was not loaded, until someone was told.
+    refused: Mutex<Refusals>,
     read_only: AtomicBool,
     written: AtomicU64,
     hits: AtomicU64,
     misses: AtomicU64,
     stored: AtomicU64,
     damaged: AtomicU64,
+}
+
+/// Files that were not loaded.
+#[derive(Debug, Default)]
+struct Refusals {
+    told: bool,
+    notice: Option<String>,
 }
 
 /// What an entry holds.
@@ -131,6 +147,8 @@ impl Store {
     pub fn open(options: StoreOptions) -> Store {
         Store {
             options,
+            trust: OnceLock::new(),
+            refused: Mutex::default(),
             read_only: AtomicBool::new(false),
             written: AtomicU64::new(0),
             hits: AtomicU64::new(0),
@@ -143,6 +161,39 @@ impl Store {
     /// The folder.
     pub fn folder(&self) -> &Path {
         &self.options.folder
+    }
+
+    /// Whose files are loaded from the folder. The error says why none are.
+    fn trust(&self) -> Result<Trust, String> {
+        if let Some(trust) = self.trust.get() {
+            return Ok(*trust);
+        }
+        match fs::metadata(self.folder()) {
+            Ok(about) => {
+                let trust = Trust::of(&about, self.options.named)?;
+                Ok(*self.trust.get_or_init(|| trust))
+            }
+            Err(_) => Ok(Trust::new()),
+        }
+    }
+
+    /// Why the folder must not be used: others than those whom the user trusts may have written to it.
+    pub fn distrust(&self) -> Option<String> {
+        let why = self.trust().err()?;
+        Some(format!("compiled kernels are not kept in {}: {why}", self.folder().display()))
+    }
+
+    fn refuse(&self, path: &Path, why: String) {
+        let mut refusals = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        if !std::mem::replace(&mut refusals.told, true) {
+            refusals.notice =
+                Some(format!("compiled kernels of other users are not loaded: {} ({why})", path.display()));
+        }
+    }
+
+    /// What to tell the user of files that were not loaded; once.
+    pub fn take_notice(&self) -> Option<String> {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).notice.take()
     }
 
     /// What was done so far.
@@ -179,8 +230,11 @@ impl Store {
         key: &Key,
         decode: impl FnOnce(&[u8]) -> Result<T, Corrupted>,
     ) -> Option<T> {
-        let mut file = File::open(path).ok()?;
-        let about = file.metadata().ok()?;
+        let opened = self.trust().and_then(|trust| trust.open(path).map_err(|e| e.to_string()));
+        let (mut file, about) = opened.unwrap_or_else(|why| {
+            self.refuse(path, why);
+            None
+        })?;
         let mut bytes = Vec::new();
         // Not being able to read now says nothing about the entry.
         bytes.try_reserve_exact(usize::try_from(about.len()).ok()?.checked_add(1)?).ok()?;
@@ -217,8 +271,9 @@ impl Store {
         }
         let bytes = write_entry(&self.options.compiler, key, body);
         // A sweep of another process, or someone who clears the folder, may take a folder away between two steps.
-        let written = write(path, &bytes).or_else(|e| match e.kind() {
-            ErrorKind::NotFound => write(path, &bytes),
+        let trust = self.trust().map_err(io::Error::other)?;
+        let written = write(path, trust, &bytes).or_else(|e| match e.kind() {
+            ErrorKind::NotFound => write(path, trust, &bytes),
             _ => Err(e),
         });
         match written {
@@ -283,7 +338,7 @@ impl Store {
     pub fn examine(&self) -> Contents {
         let mut contents = Contents::default();
         for found in self.files().into_iter().filter(|f| !f.temporary) {
-            let Ok(bytes) = fs::read(&found.path) else { continue };
+            let Some(bytes) = read_regular(&found.path, u64::MAX) else { continue };
             match check_entry(&bytes) {
                 Err(Refused::Damaged) => contents.damaged.push(found.path),
                 Ok(_) if compiler_of(&bytes) == Some(self.options.compiler.bytes()) => {
@@ -320,9 +375,8 @@ impl Store {
     }
 
     fn is_own(&self, path: &Path) -> bool {
-        let mut head = [0; HEADER];
-        let read = File::open(path).and_then(|mut f| f.read_exact(&mut head));
-        read.is_ok() && compiler_of(&head) == Some(self.options.compiler.bytes())
+        let head = read_regular(path, HEADER as u64).filter(|head| head.len() == HEADER);
+        head.is_some_and(|head| compiler_of(&head) == Some(self.options.compiler.bytes()))
     }
 
     /// Folders by the first two digits: few files in each, few folders in all.
@@ -369,7 +423,7 @@ impl Found {
         if !temporary && !is_hexadecimal(name, digits) {
             return None;
         }
-        let about = path.metadata().ok()?;
+        let about = path.symlink_metadata().ok().filter(|about| about.is_file())?;
         Some(Found { bytes: about.len(), used: about.modified().ok()?, path, temporary, kind })
     }
 
@@ -391,16 +445,12 @@ pub(crate) fn list(folder: &Path) -> Vec<(PathBuf, String)> {
 }
 
 /// Makes an entry appear at once, or not at all.
-fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+fn write(path: &Path, trust: Trust, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().expect("compiler bug: an entry lies in a folder");
-    make_folder(folder)?;
+    trust.make_folders(folder)?;
     let temporary = folder.join(temporary_name());
-    let written = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&temporary)
-        .and_then(|mut file| file.write_all(bytes))
-        .and_then(|()| fs::rename(&temporary, path));
+    let written =
+        trust.create(&temporary).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&temporary, path));
     if written.is_err() {
         let _ = fs::remove_file(&temporary);
     }
@@ -429,11 +479,10 @@ fn temporary_name() -> String {
     format!("{TEMPORARY}{}-{}-{now:x}", std::process::id(), &thread[..8])
 }
 
-/// Code that others could exchange is code that others could run in our name: the folder is its owner's alone.
-fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+/// The beginning of a regular file.
+fn read_regular(path: &Path, most: u64) -> Option<Vec<u8>> {
+    let (file, _) = open_regular(path).ok()??;
+    let mut bytes = Vec::new();
+    file.take(most).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
 }

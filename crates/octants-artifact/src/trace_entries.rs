@@ -47,7 +47,7 @@ impl Store {
 fn files(folder: &Path) -> Vec<(SystemTime, String)> {
     let names = list(folder).into_iter().filter(|(_, name)| is_hexadecimal(name, 64));
     let mut all: Vec<_> =
-        names.filter_map(|(path, name)| Some((path.metadata().ok()?.modified().ok()?, name))).collect();
+        names.filter_map(|(path, name)| Some((path.symlink_metadata().ok()?.modified().ok()?, name))).collect();
     all.sort_by(|a, b| b.cmp(a));
     all
 }

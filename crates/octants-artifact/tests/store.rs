@@ -37,6 +37,7 @@ fn options(folder: &Path) -> StoreOptions {
         most_bytes: 1 << 30,
         policy: Policy::LeastRecentlyUsed,
         free_part: 0.25,
+        named: false,
     }
 }
 

@@ -98,10 +98,10 @@ fn main() {
     }
     println!("-- pool of 2");
     let pool = Pool::new(2);
-    measure("job of two empty chunks, threads awake", 20_000, || pool.run(2, 1, 2, &|_, _| ()).unwrap());
+    measure("job of two empty chunks, threads awake", 20_000, || pool.run(2, 1, 2, &Patient, &|_, _| ()).unwrap());
     measure("the same after a pause of 200 us (with the pause)", 500, || {
         std::thread::sleep(std::time::Duration::from_micros(200));
-        pool.run(2, 1, 2, &|_, _| ()).unwrap();
+        pool.run(2, 1, 2, &Patient, &|_, _| ()).unwrap();
     });
     measure("the pause alone", 500, || std::thread::sleep(std::time::Duration::from_micros(200)));
 }

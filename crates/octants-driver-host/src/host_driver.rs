@@ -2,7 +2,7 @@
 
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use octants_artifact::{Artifact, HostCount, HostTask};
 use octants_runtime::{
@@ -331,7 +331,7 @@ impl Driver for HostDriver {
             at.ok_or_else(|| ErrorKind::CompilerBug("the time of an event that was not recorded".into()).into())
         };
         let (from, to) = (time(earlier)?, time(later)?);
-        let milliseconds = |d: std::time::Duration| d.as_secs_f64() * 1e3;
+        let milliseconds = |d: Duration| d.as_secs_f64() * 1e3;
         Ok(if to >= from { milliseconds(to - from) } else { -milliseconds(from - to) })
     }
 
@@ -423,6 +423,13 @@ impl Driver for HostDriver {
     unsafe fn renew_after_fork(&self) {
         // SAFETY: the trait's contract.
         unsafe { self.pool.renew_after_fork() }
+    }
+
+    unsafe fn synchronize_for(&self, stream: StreamHandle, time: Duration) -> Result<bool> {
+        let Some(s) = &self.streams else { return Ok(true) };
+        // SAFETY: the trait's contract.
+        let queue = unsafe { s.queue(stream) };
+        Ok(s.queues.wait_for(&queue, time))
     }
 
     fn close(&self) {

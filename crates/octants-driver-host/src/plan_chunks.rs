@@ -64,6 +64,12 @@ impl Shape {
         (!self.serialize).then(|| u64::from(self.block_dim.unwrap_or(1)).max(1))
     }
 
+    /// Iterations of `cost` nanoseconds that a thread which runs all of them, in pieces, keeps together: fewer where they are dear.
+    pub fn together(&self, cost: f64) -> u64 {
+        let grain = self.grain.max(1).saturating_mul(self.at_once);
+        if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.at_once }
+    }
+
     /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument slots.
     #[inline]
     pub fn plan(&self, count: u64, cost: f64, args: &[u64]) -> Plan {

@@ -19,7 +19,7 @@ use std::sync::{Arc, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use octants_runtime::{Renewable, nesting};
+use octants_runtime::{Caller, Renewable, nesting};
 
 use crate::copies::Copies;
 
@@ -52,9 +52,14 @@ mod lane {
     pub const AWAITED: u32 = 3;
 }
 
-/// The message of a panic in a job.
+/// Why a job was not done to its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Panicked(pub String);
+pub enum Stopped {
+    /// Something panicked, with this message.
+    Panicked(String),
+    /// The caller was interrupted.
+    Interrupted,
+}
 
 /// What each participant of a job calls.
 type Body<'a> = dyn Fn(&mut Ranges<'_>) + Sync + 'a;
@@ -87,7 +92,7 @@ struct Slot {
     width: AtomicU32,
     job: UnsafeCell<Option<Job>>,
     lanes: Box<[Apart<Lane>]>,
-    panic: Renewable<Option<Panicked>>,
+    panic: Renewable<Option<Stopped>>,
 }
 
 // SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has left; participants
@@ -157,21 +162,41 @@ impl Pool {
     }
 
     /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads. Returns
-    /// when all of them are done. After a panic the remaining chunks are still run; the first one's message is returned.
-    pub fn run(&self, count: u64, chunk: u64, width: u32, body: &(dyn Fn(u64, u64) + Sync)) -> Result<(), Panicked> {
-        self.share(count, chunk, width, &|ranges| ranges.for_each(|(begin, end)| body(begin, end)))
+    /// when all of them are done. After a panic the remaining chunks are still run; the first one's message is returned. Once `caller`, this
+    /// thread, is interrupted, no more chunks are begun.
+    pub fn run(
+        &self,
+        count: u64,
+        chunk: u64,
+        width: u32,
+        caller: &dyn Caller,
+        body: &(dyn Fn(u64, u64) + Sync),
+    ) -> Result<(), Stopped> {
+        self.share(count, chunk, width, caller, &|ranges| ranges.for_each(|(begin, end)| body(begin, end)))
     }
 
     /// The same, but each thread calls `body` once, which takes ranges until there are none left; again after a panic.
-    pub fn share(&self, count: u64, chunk: u64, width: u32, body: &Body<'_>) -> Result<(), Panicked> {
+    pub fn share(
+        &self,
+        count: u64,
+        chunk: u64,
+        width: u32,
+        caller: &dyn Caller,
+        body: &Body<'_>,
+    ) -> Result<(), Stopped> {
         let chunk = chunk.max(count.div_ceil(u64::from(u32::MAX))).max(1);
         let chunks = count.div_ceil(chunk) as u32;
         let width = width.min(self.threads).min(chunks);
         let slot = if width < 2 || WORKER.with(Cell::get) { None } else { self.take_slot() };
         let Some(slot) = slot else {
-            let mut all =
-                Ranges { whole: (count > 0).then_some((0, count)), lanes: &[], own: 0, empty: 0, chunk, count };
-            return catch_unwind(AssertUnwindSafe(|| body(&mut all))).map_err(|p| panicked(&*p));
+            let lane = [Apart(Lane { chunks: AtomicU64::new(pack(0, chunks)), ..Lane::default() })];
+            let caller = Some(caller).filter(|c| c.can_be_interrupted());
+            // In one piece, where no one may want it to end early.
+            let (chunk, lanes) = if caller.is_some() { (chunk, &lane[..]) } else { (count, &[][..]) };
+            let whole = (caller.is_none() && count > 0).then_some((0, count));
+            let mut all = Ranges { whole, lanes, own: 0, empty: 0, chunk, count, caller, interrupted: false };
+            let end = catch_unwind(AssertUnwindSafe(|| body(&mut all))).map_err(|p| panicked(&*p));
+            return if all.interrupted { Err(Stopped::Interrupted) } else { end };
         };
         self.start();
         // SAFETY: only the lifetime changes; no one uses the pointer after this function's end (see `Slot::finish`).
@@ -180,11 +205,11 @@ impl Pool {
         slot.open(job, chunks);
         self.shared.epoch.0.fetch_add(1, Ordering::SeqCst);
         self.shared.wake(2.min(width - 1));
-        slot.work(&job, 0);
+        let interrupted = slot.work(&job, 0, Some(caller).filter(|c| c.can_be_interrupted()));
         slot.finish();
         let panic = slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
         slot.taken.store(false, Ordering::Release);
-        panic.map_or(Ok(()), Err)
+        panic.map_or(if interrupted { Err(Stopped::Interrupted) } else { Ok(()) }, Err)
     }
 
     /// Ends the threads. Later jobs run on their callers.
@@ -383,7 +408,7 @@ impl Slot {
         }
         // SAFETY: this thread has taken an open lane; the job is written before, and kept until all have left.
         if let Some(job) = unsafe { *self.job.get() } {
-            self.work(&job, number);
+            self.work(&job, number, None);
         }
         if state.swap(lane::CLOSED, Ordering::AcqRel) == lane::AWAITED {
             // The slot is part of the pool's shared state, which this thread keeps alive, so its address stays good.
@@ -392,16 +417,18 @@ impl Slot {
         true
     }
 
-    /// Runs chunks until there are none left.
-    fn work(&self, job: &Job, own: usize) {
+    /// Runs chunks until there are none left, or the caller is interrupted, whose thread this may be: true then.
+    fn work(&self, job: &Job, own: usize, caller: Option<&dyn Caller>) -> bool {
         // SAFETY: participants use the body only here, between taking a lane and leaving it.
         let body = unsafe { &*job.body };
         let lanes = &self.lanes[..job.width as usize];
-        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk: job.chunk, count: job.count };
+        let (chunk, count) = (job.chunk, job.count);
+        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk, count, caller, interrupted: false };
         while let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&mut ranges))) {
             let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
             first.get_or_insert_with(|| panicked(&*payload));
         }
+        ranges.interrupted
     }
 
     /// Closes the lanes that nobody came for and waits until everyone who came has left.
@@ -456,9 +483,19 @@ pub struct Ranges<'a> {
     empty: usize,
     chunk: u64,
     count: u64,
+    /// Of the job, on its own thread, if it may be interrupted.
+    caller: Option<&'a dyn Caller>,
+    interrupted: bool,
 }
 
 impl Ranges<'_> {
+    /// Takes all chunks that nobody has begun, so that the job ends.
+    #[cold]
+    fn drain(&mut self) {
+        self.lanes.iter().for_each(|lane| lane.0.chunks.store(pack(0, 0), Ordering::Relaxed));
+        self.interrupted = true;
+    }
+
     /// The number of the participant, less than the job's width.
     pub fn lane(&self) -> usize {
         self.own
@@ -471,6 +508,9 @@ impl Iterator for Ranges<'_> {
     fn next(&mut self) -> Option<(u64, u64)> {
         if self.whole.is_some() {
             return self.whole.take();
+        }
+        if self.caller.is_some_and(|c| c.is_interrupted()) {
+            self.drain();
         }
         while self.empty < self.lanes.len() {
             let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0.chunks;
@@ -516,13 +556,17 @@ fn take(lane: &AtomicU64, choose: impl Fn(u32, u32) -> (u32, u64)) -> Option<u32
     }
 }
 
-fn panicked(payload: &(dyn Any + Send)) -> Panicked {
+fn panicked(payload: &(dyn Any + Send)) -> Stopped {
     let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
-    Panicked(text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into()))
+    Stopped::Panicked(text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into()))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
+    use octants_runtime::Patient;
+
     use super::*;
 
     fn cover(pool: &Pool, count: u64, chunk: u64, width: u32) {
@@ -532,7 +576,7 @@ mod tests {
                 seen[i as usize].fetch_add(1, Ordering::Relaxed);
             }
         };
-        pool.run(count, chunk, width, &body).unwrap();
+        pool.run(count, chunk, width, &Patient, &body).unwrap();
         assert!(seen.iter().all(|s| s.load(Ordering::Relaxed) == 1), "{count} {chunk} {width}");
     }
 
@@ -559,7 +603,7 @@ mod tests {
                 calls.fetch_add(1, Ordering::Relaxed);
                 sum.fetch_add(ranges.map(|(b, e)| (b..e).sum::<u64>()).sum(), Ordering::Relaxed);
             };
-            pool.share(1001, 10, 4, &body).unwrap();
+            pool.share(1001, 10, 4, &Patient, &body).unwrap();
             assert!((1..=u64::from(threads)).contains(&calls.into_inner()));
             assert_eq!(sum.into_inner(), 1001 * 1000 / 2);
         }
@@ -582,8 +626,8 @@ mod tests {
         let inner = |b: u64, e: u64| {
             total.fetch_add(e - b, Ordering::Relaxed);
         };
-        let outer = |b: u64, e: u64| (b..e).for_each(|_| pool.run(100, 5, 4, &inner).unwrap());
-        pool.run(64, 1, 4, &outer).unwrap();
+        let outer = |b: u64, e: u64| (b..e).for_each(|_| pool.run(100, 5, 4, &Patient, &inner).unwrap());
+        pool.run(64, 1, 4, &Patient, &outer).unwrap();
         assert_eq!(total.into_inner(), 6400);
     }
 
@@ -597,9 +641,9 @@ mod tests {
         };
         let hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(|_| ()));
-        let end = pool.run(100, 1, 4, &body);
+        let end = pool.run(100, 1, 4, &Patient, &body);
         std::panic::set_hook(hook);
-        assert!(end.unwrap_err().0.contains("thirty"));
+        assert!(matches!(end, Err(Stopped::Panicked(text)) if text.contains("thirty")));
         assert_eq!(runs.into_inner(), 100);
         cover(&pool, 1000, 10, 4);
     }
@@ -626,10 +670,59 @@ mod tests {
                 threads.lock().unwrap().insert(thread::current().id());
                 thread::sleep(Duration::from_millis(2));
             };
-            pool.run(40, 1, 2, &body).unwrap();
+            pool.run(40, 1, 2, &Patient, &body).unwrap();
             threads.into_inner().unwrap().len() == 2
         };
         // A busy machine may keep the other thread from waking in time, but not again and again.
         assert!((0..20).any(|_| shared()));
+    }
+
+    /// Is interrupted after so many looks.
+    struct Impatient(Cell<u32>);
+
+    impl Caller for Impatient {
+        fn will_block(&self) {}
+
+        fn can_be_interrupted(&self) -> bool {
+            true
+        }
+
+        fn is_interrupted(&self) -> bool {
+            self.0.set(self.0.get().saturating_sub(1));
+            self.0.get() == 0
+        }
+    }
+
+    #[test]
+    fn an_interrupted_caller_leaves_the_chunks_that_nobody_has_begun() {
+        for threads in [1, 4] {
+            let pool = Pool::new(threads);
+            let done = AtomicU32::new(0);
+            let body = |_, _| {
+                thread::sleep(Duration::from_millis(1));
+                done.fetch_add(1, Ordering::Relaxed);
+            };
+            let end = pool.run(1000, 1, 4, &Impatient(Cell::new(5)), &body);
+            assert_eq!(end, Err(Stopped::Interrupted));
+            let begun = done.load(Ordering::Relaxed);
+            assert!((4..200).contains(&begun), "{begun}");
+            cover(&pool, 1000, 7, 4);
+            assert_eq!(done.load(Ordering::Relaxed), begun, "none was begun later");
+        }
+    }
+
+    #[test]
+    fn a_pool_begins_anew_without_its_threads() {
+        let pool = Pool::new(4);
+        cover(&pool, 1000, 7, 4);
+        // As a child process finds it: the threads, which end here, are not there; a job of a thread that is not there is open.
+        pool.end();
+        pool.shared.ended.store(false, Ordering::SeqCst);
+        let slot = pool.take_slot().unwrap();
+        slot.state.store(OPEN | 1, Ordering::Relaxed);
+        // SAFETY: no other thread uses the pool.
+        unsafe { pool.renew_after_fork() };
+        assert!(!slot.taken.load(Ordering::Relaxed));
+        cover(&pool, 1000, 7, 4);
     }
 }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use octants_runtime::Launch;
 use octants_runtime::nesting::{self, Inside};
@@ -133,6 +133,17 @@ impl Queue {
     }
 }
 
+impl QueueState {
+    /// The first piece of work takes no time that matters to a thread that may be interrupted.
+    fn begins_short(&self) -> bool {
+        match self.work.front() {
+            Some(Work::Task(task)) => task.is_short(),
+            Some(Work::Pieces(..)) | None => false,
+            Some(_) => true,
+        }
+    }
+}
+
 impl Point {
     /// When it was reached, if it was.
     pub fn at(&self) -> Option<Instant> {
@@ -228,6 +239,27 @@ impl Queues {
             s = queue.progress.wait(s).unwrap_or_else(PoisonError::into_inner);
         }
         s.waiting -= 1;
+    }
+
+    /// As [`Queues::wait`], but for some time; whether the work is done. Of the work this thread does only what is known to be short.
+    pub fn wait_for(&self, queue: &Queue, time: Duration) -> bool {
+        let (until, end) = (lock(&queue.state).queued, Instant::now() + time);
+        let done = || lock(&queue.state).done >= until;
+        if self.shared.steps_until(|| done() || Instant::now() >= end) {
+            return done();
+        }
+        while !done() && lock(&queue.state).begins_short() && self.shared.serve_if_ready(queue) {}
+        let mut s = lock(&queue.state);
+        s.waiting += 1;
+        while s.done < until {
+            let left = end.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            s = queue.progress.wait_timeout(s, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        s.waiting -= 1;
+        s.done >= until
     }
 
     /// Waits until the point is reached.

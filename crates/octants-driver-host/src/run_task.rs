@@ -13,10 +13,16 @@ use crate::copies::Set;
 use crate::enter::Entry;
 use crate::linker::{Linked, Linker};
 use crate::plan_chunks::{Plan, Shape};
-use crate::pool::{Panicked, Pool, Ranges};
+use crate::pool::{Pool, Ranges, Stopped};
 
 /// Work from this many nanoseconds on is long for a caller that others wait for.
 const LONG: f64 = 10_000.0;
+/// Work below this many nanoseconds need not be interrupted.
+const SHORT: f64 = 1e5;
+/// Work on one thread that may take longer is done in pieces that take about so long, and at most four times so.
+const PIECE: Duration = Duration::from_millis(5);
+/// The first of them is at most one of so many parts.
+const FIRST_PART: u64 = 64;
 
 /// Linked code, unloaded when the last of its tasks goes.
 pub struct Code {
@@ -140,23 +146,34 @@ impl LoadedTask {
         let plan =
             if self.pace.probes(count) { Plan::Inline } else { shape.plan(count, self.pace.cost(), launch.args) };
         match plan {
-            // All launches are in order where there are no streams, so nothing else of the program runs now.
-            Plan::Inline if company == Company::None => {
-                // SAFETY: as above.
-                self.pace.time(count, 1, launch, || unsafe { self.alone.run(&context, 0, count) });
-                Ok(())
-            }
             Plan::Inline => {
+                // All launches are in order where there are no streams, so nothing else of the program runs now.
+                let is_alone = company == Company::None;
                 // SAFETY: as above.
-                self.pace
-                    .time(count, 1, launch, || unsafe { self.run_beside_others(pool, launch, &context, 0, count) });
-                Ok(())
+                let piece = |begin, end| unsafe {
+                    match is_alone {
+                        true => self.alone.run(&context, begin, end),
+                        false => self.run_beside_others(pool, launch, &context, begin, end),
+                    }
+                };
+                let known = self.pace.cost();
+                if known * (count as f64) < SHORT || !launch.caller.can_be_interrupted() {
+                    self.pace.time(count, 1, launch, || piece(0, count));
+                    return Ok(());
+                }
+                let unit = shape.together(known);
+                // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece costs more.
+                let copies = !is_alone && shape.takes_copies(count, launch.args);
+                let most = if copies { count } else { count.div_ceil(FIRST_PART) };
+                let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
+                let run = || run_in_pieces(count, (first, unit), launch, piece);
+                self.end(known, self.pace.time(count, 1, launch, run))
             }
             Plan::Split { width, chunk, copies } => {
+                let known = self.pace.cost();
                 // SAFETY: as above.
                 let run = || unsafe { self.split(pool, launch, &context, count, (width, chunk, copies)) };
-                let end = self.pace.time(count, width, launch, run);
-                end.map_err(|p| ErrorKind::CompilerBug(format!("a task panicked: {}", p.0)).into())
+                self.end(known, self.pace.time(count, width, launch, run))
             }
         }
     }
@@ -172,11 +189,11 @@ impl LoadedTask {
         context: &HostContext,
         count: u64,
         (width, chunk, copies): (u32, u64, bool),
-    ) -> std::result::Result<(), Panicked> {
+    ) -> std::result::Result<(), Stopped> {
         let (shared, code) = (Shared(context), self.shared);
         let set = if copies { self.take_copies(pool, launch, width as usize) } else { None };
         let Some((mut set, sum)) = set else {
-            return pool.run(count, chunk, width, &|begin, end| {
+            return pool.run(count, chunk, width, launch.caller, &|begin, end| {
                 // SAFETY: the contract; the ranges lie within the count and do not overlap.
                 unsafe { code.run(shared.get(), begin, end) };
             });
@@ -188,8 +205,8 @@ impl LoadedTask {
             // SAFETY: as above.
             ranges.for_each(|(begin, end)| unsafe { code.run(&own, begin, end) });
         };
-        // What panicked leaves copies behind that are not zero: they are dropped.
-        pool.share(count, chunk, width, &many)?;
+        // What panicked or was interrupted leaves copies behind that are not zero: they are dropped.
+        pool.share(count, chunk, width, launch.caller, &many)?;
         let used = set.used();
         let parts = copied_bytes(&self.kind, launch).saturating_mul(used.len() as u64) / BYTES_OF_PART;
         let parts = parts.clamp(1, u64::from(width));
@@ -197,7 +214,7 @@ impl LoadedTask {
             HostContext { copies: used.as_ptr().cast(), copy_count: used.len() as u64, parts, ..shared.get().clone() };
         let listed = Shared(&listed);
         // SAFETY: the contract; nobody writes to the copies any more.
-        pool.run(parts, 1, width, &|begin, end| unsafe { sum.run(listed.get(), begin, end) })?;
+        pool.run(parts, 1, width, &Patient, &|begin, end| unsafe { sum.run(listed.get(), begin, end) })?;
         pool.copies().give_back(set);
         Ok(())
     }
@@ -236,6 +253,48 @@ const BYTES_OF_PART: u64 = 32 << 10;
 fn copied_bytes(kind: &Kind, launch: &Launch<'_>) -> u64 {
     let Kind::Parallel { shape, .. } = kind else { return 0 };
     shape.copied_room(launch.args).unwrap_or(0)
+}
+
+impl LoadedTask {
+    /// What became of a run, before which iterations were known to cost so much.
+    #[inline]
+    fn end(&self, known: f64, end: std::result::Result<(), Stopped>) -> Result<()> {
+        end.map_err(|stopped| match stopped {
+            Stopped::Panicked(message) => ErrorKind::CompilerBug(format!("a task panicked: {message}")).into(),
+            Stopped::Interrupted => {
+                self.pace.forget_to(known);
+                ErrorKind::Interrupted.into()
+            }
+        })
+    }
+}
+
+/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. The first piece is of `first` iterations.
+#[cold]
+fn run_in_pieces(
+    count: u64,
+    (first, unit): (u64, u64),
+    launch: &Launch<'_>,
+    piece: impl Fn(u64, u64),
+) -> std::result::Result<(), Stopped> {
+    let mut length = first.next_multiple_of(unit);
+    let mut begin = 0;
+    while begin < count {
+        let end = begin.saturating_add(length).min(count);
+        let start = Instant::now();
+        piece(begin, end);
+        begin = end;
+        let time = start.elapsed();
+        if time * 2 < PIECE {
+            length = length.saturating_mul(2);
+        } else if time > PIECE * 4 {
+            length = (length / 4).max(1).next_multiple_of(unit);
+        }
+        if begin < count && launch.caller.is_interrupted() {
+            return Err(Stopped::Interrupted);
+        }
+    }
+    Ok(())
 }
 
 /// A task of a launch that has returned: all that it needs, by value. Used again for other tasks, so that queueing one
@@ -313,6 +372,18 @@ impl QueuedTask {
         });
     }
 
+    /// It was seen to take no time that matters.
+    pub fn is_short(&self) -> bool {
+        self.with(|task, launch| {
+            let count = match &task.kind {
+                Kind::Serial => 1,
+                // SAFETY: as in `run`.
+                Kind::Parallel { count, .. } => unsafe { count.of(launch, &context(launch)) },
+            };
+            task.pace.is_known() && task.pace.cost() * (count as f64) < SHORT
+        })
+    }
+
     /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which pieces
     /// consist. `None` where it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
@@ -388,6 +459,16 @@ impl Pace {
     #[inline]
     fn cost(&self) -> f64 {
         f64::from(f32::from_bits(self.cost.load(Ordering::Relaxed)))
+    }
+
+    /// It has been measured.
+    fn is_known(&self) -> bool {
+        self.runs.load(Ordering::Relaxed) > 0
+    }
+
+    /// Forgets what a run has taught that was left half done.
+    fn forget_to(&self, cost: f64) {
+        self.cost.store((cost as f32).to_bits(), Ordering::Relaxed);
     }
 
     fn measures(runs: u32) -> bool {

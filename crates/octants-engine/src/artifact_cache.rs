@@ -39,12 +39,15 @@ pub fn open_store(config: &Config) -> Result<Option<Store>, String> {
              `offline_cache_file_path`, or pass `offline_cache=False`",
         )?,
         // As it is meant now: a program may change its working folder.
-        given => return Ok(Some(store_in(std::path::absolute(given).unwrap_or_else(|_| given.into()), config))),
+        given => {
+            let folder = std::path::absolute(given).unwrap_or_else(|_| given.into());
+            return Ok(Some(store_in(folder, true, config)));
+        }
     };
-    Ok(Some(store_in(folder.join("octants").join("kernels"), config)))
+    Ok(Some(store_in(folder.join("octants").join("kernels"), false, config)))
 }
 
-fn store_in(folder: PathBuf, config: &Config) -> Store {
+fn store_in(folder: PathBuf, named: bool, config: &Config) -> Store {
     Store::open(StoreOptions {
         folder,
         compiler: key_of_bytes(COMPILER.as_bytes()),
@@ -56,6 +59,7 @@ fn store_in(folder: PathBuf, config: &Config) -> Store {
             _ => Policy::LeastRecentlyUsed,
         },
         free_part: config.offline_cache_cleaning_factor,
+        named,
     })
 }
 
@@ -82,6 +86,11 @@ impl ArtifactCache {
     /// The folder.
     pub fn folder(&self) -> &Path {
         self.store.folder()
+    }
+
+    /// What to tell the user of files that were not loaded; once.
+    pub fn take_notice(&self) -> Option<String> {
+        self.store.take_notice()
     }
 
     /// What was found and stored so far.

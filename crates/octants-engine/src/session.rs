@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use octants_artifact::{CodeTarget, StoreCounts};
 use octants_codegen_llvm::{DeviceLibrary, check_processor};
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_runtime::{Buffer, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
+use octants_runtime::{Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
 
 pub use self::build::Executable;
 pub use self::lowering::Lowering;
@@ -99,6 +99,10 @@ impl Session {
             notices.push(reason);
             None
         });
+        let store = store.filter(|store| {
+            notices.extend(store.distrust());
+            store.distrust().is_none()
+        });
         let cache = store.map(ArtifactCache::new);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (lowered, recalled) = Default::default();
@@ -135,7 +139,9 @@ impl Session {
 
     /// What the user should be told and was not yet: after opening, and after a kernel was built.
     pub fn take_notices(&self) -> Vec<String> {
-        std::mem::take(&mut *self.lock_notices())
+        let mut notices = std::mem::take(&mut *self.lock_notices());
+        notices.extend(self.cache.as_ref().and_then(ArtifactCache::take_notice));
+        notices
     }
 
     fn lock_notices(&self) -> MutexGuard<'_, Vec<String>> {
@@ -161,8 +167,8 @@ impl Session {
     }
 
     /// Waits for everything launched before.
-    pub fn sync(&self) -> Result<(), Error> {
-        Ok(self.device.synchronize(&Patient)?)
+    pub fn sync(&self, caller: &dyn Caller) -> Result<(), Error> {
+        Ok(self.device.synchronize(caller)?)
     }
 
     /// Ends the session: waits for its work and gives its memory back. Its objects raise from now on.

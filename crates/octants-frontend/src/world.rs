@@ -212,6 +212,11 @@ pub type WorldResult<T> = Result<T, WorldError>;
 
 /// What the front end asks of the outside.
 pub trait World {
+    /// It may be asked on stack that the thread did not begin with.
+    fn runs_on_any_stack(&self) -> bool {
+        true
+    }
+
     /// What an object is. Pure: the same answer each time.
     fn entity(&self, obj: Obj) -> Entity;
 

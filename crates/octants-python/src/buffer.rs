@@ -1,6 +1,6 @@
 //! [`Buffer`]: memory of the device as a Python object, and on the CPU as a writable view for numpy.
 
-use octants_engine::runtime::{self, Patient, PinnedBuffer};
+use octants_engine::runtime::{self, PinnedBuffer};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::exceptions::{PyBufferError, PyValueError};
 use pyo3::ffi;
@@ -150,7 +150,7 @@ impl Buffer {
         count: u64,
     ) -> PyResult<()> {
         let element = element.as_bytes();
-        host_work::queue_on(stream, |s| s.fill(&self.memory, offset, element, count, &Patient))
+        host_work::queue_on(stream, |s, caller| s.fill(&self.memory, offset, element, count, caller))
     }
 
     /// Queues on a stream a copy from another buffer.
@@ -163,14 +163,14 @@ impl Buffer {
         nbytes: u64,
     ) -> PyResult<()> {
         let source = &source.get().memory;
-        host_work::queue_on(stream, |s| s.copy(&self.memory, offset, source, source_offset, nbytes, &Patient))
+        host_work::queue_on(stream, |s, caller| s.copy(&self.memory, offset, source, source_offset, nbytes, caller))
     }
 
     /// Queues on a stream that some bytes become those of `data`, which is read now.
     fn upload(&self, stream: &Bound<'_, stream::Stream>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         let data = PyUntypedBuffer::get(data)?;
         let from = contiguous(&data)?;
-        host_work::queue_on(stream, |s| s.upload(&self.memory, offset, from, &Patient))
+        host_work::queue_on(stream, |s, caller| s.upload(&self.memory, offset, from, caller))
     }
 
     /// The device as DLPack names it: its kind and its number.

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use octants_engine::runtime::{self, Patient};
+use octants_engine::runtime;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
@@ -52,13 +52,13 @@ impl Event {
     /// Makes the host wait for what the event stands for, and raises what failed on its stream.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let event = self.open(py)?;
-        waiting(py, || event.synchronize(&Patient))
+        waiting(py, |caller| event.synchronize(caller))
     }
 
     /// Whether what the event stands for is done; True where it was never recorded.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
         let event = self.open(py)?;
-        waiting(py, || event.query())
+        waiting(py, |_| event.query())
     }
 
     /// Milliseconds from this event to a later one. Both were made with `timing=True` and recorded; waits for both.
@@ -67,7 +67,7 @@ impl Event {
             return Err(PyTypeError::new_err(format!("later must be an Event, got {}", later.get_type().name()?)));
         };
         let (event, later) = (self.open(py)?, later.get().open(py)?);
-        waiting(py, || event.elapsed_ms(&later, &Patient))
+        waiting(py, |caller| event.elapsed_ms(&later, caller))
     }
 
     /// Gives the event back. Work that waits for it still does. Doing so twice is fine.

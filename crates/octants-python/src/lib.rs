@@ -29,6 +29,7 @@ mod guard_group;
 mod host_work;
 mod in_progress;
 mod inspection;
+mod interpreter;
 mod kept_kernels;
 mod kernel;
 mod names;

@@ -1,7 +1,7 @@
 //! What `octants.profiler` reads: times of tasks and kernels, what was compiled, memory in use. How it looks is Python's.
 
 use octants_engine::compile_times::{Compilation, Phase, Step};
-use octants_engine::runtime::{Lane, Patient, Profiler, SpanId, Total};
+use octants_engine::runtime::{Lane, Profiler, SpanId, Total};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -40,7 +40,7 @@ fn short<'a>(kernel: &str, task: &'a str) -> &'a str {
 #[pyfunction]
 pub fn profiler_start(py: Python<'_>) -> PyResult<SpanId> {
     let profiler = profiler(py)?;
-    waiting(py, || profiler.start())
+    waiting(py, |_| profiler.start())
 }
 
 /// Ends what `profiler_start` began. Returns the number of the next span.
@@ -54,7 +54,7 @@ pub fn profiler_stop(py: Python<'_>) -> PyResult<SpanId> {
 #[pyfunction]
 pub fn profiler_spans(py: Python<'_>, first: SpanId, last: SpanId) -> PyResult<(Vec<SpanRow>, Vec<i64>, u64)> {
     let profiler = profiler(py)?;
-    waiting(py, || profiler.resolve(&Patient))?;
+    waiting(py, |caller| profiler.resolve(caller))?;
     let (spans, dropped) = profiler.spans(first, last);
     let row = |s: octants_engine::runtime::Span| {
         let task = short(&s.kernel.name, &s.kernel.tasks[s.task].name).to_string();
@@ -71,7 +71,7 @@ pub fn profiler_spans(py: Python<'_>, first: SpanId, last: SpanId) -> PyResult<(
 #[pyfunction]
 pub fn profiler_totals(py: Python<'_>) -> PyResult<Vec<KernelRow>> {
     let profiler = profiler(py)?;
-    waiting(py, || profiler.resolve(&Patient))?;
+    waiting(py, |caller| profiler.resolve(caller))?;
     let row = |(name, total): (String, octants_engine::runtime::KernelTotal)| {
         let tasks = total.tasks.iter().map(|(task, t)| (short(&name, task).to_string(), sums(t))).collect();
         (name, sums(&total.launches), tasks)
@@ -83,7 +83,7 @@ pub fn profiler_totals(py: Python<'_>) -> PyResult<Vec<KernelRow>> {
 #[pyfunction]
 pub fn profiler_clear(py: Python<'_>) -> PyResult<SpanId> {
     let profiler = profiler(py)?;
-    waiting(py, || profiler.clear(&Patient))
+    waiting(py, |caller| profiler.clear(caller))
 }
 
 /// What was compiled and how long each step took, in the order in which it was done.

@@ -12,6 +12,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyString};
 
 use crate::names::text_attribute;
+use crate::stream::interruptible;
 use crate::{errors, fork};
 
 /// A session and the number of the `init` that made it.
@@ -206,9 +207,7 @@ pub fn is_immediate() -> bool {
 #[pyfunction]
 pub fn sync(py: Python<'_>) -> PyResult<()> {
     let program = require(py)?;
-    let end = fork::waiting(py, || program.session.sync());
-    write_printed(py)?;
-    end.map_err(|e| errors::from_engine(py, e))
+    interruptible(py, |caller| program.session.sync(caller))?.map_err(|e| errors::from_engine(py, e))
 }
 
 /// How many specialisations of kernels the current program has compiled.

@@ -6,12 +6,14 @@
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use octants_engine::runtime::{self, DeviceError, Patient};
+use octants_engine::Error as EngineError;
+use octants_engine::runtime::{self, Caller, DeviceError};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::event::Event;
+use crate::interpreter::Interpreter;
 use crate::program::{self, Program};
 use crate::{errors, exchange_table, fork};
 
@@ -57,10 +59,23 @@ pub fn raised(py: Python<'_>, error: DeviceError) -> PyErr {
 }
 
 /// Waits without the interpreter, and writes what was printed meanwhile.
-pub fn waiting<T: Send>(py: Python<'_>, wait: impl FnOnce() -> Result<T, DeviceError> + Send) -> PyResult<T> {
-    let end = fork::waiting(py, wait);
+pub fn waiting<T>(py: Python<'_>, wait: impl FnOnce(&dyn Caller) -> Result<T, DeviceError>) -> PyResult<T> {
+    let end = interruptible(py, |caller| wait(caller).map_err(Into::into))?;
+    end.map_err(|e| errors::from_engine(py, e))
+}
+
+/// The same, for what a session waits for. What a handler of signals raises meanwhile ends the wait.
+pub fn interruptible<T>(
+    py: Python<'_>,
+    wait: impl FnOnce(&dyn Caller) -> Result<T, EngineError>,
+) -> PyResult<Result<T, EngineError>> {
+    fork::before_launch(py);
+    let interpreter = Interpreter::held(py);
+    interpreter.will_block();
+    let end = wait(&interpreter);
+    let interrupted = interpreter.take();
     program::write_printed(py)?;
-    end.map_err(|e| raised(py, e))
+    interrupted.map_or(Ok(end), Err)
 }
 
 impl Stream {
@@ -83,15 +98,20 @@ impl Stream {
         lock(&self.inner).as_ref().map_or(0, runtime::Stream::handle)
     }
 
+    /// Waits for the stream's work, unless it is someone else's, and lets go of the stream. Where the wait is left, the stream stays.
     fn finish(&self, py: Python<'_>, report: bool) -> PyResult<()> {
         let Some(stream) = lock(&self.inner).take() else { return Ok(()) };
-        if self.kind == Kind::Own && stream.alive() && report {
-            waiting(py, || stream.synchronize(&Patient))
-        } else {
-            // The last reference drains the stream; a failure is left for whoever waits for the program.
+        if self.kind != Kind::Own || !stream.alive() {
             fork::waiting(py, || drop(stream));
-            Ok(())
+            return Ok(());
         }
+        let end = waiting(py, |caller| if report { stream.synchronize(caller) } else { stream.finish(caller) });
+        if end.is_err() && !stream.query().unwrap_or(true) {
+            *lock(&self.inner) = Some(stream);
+            return end;
+        }
+        fork::waiting(py, || drop(stream));
+        end
     }
 }
 
@@ -196,7 +216,7 @@ impl Stream {
     /// Waits until all work of the stream is done, and raises what failed in it.
     fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
         let stream = self.open(py)?;
-        waiting(py, || stream.synchronize(&Patient))
+        waiting(py, |caller| stream.synchronize(caller))
     }
 
     /// Its number in the program, by which messages and profiles name it; 0 for the default stream.
@@ -208,7 +228,7 @@ impl Stream {
     /// Whether all queued work is done.
     fn query(&self, py: Python<'_>) -> PyResult<bool> {
         let stream = self.open(py)?;
-        waiting(py, || stream.query())
+        waiting(py, |_| stream.query())
     }
 
     /// Makes later work of this stream wait for an event, or for what is queued on another stream now.

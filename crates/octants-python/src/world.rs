@@ -557,6 +557,11 @@ impl World for PyWorld<'_> {
         }
     }
 
+    fn runs_on_any_stack(&self) -> bool {
+        // From 3.14 on the interpreter knows where a thread's stack ends, and takes another one for an overflow.
+        self.py.version_info() < (3, 14)
+    }
+
     fn warn(&self, warning: Diagnostic) {
         self.warnings.borrow_mut().push(warning);
     }

@@ -94,11 +94,10 @@ impl StreamCore {
     pub(crate) fn wait_for_own_work(&self, caller: &dyn Caller) -> Result<()> {
         let Some(last) = self.last else {
             // SAFETY: a stream of our own lives as long as this.
-            return unsafe { self.wait(caller) };
+            return unsafe { self.wait_or_leave(caller) };
         };
-        caller.will_block();
         // SAFETY: the event is the stream's.
-        unsafe { self.device.driver.synchronize_event(last) }
+        unsafe { self.device.wait_for_event(last, caller) }
     }
 
     /// Makes `later` wait for the work that this program has queued here; `event` is recorded for that where the stream is ours.

@@ -5,6 +5,7 @@
 //! done says so with [`Driver::is_immediate`].
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use octants_artifact::{Artifact, CodeTarget};
 
@@ -47,6 +48,39 @@ pub trait Caller {
     /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
     /// threads need. May be called more than once in a launch; never called while the caller could re-enter the launcher.
     fn will_block(&self);
+
+    /// Whether it may ever be interrupted.
+    fn can_be_interrupted(&self) -> bool {
+        false
+    }
+
+    /// True once the user has interrupted the thread: it leaves what it works at or waits for. Asked every now and then after
+    /// [`Caller::will_block`], where the caller's own code may run.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Between two looks whether a thread was interrupted that waits.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
+
+/// Asks `done` until it says so, or `time` is over; whether it is done. The longer it takes, the longer the pauses.
+pub(crate) fn poll(time: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
+    let start = Instant::now();
+    loop {
+        if done()? {
+            return Ok(true);
+        }
+        let waited = start.elapsed();
+        if waited >= time {
+            return Ok(false);
+        }
+        if waited < Duration::from_micros(100) {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep((waited / 16).min(Duration::from_millis(1)));
+        }
+    }
 }
 
 /// A caller that others do not wait for.
@@ -257,6 +291,12 @@ pub trait Driver: Send + Sync + 'static {
 
     /// Waits until all work queued on `stream` is done.
     unsafe fn synchronize(&self, stream: StreamHandle) -> Result<()>;
+
+    /// As [`Driver::synchronize`], but for some time only; whether the work is done.
+    unsafe fn synchronize_for(&self, stream: StreamHandle, time: Duration) -> Result<bool> {
+        // SAFETY: the trait's contract.
+        poll(time, || unsafe { self.query_stream(stream) })
+    }
 
     /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those that were calling it.
     ///

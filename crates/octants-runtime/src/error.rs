@@ -76,6 +76,8 @@ pub enum ErrorKind {
         /// Bytes of the buffer.
         bytes: u64,
     },
+    /// The user has interrupted the thread: what it was waiting for goes on, what it was at is left half done.
+    Interrupted,
     /// A broken invariant.
     CompilerBug(String),
 }
@@ -124,6 +126,7 @@ impl fmt::Display for DeviceError {
             ErrorKind::OutOfRange { offset, length, bytes } => {
                 write!(f, "bytes {offset}..{} are outside a buffer of {bytes} bytes", offset.saturating_add(*length))
             }
+            ErrorKind::Interrupted => f.write_str("interrupted"),
             ErrorKind::CompilerBug(what) => write!(f, "compiler bug: {what}"),
         }
     }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
 use crate::device::DeviceCore;
-use crate::driver::{Caller, EventHandle};
+use crate::driver::{Caller, EventHandle, LOOK, poll};
 use crate::error::{ErrorKind, Result};
 use crate::nesting;
 use crate::report::lock;
-use crate::stream::{Stream, StreamCore};
+use crate::stream::{Stream, StreamCore, leave_if_interrupted};
 
 /// A point in a stream's work. Given back when dropped; work that waits for it still may.
 pub struct Event {
@@ -17,6 +17,24 @@ pub struct Event {
     timing: bool,
     /// The stream it was recorded on last.
     stream: Mutex<Option<Weak<StreamCore>>>,
+}
+
+impl DeviceCore {
+    /// Waits for what the event stands for; a caller who is interrupted leaves the wait.
+    ///
+    /// # Safety
+    /// The event is the driver's, and alive.
+    pub(crate) unsafe fn wait_for_event(&self, event: EventHandle, caller: &dyn Caller) -> Result<()> {
+        if !self.immediate {
+            caller.will_block();
+        }
+        if self.immediate || !caller.can_be_interrupted() {
+            // SAFETY: the contract above.
+            return unsafe { self.driver.synchronize_event(event) };
+        }
+        // SAFETY: as above.
+        leave_if_interrupted(caller, || poll(LOOK, || unsafe { self.driver.query_event(event) }))
+    }
 }
 
 impl Event {
@@ -59,11 +77,8 @@ impl Event {
         if nesting::inside() {
             return Ok(());
         }
-        if !self.device.immediate {
-            caller.will_block();
-        }
         // SAFETY: as above.
-        unsafe { self.device.driver.synchronize_event(self.handle)? };
+        unsafe { self.device.wait_for_event(self.handle, caller)? };
         let stream = lock(&self.stream).as_ref().and_then(Weak::upgrade);
         stream.iter().for_each(|s| s.listen_to_part(caller));
         self.device.printer.flush();
@@ -93,8 +108,10 @@ impl Event {
             };
             return Err(ErrorKind::Misuse { message: missing.into() }.into());
         }
-        if !self.device.immediate {
-            caller.will_block();
+        // SAFETY: as above.
+        unsafe {
+            self.device.wait_for_event(self.handle, caller)?;
+            later.device.wait_for_event(later.handle, caller)?;
         }
         // SAFETY: as above.
         unsafe { self.device.driver.elapsed_ms(self.handle, later.handle) }

@@ -17,6 +17,8 @@ pub(crate) struct Scratch {
     /// Pinned.
     pub(crate) result: DevicePtr,
     result_bytes: u64,
+    /// A launch was left that may still write its results.
+    pub(crate) is_written: bool,
     pub(crate) staging: Staging,
     pub(crate) channel: Option<Channel>,
     /// What the launch being made says goes to the channel there, under this number.
@@ -33,6 +35,7 @@ impl Default for Scratch {
             frames_of_graphs: Vec::new(),
             result: DevicePtr(0),
             result_bytes: 0,
+            is_written: false,
             staging: Staging::default(),
             channel: None,
             voice: (DevicePtr(0), 0),
@@ -73,6 +76,9 @@ impl Scratch {
                 (self.frame, self.frame_bytes) = (frame, bytes);
             }
             if kernel.result_bytes() > self.result_bytes {
+                if std::mem::take(&mut self.is_written) {
+                    core.driver.synchronize(stream)?;
+                }
                 let bytes = kernel.result_bytes().next_power_of_two().max(64);
                 let result = core.driver.allocate_pinned(bytes).map_err(|e| core.explain(e))?;
                 if self.result_bytes > 0 {

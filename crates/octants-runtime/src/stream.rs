@@ -17,7 +17,7 @@ pub use results::Results;
 
 use crate::buffer::Version;
 use crate::device::DeviceCore;
-use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
+use crate::driver::{Caller, EventHandle, LOOK, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
 use crate::nesting;
@@ -190,9 +190,14 @@ impl Stream {
             // Others' work on it counts as well; whoever names a stream keeps it alive.
             core.device.check_open("stream")?;
             // SAFETY: as above.
-            unsafe { core.wait(caller)? };
+            unsafe { core.wait_or_leave(caller)? };
         }
         core.wait_for_host(caller)
+    }
+
+    /// Waits until the work of this stream is done. A failure is left to whoever asks.
+    pub fn finish(&self, caller: &dyn Caller) -> Result<()> {
+        if self.0.device.immediate { Ok(()) } else { self.0.wait_quietly(caller) }
     }
 
     /// As [`Stream::synchronize`]; calls `then` before another launch may start.
@@ -247,7 +252,9 @@ impl StreamCore {
             return Ok(());
         }
         let waited = self.wait_for_own_work(caller);
-        self.listen(caller);
+        if !matches!(&waited, Err(e) if *e.kind() == ErrorKind::Interrupted) {
+            self.listen(caller);
+        }
         waited
     }
 
@@ -298,6 +305,21 @@ impl StreamCore {
         unsafe { self.device.driver.synchronize(self.handle) }
     }
 
+    /// As [`StreamCore::wait`], but a caller who is interrupted leaves the wait.
+    ///
+    /// # Safety
+    /// The stream is alive.
+    pub(crate) unsafe fn wait_or_leave(&self, caller: &dyn Caller) -> Result<()> {
+        if self.device.immediate || !caller.can_be_interrupted() {
+            // SAFETY: the contract above.
+            return unsafe { self.wait(caller) };
+        }
+        self.check_not_capturing("be waited for")?;
+        caller.will_block();
+        // SAFETY: the contract above.
+        leave_if_interrupted(caller, || unsafe { self.device.driver.synchronize_for(self.handle, LOOK) })
+    }
+
     #[cold]
     fn report(&self) -> Result<()> {
         match self.take_failure() {
@@ -305,6 +327,16 @@ impl StreamCore {
             None => Ok(()),
         }
     }
+}
+
+/// Calls `wait`, which waits for some time, until it says that what it waits for is done.
+pub(crate) fn leave_if_interrupted(caller: &dyn Caller, mut wait: impl FnMut() -> Result<bool>) -> Result<()> {
+    while !wait()? {
+        if caller.is_interrupted() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+    }
+    Ok(())
 }
 
 impl fmt::Debug for Stream {

@@ -19,6 +19,9 @@ use crate::known_results::{KnownResults, dependence};
 /// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
 const LEAST_GATHERED: u32 = 512;
 
+/// Bytes of stack for passes and code generation, of which only what is used becomes memory.
+const STACK: usize = 256 << 20;
+
 /// Code ready to be launched.
 pub struct Executable {
     /// Where each argument goes.
@@ -88,6 +91,10 @@ impl Executable {
 impl Session {
     /// IR to callable code.
     pub fn build(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
+        stacker::grow(STACK, || self.build_here(lowering, arrays_may_alias))
+    }
+
+    fn build_here(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
         let (mut code, mut kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;

@@ -173,6 +173,10 @@ impl World for Tracing<'_> {
         self.world.print(line);
     }
 
+    fn runs_on_any_stack(&self) -> bool {
+        self.world.runs_on_any_stack()
+    }
+
     fn warn(&self, warning: Diagnostic) {
         self.state.borrow_mut().warnings.push(warning.clone());
         self.world.warn(warning);

@@ -39,6 +39,10 @@ impl Lowerer<'_> {
     }
 
     fn lower_expr_inner(&mut self, e: &Expr) -> Result<Value> {
+        self.go_deeper(|lowerer| lowerer.lower_expr_here(e))
+    }
+
+    fn lower_expr_here(&mut self, e: &Expr) -> Result<Value> {
         Ok(match &e.kind {
             ExprKind::Name(name) => self.lower_name(name)?,
             ExprKind::None => Value::None,

@@ -24,6 +24,16 @@ impl Lowerer<'_> {
         args: Vec<Value>,
         kwargs: Vec<(String, Value)>,
     ) -> Result<Value> {
+        self.go_deeper(|lowerer| lowerer.call_function_here(func, kind, args, kwargs))
+    }
+
+    fn call_function_here(
+        &mut self,
+        func: Obj,
+        kind: FuncKind,
+        args: Vec<Value>,
+        kwargs: Vec<(String, Value)>,
+    ) -> Result<Value> {
         let site = self.b.span;
         let self_by_reference = std::mem::take(&mut self.self_by_reference);
         let parsed = self.parse(func)?;

@@ -61,6 +61,14 @@ pub fn lower(
     }
 }
 
+/// Stack that is left for what does not nest, Python's code of the outside among it.
+const LEAST_STACK: usize = 1 << 20;
+/// A piece of stack, of which only what is used becomes memory, and the most pieces.
+const STACK: usize = 32 << 20;
+const MOST_STACKS: usize = 32;
+/// Of stack, that parsing takes for a byte of text at most: operators are as short as that.
+const BYTES_OF_LEVEL: usize = 512;
+
 /// Why the statements of a block stopped, as far as that is known at compile time.
 #[derive(Debug, Clone, PartialEq)]
 enum Flow {
@@ -149,6 +157,8 @@ pub(crate) struct Lowerer<'w> {
     /// A `@qd.real_func` is being built, or a function that it calls.
     in_real_function: bool,
     static_depth: u32,
+    /// Pieces of stack that were added.
+    stacks: usize,
     /// The kernel is declared to depend on its arguments alone.
     pure: bool,
     /// Objects that were reached from names of the scopes around it, where that matters.
@@ -215,6 +225,7 @@ impl<'w> Lowerer<'w> {
             in_kernel_body: true,
             in_real_function: false,
             static_depth: 0,
+            stacks: 0,
             pure: false,
             outer: HashSet::new(),
             self_by_reference: false,
@@ -333,6 +344,22 @@ impl<'w> Lowerer<'w> {
         d
     }
 
+    /// Does work that nests as deep as the user's code does, on more stack where little is left.
+    fn go_deeper<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        if stacker::remaining_stack().is_none_or(|left| left > LEAST_STACK) {
+            return work(self);
+        }
+        if self.stacks == MOST_STACKS || !self.world.runs_on_any_stack() {
+            let depth = self.frames.len();
+            let message = format!("this is nested too deep for the compiler: {depth} calls inside each other");
+            return self.err(Code::Compilation, message);
+        }
+        self.stacks += 1;
+        let end = stacker::grow(STACK, || work(self));
+        self.stacks -= 1;
+        end
+    }
+
     // Frames and scopes.
 
     fn frame(&mut self) -> &mut Frame {
@@ -394,8 +421,13 @@ impl<'w> Lowerer<'w> {
         let start = std::time::Instant::now();
         let source = self.world.source(func).map_err(|e| self.host_error(e))?;
         let file = self.sources.add(source.file.clone());
-        let body = crate::parse::parse_function(&source.file, file)?;
-        let facts = crate::syntax_facts::of(&body);
+        // Text of so many bytes nests no deeper than that.
+        let depth = source.file.text.len().saturating_mul(BYTES_OF_LEVEL).clamp(LEAST_STACK, STACK * MOST_STACKS);
+        let (body, facts) = stacker::maybe_grow(depth, depth, || {
+            let body = crate::parse::parse_function(&source.file, file)?;
+            let facts = crate::syntax_facts::of(&body);
+            Ok::<_, Box<Diagnostic>>((body, facts))
+        })?;
         self.parsing += start.elapsed();
         let parsed = Rc::new(ParsedFunction { source, body, file, facts });
         self.parsed.insert(func, parsed.clone());

@@ -30,6 +30,10 @@ impl Lowerer<'_> {
     }
 
     fn lower_stmt(&mut self, s: &Stmt) -> Result<Flow> {
+        self.go_deeper(|lowerer| lowerer.lower_stmt_here(s))
+    }
+
+    fn lower_stmt_here(&mut self, s: &Stmt) -> Result<Flow> {
         match &s.kind {
             StmtKind::Expr(e) => {
                 if !matches!(e.kind, ExprKind::Str(_) | ExprKind::Unsupported("Ellipsis")) {

@@ -1,12 +1,10 @@
 //! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python frame.
 
-use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use octants_engine::ir::AutodiffMode;
-use octants_engine::runtime::{self, Caller};
-use pyo3::ffi;
+use octants_engine::runtime;
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 use smallvec::SmallVec;
@@ -21,47 +19,10 @@ use crate::autodiff_scope::{in_scope, scope};
 use crate::errors;
 use crate::flattened::Flat;
 use crate::fork;
-use crate::guard::Held;
+use crate::interpreter::Interpreter;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{in_stream_scope, scope_stream, stream_argument};
-
-/// Lets go of the interpreter when a launch is about to take long.
-struct Interpreter<'a, 'py> {
-    py: Python<'py>,
-    saved: Cell<*mut ffi::PyThreadState>,
-    /// Dataclass arguments whose members nothing else holds for the call.
-    flats: &'a [Arc<Flat>],
-    members: RefCell<Held<'py>>,
-}
-
-impl<'a, 'py> Interpreter<'a, 'py> {
-    fn held(py: Python<'py>, flats: &'a [Arc<Flat>]) -> Interpreter<'a, 'py> {
-        Interpreter { py, saved: Cell::new(std::ptr::null_mut()), flats, members: RefCell::default() }
-    }
-}
-
-impl Caller for Interpreter<'_, '_> {
-    fn will_block(&self) {
-        if self.saved.get().is_null() {
-            // From here on other threads may assign to members.
-            self.members.borrow_mut().extend(self.flats.iter().flat_map(|flat| flat.watched.members(self.py)));
-            // SAFETY: the thread that launches holds the interpreter until here.
-            self.saved.set(unsafe { ffi::PyEval_SaveThread() });
-            fork::leave();
-        }
-    }
-}
-
-impl Drop for Interpreter<'_, '_> {
-    fn drop(&mut self) {
-        if !self.saved.get().is_null() {
-            fork::come_back();
-            // SAFETY: saved by this thread above.
-            unsafe { ffi::PyEval_RestoreThread(self.saved.get()) }
-        }
-    }
-}
 
 impl Kernel {
     /// A call from Python, of a function or of a method of `instance`.
@@ -267,12 +228,15 @@ impl Kernel {
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
         fork::before_launch(py);
-        let interpreter = Interpreter::held(py, flats);
+        let interpreter = Interpreter::of_launch(py, flats);
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.
         let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
-        drop(interpreter);
+        let interrupted = interpreter.take();
         program::write_printed(py)?;
+        if let Some(raised) = interrupted {
+            return Err(raised);
+        }
         match end {
             Ok(None) => Ok(py.None()),
             Ok(Some(results)) => spec.result.build(py, results.slots()),

@@ -103,7 +103,10 @@ impl StreamCore {
             // SAFETY: as below.
             return Ok(unsafe { results(kernel, launch.result) });
         }
-        for &task in &kernel.tasks {
+        for (i, &task) in kernel.tasks.iter().enumerate() {
+            if i > 0 && caller.is_interrupted() {
+                return Err(ErrorKind::Interrupted.into());
+            }
             // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
             unsafe { device.driver.launch(self.handle, task, &launch)? };
             if self.failures.any() {
@@ -273,9 +276,15 @@ impl StreamCore {
         foreign: bool,
         scratch: &mut Scratch,
     ) -> Result<Option<Results>> {
-        if foreign || !kernel.meta.result.is_empty() {
+        if foreign {
+            // The host's memory is in use until then.
             // SAFETY: the stream is alive.
             unsafe { self.wait_in_turn(scratch, launch.caller)? };
+        } else if !kernel.meta.result.is_empty() {
+            // SAFETY: as above. Where the wait is left, the results are still the stream's.
+            unsafe { self.wait_or_leave(launch.caller) }.inspect_err(|_| scratch.is_written = true)?;
+            self.hear(scratch);
+            self.report_pending()?;
         }
         // SAFETY: as in `run`.
         Ok(unsafe { results(kernel, launch.result) })

@@ -1,0 +1,159 @@
+//! Whose files a store loads: they hold machine code, which whoever can write them can have run in the reader's name.
+//!
+//! - In the folder that is a user's own, files of the user (and of the system's administrator) that nobody else may write to. So
+//!   must be the folder.
+//! - In a folder that the user has named, those whom the folder lets write are trusted: its owner and, where its group may write there, that
+//!   group. Nobody is where everybody may write to it, be it with the sticky bit.
+//!
+//! Anything but regular files is passed over, and never waited for.
+
+use std::fs::{File, Metadata};
+use std::io;
+use std::path::Path;
+
+/// Who may have written what is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Trust {
+    #[cfg(unix)]
+    owner: u32,
+    /// Group and others may write to files.
+    #[cfg(unix)]
+    group: bool,
+    /// Modes of what is made there.
+    #[cfg(unix)]
+    mode: u32,
+}
+
+#[cfg(unix)]
+mod unix {
+    use std::fs::OpenOptions;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+
+    use super::*;
+
+    const GROUP_WRITES: u32 = 0o020;
+    const OTHERS_WRITE: u32 = 0o002;
+
+    fn me() -> u32 {
+        // SAFETY: the call takes nothing and cannot fail.
+        unsafe { libc::geteuid() }
+    }
+
+    fn is_own(owner: u32) -> bool {
+        owner == me() || owner == 0
+    }
+
+    impl Trust {
+        /// In a folder that nobody has made yet.
+        pub(crate) fn new() -> Trust {
+            Trust { owner: me(), group: false, mode: 0o700 }
+        }
+
+        /// In a folder that is there. The error says why nothing there is to be trusted.
+        pub(crate) fn of(folder: &Metadata, named: bool) -> Result<Trust, String> {
+            let (owner, mode) = (folder.uid(), folder.mode() & 0o7777);
+            if mode & OTHERS_WRITE != 0 {
+                return Err(format!("everybody may write to it (mode {mode:o})"));
+            }
+            if !named && !is_own(owner) {
+                return Err(format!("it belongs to another user (number {owner})"));
+            }
+            if !named && mode & GROUP_WRITES != 0 {
+                return Err(format!("its group may write to it (mode {mode:o})"));
+            }
+            Ok(Trust { owner, group: mode & GROUP_WRITES != 0, mode })
+        }
+
+        fn allows(self, file: &Metadata) -> bool {
+            let writers = file.mode() & (GROUP_WRITES | OTHERS_WRITE);
+            let kept = if self.group { writers & OTHERS_WRITE == 0 } else { writers == 0 };
+            kept && (self.group || is_own(file.uid()) || file.uid() == self.owner)
+        }
+
+        /// Opens a file for reading; `None` where it is none, and `Err` where it is not to be trusted.
+        pub(crate) fn open(self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
+            let Some((file, about)) = open_regular(path)? else { return Ok(None) };
+            if self.allows(&about) {
+                return Ok(Some((file, about)));
+            }
+            Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                format!("user number {}, mode {:o}", about.uid(), about.mode() & 0o7777),
+            ))
+        }
+
+        /// For a folder within this one: those who share it share that.
+        pub(crate) fn make_folders(self, folder: &Path) -> io::Result<()> {
+            let missing: Vec<_> = folder.ancestors().take_while(|f| !f.is_dir()).collect();
+            for folder in missing.into_iter().rev() {
+                let mut builder = std::fs::DirBuilder::new();
+                builder.recursive(true).mode(self.mode & 0o777).create(folder)?;
+                if self.group {
+                    // The mask of the process has taken rights away that the group has here.
+                    std::fs::set_permissions(folder, PermissionsExt::from_mode(self.mode))?;
+                }
+            }
+            Ok(())
+        }
+
+        /// Makes a file that is not there.
+        pub(crate) fn create(self, path: &Path) -> io::Result<File> {
+            let mode = (self.mode & 0o666) | 0o600;
+            let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path)?;
+            if self.group {
+                file.set_permissions(PermissionsExt::from_mode(mode))?;
+            }
+            Ok(file)
+        }
+    }
+
+    /// A regular file that is no link; a pipe or a device is not waited for.
+    pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+        let flags = libc::O_NONBLOCK | libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NOCTTY;
+        let Ok(file) = OpenOptions::new().read(true).custom_flags(flags).open(path) else { return Ok(None) };
+        let about = file.metadata()?;
+        Ok(about.is_file().then_some((file, about)))
+    }
+}
+
+#[cfg(unix)]
+pub(crate) use unix::open_regular;
+
+#[cfg(not(unix))]
+mod elsewhere {
+    use super::*;
+
+    impl Trust {
+        pub(crate) fn new() -> Trust {
+            Trust {}
+        }
+
+        pub(crate) fn of(_: &Metadata, _named: bool) -> Result<Trust, String> {
+            Ok(Trust {})
+        }
+
+        pub(crate) fn open(self, path: &Path) -> io::Result<Option<(File, Metadata)>> {
+            open_regular(path)
+        }
+
+        pub(crate) fn make_folders(self, folder: &Path) -> io::Result<()> {
+            std::fs::create_dir_all(folder)
+        }
+
+        pub(crate) fn create(self, path: &Path) -> io::Result<File> {
+            std::fs::OpenOptions::new().write(true).create_new(true).open(path)
+        }
+    }
+
+    pub(crate) fn open_regular(path: &Path) -> io::Result<Option<(File, Metadata)>> {
+        if !std::fs::symlink_metadata(path).is_ok_and(|m| m.is_file()) {
+            return Ok(None);
+        }
+        let Ok(file) = File::open(path) else { return Ok(None) };
+        let about = file.metadata()?;
+        Ok(Some((file, about)))
+    }
+}
+
+#[cfg(not(unix))]
+pub(crate) use elsewhere::open_regular;

@@ -1,0 +1,140 @@
+//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It lets go of the interpreter, and looks now and then whether the
+//! user has interrupted the program.
+
+use std::cell::{Cell, RefCell};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use octants_engine::runtime::Caller;
+use pyo3::ffi;
+use pyo3::prelude::*;
+
+use crate::flattened::Flat;
+use crate::fork;
+use crate::guard::Held;
+
+/// Between two looks. Each takes the interpreter for a moment.
+const BETWEEN: Duration = Duration::from_millis(50);
+
+/// A thread that has the interpreter until it is about to take long.
+pub struct Interpreter<'a, 'py> {
+    saved: Cell<*mut ffi::PyThreadState>,
+    /// When to look again; nothing before the first question.
+    next: Cell<Option<Instant>>,
+    /// Signals are this thread's, or another one's; neither before the first look.
+    main: Cell<bool>,
+    deaf: Cell<bool>,
+    raised: RefCell<Option<PyErr>>,
+    /// Dataclass arguments of a launch whose members nothing else holds, and these members while the interpreter is let go.
+    flats: &'a [Arc<Flat>],
+    members: RefCell<Held<'py>>,
+    py: Python<'py>,
+}
+
+impl<'a, 'py> Interpreter<'a, 'py> {
+    /// Of a thread that has it.
+    pub fn held(py: Python<'py>) -> Interpreter<'a, 'py> {
+        Interpreter::of_launch(py, &[])
+    }
+
+    /// Of a thread that launches a kernel with dataclasses that it has seen before.
+    pub fn of_launch(py: Python<'py>, flats: &'a [Arc<Flat>]) -> Interpreter<'a, 'py> {
+        Interpreter {
+            saved: Cell::new(std::ptr::null_mut()),
+            next: Cell::new(None),
+            main: Cell::new(false),
+            deaf: Cell::new(false),
+            raised: RefCell::new(None),
+            flats,
+            members: RefCell::default(),
+            py,
+        }
+    }
+
+    /// Takes the interpreter again; what a handler of signals has raised meanwhile.
+    pub fn take(self) -> Option<PyErr> {
+        self.raised.take()
+    }
+
+    fn let_go(&self) {
+        // SAFETY: this thread holds the interpreter.
+        self.saved.set(unsafe { ffi::PyEval_SaveThread() });
+        fork::leave();
+    }
+
+    fn come_back(&self) {
+        fork::come_back();
+        // SAFETY: saved by this thread above.
+        unsafe { ffi::PyEval_RestoreThread(self.saved.replace(std::ptr::null_mut())) }
+    }
+
+    /// Lets signals be handled, as the interpreter does between two statements.
+    #[cold]
+    fn look(&self) -> bool {
+        self.come_back();
+        // SAFETY: this thread has just taken the interpreter.
+        let py = unsafe { Python::assume_attached() };
+        // Python code, as that of the second question, handles signals too.
+        let end = py.check_signals().and_then(|()| if self.main.get() { Ok(true) } else { is_main_thread(py) });
+        match end {
+            Ok(main) => {
+                self.main.set(main);
+                self.deaf.set(!main);
+            }
+            Err(raised) => *self.raised.borrow_mut() = Some(raised),
+        }
+        self.let_go();
+        self.raised.borrow().is_some()
+    }
+}
+
+/// Signals are handled there alone.
+fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
+    let threading = py.import("threading")?;
+    let main = threading.call_method0("main_thread")?.getattr("ident")?;
+    main.eq(threading.call_method0("get_ident")?)
+}
+
+impl Caller for Interpreter<'_, '_> {
+    fn will_block(&self) {
+        if self.saved.get().is_null() {
+            // From here on other threads may assign to members.
+            let members = self.flats.iter().flat_map(|flat| flat.watched.members(self.py));
+            self.members.borrow_mut().extend(members);
+            self.let_go();
+        }
+    }
+
+    fn can_be_interrupted(&self) -> bool {
+        !self.deaf.get()
+    }
+
+    fn is_interrupted(&self) -> bool {
+        if self.saved.get().is_null() || self.deaf.get() {
+            return false;
+        }
+        if self.raised.borrow().is_some() {
+            return true;
+        }
+        let now = Instant::now();
+        match self.next.get() {
+            Some(next) if now < next => return false,
+            None => {
+                self.next.set(Some(now + BETWEEN));
+                return false;
+            }
+            Some(_) => {}
+        }
+        let interrupted = self.look();
+        self.next.set(Some(Instant::now() + BETWEEN));
+        interrupted
+    }
+}
+
+impl Drop for Interpreter<'_, '_> {
+    fn drop(&mut self) {
+        if !self.saved.get().is_null() {
+            self.come_back();
+        }
+    }
+}

@@ -1,0 +1,103 @@
+"""Ctrl-C ends a long launch between chunks and tasks, and every wait. The program goes on."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import octants as qd
+
+pytestmark = pytest.mark.skipif(os.name != "posix", reason="signals are those of POSIX")
+
+PROGRAM = """
+import os, signal, threading, time
+import octants as qd
+
+signal.signal(signal.SIGINT, signal.default_int_handler)
+qd.init(arch=qd.cpu, offline_cache=False, **OPTIONS)
+
+ROWS = qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+@qd.kernel
+def chunks(x: ROWS, n: qd.i32):
+    for i in x:
+        for _ in range(n):
+            x[i] = qd.sin(x[i]) + 1.0
+
+@qd.kernel
+def tasks(x: ROWS, n: qd.i32):
+    for t in qd.static(range(100)):
+        for i in range(1):
+            for _ in range(n):
+                x[t] = qd.sin(x[t]) + 1.0
+
+@qd.kernel
+def returns(x: ROWS, n: qd.i32) -> qd.f32:
+    s = 0.0
+    for i in x:
+        for _ in range(n):
+            x[i] = qd.sin(x[i]) + 1.0
+        s += x[i]
+    return s
+
+def launches(x, n):
+    while True:
+        chunks(x, n // 100)
+
+x = qd.ndarray(qd.f32, 100_000)
+small = qd.ndarray(qd.f32, 100)
+for kernel in (chunks, returns):
+    kernel(x, 1)
+tasks(small, 1)
+qd.sync()
+
+sent = []
+
+def interrupt():
+    sent.append(time.monotonic())
+    os.kill(os.getpid(), signal.SIGINT)
+
+threading.Timer(0.5, interrupt).start()
+try:
+    WAIT
+    raise SystemExit("not interrupted")
+except KeyboardInterrupt:
+    late = time.monotonic() - sent[0]
+y = qd.ndarray(qd.f32, 1000)
+with qd.stream_scope(qd.create_stream()):  # behind nothing
+    chunks(y, 1)
+    assert y[3] == y[999] == 1.0
+print(late, flush=True)
+os._exit(0)  # without waiting for what runs on
+"""
+
+IN_ORDER = ["chunks(x, 20_000)", "tasks(small, 5_000_000)", "returns(x, 20_000)", "launches(x, 20_000)"]
+QUEUED = ["chunks(x, 5_000); qd.sync()", "chunks(x, 5_000); x[0]", "returns(x, 5_000)"]
+CASES = [
+    *((wait, {}) for wait in IN_ORDER),
+    *((wait, {"cpu_max_num_threads": 1}) for wait in IN_ORDER[:1]),
+    *((wait, {"cpu_streams": True}) for wait in QUEUED),
+]
+
+
+@pytest.mark.parametrize(("wait", "options"), CASES, ids=str)
+def test_a_long_launch_is_interrupted(tmp_path, wait, options):
+    script = tmp_path / "interrupted.py"
+    script.write_text(PROGRAM.replace("OPTIONS", f"dict({options!r})").replace("WAIT", wait))
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=env)
+    assert done.returncode == 0, done.stderr
+    # On an idle machine half a second; chunks that have begun are ended.
+    assert float(done.stdout) < 10.0
+
+
+def test_handlers_that_do_not_raise_change_nothing(tmp_path):
+    script = tmp_path / "handled.py"
+    handled = PROGRAM.replace("signal.default_int_handler", "lambda *_: sent.append(0.0)")
+    handled = handled.replace("OPTIONS", "{}").replace("WAIT", "chunks(x, 100); time.sleep(0.6)")
+    script.write_text(handled.replace('raise SystemExit("not interrupted")', "assert len(sent) == 2; late = 0.0"))
+    env = os.environ | {"PYTHONPATH": str(Path(qd.__file__).parents[1])}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, env=env)
+    assert (done.returncode, done.stdout) == (0, "0.0\n"), done.stderr
