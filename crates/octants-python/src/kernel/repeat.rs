@@ -19,6 +19,8 @@ use crate::ndarray::Ndarray;
 use crate::specialization::{Copy, Slots, Specialization};
 
 /// Launches that a kernel remembers, the last one first. One that is under way is not among them.
+// Boxed, since a launch is taken out and put back, and is too large to be moved twice on the hot path.
+#[allow(clippy::vec_box)]
 #[derive(Default)]
 pub(super) struct Repeats(Mutex<Vec<Box<Repeat>>>);
 
