@@ -719,7 +719,8 @@ mod tests {
         pool.end();
         pool.shared.ended.store(false, Ordering::SeqCst);
         let slot = pool.take_slot().unwrap();
-        slot.state.store(OPEN | 1, Ordering::Relaxed);
+        slot.width.store(4, Ordering::Relaxed);
+        slot.lanes[1].0.state.store(lane::TAKEN, Ordering::Relaxed);
         // SAFETY: no other thread uses the pool.
         unsafe { pool.renew_after_fork() };
         assert!(!slot.taken.load(Ordering::Relaxed));
