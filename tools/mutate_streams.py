@@ -66,8 +66,8 @@ MUTATIONS = [
     (
         "S16: memory that no one describes is not waited for",
         f"{RUNTIME}/stream/launch.rs",
-        "if foreign || !kernel",
-        "if !kernel",
+        "        if foreign {\n            // The host's",
+        "        if false {\n            // The host's",
     ),
     (
         "adopted streams are destroyed",
@@ -76,12 +76,12 @@ MUTATIONS = [
         "        if self.number > 0 {",
     ),
     ("waiting queues do not wait", QUEUES, "if p.at.is_none() {", "if false {"),
-    ("a queue waits for nothing", QUEUES, "while s.done < until {", "while false {"),
+    ("a queue waits for nothing", QUEUES, "while s.done < until {\n            s =", "while false {\n            s ="),
     (
         "S17: results are not waited for",
         f"{RUNTIME}/stream/launch.rs",
-        "if foreign || !kernel.meta.result.is_empty() {",
-        "if foreign {",
+        "} else if !kernel.meta.result.is_empty() {",
+        "} else if false {",
     ),
     ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
     (
@@ -246,14 +246,14 @@ FROM_PYTHON = [
     (
         "S5: a stream is destroyed before its work is done",
         "crates/octants-python/src/stream.rs",
-        "waiting(py, || stream.synchronize(&Patient))\n        } else {",
-        "Ok(())\n        } else {",
+        "if report { stream.synchronize(caller) } else",
+        "if report { Ok(()) } else",
     ),
     (
         "S17: results are not waited for",
         f"{RUNTIME}/stream/launch.rs",
-        "if foreign || !kernel.meta.result.is_empty() {",
-        "if foreign {",
+        "} else if !kernel.meta.result.is_empty() {",
+        "} else if false {",
     ),
     (
         "S19: host reads do not wait",
