@@ -498,6 +498,12 @@ impl Driver for RecordingDriver {
         Ok(())
     }
 
+    /// Nothing is done before it is waited for.
+    unsafe fn synchronize_for(&self, stream: StreamHandle, _: std::time::Duration) -> Result<bool> {
+        // SAFETY: the caller's contract.
+        unsafe { self.synchronize(stream) }.map(|()| true)
+    }
+
     fn close(&self) {
         self.note("close".into());
     }
