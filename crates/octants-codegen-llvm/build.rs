@@ -1,5 +1,5 @@
-//! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a pass of its code
-//! generator. Links lld's libraries, which are beside LLVM's.
+//! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a
+//! pass of its code generator. Links lld's libraries, which are beside LLVM's.
 
 use std::path::PathBuf;
 use std::process::Command;

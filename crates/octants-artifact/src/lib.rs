@@ -377,8 +377,8 @@ pub struct HostContext {
     pub launch: u64,
     /// 56: for the driver's own use.
     pub owner: *const core::ffi::c_void,
-    /// 64: the address of a zeroed copy of what the task scatters to, for the call alone; null where calls have none. All calls of a
-    /// launch do the same. For the code that adds copies: the address of a list of their addresses.
+    /// 64: the address of a zeroed copy of what the task scatters to, for the call alone; null where calls have none.
+    /// All calls of a launch do the same. For the code that adds copies: the address of a list of their addresses.
     pub copies: *const core::ffi::c_void,
     /// 72: how many copies are to be added.
     pub copy_count: u64,

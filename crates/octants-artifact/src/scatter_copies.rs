@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bound, iterations};
 
-/// Shared memory that a task scatters sums to. On the CPU each thread adds into a copy of its own where that pays, and all together add
-/// the copies to the shared memory in the end.
+/// Shared memory that a task scatters sums to. On the CPU each thread adds into a copy of its own where that pays, and
+/// all together add the copies to the shared memory in the end.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct ScatterCopies {
     /// Bytes of fields.
@@ -16,7 +16,8 @@ pub struct ScatterCopies {
     pub updates: u64,
     /// Runs of equal scalars that a copy consists of.
     pub regions: u32,
-    /// Symbol of the code, a task's, that adds parts of copies, numbered like iterations, to the shared memory and clears them.
+    /// Symbol of the code, a task's, that adds parts of copies, numbered like iterations, to the shared memory and
+    /// clears them.
     pub sum_symbol: String,
 }
 
@@ -35,7 +36,7 @@ impl ScatterCopies {
         (bytes <= ScatterCopies::MOST_BYTES).then_some(bytes)
     }
 
-    /// Bytes that a copy takes, where what it stands for has so many.
+    /// Bytes of a private copy, given the bytes of the memory that it stands for.
     pub fn room(&self, bytes: u64) -> u64 {
         bytes + ScatterCopies::FILL * u64::from(self.regions)
     }

@@ -6,7 +6,8 @@
 //!   moment; what it leaves is a temporary file, which a later sweep removes.
 //! - No lock is taken, in this process or among several. Two that compile the same thing write the same entry twice.
 //! - What is read is checked. A damaged entry is removed and counts as missing; no state of the folder is an error of [`Store::get`].
-//! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing. They are told of once.
+//! - Files that are not regular, or that someone may have written who is not trusted (`trust.rs`), count as missing.
+//!   They are told of once.
 //! - A folder that refuses writing makes the store read-only ([`Store::put`] says why, once), and nothing worse.
 //! - Reading an artifact is one open and one read; it looks at no other file.
 //! - The traces of one key are entries in a folder of their own (`trace_entries.rs`), each named by what it asks and is answered: none is

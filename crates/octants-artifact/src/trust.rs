@@ -1,9 +1,9 @@
 //! Whose files a store loads: they hold machine code, which whoever can write them can have run in the reader's name.
 //!
-//! - In the folder that is a user's own, files of the user (and of the system's administrator) that nobody else may write to. So
-//!   must be the folder.
-//! - In a folder that the user has named, those whom the folder lets write are trusted: its owner and, where its group may write there, that
-//!   group. Nobody is where everybody may write to it, be it with the sticky bit.
+//! - In the folder that is a user's own, files of the user (and of the system's administrator) that nobody else may
+//!   write to. So must be the folder.
+//! - In a folder that the user has named, those whom the folder lets write are trusted: its owner and, where its group
+//!   may write there, that group. A world-writable folder is never trusted, even with the sticky bit.
 //!
 //! Anything but regular files is passed over, and never waited for.
 

@@ -122,8 +122,9 @@ impl Lowering<'_, '_> {
 
     /// The smaller or larger of two floats; a NaN gives way to the other one, and the sign of a zero is either's.
     ///
-    /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by one comparison of their
-    /// operands, which is ill-typed when one is f32 and the other f64, and crashes the code generator. `llvm.minimumnum` needs no guard.
+    /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by
+    /// one comparison of their operands, which is ill-typed when one is f32 and the other f64, and crashes the code
+    /// generator. `llvm.minimumnum` needs no guard.
     pub fn float_extremum(&self, op: BinaryOp, ty: T, a: V, b: V) -> V {
         let e = self.e;
         match (op == BinaryOp::Min, self.u.target.has_vectors()) {

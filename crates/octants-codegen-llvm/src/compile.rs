@@ -75,7 +75,8 @@ fn compile_with(
     Ok(artifact)
 }
 
-/// Makes the code of all pieces: of one on this thread, of several on as many others as may help. `after` hears of the steps of one thread.
+/// Makes the code of all pieces: of one on this thread, of several on as many others as may help. `after` hears of the
+/// steps of one thread.
 fn make_all(
     facts: &Facts<'_>,
     code_target: &CodeTarget,

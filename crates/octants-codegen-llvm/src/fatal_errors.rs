@@ -1,11 +1,13 @@
 //! LLVM's fatal errors: the compilation that meets one fails, the process goes on.
 //!
-//! LLVM reports what it cannot do to a handler that must not return, deep inside functions that cannot be unwound: their destructors would be left
-//! out, and what they hold half changed would be seen. So LLVM runs on threads of its own. One that meets a fatal error says so to the thread that
-//! waits for it, and sleeps forever: nothing is freed that LLVM may still use. That costs the memory of the thread and of its module, once for each
-//! such error. Later compilations have contexts of their own, and work.
+//! LLVM reports what it cannot do to a handler that must not return, deep inside functions that cannot be unwound:
+//! their destructors would be left out, and what they hold half changed would be seen. So LLVM runs on threads of its
+//! own. One that meets a fatal error says so to the thread that waits for it, and sleeps forever: nothing is freed that
+//! LLVM may still use. That costs the memory of the thread and of its module, once for each such error. Later
+//! compilations have contexts of their own, and work.
 //!
-//! What LLVM crashes on (invalid memory accesses) cannot be caught here: modules are verified before code is made of them.
+//! What LLVM crashes on (invalid memory accesses) cannot be caught here: modules are verified before code is made of
+//! them.
 
 use std::any::Any;
 use std::cell::RefCell;
@@ -51,8 +53,8 @@ pub(crate) fn compiler_bug(what: &str) -> CodegenError {
     CodegenError::new(format!("compiler bug: {what}. Please report it, with the kernel's source"))
 }
 
-/// Runs `work` on a number of threads, at least one, and waits for all of them. `after` hears of the steps of the first. Where LLVM meets a fatal
-/// error the result is that error.
+/// Runs `work` on a number of threads, at least one, and waits for all of them. `after` hears of the steps of the
+/// first. Where LLVM meets a fatal error the result is that error.
 pub(crate) fn on_threads(
     count: usize,
     after: &mut dyn FnMut(&'static str),
@@ -60,8 +62,9 @@ pub(crate) fn on_threads(
 ) -> Result<(), CodegenError> {
     install_handler();
     let (tell, events) = channel();
-    // SAFETY: a thread uses `work` before it tells `Ended`, and a thread that tells `Lost` never goes on. This function returns, or unwinds, when
-    // all threads have told one or the other: nothing between here and there panics but `after`, for which see below.
+    // SAFETY: a thread uses `work` before it tells `Ended`, and a thread that tells `Lost` never goes on. This function
+    // returns, or unwinds, when all threads have told one or the other: nothing between here and there panics but
+    // `after`, for which see below.
     let work: &'static Work<'static> = unsafe { std::mem::transmute::<&Work<'_>, &'static Work<'static>>(work) };
     let mut running = 0;
     for number in 0..count.max(1) {
@@ -123,7 +126,8 @@ pub(crate) fn on_a_thread<R: Send>(
     result.into_inner().unwrap_or_else(PoisonError::into_inner).expect("compiler bug: a thread ended without a result")
 }
 
-/// Runs what holds a lock of the process: a thread that sleeps with it would stop all others, so a fatal error here ends the process.
+/// Runs what holds a lock of the process: a thread that sleeps with it would stop all others, so a fatal error here
+/// ends the process.
 pub(crate) fn holding_a_lock<R>(work: impl FnOnce() -> R) -> R {
     let tell = TELL.take();
     let result = work();

@@ -87,7 +87,8 @@ pub struct CodegenOptions {
     pub fast_math: bool,
     /// 0 to 3.
     pub opt_level: u8,
-    /// The processor that code for this machine is made for, where it is not the machine's own: see [`check_processor`].
+    /// The processor that code for this machine is made for, where it is not the machine's own: see
+    /// [`check_processor`].
     pub processor: Option<String>,
     /// Array arguments may overlap one another: no promise is made to the optimiser that they do not.
     pub arrays_may_alias: bool,

@@ -54,8 +54,9 @@ pub(crate) fn optimise(
     check_module(module, "the optimizer")
 }
 
-/// In functions of more instructions than this, before they are optimised, LLVM does not look for scalars that could be computed as a vector: code
-/// of branches and inner loops has few, and the search took a third of the passes' time. Vectors of iterations are made all the same.
+/// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer runs. Longer functions are
+/// mostly branches and inner loops, where it finds little and took a third of the passes' time. Loop vectorization is
+/// unaffected.
 const LONG_TO_PAIR: usize = 6_000;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
@@ -71,8 +72,8 @@ fn longest(module: &Module<'_>) -> usize {
 /// function: scheduling, moving code out of loops, the order of two-address instructions.
 const LONG: usize = 15_000;
 
-/// Verifies a module that `maker` has made: LLVM's passes and its code generator do not ask, and crash on an invalid one. Takes less than one
-/// hundredth of their time.
+/// Verifies a module that `maker` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
+/// one. Takes less than one hundredth of their time.
 pub(crate) fn check_module(module: &Module<'_>, maker: &str) -> Result<(), CodegenError> {
     module.verify().map_err(|e| compiler_bug(&format!("{maker} made an invalid module: {e}")))
 }
@@ -101,8 +102,8 @@ fn run(
 /// - The schedulers remember fewer of a block's accesses to memory, each of which they compare with all that come later: beyond so many the order
 ///   of the earlier ones is kept as it is. By default these are 1,000, and a block of some thousand accesses then takes seconds.
 /// - A load is not replaced with what an earlier iteration loaded: carried from iteration to iteration it would keep the loop from becoming vector code.
-/// - The register allocator looks at so many blocks and no more for where to split a live range, which took a third of the time that code of many
-///   blocks takes to emit. By default these are 10,000.
+/// - The register allocator's budget for region splitting, in basic blocks, is 300 instead of 10,000. Splitting took a
+///   third of the emission time of code with many blocks.
 const OPTIONS: [&CStr; 3] =
     [c"-dag-maps-huge-region=200", c"-enable-load-in-loop-pre=false", c"-grow-region-complexity-budget=300"];
 
@@ -113,7 +114,8 @@ unsafe extern "C" {
 
 fn set_options() {
     static ONCE: Once = Once::new();
-    // An unknown option ends the process: those of other versions were not tried. Their faults are not those of 22 either.
+    // An unknown option ends the process: those of other versions were not tried. Their faults are not those of 22
+    // either.
     if crate::llvm_version().0 == 22 {
         let arguments: Vec<_> = std::iter::once(c"octants").chain(OPTIONS).map(CStr::as_ptr).collect();
         // SAFETY: the arguments are C strings; LLVM takes its options, and the callback, once in a process.
@@ -144,7 +146,8 @@ mod tests {
     use crate::CodegenOptions;
     use crate::target::cpu::{Cpu, Processor};
 
-    /// A mask with two users: as bits of an integer, and with a lane exchanged. LLVM's instruction that exchanges a lane overwrites the mask.
+    /// A mask with two users: as bits of an integer, and with a lane exchanged. LLVM's instruction that exchanges a
+    /// lane overwrites the mask.
     const MASK: &str = r#"
 define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
   %mask = icmp slt <4 x i32> %r, zeroinitializer

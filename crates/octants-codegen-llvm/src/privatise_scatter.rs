@@ -1,8 +1,9 @@
-//! Sums scattered over shared memory on the CPU, without atomics: each thread adds into a private copy of the memory it scatters to, and
-//! when all are done, code of its own adds the copies to the shared memory, each thread a part of all of them, and clears them.
+//! Sums scattered over shared memory on the CPU, without atomics: each thread adds into a private copy of the memory it
+//! scatters to, and when all are done, code of its own adds the copies to the shared memory, each thread a part of all
+//! of them, and clears them.
 //!
-//! The launcher decides at each launch whether it pays ([`ScatterCopies`](octants_artifact::ScatterCopies)), for all calls alike, and hands
-//! out the copies, which are zero before and after. Without copies the task's sums are atomic.
+//! The launcher decides at each launch whether it pays ([`ScatterCopies`](octants_artifact::ScatterCopies)), for all
+//! calls alike, and hands out the copies, which are zero before and after. Without copies the task's sums are atomic.
 
 use crate::emit::{Bb, IntCmp, T, V, llvm};
 use crate::find_scatter::{Region, RegionMemory, Scatter};
@@ -71,8 +72,8 @@ impl Lowering<'_, '_> {
         copied
     }
 
-    /// Takes the task's code without atomics, `plain`, on the copy that the call was given, and returns; goes on at the insertion point
-    /// where it was given none.
+    /// Takes the task's code without atomics, `plain`, on the copy that the call was given, and returns; goes on at the
+    /// insertion point where it was given none.
     pub fn scatter_privately(&self, scatter: &Scatter, plain: V, begin: V, end: V) {
         let e = self.e;
         let (private, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));

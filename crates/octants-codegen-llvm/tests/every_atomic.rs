@@ -1,4 +1,5 @@
-//! Every atomic operation on every type is made into code for every kind of target, alone and beside others in one loop.
+//! Every atomic operation on every type is made into code for every kind of target, alone and beside others in one
+//! loop.
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 

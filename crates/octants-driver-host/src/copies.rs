@@ -1,8 +1,10 @@
-//! Copies of memory that threads scatter sums to: a set for each launch that uses some at one time, with a copy for each lane of a job.
+//! Copies of memory that threads scatter sums to: a set for each launch that uses some at one time, with a copy for
+//! each lane of a job.
 //!
-//! Copies are zero whenever no launch uses them: those who add them up clear what was written. So they need not be cleared as a whole before
-//! each launch, and what nobody writes to stays in the caches of all who read it. A lane's copy is written by the thread that has the
-//! lane, in most jobs the same one, and its pages lie where that thread runs.
+//! Copies are zero whenever no launch uses them: those who add them up clear what was written. So they need not be
+//! cleared as a whole before each launch, and what nobody writes to stays in the caches of all who read it. A lane's
+//! copy is written by the thread that has the lane, in most jobs the same one, and its pages lie where that thread
+//! runs.
 
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +21,7 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    /// A set of copies of at least so many bytes for so many lanes; `None` where there is no memory.
+    /// A set with one copy of at least `bytes` bytes for each lane; `None` when the allocation fails.
     pub fn take(&self, lanes: usize, bytes: u64) -> Option<Set> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut set = free.unwrap_or_default();

@@ -64,7 +64,8 @@ impl Shape {
         (!self.serialize).then(|| u64::from(self.block_dim.unwrap_or(1)).max(1))
     }
 
-    /// Iterations of `cost` nanoseconds that a thread which runs all of them, in pieces, keeps together: fewer where they are dear.
+    /// Iterations of `cost` nanoseconds that a thread which runs all of them, in pieces, keeps together: fewer where
+    /// they are dear.
     pub fn together(&self, cost: f64) -> u64 {
         let grain = self.grain.max(1).saturating_mul(self.at_once);
         if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.at_once }
@@ -108,11 +109,11 @@ impl Shape {
         Plan::Split { width: width as u32, chunk, copies }
     }
 
-    /// Whether so many threads take copies of what they scatter to.
+    /// Whether this number of threads uses scatter privatization.
     fn split_takes_copies(&self, count: u64, cost: f64, width: u64, args: &[u64]) -> bool {
         let copied = self.scatter.as_ref().and_then(|s| Some((s, s.bytes(args)?)));
         let Some((copies, bytes)) = copied else { return false };
-        // For so many threads copies pay. More of them add a larger part of the copies each in the end.
+        // The most threads for which private copies pay.
         let with_copies = count / copies.least_iterations(bytes).max(1);
         let mostly_adds = copies.updates as f64 * ATOMIC_SUM > cost;
         with_copies >= width || mostly_adds && with_copies * LEAST_SHARE >= width

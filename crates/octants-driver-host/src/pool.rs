@@ -1,14 +1,15 @@
 //! Threads that run the chunks of a job, written for short wake-up.
 //!
-//! Any number of threads may run jobs at once; each job takes one of a few slots, and a job that finds none free runs on its
-//! caller alone. In a job every participant has a lane: a run of neighbouring chunks, taken from the front. The caller has the first, and a
-//! thread of the pool the one of its own number as long as it comes for it, so that from one job to the next a thread meets the same memory.
-//! One that has finished its own lane takes chunks from the back of others. Participants come and go by the state of their lane, which they
-//! share with the caller alone. The caller takes part, then closes the lanes that no one came for and waits for the others.
+//! Any number of threads may run jobs at once; each job takes one of a few slots, and a job that finds none free runs
+//! on its caller alone. In a job every participant has a lane: a run of neighboring chunks, taken from the front. The
+//! caller has the first, and a thread of the pool the one of its own number as long as it comes for it, so that from
+//! one job to the next a thread meets the same memory. One that has finished its own lane takes chunks from the back of
+//! others. Participants come and go by the state of their lane, which they share with the caller alone. The caller
+//! takes part, then closes the lanes that no one came for and waits for the others.
 //!
-//! Idle threads look for work for some time, longer where work came soon after they had gone to sleep lately, then sleep on a futex. The
-//! caller wakes two of them, and each that wakes wakes two more while there is room, so that the caller's time does not grow with the
-//! number of threads.
+//! Idle threads look for work for some time, longer where work came soon after they had gone to sleep lately, then
+//! sleep on a futex. The caller wakes two of them, and each that wakes wakes two more while there is room, so that the
+//! caller's time does not grow with the number of threads.
 
 use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
@@ -95,8 +96,8 @@ struct Slot {
     panic: Renewable<Option<Stopped>>,
 }
 
-// SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has left; participants
-// read it between taking an open lane and leaving it.
+// SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has
+// left; participants read it between taking an open lane and leaving it.
 unsafe impl Sync for Slot {}
 // SAFETY: the pointer in `job` is used as above whichever thread holds the slot.
 unsafe impl Send for Slot {}
@@ -161,9 +162,9 @@ impl Pool {
         &self.copies
     }
 
-    /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads. Returns
-    /// when all of them are done. After a panic the remaining chunks are still run; the first one's message is returned. Once `caller`, this
-    /// thread, is interrupted, no more chunks are begun.
+    /// Calls `body(begin, end)` for ranges of `chunk` numbers that cover `0..count` once, on up to `width` threads.
+    /// Returns when all of them are done. After a panic the remaining chunks are still run; the first one's message is
+    /// returned. Once `caller`, this thread, is interrupted, no more chunks are begun.
     pub fn run(
         &self,
         count: u64,
@@ -227,7 +228,8 @@ impl Pool {
         }
     }
 
-    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The next job starts others.
+    /// In a child process: forgets the threads, which are the parent's, and what they and their callers were at. The
+    /// next job starts others.
     ///
     /// # Safety
     /// This is the only thread of the process, and in no job.
@@ -677,7 +679,7 @@ mod tests {
         assert!((0..20).any(|_| shared()));
     }
 
-    /// Is interrupted after so many looks.
+    /// Reports an interrupt after this number of polls.
     struct Impatient(Cell<u32>);
 
     impl Caller for Impatient {
@@ -715,7 +717,8 @@ mod tests {
     fn a_pool_begins_anew_without_its_threads() {
         let pool = Pool::new(4);
         cover(&pool, 1000, 7, 4);
-        // As a child process finds it: the threads, which end here, are not there; a job of a thread that is not there is open.
+        // As a child process finds it: the threads, which end here, are not there; a job of a thread that is not there
+        // is open.
         pool.end();
         pool.shared.ended.store(false, Ordering::SeqCst);
         let slot = pool.take_slot().unwrap();

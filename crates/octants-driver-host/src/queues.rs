@@ -241,7 +241,8 @@ impl Queues {
         s.waiting -= 1;
     }
 
-    /// As [`Queues::wait`], but for some time; whether the work is done. Of the work this thread does only what is known to be short.
+    /// As [`Queues::wait`], but for some time; whether the work is done. Of the work this thread does only what is
+    /// known to be short.
     pub fn wait_for(&self, queue: &Queue, time: Duration) -> bool {
         let (until, end) = (lock(&queue.state).queued, Instant::now() + time);
         let done = || lock(&queue.state).done >= until;

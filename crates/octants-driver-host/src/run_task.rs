@@ -21,7 +21,7 @@ const LONG: f64 = 10_000.0;
 const SHORT: f64 = 1e5;
 /// Work on one thread that may take longer is done in pieces that take about so long, and at most four times so.
 const PIECE: Duration = Duration::from_millis(5);
-/// The first of them is at most one of so many parts.
+/// The first piece is at most this fraction of the iterations: 1 / FIRST_PART.
 const FIRST_PART: u64 = 64;
 
 /// Linked code, unloaded when the last of its tasks goes.
@@ -162,7 +162,8 @@ impl LoadedTask {
                     return Ok(());
                 }
                 let unit = shape.together(known);
-                // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece costs more.
+                // What iterations cost may depend on arguments: the first piece is a small part. With copies each piece
+                // costs more.
                 let copies = !is_alone && shape.takes_copies(count, launch.args);
                 let most = if copies { count } else { count.div_ceil(FIRST_PART) };
                 let first = ((PIECE.as_nanos() as f64 / known / 4.0) as u64).clamp(1, most);
@@ -219,7 +220,8 @@ impl LoadedTask {
         Ok(())
     }
 
-    /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where that pays.
+    /// Runs some iterations on this thread, beside others of the program, with a copy of what they scatter to where
+    /// that pays.
     ///
     /// # Safety
     /// As [`LoadedTask::run`]; the range lies within the count.
@@ -269,7 +271,8 @@ impl LoadedTask {
     }
 }
 
-/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. The first piece is of `first` iterations.
+/// Runs iterations on this thread, in pieces of whole `unit`s, until the caller is interrupted. The first piece is of
+/// `first` iterations.
 #[cold]
 fn run_in_pieces(
     count: u64,

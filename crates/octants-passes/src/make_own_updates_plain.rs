@@ -1,10 +1,10 @@
 //! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the elements of its own
 //! indices, no other iteration updates what an iteration does, and an atomic update becomes a load, an operation and a store.
 //!
-//! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches may update other
-//! memory at the same time. Where launches are in order all memory is looked at in the end (`make_updates_in_order_plain`): threads that
-//! need no atomics make vectors of such loops. Reverse mode looks at all memory before it differentiates (`make_unshared_updates_plain`), since
-//! its sweeps leave it as it is.
+//! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches
+//! may update other memory at the same time. Where launches are in order all memory is looked at in the end
+//! (`make_updates_in_order_plain`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
+//! memory before it differentiates (`make_unshared_updates_plain`), since its sweeps leave it as it is.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -30,8 +30,8 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
     make_plain(kernel, options, &|b| companions.contains(&b), &sums, None);
 }
 
-/// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one does. Only what a
-/// print makes the host launch runs inside a launch: kernels that print stay as they are.
+/// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one
+/// does. Only what a print makes the host launch runs inside a launch: kernels that print stay as they are.
 pub fn make_updates_in_order_plain(kernel: &mut Kernel, options: &PassOptions) {
     let prints = |body: &Body| {
         let mut any = false;

@@ -50,10 +50,11 @@ fn always(_: &PassOptions) -> bool {
 
 /// The pipeline, in order.
 ///
-/// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are recognised before anything else in debug mode, where the checks of overflow would hide them.
-/// Overflow is checked next, while the operations are the user's own. Locals are simplified before reductions are looked for, which
-/// need to see what an index is made of. Updates become plain behind the passes that look for atomic sums. Bounds are checked last, so that a
-/// check is not in the way of a reduction.
+/// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
+/// recognised before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
+/// next, while the operations are the user's own. Locals are simplified before reductions are looked for, which need to
+/// see what an index is made of. Updates become plain behind the passes that look for atomic sums. Bounds are checked
+/// last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass] = &[
     Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: |o| o.debug, run: |k, _| make_updates_atomic(k) },

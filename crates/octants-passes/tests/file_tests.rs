@@ -1,11 +1,12 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
-//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias launches_in_order gather
-//! blocks`, and holds the input and, after a line `----`, what is expected. `<pass>` is a name of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`,
-//! `hoist_invariants`, `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse` (simplified, and followed by the kernel
-//! that counts what it keeps), `offload` (the
-//! expected text is a program), `print` (the text of what was parsed) or `verify` (the violations, one a line). With
-//! `OCTANTS_BLESS=1` the expected part is written instead of compared.
+//! A case starts with `; run: <pass>`, may go on with `; options: check_bounds debug fast_math arrays_may_alias
+//! launches_in_order gather blocks`, and holds the input and, after a line `----`, what is expected. `<pass>` is a name
+//! of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`, `hoist_invariants`,
+//! `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse`
+//! (simplified, and followed by the kernel that counts what it keeps), `offload` (the expected text is a program),
+//! `print` (the text of what was parsed) or `verify` (the violations, one a line). With `OCTANTS_BLESS=1` the expected
+//! part is written instead of compared.
 
 #![allow(clippy::unwrap_used)]
 

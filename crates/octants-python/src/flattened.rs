@@ -1,9 +1,9 @@
 //! [`Flattened`]: what the members of a dataclass argument came to, kept from one call to the next.
 //!
-//! A frozen dataclass whose members are our arrays, fields, compile-time values, plain numbers and such dataclasses is the same in every
-//! call, so that for one that comes again its words are copied instead of its members being looked at. (Who changes one by
-//! `object.__setattr__` after a launch has to make another.) Of one that is not frozen it is seen first whether it still holds what it
-//! did. An object is kept by a weak reference: it dies as it would without.
+//! A frozen dataclass whose members are our arrays, fields, compile-time values, plain numbers and such dataclasses is
+//! the same in every call, so that for one that comes again its words are copied instead of its members being looked
+//! at. (Who changes one by `object.__setattr__` after a launch has to make another.) Of one that is not frozen it is
+//! seen first whether it still holds what it did. An object is kept by a weak reference: it dies as it would without.
 
 use std::sync::{Arc, Mutex};
 
@@ -157,7 +157,8 @@ impl Flat {
         }
     }
 
-    /// Whether it is of this object, which holds what it did. Another one at its address is not taken for it: the first has died then.
+    /// Whether it is of this object, which holds what it did. Another one at its address is not taken for it: the first
+    /// has died then.
     #[inline]
     fn holds_for(&self, value: &Bound<'_, PyAny>) -> PyResult<bool> {
         let py = value.py();

@@ -1,11 +1,13 @@
 //! Forks while other threads are at work.
 //!
-//! A child process has the memory of its parent and one of its threads. What the others were at stays half done there, and the locks that they
-//! held stay held. The forking thread has the interpreter, so that the others can only be where they do without it:
+//! A child process has the memory of its parent and one of its threads. What the others were at stays half done there,
+//! and the locks that they held stay held. The forking thread has the interpreter, so that the others can only be where
+//! they do without it:
 //!
-//! - Compiling, loading, opening and closing devices, whose libraries have locks of their own: a fork waits until that is done.
-//! - Launching, or waiting for work: a fork waits for the end too, but not for long, since a kernel may run as long as it likes. What it
-//!   holds begins anew in the child (`Device::go_on_after_fork`).
+//! - Compiling, loading, opening and closing devices, whose libraries have locks of their own: a fork waits until that
+//!   is done.
+//! - Launching, or waiting for work: a fork waits for the end too, but not for long, since a kernel may run as long as
+//!   it likes. What it holds begins anew in the child (`Device::go_on_after_fork`).
 //!
 //! Nothing of either begins between the call before a fork and the call after it.
 
@@ -23,8 +25,8 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Threads that want to make a fork: nothing is compiled.
 static FORKING: AtomicU32 = AtomicU32::new(0);
-/// Of these, the threads that have waited for what was being compiled: no launch begins. Those that have begun go on, since others may wait
-/// for their turn behind them.
+/// Of these, the threads that have waited for what was being compiled: no launch begins. Those that have begun go on,
+/// since others may wait for their turn behind them.
 static HOLDING: AtomicU32 = AtomicU32::new(0);
 /// Threads that launch or wait without the interpreter.
 static LAUNCHING: AtomicU32 = AtomicU32::new(0);
@@ -40,7 +42,8 @@ fn compiling() -> MutexGuard<'static, u32> {
     COMPILING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Counts the forks that made this process. What a thread notes under an earlier number is the note of a thread of another process.
+/// Counts the forks that made this process. What a thread notes under an earlier number is the note of a thread of
+/// another process.
 pub fn generation() -> u64 {
     FORKS.load(Ordering::Relaxed)
 }
@@ -162,7 +165,8 @@ pub fn after_fork_in_parent() {
     tell();
 }
 
-/// After a fork in the new process: goes on with the program, or lets go of it where its streams are served by the parent's threads.
+/// After a fork in the new process: goes on with the program, or lets go of it where its streams are served by the
+/// parent's threads.
 #[pyfunction]
 pub fn after_fork_in_child() {
     // SAFETY: no other thread is here, and this one has no guard.

@@ -1,9 +1,9 @@
 //! [`GuardGroup`]: what code assumes of the attributes of one object, looked at all together.
 //!
-//! A simulator's configuration is an object with dozens of numbers, each of which is read while a kernel is compiled. The interpreter counts
-//! the changes of an object's dict and of its class, so that one comparison of these counts shows that none of its attributes has
-//! changed. A property is one of them where its code reads nothing but such attributes. Where the counts differ, or the interpreter has
-//! none ([`dict_version`]), each assumption is looked at.
+//! A simulator's configuration is an object with dozens of numbers, each of which is read while a kernel is compiled.
+//! The interpreter counts the changes of an object's dict and of its class, so that one comparison of these counts
+//! shows that none of its attributes has changed. A property is one of them where its code reads nothing but such
+//! attributes. Where the counts differ, or the interpreter has none ([`dict_version`]), each assumption is looked at.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -98,8 +98,8 @@ impl GuardGroup {
                 return Ok(false);
             }
         }
-        // What ran meanwhile may have changed the object again: the versions are those from before. Those of another class or of an
-        // object with other attributes say nothing of what its properties read.
+        // What ran meanwhile may have changed the object again: the versions are those from before. Those of another
+        // class or of an object with other attributes say nothing of what its properties read.
         for guard in &self.guards {
             let name = guard.attribute_of(object.py());
             if !name.is_some_and(|(_, name)| is_steady(&object, name.bind(object.py())).unwrap_or(false)) {
@@ -154,8 +154,8 @@ fn attribute_of_class<'py>(
     Ok(None)
 }
 
-/// Whether a property reads nothing but attributes of the object that are immutable values: all names in its code are theirs, or those of
-/// functions without effects.
+/// Whether a property reads nothing but attributes of the object that are immutable values: all names in its code are
+/// theirs, or those of functions without effects.
 fn is_pure(
     class: &Bound<'_, PyType>,
     dict: &Bound<'_, PyDict>,

@@ -30,8 +30,8 @@ impl InProgress {
     fn enter_process(&self) {
         let generation = fork::generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
-            // SAFETY: this thread has the interpreter, and no other one of this process has been here: those that wait for a compilation
-            // have been here before.
+            // SAFETY: this thread has the interpreter, and no other one of this process has been here: those that wait
+            // for a compilation have been here before.
             unsafe { self.keys.renew_if_held() };
             let forker = thread::current().id();
             self.lock().retain(|(_, who)| *who == forker);

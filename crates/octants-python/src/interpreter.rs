@@ -1,5 +1,5 @@
-//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It lets go of the interpreter, and looks now and then whether the
-//! user has interrupted the program.
+//! [`Interpreter`]: a thread that launches or waits, as the runtime knows it. It lets go of the interpreter, and looks
+//! now and then whether the user has interrupted the program.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub struct Interpreter<'a, 'py> {
     main: Cell<bool>,
     deaf: Cell<bool>,
     raised: RefCell<Option<PyErr>>,
-    /// Dataclass arguments of a launch whose members nothing else holds, and these members while the interpreter is let go.
+    /// Dataclass arguments of a launch whose members nothing else holds, and these members while the interpreter is let
+    /// go.
     flats: &'a [Arc<Flat>],
     members: RefCell<Held<'py>>,
     py: Python<'py>,

@@ -1,11 +1,12 @@
 //! The Python extension module `octants._octants`: the only crate that knows Python objects.
 //!
-//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`] (memory),
-//! [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`] and [`annotation`]
-//! (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`], [`foreign_array`], [`element_view`],
-//! [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes), [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its
-//! slots are filled, what it assumes), [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python),
-//! [`result`], [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
+//! Reading order: [`program`] (init and reset), [`stream`], [`event`], [`buffer`], [`host_work`] and [`ndarray`]
+//! (memory), [`func`], [`kernel`] and [`bound_kernel`] (what the decorators make), [`autodiff_scope`], [`signature`]
+//! and [`annotation`] (what a kernel takes), [`argument`], [`flattened`], [`mod@array`], [`plain_array`],
+//! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
+//! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
+//! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
+//! [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
 //! program of tests), [`errors`], [`names`].
 
 mod annotation;

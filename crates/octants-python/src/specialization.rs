@@ -440,7 +440,8 @@ impl Specialization {
         Ok(self.may_alias || fresh || !self.shares_memory(slots, &gathered.spans))
     }
 
-    /// Looks again at what was read of compile-time arguments, and fills the slots of what they hold. False where something has changed.
+    /// Looks again at what was read of compile-time arguments, and fills the slots of what they hold. False where
+    /// something has changed.
     #[inline]
     pub fn read_objects<'py>(
         &self,

@@ -98,7 +98,8 @@ impl Stream {
         lock(&self.inner).as_ref().map_or(0, runtime::Stream::handle)
     }
 
-    /// Waits for the stream's work, unless it is someone else's, and lets go of the stream. Where the wait is left, the stream stays.
+    /// Waits for the stream's work, unless it is someone else's, and lets go of the stream. Where the wait is left, the
+    /// stream stays.
     fn finish(&self, py: Python<'_>, report: bool) -> PyResult<()> {
         let Some(stream) = lock(&self.inner).take() else { return Ok(()) };
         if self.kind != Kind::Own || !stream.alive() {

@@ -1,9 +1,10 @@
 //! [`Watched`]: what a dataclass argument that is not frozen held when it was flattened, and whether it still does.
 //!
-//! Its members are looked at where attributes of ordinary objects are: in the dict of the object, without the search through its classes that
-//! comes first. A class that has changed since is known by the interpreter's version number, which differs for each class and each
-//! change. So is the dict, on interpreters that count its changes ([`dict_version`]): then no member is looked at. Nothing of Python runs
-//! meanwhile. Arrays are known by weak references, so that they die as they would without.
+//! Its members are looked at where attributes of ordinary objects are: in the dict of the object, without the search
+//! through its classes that comes first. A class that has changed since is known by the interpreter's version number,
+//! which differs for each class and each change. So is the dict, on interpreters that count its changes
+//! ([`dict_version`]): then no member is looked at. Nothing of Python runs meanwhile. Arrays are known by weak
+//! references, so that they die as they would without.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,8 +58,8 @@ impl Watched {
         Ok(true)
     }
 
-    /// The arrays and objects among the members, for a call to hold: another thread may assign to a member while the kernel runs, which must not
-    /// free them.
+    /// The arrays and objects among the members, for a call to hold: another thread may assign to a member while the
+    /// kernel runs, which must not free them.
     pub fn members<'py>(&self, py: Python<'py>) -> impl Iterator<Item = Bound<'py, PyAny>> {
         let kept = self.0.iter().flat_map(|object| &object.members).filter_map(|(_, member)| match member {
             Member::Kept(weak) => Some(weak),
@@ -195,8 +196,8 @@ struct DictHead {
     version: u64,
 }
 
-/// A number that no other dict has had, and that each change of the dict replaces (PEP 509). 0 from Python 3.13 on, where assignments
-/// to attributes need not count, and the number goes away.
+/// A number that no other dict has had, and that each change of the dict replaces (PEP 509). 0 from Python 3.13 on,
+/// where assignments to attributes need not count, and the number goes away.
 pub fn dict_version(dict: &Bound<'_, PyDict>) -> u64 {
     static COUNTED: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
     let py = dict.py();

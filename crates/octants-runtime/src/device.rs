@@ -494,9 +494,10 @@ impl Device {
         streams.iter().try_for_each(|s| s.report_pending())
     }
 
-    /// To be called in a process that a fork has made, which has the memory of its parent but none of its other threads: neither those
-    /// that serve streams, nor those that were launching. False where the device has streams: every use of the program's objects is an error
-    /// from now on, and nothing is given back. A device without streams goes on; what threads were using that are not here begins anew.
+    /// To be called in a process that a fork has made, which has the memory of its parent but none of its other
+    /// threads: neither those that serve streams, nor those that were launching. False where the device has streams:
+    /// every use of the program's objects is an error from now on, and nothing is given back. A device without streams
+    /// goes on; what threads were using that are not here begins anew.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this is its only thread.

@@ -54,8 +54,8 @@ pub trait Caller {
         false
     }
 
-    /// True once the user has interrupted the thread: it leaves what it works at or waits for. Asked every now and then after
-    /// [`Caller::will_block`], where the caller's own code may run.
+    /// True once the user has interrupted the thread: it leaves what it works at or waits for. Asked every now and then
+    /// after [`Caller::will_block`], where the caller's own code may run.
     fn is_interrupted(&self) -> bool {
         false
     }
@@ -298,7 +298,8 @@ pub trait Driver: Send + Sync + 'static {
         poll(time, || unsafe { self.query_stream(stream) })
     }
 
-    /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those that were calling it.
+    /// For a driver that is immediate, in a process that a fork has made: its own threads are not here, nor are those
+    /// that were calling it.
     ///
     /// # Safety
     /// This is the only thread of the process, and runs no task.

@@ -10,8 +10,10 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`], [`renewable`],
-//! [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
+//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`pattern`],
+//! `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
+//! [`renewable`], [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted`
+//! besides.
 
 mod adopted;
 mod assemble;

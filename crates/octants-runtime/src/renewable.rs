@@ -8,7 +8,8 @@ use std::sync::{Mutex, TryLockError};
 #[derive(Default)]
 pub struct Renewable<T>(UnsafeCell<Mutex<T>>);
 
-// SAFETY: shared references lead to the mutex alone, but in `renew_if_held`, whose callers see to it that there are no others.
+// SAFETY: shared references lead to the mutex alone, but in `renew_if_held`, whose callers see to it that there are no
+// others.
 unsafe impl<T: Send> Sync for Renewable<T> {}
 
 impl<T> Renewable<T> {
@@ -24,8 +25,8 @@ impl<T> Renewable<T> {
 }
 
 impl<T: Default> Renewable<T> {
-    /// Makes a lock that is held free again, with a new value; true where it was held. The old value may be half changed, and is left as it
-    /// is.
+    /// Makes a lock that is held free again, with a new value; true where it was held. The old value may be half
+    /// changed, and is left as it is.
     ///
     /// # Safety
     /// The process has just been made by a fork, and this, its only thread, holds no guard of the lock.

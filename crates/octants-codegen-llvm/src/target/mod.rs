@@ -228,7 +228,8 @@ pub(crate) trait Target {
     fn privatises_scatter(&self) -> bool {
         false
     }
-    /// The copy of what the task scatters to that this call was given, null where there is none; where copies are added, the list of them.
+    /// The copy of what the task scatters to that this call was given, null where there is none; where copies are
+    /// added, the list of them.
     fn copies(&self, e: &Emitter, _context: V) -> V {
         e.zero(e.ptr)
     }

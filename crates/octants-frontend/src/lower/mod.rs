@@ -421,7 +421,7 @@ impl<'w> Lowerer<'w> {
         let start = std::time::Instant::now();
         let source = self.world.source(func).map_err(|e| self.host_error(e))?;
         let file = self.sources.add(source.file.clone());
-        // Text of so many bytes nests no deeper than that.
+        // Nesting depth is at most the length of the text.
         let depth = source.file.text.len().saturating_mul(BYTES_OF_LEVEL).clamp(LEAST_STACK, STACK * MOST_STACKS);
         let (body, facts) = stacker::maybe_grow(depth, depth, || {
             let body = crate::parse::parse_function(&source.file, file)?;

@@ -1,8 +1,8 @@
 //! [`Repeats`]: launches that come again with the same dataclasses.
 //!
-//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. A launch whose dataclass arguments are
-//! what they were ([`Flat`]) has the slots that it had, except for its other arguments and for what compile-time arguments
-//! hold. So such a launch costs the same with one member as with hundreds.
+//! A simulator passes the same structs of hundreds of arrays to each of its kernels, step after step. A launch whose
+//! dataclass arguments are what they were ([`Flat`]) has the slots that it had, except for its other arguments and for
+//! what compile-time arguments hold. So such a launch costs the same with one member as with hundreds.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
@@ -193,7 +193,8 @@ impl Prepared {
 }
 
 impl Kernel {
-    /// Launches as in an earlier call with the same dataclasses. `None` where there was none, or something else has changed.
+    /// Launches as in an earlier call with the same dataclasses. `None` where there was none, or something else has
+    /// changed.
     #[inline]
     pub(super) fn repeat<'py>(
         slf: &Bound<'py, Self>,
