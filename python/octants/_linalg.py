@@ -160,10 +160,11 @@ def _svd3(A, dt: template(), result: template()):
     if s0 > 0.0:
         u0 = b0 / s0
     # Where the second column vanishes, any direction across the first one will do: the axis it leans to least gives one.
+    # A column that is not across the first one was too short to be turned, and what is left of it is rounding errors.
     rest = b1 - u0 * u0.dot(b1)
     s1 = rest.norm()
     tiny = static(_epsilon(dt) ** 2)
-    if s1 <= tiny * s0:
+    if s1 <= max(tiny * s0, 0.5 * b1.norm()):
         s1 = zero
         axis = Vector([one, zero, zero])
         if abs(u0[0]) > abs(u0[1]) or abs(u0[0]) > abs(u0[2]):

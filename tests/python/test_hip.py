@@ -260,6 +260,7 @@ def work():
         slow(x, 7)
         add(x, y)
         expected = y[0]
+        assert expected != 0, "wrong"
         x.fill(0)
         add(x, y)
         assert y[0] == 1, "wrong"

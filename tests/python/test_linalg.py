@@ -96,6 +96,29 @@ def test_svd(fp, n):
 
 
 @pytest.mark.parametrize("n", [2, 3])
+def test_factors_of_matrices_of_rank_one_are_orthogonal(n, fp):
+    """What the rotations leave of the second column is rounding errors, which may point along the first one."""
+    rng = np.random.default_rng(1)
+    factors = np.concatenate([rng.integers(-4, 5, (1000, 2, n)), rng.standard_normal((1000, 2, n)), np.ones((1, 2, n))])
+    matrices = (factors[:, 0, :, None] * factors[:, 1, None, :]).astype(numpy_type(fp))
+    a = field_of(matrices, fp)
+    u, s, v, r, p = (empty_like(a) for _ in range(5))
+
+    @qd.kernel
+    def decompose():
+        for i in a:
+            u[i], s[i], v[i] = qd.svd(a[i], fp)
+            r[i], p[i] = qd.polar_decompose(a[i], fp)
+
+    decompose()
+    u, s, v, r, p = doubles(u), doubles(s), doubles(v), doubles(r), doubles(p)
+    for q in (u, v, r):
+        orthogonal(q, fp)
+    small(u @ s @ v.transpose(0, 2, 1) - matrices, matrices, fp)
+    small(r @ p - matrices, matrices, fp)
+
+
+@pytest.mark.parametrize("n", [2, 3])
 def test_decomposing_over_and_over_does_not_shrink(n, fp):
     """As simulators of snow do in each step, on a matrix that is hardly deformed."""
     steps = 2000
