@@ -10,7 +10,10 @@ import octants as qd
 
 I1 = qd.types.ndarray(dtype=qd.i32, ndim=1)
 
-pytestmark = pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86-64 processors")
+pytestmark = [
+    pytest.mark.on_cpu,
+    pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86-64 processors"),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,8 @@ I32 = qd.types.ndarray(dtype=qd.i32, ndim=1)
 PLANE = qd.types.ndarray(dtype=qd.f32, ndim=2)
 STREAMS = [False, True]
 
+pytestmark = pytest.mark.on_cpu
+
 
 @pytest.fixture(autouse=True)
 def program():

@@ -183,6 +183,7 @@ def test_names_of_levels_and_devices():
     assert all(isinstance(part, int) for part in qd.__version__)
 
 
+@pytest.mark.on_cpu
 def test_kinds_of_machines_have_numbers():
     kinds = (qd.x64, qd.arm64, qd.python, qd.cuda, qd.metal, qd.amdgpu, qd.vulkan)
     assert [int(arch) for arch in kinds] == [0, 1, 3, 4, 5, 7, 8]

@@ -71,6 +71,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub independent: bool,
     /// The task has many inner loops.
     pub many_loops: bool,
+    /// It has so many that LLVM is to make no more copies of their bodies than vectors need.
+    pub lean_loops: bool,
     /// Many threads run the task.
     pub many_threads: bool,
     /// All threads of the task come by the end of each iteration.
@@ -138,6 +140,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             large: false,
             independent: false,
             many_loops: false,
+            lean_loops: false,
             many_threads: false,
             balances: false,
             function,

@@ -31,6 +31,11 @@ const HUGE: usize = 5000;
 /// for what is left over, it looks through what it knows of all of them.
 const MANY_LOOPS: usize = 100;
 
+/// Where a task for a processor has more inner loops than this, they are neither interleaved nor, if the number of their
+/// iterations is not known, unrolled: LLVM would make up to sixteen copies of each body, and loops for what is left over,
+/// which took a quarter of the time to compile the steps of a rigid-body simulator and made them no faster.
+const LEAN_LOOPS: usize = 12;
+
 /// Atomics are rare where they are fewer than one in so many instructions.
 const RARE: usize = 64;
 
@@ -293,7 +298,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     l.independent = u.target.has_vectors()
         && parallel.is_some_and(|(config, (_, l))| !config.serialize && !returns_to_written(u, &task.body, l.body));
-    l.many_loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS;
+    let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
+    l.many_loops = loops > MANY_LOOPS;
+    l.lean_loops = u.target.has_vectors() && loops > LEAN_LOOPS;
     l.many_threads = parallel.is_some_and(|(_, (_, loop_))| {
         has_many_threads(loop_, known_count(&known_extents(&task.body, &l.facts, loop_)))
     });

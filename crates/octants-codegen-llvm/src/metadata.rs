@@ -287,6 +287,13 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.runtime.disable", None)]);
     }
 
+    /// As [`Metadata::mark_uncounted_loop`]; iterations become vectors one vector at a time.
+    pub fn mark_lean_loop(&self, e: &Emitter, back_edge: V) {
+        let once = llvm!(LLVMValueAsMetadata(e.i32c(1)));
+        let facts = [("llvm.loop.interleave.count", Some(once)), ("llvm.loop.unroll.runtime.disable", None)];
+        self.mark_loop(back_edge, &facts);
+    }
+
     /// Marks the back edge of a loop whose iterations are to have code of their own.
     pub fn mark_fully_unrolled_loop(&self, back_edge: V) {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.full", None)]);

@@ -57,7 +57,7 @@ pub(crate) fn optimise(
 /// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer runs. Longer functions are
 /// mostly branches and inner loops, where it finds little and took a third of the passes' time. Loop vectorization is
 /// unaffected.
-const LONG_TO_PAIR: usize = 6_000;
+const LONG_TO_PAIR: usize = 2_500;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
     function.get_basic_block_iter().map(|b| b.get_instructions().count()).sum()

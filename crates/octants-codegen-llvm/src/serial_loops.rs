@@ -110,6 +110,8 @@ impl<'p> Lowering<'_, 'p> {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, nest.of) {
             self.u.metadata.mark_fully_unrolled_loop(back);
+        } else if self.lean_loops {
+            self.u.metadata.mark_lean_loop(e, back);
         } else if self.many_loops {
             self.u.metadata.mark_uncounted_loop(back);
         }
