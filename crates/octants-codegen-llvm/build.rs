@@ -1,5 +1,5 @@
 //! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a
-//! pass of its code generator. Links lld's libraries, which are beside LLVM's.
+//! pass of its code generator, options of its pipeline. Links lld's libraries, which are beside LLVM's.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -8,6 +8,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/target/run_lld.cpp");
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
+    println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
     let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
@@ -41,6 +42,7 @@ fn main() {
         .file("src/target/run_lld.cpp")
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
+        .file("src/default_pipeline.cpp")
         .compile("octants_llvm");
     println!("cargo:rustc-link-search=native={lib}");
     println!("cargo:rustc-link-lib=static:-bundle=lldELF");

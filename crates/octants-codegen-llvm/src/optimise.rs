@@ -8,7 +8,9 @@ use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
 use inkwell::values::FunctionValue;
+use llvm_sys::prelude::LLVMModuleRef;
 use llvm_sys::support::LLVMParseCommandLineOptions;
+use llvm_sys::target_machine::LLVMTargetMachineRef;
 
 use crate::CodegenError;
 use crate::fatal_errors::compiler_bug;
@@ -22,23 +24,15 @@ pub(crate) fn optimise(
     vectors: bool,
 ) -> Result<(), CodegenError> {
     set_options();
-    let options = PassBuilderOptions::create();
-    options.set_loop_vectorization(vectors && level >= 2);
-    options.set_loop_slp_vectorization(vectors && level >= 2 && longest(module) <= LONG_TO_PAIR);
-    options.set_loop_interleaving(vectors && level >= 2);
-    options.set_loop_unrolling(level >= 2);
-    options.set_merge_functions(false);
-    // Otherwise each loop that is unrolled has what is known of all loops beside it looked through, which takes the square of their number.
-    options.set_forget_all_scev_in_loop_unroll(true);
-    let passes = match level {
-        0 => "default<O0>",
-        1 => "default<O1>",
-        2 => "default<O2>",
-        _ => "default<O3>",
-    };
-    run(module, machine, passes, options)?;
+    // Targets whose loops do not become vectors tell LLVM so themselves.
+    let interleaves = vectors && level >= 2;
+    let pairs = level >= 2 && (!vectors || longest(module) <= LONG_TO_PAIR);
+    // SAFETY: both live, and no other thread uses them.
+    unsafe {
+        octants_run_default_pipeline(module.as_mut_ptr(), machine.as_mut_ptr(), u32::from(level), interleaves, pairs);
+    }
     if !vectors {
-        let of_functions = |passes| run(module, machine, passes, PassBuilderOptions::create());
+        let of_functions = |passes| run(module, machine, passes);
         if level >= 2 {
             of_functions("function(infer-address-spaces,separate-const-offset-from-gep,infer-alignment)")?;
         }
@@ -88,13 +82,10 @@ fn emit_long_functions_plainly(module: &Module<'_>) {
     }
 }
 
-fn run(
-    module: &Module<'_>,
-    machine: &TargetMachine,
-    passes: &str,
-    options: PassBuilderOptions,
-) -> Result<(), CodegenError> {
-    module.run_passes(passes, machine, options).map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
+fn run(module: &Module<'_>, machine: &TargetMachine, passes: &str) -> Result<(), CodegenError> {
+    module
+        .run_passes(passes, machine, PassBuilderOptions::create())
+        .map_err(|e| CodegenError::new(format!("LLVM's passes failed: {e}")))
 }
 
 /// Options of LLVM that are the process's:
@@ -110,6 +101,15 @@ const OPTIONS: [&CStr; 3] =
 unsafe extern "C" {
     /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
     fn octants_keep_masks();
+
+    /// See `default_pipeline.cpp`.
+    fn octants_run_default_pipeline(
+        module: LLVMModuleRef,
+        machine: LLVMTargetMachineRef,
+        level: u32,
+        interleaves: bool,
+        pairs: bool,
+    );
 }
 
 fn set_options() {
@@ -178,6 +178,37 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
                 assert!(code.contains("vpmovd2m") && !code.contains("movmsk"), "{name} at {level}: {code}");
             }
         }
+    }
+
+    /// Four neighbours, each the sum of a loaded number and one, and `others` volatile stores beside them.
+    fn neighbours(others: usize) -> String {
+        let mut text = String::from("define void @f(ptr noalias %p, ptr noalias %q) {\n");
+        for i in 0..4 {
+            text += &format!("  %a{i} = getelementptr float, ptr %q, i64 {i}\n  %b{i} = load float, ptr %a{i}\n");
+            text += &format!("  %c{i} = fadd float %b{i}, 1.0\n");
+        }
+        for i in 0..4 {
+            text += &format!("  %d{i} = getelementptr float, ptr %p, i64 {i}\n  store float %c{i}, ptr %d{i}\n");
+        }
+        text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
+    }
+
+    #[test]
+    fn long_functions_are_not_searched_for_neighbours() {
+        let optimised = |others, level| {
+            let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
+            let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
+            let context = Context::create();
+            let text = MemoryBuffer::create_from_memory_range_copy(neighbours(others).as_bytes(), "neighbours");
+            let module = context.create_module_from_ir(text).unwrap();
+            module.set_triple(&machine.get_triple());
+            optimise(&module, &machine, level, true).unwrap();
+            module.print_to_string().to_string()
+        };
+        assert!(optimised(0, 3).contains("<4 x float>"));
+        assert!(optimised(0, 2).contains("<4 x float>"));
+        assert!(!optimised(0, 1).contains("<4 x float>"));
+        assert!(!optimised(LONG_TO_PAIR, 3).contains("<4 x float>"));
     }
 
     #[test]

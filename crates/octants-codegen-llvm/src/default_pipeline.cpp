@@ -1,0 +1,49 @@
+// LLVM's default pipeline of passes, with a say in which of them run.
+//
+// The pipeline that LLVM's interface for C reads as text, `default<O3>`, always vectorizes: reading it overwrites the
+// options of the vectorizers.
+#include <llvm-c/TargetMachine.h>
+#include <llvm/Passes/PassBuilder.h>
+#include <llvm/Target/TargetMachine.h>
+
+namespace {
+
+llvm::OptimizationLevel level_of(unsigned level) {
+    switch (level) {
+    case 0:
+        return llvm::OptimizationLevel::O0;
+    case 1:
+        return llvm::OptimizationLevel::O1;
+    case 2:
+        return llvm::OptimizationLevel::O2;
+    default:
+        return llvm::OptimizationLevel::O3;
+    }
+}
+
+} // namespace
+
+// `interleaves`: loops may stand in vector code several times. `pairs`: operations beside one another may become vectors.
+extern "C" void octants_run_default_pipeline(LLVMModuleRef module, LLVMTargetMachineRef machine, unsigned level,
+                                             bool interleaves, bool pairs) {
+    llvm::PipelineTuningOptions options;
+    options.LoopVectorization = level >= 2;
+    options.LoopInterleaving = interleaves;
+    options.SLPVectorization = pairs;
+    options.LoopUnrolling = level >= 2;
+    // Otherwise each loop that is unrolled has what is known of all loops beside it looked through, which takes the
+    // square of their number.
+    options.ForgetAllSCEVInLoopUnroll = true;
+    options.MergeFunctions = false;
+    llvm::PassBuilder builder(reinterpret_cast<llvm::TargetMachine *>(machine), options);
+    llvm::LoopAnalysisManager loops;
+    llvm::FunctionAnalysisManager functions;
+    llvm::CGSCCAnalysisManager graphs;
+    llvm::ModuleAnalysisManager modules;
+    builder.registerLoopAnalyses(loops);
+    builder.registerFunctionAnalyses(functions);
+    builder.registerCGSCCAnalyses(graphs);
+    builder.registerModuleAnalyses(modules);
+    builder.crossRegisterProxies(loops, functions, graphs, modules);
+    builder.buildPerModuleDefaultPipeline(level_of(level)).run(*llvm::unwrap(module), modules);
+}
