@@ -368,3 +368,25 @@ def test_the_types_of_a_real_function_are_a_contract() -> None:
     for kernel in (refused, vector_for_a_number, own_result):
         with pytest.raises(qd.OctantsCompilationError, match="expected|must be"):
             kernel(1.0)
+
+
+def test_an_array_in_reserve_may_belong_to_a_program_that_has_ended() -> None:
+    reserve = qd.ndarray(qd.f32, ())
+
+    @qd.func
+    def doubled(x: qd.f32, out: qd.types.ndarray(), store: qd.template()) -> qd.f32:
+        if qd.static(store):
+            out[()] = x
+        return 2 * x
+
+    @qd.kernel
+    def double(a: qd.types.ndarray()) -> None:
+        for i in a:
+            a[i] = doubled(a[i], reserve, False)
+
+    for _ in range(2):
+        a = qd.ndarray(qd.f32, 2)
+        a.fill(3)
+        double(a)
+        assert a.to_numpy().tolist() == [6, 6]
+        qd.init(arch=qd.cpu, debug=False)

@@ -299,6 +299,33 @@ def test_nan_and_inf_are_told_under_fast_math():
     qd.reset()
 
 
+@pytest.mark.parametrize("fast_math", [True, False])
+@pytest.mark.parametrize("dtype", [qd.f32, qd.f64])
+@pytest.mark.parametrize("n", [1, 9])
+def test_a_nan_gives_way_in_minima_and_maxima(fast_math, dtype, n):
+    qd.init(arch=qd.cpu, fast_math=fast_math, default_fp=dtype, log_level=qd.ERROR)
+    x, y = qd.field(dtype, n), qd.field(dtype, n)
+    out, index = qd.Vector.field(6, dtype, n), qd.field(qd.i32, n)
+    x.fill(float("nan"))
+    y.fill(2)
+
+    @qd.kernel
+    def run(last: int):
+        for i in x:
+            out[i][0] = qd.max(x[i], 0.0)
+            out[i][1] = qd.max(0.0, x[i])
+            out[i][2] = qd.min(x[i], y[i])
+            out[i][3] = qd.min(y[i], x[i])
+            out[i][4] = qd.math.clamp(x[i], 0.0, y[i])
+            out[i][5] = qd.max(y[i], x[i], 3.0)
+            index[i] = int(qd.math.clamp(qd.floor(qd.acos(y[i])), 0, last))
+
+    run(179)
+    assert out.to_numpy().tolist() == [[0, 0, 2, 2, 0, 3]] * n
+    assert index.to_numpy().tolist() == [0] * n
+    qd.reset()
+
+
 def nth_set_bit(mask, base, offset):
     if offset == 0:
         return base if base < 32 and mask >> base & 1 else 0xFFFFFFFF

@@ -193,3 +193,41 @@ def test_kinds_of_machines_have_numbers():
         type(qd.cpu)(99)
     qd.init(arch=qd._lib.core.Arch(int(qd.cfg.arch)))
     assert qd.cfg.arch is qd.cpu
+
+
+def test_types_have_names_in_numpy():
+    from octants.lang.util import to_numpy_type, to_quadrants_type
+
+    qd.init(arch=qd.cpu)
+    for dtype in (qd.f16, qd.f32, qd.f64, qd.i8, qd.i64, qd.u1, qd.u16):
+        assert to_quadrants_type(to_numpy_type(dtype)) is dtype
+        assert qd.ndarray(dtype, 1).to_numpy().dtype == to_numpy_type(dtype)
+    for unknown in ("x", np.complex64):
+        with pytest.raises(TypeError, match="no scalar type"):
+            to_quadrants_type(unknown)
+
+
+def test_fields_are_copied_into_arrays_that_are_there():
+    from octants._kernels import matrix_to_ext_arr, ndarray_matrix_to_ext_arr, ndarray_to_ext_arr, tensor_to_ext_arr
+
+    qd.init(arch=qd.cpu)
+    numbers = np.arange(24, dtype=np.int32).reshape(4, 2, 3)
+    field, array = qd.Matrix.field(2, 3, qd.i32, 4), qd.Matrix.ndarray(2, 3, qd.i32, 4)
+    field.from_numpy(numbers)
+    array.from_numpy(numbers)
+    out = np.zeros_like(numbers)
+    matrix_to_ext_arr(field, out, False)
+    assert (out == numbers).all()
+    out = np.zeros((2, 3, 4), np.int32)
+    ndarray_matrix_to_ext_arr(array, out, False, False)
+    assert (out == np.moveaxis(numbers, 0, -1)).all()
+    vectors = qd.Vector.field(2, qd.i32, 4)
+    vectors.from_numpy(numbers[:, :, 0])
+    out = np.zeros((4, 2), np.int32)
+    matrix_to_ext_arr(vectors, out, True)
+    assert (out == numbers[:, :, 0]).all()
+    for copy, scalars in ((tensor_to_ext_arr, qd.field(qd.i32, 4)), (ndarray_to_ext_arr, qd.ndarray(qd.i32, 4))):
+        scalars.fill(3)
+        out = np.zeros(4, np.int32)
+        copy(scalars, out)
+        assert (out == 3).all()

@@ -69,3 +69,21 @@ def test_views_share_memory_and_copies_do_not(make: Any) -> None:
     default = a.to_torch()
     default[1, 2] = 9
     assert a[1, 2] == -5
+
+
+def test_types_have_names_in_torch():
+    from octants.lang.util import to_pytorch_type, to_quadrants_type
+
+    for dtype in (qd.f16, qd.f32, qd.f64, qd.i8, qd.i64, qd.u1, qd.u8):
+        assert to_quadrants_type(to_pytorch_type(dtype)) is dtype
+    with pytest.raises(TypeError, match="no scalar type"):
+        to_quadrants_type(torch.complex64)
+
+
+def test_fields_are_copied_into_tensors_that_are_there():
+    from octants._kernels import tensor_to_ext_arr
+
+    x, out = qd.field(qd.i32, 4), torch.zeros(4, dtype=torch.int32)
+    x.fill(3)
+    tensor_to_ext_arr(x, out)
+    assert out.tolist() == [3] * 4

@@ -106,9 +106,6 @@ impl Lowering<'_, '_> {
             BinaryOp::Rem => e.frem(a, b),
             BinaryOp::Pow => self.float_pow(s, a, b),
             BinaryOp::Atan2 => self.math_call("atan2", s, &[a, b]),
-            // Under fast_math the form that is one instruction; otherwise a NaN gives way to the other operand.
-            BinaryOp::Min if self.u.options.fast_math => e.select(e.fcmp(FloatCmp::LLVMRealOLT, a, b), a, b),
-            BinaryOp::Max if self.u.options.fast_math => e.select(e.fcmp(FloatCmp::LLVMRealOGT, a, b), a, b),
             BinaryOp::Min | BinaryOp::Max => self.float_extremum(op, ty, a, b),
             BinaryOp::Eq => e.fcmp(FloatCmp::LLVMRealOEQ, a, b),
             BinaryOp::Ne => e.fcmp(FloatCmp::LLVMRealUNE, a, b),
@@ -121,6 +118,9 @@ impl Lowering<'_, '_> {
     }
 
     /// The smaller or larger of two floats; a NaN gives way to the other one, and the sign of a zero is either's.
+    ///
+    /// This holds under fast_math too: programs clamp a value that may be NaN to a range of indices. When one operand is
+    /// known to be a number, such as a constant or a converted integer, X86 needs one instruction.
     ///
     /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by
     /// one comparison of their operands, which is ill-typed when one is f32 and the other f64, and crashes the code

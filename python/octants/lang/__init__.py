@@ -7,8 +7,10 @@ import sys
 
 from octants.lang import _template_mapper, exception, field, impl, kernel_impl, matrix, ops, snode, stream, struct
 from octants.lang import program as misc
+from octants.lang import type_names as util
 
 sys.modules[f"{__name__}.misc"] = misc
+sys.modules[f"{__name__}.util"] = util
 
 __all__ = [
     "_template_mapper",
@@ -22,4 +24,5 @@ __all__ = [
     "snode",
     "stream",
     "struct",
+    "util",
 ]

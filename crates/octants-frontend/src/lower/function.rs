@@ -219,8 +219,22 @@ impl Lowerer<'_> {
             )
             .with_hint("pass the array to the kernel, and from there to the function"));
         }
-        let Some(buffer) = self.as_array(v)? else { return Ok(()) };
-        let (elem, ndim) = (self.buffers[buffer.index()].elem.clone(), self.buffers[buffer.index()].ndim);
+        // A captured array becomes a buffer of the kernel at its first use only: until then it may belong to a program that
+        // has ended.
+        let captured = match v {
+            Value::Obj(o) => match self.world.entity(*o) {
+                Entity::Ndarray(desc) => Some((desc.elem, desc.ndim)),
+                _ => None,
+            },
+            _ => None,
+        };
+        let (elem, ndim) = match captured {
+            Some(known) => known,
+            None => {
+                let Some(buffer) = self.as_array(v)? else { return Ok(()) };
+                (self.buffers[buffer.index()].elem.clone(), self.buffers[buffer.index()].ndim)
+            }
+        };
         let wanted = self.host_attribute(annotation, "dtype")?;
         if let Value::Obj(dtype) = wanted {
             let wanted = self.type_of_object(dtype, self.b.span)?;
