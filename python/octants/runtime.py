@@ -60,9 +60,9 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         if name in given:
             given[name] = _default_type(name, given[name])
     _current = None
-    root.forget()
     set_default_types(i32, f32)
     notices = _octants.init(given)
+    root.forget()
     ProgramView.clear(view)
     values: dict[str, Any] = {**given, **_octants.config()}
     for name in ("default_fp", "default_ip"):

@@ -18,6 +18,9 @@ from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
 from octants.snode import SNode
 
+# Levels refer to their tree and it to them, so that one that is not used any more waits for the garbage collector.
+_with_memory: weakref.WeakSet[SNodeTree] = weakref.WeakSet()
+
 
 class SNodeTree:
     """A root, the levels below it, and once finalised their memory."""
@@ -65,6 +68,7 @@ class SNodeTree:
         self.check_alive()
         nbytes, _ = self.root.measure()
         self._buffer = _octants.Buffer(max(nbytes, 1))
+        _with_memory.add(self)
         ProgramView.materialize(view)
 
     @property
@@ -157,8 +161,11 @@ class RootProxy:
         return tree.root
 
     def forget(self) -> None:
-        """Lets go of the tree under construction, when the program ends."""
+        """Lets go of the tree under construction, and of the memory of all trees, when the program ends."""
         self._open = None
+        for tree in list(_with_memory):
+            tree._buffer = None
+        _with_memory.clear()
 
     def own_tree(self) -> SNode:
         """The root of a new tree for a field that has a shape."""

@@ -1,5 +1,6 @@
 """The program around kernels: init, reset, options, logging, imports, running as Quadrants."""
 
+import gc
 import logging
 import os
 import subprocess
@@ -72,6 +73,14 @@ def test_gpu_falls_back_to_the_cpu_with_one_line(caplog):
             qd.init(arch=qd.gpu, enable_fallback=False)
 
 
+@pytest.fixture
+def without_garbage_collection():
+    gc.disable()
+    yield
+    gc.enable()
+
+
+@pytest.mark.usefixtures("without_garbage_collection")
 def test_many_programs_leave_nothing_behind():
     import resource
 
