@@ -716,7 +716,8 @@ def test_in_debug_mode_a_lost_device_is_told_by_the_call_of_the_kernel(cuda, tmp
     first, again = done.stdout.splitlines()
     line = LOST.splitlines().index("        touch(Bad())") + 1
     assert re.match(
-        rf"{line} cuStream(Synchronize|Query) failed with code 700 .*; launched last: `touch` \(defined at .*lost.py:9\)",
+        rf"{line} cuStream(Synchronize|Query) failed with code 700 .*; "
+        r"launched last: `touch` \(defined at .*lost.py:9\)",
         first,
     ), done
     assert "The GPU is lost to this process" in first

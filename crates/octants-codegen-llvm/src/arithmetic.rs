@@ -119,8 +119,8 @@ impl Lowering<'_, '_> {
 
     /// The smaller or larger of two floats; a NaN gives way to the other one, and the sign of a zero is either's.
     ///
-    /// This holds under fast_math too: programs clamp a value that may be NaN to a range of indices. When one operand is
-    /// known to be a number, such as a constant or a converted integer, X86 needs one instruction.
+    /// This also holds under fast_math: programs clamp values that may be NaN to a range of indices. If one operand is
+    /// known not to be NaN, such as a constant or a converted integer, X86 needs one instruction.
     ///
     /// Where loops become vectors, `llvm.minnum` must not: LLVM 22's vectorizer guards two such reductions of a loop by
     /// one comparison of their operands, which is ill-typed when one is f32 and the other f64, and crashes the code

@@ -23,7 +23,7 @@ llvm::OptimizationLevel level_of(unsigned level) {
 
 } // namespace
 
-// `interleaves`: loops may stand in vector code several times. `pairs`: operations beside one another may become vectors.
+// `interleaves` enables loop interleaving; `pairs` enables the SLP vectorizer.
 extern "C" void octants_run_default_pipeline(LLVMModuleRef module, LLVMTargetMachineRef machine, unsigned level,
                                              bool interleaves, bool pairs) {
     llvm::PipelineTuningOptions options;

@@ -71,7 +71,7 @@ pub(crate) struct Lowering<'u, 'p> {
     pub independent: bool,
     /// The task has many inner loops.
     pub many_loops: bool,
-    /// It has so many that LLVM is to make no more copies of their bodies than vectors need.
+    /// Interleaving and runtime unrolling of its inner loops are disabled: see `LEAN_LOOPS`.
     pub lean_loops: bool,
     /// Many threads run the task.
     pub many_threads: bool,

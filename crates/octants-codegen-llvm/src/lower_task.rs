@@ -31,9 +31,9 @@ const HUGE: usize = 5000;
 /// for what is left over, it looks through what it knows of all of them.
 const MANY_LOOPS: usize = 100;
 
-/// Where a task for a processor has more inner loops than this, they are neither interleaved nor, if the number of their
-/// iterations is not known, unrolled: LLVM would make up to sixteen copies of each body, and loops for what is left over,
-/// which took a quarter of the time to compile the steps of a rigid-body simulator and made them no faster.
+/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
+/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of
+/// a rigid-body simulator's steps, and did not make them faster.
 const LEAN_LOOPS: usize = 12;
 
 /// Atomics are rare where they are fewer than one in so many instructions.

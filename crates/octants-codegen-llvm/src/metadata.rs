@@ -287,7 +287,7 @@ impl Metadata {
         self.mark_loop(back_edge, &[("llvm.loop.unroll.runtime.disable", None)]);
     }
 
-    /// As [`Metadata::mark_uncounted_loop`]; iterations become vectors one vector at a time.
+    /// Marks the back edge of a loop that is neither interleaved nor unrolled at run time. It may be vectorized.
     pub fn mark_lean_loop(&self, e: &Emitter, back_edge: V) {
         let once = llvm!(LLVMValueAsMetadata(e.i32c(1)));
         let facts = [("llvm.loop.interleave.count", Some(once)), ("llvm.loop.unroll.runtime.disable", None)];

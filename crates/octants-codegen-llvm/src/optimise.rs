@@ -180,8 +180,8 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
         }
     }
 
-    /// Four neighbours, each the sum of a loaded number and one, and `others` volatile stores beside them.
-    fn neighbours(others: usize) -> String {
+    /// A function that adds one to four adjacent floats, followed by `others` volatile stores.
+    fn adjacent_sums(others: usize) -> String {
         let mut text = String::from("define void @f(ptr noalias %p, ptr noalias %q) {\n");
         for i in 0..4 {
             text += &format!("  %a{i} = getelementptr float, ptr %q, i64 {i}\n  %b{i} = load float, ptr %a{i}\n");
@@ -194,21 +194,21 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
     }
 
     #[test]
-    fn long_functions_are_not_searched_for_neighbours() {
-        let optimised = |others, level| {
+    fn long_functions_are_not_slp_vectorized() {
+        let optimized = |others, level| {
             let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
             let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
             let context = Context::create();
-            let text = MemoryBuffer::create_from_memory_range_copy(neighbours(others).as_bytes(), "neighbours");
+            let text = MemoryBuffer::create_from_memory_range_copy(adjacent_sums(others).as_bytes(), "sums");
             let module = context.create_module_from_ir(text).unwrap();
             module.set_triple(&machine.get_triple());
             optimise(&module, &machine, level, true).unwrap();
             module.print_to_string().to_string()
         };
-        assert!(optimised(0, 3).contains("<4 x float>"));
-        assert!(optimised(0, 2).contains("<4 x float>"));
-        assert!(!optimised(0, 1).contains("<4 x float>"));
-        assert!(!optimised(LONG_TO_PAIR, 3).contains("<4 x float>"));
+        assert!(optimized(0, 3).contains("<4 x float>"));
+        assert!(optimized(0, 2).contains("<4 x float>"));
+        assert!(!optimized(0, 1).contains("<4 x float>"));
+        assert!(!optimized(LONG_TO_PAIR, 3).contains("<4 x float>"));
     }
 
     #[test]

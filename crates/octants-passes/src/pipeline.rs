@@ -51,7 +51,7 @@ fn always(_: &PassOptions) -> bool {
 /// The pipeline, in order.
 ///
 /// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
-/// recognised before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
+/// recognized before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
 /// next, while the operations are the user's own. Locals are simplified before reductions are looked for, which need to
 /// see what an index is made of. Updates become plain behind the passes that look for atomic sums. Bounds are checked
 /// last, so that a check is not in the way of a reduction.

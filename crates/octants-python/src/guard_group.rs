@@ -1,6 +1,6 @@
 //! [`GuardGroup`]: what code assumes of the attributes of one object, looked at all together.
 //!
-//! A simulator's configuration is an object with dozens of numbers, each of which is read while a kernel is compiled.
+//! A simulator's configuration object has dozens of numeric attributes, and compiling a kernel reads each of them.
 //! The interpreter counts the changes of an object's dict and of its class, so that one comparison of these counts
 //! shows that none of its attributes has changed. A property is one of them where its code reads nothing but such
 //! attributes. Where the counts differ, or the interpreter has none ([`dict_version`]), each assumption is looked at.

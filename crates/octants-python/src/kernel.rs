@@ -2,8 +2,8 @@
 //! none, fills the slots and launches, all without a Python frame.
 //!
 //! [`call`] is that way, with [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
-//! [`compile`] finds or makes specialisations; [`recorded_launch`] is for tapes, [`seen_launches`] for gradients that
-//! are asked for by hand; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
+//! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`seen_launches`] for gradients
+//! that are asked for by hand; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
 
 mod bind_arguments;
 mod call;

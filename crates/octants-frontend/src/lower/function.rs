@@ -219,8 +219,8 @@ impl Lowerer<'_> {
             )
             .with_hint("pass the array to the kernel, and from there to the function"));
         }
-        // A captured array becomes a buffer of the kernel at its first use only: until then it may belong to a program that
-        // has ended.
+        // A captured array becomes a buffer of the kernel at its first use, and the check of an annotation is not one:
+        // the array may belong to a program that has ended.
         let captured = match v {
             Value::Obj(o) => match self.world.entity(*o) {
                 Entity::Ndarray(desc) => Some((desc.elem, desc.ndim)),

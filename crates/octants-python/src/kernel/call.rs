@@ -203,7 +203,7 @@ impl Kernel {
         Ok(gathered)
     }
 
-    /// Runs a specialisation whose slots are filled, from what was gathered of the arguments and the dataclasses that
+    /// Runs a specialization whose slots are filled, from what was gathered of the arguments and the dataclasses that
     /// were passed over.
     #[inline]
     pub(super) fn launch(
