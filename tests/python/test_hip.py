@@ -234,41 +234,54 @@ for _ in range(3):
     assert (streams, events, modules, pools, plain, pooled, pinned) == (0, 0, 0, 0, 0, 0, 0)
 
 
+# The long kernel runs for far longer than a thread of a busy machine waits for its turn, and all code is compiled
+# before it starts: a wait left out reads memory in which its result cannot be yet.
 TWO_STREAMS = """
 import threading
 
+STEPS = 200_000_000
+
 
 @qd.kernel
-def slow(x: qd.types.ndarray(dtype=qd.i32, ndim=1), value: qd.i32):
+def slow(x: qd.types.ndarray(dtype=qd.u32, ndim=1), value: qd.u32, steps: qd.i32):
     qd.loop_config(serialize=True)
     for _ in range(1):
         s = value
-        for step in range(20_000_000):
-            s = (s ^ (s >> 7)) * 1664525 + step
+        for i in range(steps):
+            s = s * qd.u32(1664525) + qd.u32(1013904223)
         x[0] = s
 
 
 @qd.kernel
-def add(x: qd.types.ndarray(dtype=qd.i32, ndim=1), y: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+def add(x: qd.types.ndarray(dtype=qd.u32, ndim=1), y: qd.types.ndarray(dtype=qd.u32, ndim=1)):
     for i in y:
-        y[i] = x[0] + 1
+        y[i] = x[0] + qd.u32(1)
+
+
+def after(value, steps):
+    # Steps compose: the map s -> a * s + c, `steps` times, by repeated squaring.
+    total, power = (1, 0), (1664525, 1013904223)
+    while steps:
+        if steps % 2:
+            total = (power[0] * total[0], power[0] * total[1] + power[1])
+        power = (power[0] * power[0] % 2**32, (power[0] * power[1] + power[1]) % 2**32)
+        total = (total[0] % 2**32, total[1] % 2**32)
+        steps //= 2
+    return (total[0] * value + total[1]) % 2**32
 
 
 def work():
-    y = qd.ndarray(qd.i32, shape=100)
+    z, y = qd.ndarray(qd.u32, shape=1), qd.ndarray(qd.u32, shape=100)
+    slow(z, 1, 0)
+    add(z, y)
     with qd.create_stream() as s, qd.create_stream() as t, qd.create_event() as e:
-        slow(x, 7)
-        add(x, y)
-        expected = y[0]
-        assert expected != 0, "wrong"
-        x.fill(0)
-        add(x, y)
-        assert y[0] == 1, "wrong"
-        slow(x, 7, qd_stream=s)
+        slow(z, 7, STEPS)
+        assert z[0] == after(7, STEPS), "wrong"
+        slow(z, 8, STEPS, qd_stream=s)
         e.record(s)
         e.wait(t)
-        add(x, y, qd_stream=t)
-        assert (y.to_numpy() == expected).all(), "wrong"
+        add(z, y, qd_stream=t)
+        assert (y.to_numpy() == after(8, STEPS) + 1).all(), "wrong"
 
 
 thread = threading.Thread(target=work)
