@@ -46,12 +46,12 @@ fn compile_with(
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
     let program = facts.program;
-    let (target, _, name) = target::open(code_target, facts.options)?;
-    let pieces = cut(facts, &*target);
+    let workshop = Workshop::open(facts, code_target)?;
+    let pieces = cut(facts, &*workshop.target);
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
-        target: name,
+        target: workshop.name.clone(),
         modules: Vec::new(),
         arg_slots: facts.args.slots,
         frame_bytes: facts.frame_bytes,
@@ -59,7 +59,7 @@ fn compile_with(
         tasks: Vec::new(),
         sites: facts.sites.clone(),
     };
-    for (piece, made) in pieces.iter().zip(make_all(facts, code_target, &pieces, after)?) {
+    for (piece, made) in pieces.iter().zip(make_all(facts, code_target, workshop, &pieces, after)?) {
         match piece.wide_form_of() {
             Some(task) => {
                 let form = artifact.tasks[task].parallel.as_mut().and_then(|p| p.wide.as_mut());
@@ -75,14 +75,18 @@ fn compile_with(
     Ok(artifact)
 }
 
-/// Makes the code of all pieces: of one on this thread, of several on as many others as may help. `after` hears of the
-/// steps of one thread.
+/// Makes the code of all pieces: of one on this thread, in the workshop, of several on as many others as may help.
+/// `after` hears of the steps of one thread.
 fn make_all(
     facts: &Facts<'_>,
     code_target: &CodeTarget,
+    workshop: Workshop,
     pieces: &[Piece],
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Vec<Made>, CodegenError> {
+    if let [piece] = pieces {
+        return Ok(vec![workshop.make(facts, piece, after)?]);
+    }
     // The largest first, so that none is left for last.
     let mut order: Vec<usize> = (0..pieces.len()).collect();
     order.sort_by_key(|i| std::cmp::Reverse(pieces[*i].size));
@@ -90,42 +94,22 @@ fn make_all(
     let results: Vec<Mutex<Option<Result<Made, CodegenError>>>> = pieces.iter().map(|_| Mutex::default()).collect();
     let work = |after: &mut dyn FnMut(&'static str)| {
         while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-            let made = make(facts, code_target, &pieces[i], after);
+            let made = Workshop::open(facts, code_target).and_then(|own| own.make(facts, &pieces[i], after));
             *results[i].lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
         }
     };
-    if pieces.len() > 1 {
-        on_threads(facts.options.threads.min(pieces.len()), after, &work)?;
-        after("wait for other threads");
-    } else {
-        work(after);
-    }
+    on_threads(facts.options.threads.min(pieces.len()), after, &work)?;
+    after("wait for other threads");
     let all = results.into_iter().map(|r| r.into_inner().unwrap_or_else(PoisonError::into_inner));
     all.map(|made| made.expect("compiler bug: a piece was left out")).collect()
-}
-
-fn make(
-    facts: &Facts<'_>,
-    code_target: &CodeTarget,
-    piece: &Piece,
-    after: &mut dyn FnMut(&'static str),
-) -> Result<Made, CodegenError> {
-    let workshop = Workshop::open(facts, code_target)?;
-    let has_wide_forms = piece.wide_form_of().is_some() || !workshop.target.keeps_forms_apart();
-    workshop.with_module(facts, &piece.entries, has_wide_forms, |mut lowered| {
-        after("lower to LLVM");
-        lowered.optimise()?;
-        after("optimise");
-        let code = lowered.emit()?;
-        after("emit");
-        Ok(Made { code, tasks: std::mem::take(&mut lowered.tasks) })
-    })
 }
 
 /// What makes one module.
 struct Workshop {
     target: Box<dyn Target>,
     machine: TargetMachine,
+    /// What code is made for.
+    name: String,
 }
 
 /// A module before it is optimised.
@@ -139,8 +123,25 @@ struct Lowered<'m, 'c> {
 
 impl Workshop {
     fn open(facts: &Facts<'_>, code_target: &CodeTarget) -> Result<Workshop, CodegenError> {
-        let (target, machine, _) = target::open(code_target, facts.options)?;
-        Ok(Workshop { target, machine })
+        let (target, machine, name) = target::open(code_target, facts.options)?;
+        Ok(Workshop { target, machine, name })
+    }
+
+    fn make(
+        self,
+        facts: &Facts<'_>,
+        piece: &Piece,
+        after: &mut dyn FnMut(&'static str),
+    ) -> Result<Made, CodegenError> {
+        let has_wide_forms = piece.wide_form_of().is_some() || !self.target.keeps_forms_apart();
+        self.with_module(facts, &piece.entries, has_wide_forms, |mut lowered| {
+            after("lower to LLVM");
+            lowered.optimise()?;
+            after("optimise");
+            let code = lowered.emit()?;
+            after("emit");
+            Ok(Made { code, tasks: std::mem::take(&mut lowered.tasks) })
+        })
     }
 
     /// Lowers forms of tasks, then gives the module to `then`.

@@ -218,6 +218,6 @@ pub fn llvm_version() -> (u32, u32, u32) {
 
 /// The machine code is made for: triple, CPU and features; part of the key under which an artifact is kept.
 pub fn host_target() -> Result<String, CodegenError> {
-    let host = target::cpu::host_machine()?;
+    let host = &target::cpu::host_machine()?.processor;
     Ok(format!("{} {} {}", host.triple, host.cpu, host.features))
 }

@@ -18,11 +18,40 @@ use crate::{CodegenError, CodegenOptions};
 pub(crate) struct Processor {
     pub triple: String,
     pub cpu: String,
-    /// What it has and lacks; nothing for what its name implies.
+    /// What it has and lacks, unlike what its name implies.
     pub features: String,
+    abilities: Abilities,
+}
+
+/// What code depends on, of what a processor may have.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Abilities {
+    avx2: bool,
+    /// Vectors of 512 bits, and the same instructions on shorter ones.
+    avx512: bool,
+    fma: bool,
+}
+
+/// The machine this process runs on.
+pub(crate) struct Host {
+    pub processor: Processor,
+    /// All features that processors of its architecture may have, with a plus sign or a minus sign.
+    features: String,
 }
 
 impl Processor {
+    // `changes` are to what the name implies.
+    fn new(triple: String, cpu: String, changes: String) -> Processor {
+        processors::set_up();
+        let mut made = Processor { triple, cpu, features: changes, abilities: Abilities::default() };
+        made.abilities = Abilities {
+            avx2: made.has(&["+avx2"]),
+            avx512: made.has(&["+avx512f", "+avx512vl"]),
+            fma: made.has(&["+fma"]),
+        };
+        made
+    }
+
     /// One that LLVM knows by its name; `generic` is what all of the architecture have.
     pub fn named(triple: &str, cpu: &str) -> Result<Processor, CodegenError> {
         processors::set_up();
@@ -33,7 +62,7 @@ impl Processor {
                 known.join(", ")
             )));
         }
-        Ok(Processor { triple: triple.into(), cpu: cpu.into(), features: String::new() })
+        Ok(Processor::new(triple.into(), cpu.into(), String::new()))
     }
 
     /// A processor whose code this machine runs: a name, and features that the code does without (`znver5,-sse4a`).
@@ -47,13 +76,14 @@ impl Processor {
                 return Err(CodegenError::new(format!("`{change}` is not a minus sign and a feature of processors")));
             }
         }
-        let chosen = Processor { features: without.into(), ..Processor::named(&host.triple, name)? };
+        let named = Processor::named(&host.processor.triple, name)?;
+        let chosen = Processor::new(named.triple, named.cpu, without.into());
         let missing = host.features.split(',').filter_map(|f| f.strip_prefix('-'));
         let lacking: Vec<&str> = missing.filter(|f| chosen.has(&[f])).collect();
         if !lacking.is_empty() {
             return Err(CodegenError::new(format!(
                 "this machine ({}) does not run code for {text}: it lacks {}",
-                host.cpu,
+                host.processor.cpu,
                 lacking.join(", ")
             )));
         }
@@ -62,21 +92,20 @@ impl Processor {
 
     // The machine's features are all named: one that is virtual may lack what its processor's name implies.
     fn has(&self, features: &[&str]) -> bool {
-        processors::set_up();
         processors::has(&self.triple, &self.cpu, &self.features, &features.join(","))
     }
 }
 
 /// The machine this process runs on: constant, and asked for once because the question is slow on virtual machines.
-pub(crate) fn host_machine() -> Result<&'static Processor, CodegenError> {
-    static HOST: OnceLock<Result<Processor, String>> = OnceLock::new();
+pub(crate) fn host_machine() -> Result<&'static Host, CodegenError> {
+    static HOST: OnceLock<Result<Host, String>> = OnceLock::new();
     HOST.get_or_init(|| {
         inkwell::targets::Target::initialize_native(&InitializationConfig::default())?;
-        Ok(Processor {
-            triple: TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned(),
-            cpu: TargetMachine::get_host_cpu_name().to_string(),
-            features: TargetMachine::get_host_cpu_features().to_string(),
-        })
+        let triple = TargetMachine::get_default_triple().as_str().to_string_lossy().into_owned();
+        let cpu = TargetMachine::get_host_cpu_name().to_string();
+        let features = TargetMachine::get_host_cpu_features().to_string();
+        let changes = processors::changes(&triple, &cpu, &features);
+        Ok(Host { processor: Processor::new(triple, cpu, changes), features })
     })
     .as_ref()
     .map_err(|message| CodegenError::new(format!("LLVM cannot generate code for this machine: {message}")))
@@ -109,7 +138,7 @@ const NARROW: u32 = 256;
 impl Cpu {
     /// The target and LLVM's machine for it.
     pub fn new(processor: &Processor, options: &CodegenOptions) -> Result<(Cpu, TargetMachine), CodegenError> {
-        let Processor { triple: name, cpu, features } = processor;
+        let Processor { triple: name, cpu, features, abilities } = processor;
         let triple = TargetTriple::create(name);
         let target = inkwell::targets::Target::from_triple(&triple)
             .map_err(|e| CodegenError::new(format!("LLVM does not know the target {name}: {e}")))?;
@@ -125,14 +154,14 @@ impl Cpu {
         let x86 = name.starts_with("x86_64");
         let widest_vector = match () {
             () if !x86 => 0,
-            () if processor.has(&["+avx512f", "+avx512vl"]) => 512,
-            () if processor.has(&["+avx2"]) => 256,
+            () if abilities.avx512 => 512,
+            () if abilities.avx2 => 256,
             () => 128,
         };
         let glibc = name.contains("linux") && name.contains("gnu");
         let target = Cpu {
             widest_vector,
-            fuses: options.fast_math && (!x86 || processor.has(&["+fma"])),
+            fuses: options.fast_math && (!x86 || abilities.fma),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
             prefer_width: options.vector_bits.unwrap_or(widest_vector).min(widest_vector),

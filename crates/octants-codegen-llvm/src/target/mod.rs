@@ -300,7 +300,7 @@ pub(crate) fn open(target: &CodeTarget, options: &CodegenOptions) -> Result<Open
     match target {
         CodeTarget::Host => {
             let chosen = match &options.processor {
-                None => cpu::host_machine()?.clone(),
+                None => cpu::host_machine()?.processor.clone(),
                 Some(text) => cpu::Processor::on_host(text)?,
             };
             let (target, machine) = cpu::Cpu::new(&chosen, options)?;

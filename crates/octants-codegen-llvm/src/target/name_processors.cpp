@@ -31,6 +31,24 @@ extern "C" bool octants_processor_has(const char *triple, const char *processor,
     });
 }
 
+// Calls `take` with the shortest changes to a processor ("-sse4a") that leave it with just `features`, a list of all that
+// it has ("+avx2") and lacks ("-sse4a"); with the list itself where none are known to.
+extern "C" void octants_processor_changes(const char *triple, const char *processor, const char *features, void *to,
+                                          void (*take)(void *to, const char *text, size_t length)) {
+    auto named = open(triple, processor, ""), wanted = open(triple, processor, features);
+    llvm::SubtargetFeatures changes;
+    if (named && wanted)
+        for (const llvm::SubtargetFeatureKV &known : named->getAllProcessorFeatures()) {
+            bool has = wanted->getFeatureBits().test(known.Value);
+            if (named->getFeatureBits().test(known.Value) != has)
+                changes.AddFeature(known.Key, has);
+        }
+    auto changed = open(triple, processor, changes.getString().c_str());
+    bool same = changed && wanted && changed->getFeatureBits() == wanted->getFeatureBits();
+    std::string text = same ? changes.getString() : features;
+    take(to, text.data(), text.size());
+}
+
 // Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
 extern "C" void octants_processors(const char *triple, void *to, void (*take)(void *to, const char *name, size_t length)) {
     llvm::SmallVector<llvm::StringRef, 256> names;

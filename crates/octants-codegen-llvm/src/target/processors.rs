@@ -11,13 +11,20 @@ unsafe extern "C" {
         changes: *const c_char,
         features: *const c_char,
     ) -> bool;
-    /// Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
-    fn octants_processors(
+    /// Calls `take` with the shortest changes to a processor that leave it with just these features, and their length.
+    fn octants_processor_changes(
         triple: *const c_char,
+        processor: *const c_char,
+        features: *const c_char,
         to: *mut c_void,
-        take: unsafe extern "C" fn(to: *mut c_void, name: *const u8, length: usize),
+        take: Take,
     );
+    /// Calls `take` with the name of each processor of 64 bits of an architecture, and its length.
+    fn octants_processors(triple: *const c_char, to: *mut c_void, take: Take);
 }
+
+/// Takes a text of LLVM's.
+type Take = unsafe extern "C" fn(to: *mut c_void, text: *const u8, length: usize);
 
 /// Lets LLVM know the architectures that code for the host of any machine can be made for.
 pub(super) fn set_up() {
@@ -46,19 +53,37 @@ pub(super) fn has(triple: &str, processor: &str, changes: &str, features: &str) 
     unsafe { octants_processor_has(triple.as_ptr(), processor.as_ptr(), changes.as_ptr(), features.as_ptr()) }
 }
 
+/// Changes to a processor ([`has`]) that leave it with just these features, a list of all that it has and lacks: as few as
+/// LLVM needs, which looks each of them up among all that it knows whenever it sets a machine up.
+pub(super) fn changes(triple: &str, processor: &str, features: &str) -> String {
+    let [triple, processor, features] = [triple, processor, features].map(c_string);
+    // SAFETY: the texts live until the call returns.
+    let found = collect(|to, take| unsafe {
+        octants_processor_changes(triple.as_ptr(), processor.as_ptr(), features.as_ptr(), to, take);
+    });
+    found.concat()
+}
+
 /// The processors of an architecture. What all of them have in common is none: its name, `generic`, says nothing of the architecture.
 pub(super) fn names(triple: &str) -> Vec<String> {
-    unsafe extern "C" fn take(to: *mut c_void, name: *const u8, length: usize) {
-        // SAFETY: `to` is the vector below, and LLVM's name so long.
+    let triple = c_string(triple);
+    // SAFETY: the text lives until the call returns.
+    let mut found = collect(|to, take| unsafe { octants_processors(triple.as_ptr(), to, take) });
+    found.retain(|name| name != "generic");
+    found
+}
+
+/// The texts that `give` hands over.
+fn collect(give: impl FnOnce(*mut c_void, Take)) -> Vec<String> {
+    unsafe extern "C" fn take(to: *mut c_void, text: *const u8, length: usize) {
+        // SAFETY: `to` is the vector below, which nothing else uses meanwhile, and LLVM's text so long.
         unsafe {
-            let name = std::slice::from_raw_parts(name, length);
-            (*to.cast::<Vec<String>>()).push(String::from_utf8_lossy(name).into_owned());
+            let text = std::slice::from_raw_parts(text, length);
+            (*to.cast::<Vec<String>>()).push(String::from_utf8_lossy(text).into_owned());
         }
     }
     let mut found: Vec<String> = Vec::new();
-    // SAFETY: the vector lives until the call returns, and nothing else uses it meanwhile.
-    unsafe { octants_processors(c_string(triple).as_ptr(), (&raw mut found).cast(), take) }
-    found.retain(|name| name != "generic");
+    give((&raw mut found).cast(), take);
     found
 }
 
@@ -101,5 +126,24 @@ mod tests {
         let has = |changes: &str, features: &str| has(X86, "znver5", changes, features);
         assert!(has("-sse4a", "+avx512f") && !has("-sse4a", "+sse4a"));
         assert!(!has("-avx512f", "+avx512vl"), "what needs a feature goes with it");
+    }
+
+    #[test]
+    fn a_list_of_all_features_becomes_what_differs_from_the_name() {
+        set_up();
+        let all = |without: &str| {
+            let known = ["sse4a", "avx2", "fma", "avx512f", "avx512vl", "amx-tile", "no-such-feature"];
+            let sign = |f: &&str| if has(X86, "znver4", without, &format!("+{f}")) { '+' } else { '-' };
+            known.map(|f| format!("{}{f}", sign(&f))).join(",")
+        };
+        assert_eq!(changes(X86, "znver4", &all("")), "");
+        assert_eq!(changes(X86, "znver4", &all("-sse4a")), "-sse4a");
+        assert_eq!(changes(X86, "znver4", "+amx-tile"), "+amx-tile");
+        // What is left out is as the name says.
+        assert_eq!(changes(X86, "x86-64", "+sse3"), "+sse3");
+        for without in ["-avx2", "-avx512f", "-fma"] {
+            let changed = changes(X86, "znver4", &all(without));
+            assert!(!has(X86, "znver4", &changed, &without.replace('-', "+")), "{changed}");
+        }
     }
 }

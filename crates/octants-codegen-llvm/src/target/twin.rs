@@ -45,7 +45,7 @@ pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Targ
     let Some((_, warp_bits)) = KINDS.iter().find(|(name, _)| *name == kind) else {
         return Err(CodegenError::new(format!("there is no twin `{kind}` of a GPU")));
     };
-    let host = host_machine()?;
+    let host = &host_machine()?.processor;
     let triple = TargetTriple::create(&host.triple);
     let machine = inkwell::targets::Target::from_triple(&triple).ok().and_then(|target| {
         let level = if options.opt_level == 0 { OptimizationLevel::None } else { OptimizationLevel::Less };
