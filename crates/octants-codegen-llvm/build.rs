@@ -9,6 +9,7 @@ fn main() {
     println!("cargo:rerun-if-changed=src/target/name_processors.cpp");
     println!("cargo:rerun-if-changed=src/target/keep_masks.cpp");
     println!("cargo:rerun-if-changed=src/default_pipeline.cpp");
+    println!("cargo:rerun-if-changed=src/skip_passes.cpp");
     println!("cargo:rerun-if-changed=build.rs");
     // llvm-sys has found LLVM, and says where.
     let config = PathBuf::from(std::env::var_os("DEP_LLVM_22_CONFIG_PATH").expect("llvm-sys names llvm-config"));
@@ -43,6 +44,7 @@ fn main() {
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
         .file("src/default_pipeline.cpp")
+        .file("src/skip_passes.cpp")
         .compile("octants_llvm");
     println!("cargo:rustc-link-search=native={lib}");
     println!("cargo:rustc-link-lib=static:-bundle=lldELF");

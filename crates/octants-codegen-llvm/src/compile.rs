@@ -127,12 +127,7 @@ impl Workshop {
         Ok(Workshop { target, machine, name })
     }
 
-    fn make(
-        self,
-        facts: &Facts<'_>,
-        piece: &Piece,
-        after: &mut dyn FnMut(&'static str),
-    ) -> Result<Made, CodegenError> {
+    fn make(self, facts: &Facts<'_>, piece: &Piece, after: &mut dyn FnMut(&'static str)) -> Result<Made, CodegenError> {
         let has_wide_forms = piece.wide_form_of().is_some() || !self.target.keeps_forms_apart();
         self.with_module(facts, &piece.entries, has_wide_forms, |mut lowered| {
             after("lower to LLVM");

@@ -8,7 +8,7 @@ use inkwell::module::Module;
 use inkwell::passes::PassBuilderOptions;
 use inkwell::targets::{FileType, TargetMachine};
 use inkwell::values::FunctionValue;
-use llvm_sys::prelude::LLVMModuleRef;
+use llvm_sys::prelude::{LLVMContextRef, LLVMModuleRef};
 use llvm_sys::support::LLVMParseCommandLineOptions;
 use llvm_sys::target_machine::LLVMTargetMachineRef;
 
@@ -26,7 +26,8 @@ pub(crate) fn optimise(
     set_options();
     // Targets whose loops do not become vectors tell LLVM so themselves.
     let interleaves = vectors && level >= 2;
-    let pairs = level >= 2 && (!vectors || longest(module) <= LONG_TO_PAIR);
+    let is_long = vectors && longest(module) > LONG;
+    let pairs = level >= 2 && !is_long;
     // SAFETY: both live, and no other thread uses them.
     unsafe {
         octants_run_default_pipeline(module.as_mut_ptr(), machine.as_mut_ptr(), u32::from(level), interleaves, pairs);
@@ -43,15 +44,19 @@ pub(crate) fn optimise(
         }
     }
     if vectors {
-        emit_long_functions_plainly(module);
+        emit_huge_functions_plainly(module);
+    }
+    if is_long {
+        // SAFETY: the context lives, and no other thread uses it.
+        unsafe { octants_skip_passes(module.get_context().raw()) };
     }
     check_module(module, "the optimizer")
 }
 
-/// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer runs. Longer functions are
-/// mostly branches and inner loops, where it finds little and took a third of the passes' time. Loop vectorization is
-/// unaffected.
-const LONG_TO_PAIR: usize = 2_500;
+/// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer runs, and what
+/// `skip_passes.cpp` names. Longer functions are mostly branches and inner loops, where these passes find little and took
+/// a third of the time. Loop vectorization is unaffected.
+const LONG: usize = 2_500;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
     function.get_basic_block_iter().map(|b| b.get_instructions().count()).sum()
@@ -62,9 +67,9 @@ fn longest(module: &Module<'_>) -> usize {
     module.get_functions().map(instructions).max().unwrap_or(0)
 }
 
-/// Functions of more instructions than this are emitted without the back end's own optimisations, whose time grows with the square of the
+/// Functions of more instructions than this, after optimization, are emitted without the back end's own optimisations, whose time grows with the square of the
 /// function: scheduling, moving code out of loops, the order of two-address instructions.
-const LONG: usize = 15_000;
+const HUGE: usize = 15_000;
 
 /// Verifies a module that `maker` has made: LLVM's passes and its code generator do not ask, and crash on an invalid
 /// one. Takes less than one hundredth of their time.
@@ -72,10 +77,10 @@ pub(crate) fn check_module(module: &Module<'_>, maker: &str) -> Result<(), Codeg
     module.verify().map_err(|e| compiler_bug(&format!("{maker} made an invalid module: {e}")))
 }
 
-fn emit_long_functions_plainly(module: &Module<'_>) {
+fn emit_huge_functions_plainly(module: &Module<'_>) {
     let attribute = |name| module.get_context().create_enum_attribute(Attribute::get_named_enum_kind_id(name), 0);
     for function in module.get_functions() {
-        if instructions(function) > LONG {
+        if instructions(function) > HUGE {
             function.add_attribute(AttributeLoc::Function, attribute("noinline"));
             function.add_attribute(AttributeLoc::Function, attribute("optnone"));
         }
@@ -101,6 +106,9 @@ const OPTIONS: [&CStr; 3] =
 unsafe extern "C" {
     /// Adds a pass to each pipeline of the X86 code generator: see `keep_masks.cpp`.
     fn octants_keep_masks();
+
+    /// See `skip_passes.cpp`.
+    fn octants_skip_passes(context: LLVMContextRef);
 
     /// See `default_pipeline.cpp`.
     fn octants_run_default_pipeline(
@@ -208,7 +216,34 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
         assert!(optimized(0, 3).contains("<4 x float>"));
         assert!(optimized(0, 2).contains("<4 x float>"));
         assert!(!optimized(0, 1).contains("<4 x float>"));
-        assert!(!optimized(LONG_TO_PAIR, 3).contains("<4 x float>"));
+        assert!(!optimized(LONG, 3).contains("<4 x float>"));
+    }
+
+    #[test]
+    fn long_functions_skip_passes_of_the_code_generator() {
+        // An address that grows by as many bytes each time: strength reduction makes an addition of the product.
+        let strided = |others: usize| {
+            let mut text = String::from("define void @f(ptr %p, i64 %n, i64 %s) {\nentry:\n  br label %loop\nloop:\n");
+            text += "  %i = phi i64 [ 0, %entry ], [ %next, %loop ]\n  %o = mul i64 %i, %s\n";
+            text += "  %a = getelementptr i8, ptr %p, i64 %o\n  store volatile i32 1, ptr %a\n";
+            text += "  %next = add i64 %i, 1\n  %more = icmp ult i64 %next, %n\n";
+            text += "  br i1 %more, label %loop, label %end\nend:\n";
+            text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
+        };
+        let is_reduced = |others| {
+            let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
+            let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
+            let context = Context::create();
+            let text = MemoryBuffer::create_from_memory_range_copy(strided(others).as_bytes(), "strided");
+            let module = context.create_module_from_ir(text).unwrap();
+            module.set_triple(&machine.get_triple());
+            optimise(&module, &machine, 3, true).unwrap();
+            emit_code(&module, &machine, FileType::Assembly).unwrap();
+            // The pass works on the module itself, and names what it adds.
+            module.print_to_string().to_string().contains("lsr.iv")
+        };
+        assert!(is_reduced(0));
+        assert!(!is_reduced(LONG));
     }
 
     #[test]
