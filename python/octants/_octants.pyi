@@ -6,7 +6,7 @@ from typing import Any, final, overload
 
 from typing_extensions import Self
 
-from octants.cache import FastcacheObservations
+from octants.cache import CacheObservations, FastcacheObservations
 
 __version__: str
 
@@ -415,6 +415,10 @@ class Kernel:
 
     @src_ll_cache_observations.setter
     def src_ll_cache_observations(self, value: FastcacheObservations) -> None: ...
+    @property
+    def fe_ll_cache_observations(self) -> CacheObservations:
+        """Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`."""
+
     def _specialization_count(self) -> int:
         """How many specialisations are kept."""
 

@@ -32,6 +32,15 @@ class FastcacheObservations:
     """It was compiled, and stored."""
 
 
+@dataclass
+class CacheObservations:
+    """How the folder took part when a kernel without `fastcache=True` was last compiled. A kernel has it as
+    `kernel._primal.fe_ll_cache_observations`."""
+
+    cache_hit: bool = False
+    """Its machine code was found there."""
+
+
 def counts() -> dict[str, Any] | None:
     """What the running program found in the folder and stored there: `folder`, `hits`, `misses`, `stored`, `damaged`,
     `written_bytes`; how many kernels were `recalled`, for which no source is parsed, and how many `lowered` from their

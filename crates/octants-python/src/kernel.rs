@@ -69,6 +69,8 @@ struct State {
     specializations: Vec<Arc<Specialization>>,
     /// How the folder of compiled kernels took part in the latest compilation; a `FastcacheObservations`.
     observations: Option<Py<PyAny>>,
+    /// The latest compilation, of a kernel without `fastcache=True`, found its machine code in that folder.
+    was_kept: bool,
 }
 
 impl State {
@@ -278,6 +280,13 @@ impl Kernel {
     #[setter]
     fn set_src_ll_cache_observations(&self, value: Py<PyAny>) {
         self.observe(value);
+    }
+
+    /// Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`.
+    #[getter]
+    fn fe_ll_cache_observations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let was_kept = self.lock().was_kept;
+        py.import("octants.cache")?.getattr("CacheObservations")?.call1((was_kept,))
     }
 
     #[pyo3(signature = (*args, **kwargs))]

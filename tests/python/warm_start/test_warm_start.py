@@ -222,6 +222,28 @@ def result():
     assert run([text])[0] == [[warm, nothing, warm]]
 
 
+def test_kernels_without_fastcache_tell_whether_their_machine_code_was_there(run):
+    text = (
+        HEAD
+        + """
+@qd.kernel(fastcache=True)
+def declared() -> qd.i32:
+    return 1
+
+@qd.kernel
+def other() -> qd.i32:
+    return 1
+
+def result():
+    before = other._primal.fe_ll_cache_observations.cache_hit
+    kernels = (declared, other)
+    return [before, *(k._primal.fe_ll_cache_observations.cache_hit for k in kernels if k() == 1)]
+"""
+    )
+    assert run([text])[0] == [[False, False, False]]
+    assert run([text])[0] == [[False, False, True]]
+
+
 def test_what_is_said_while_compiling_is_said_again(run):
     text = (
         HEAD

@@ -35,6 +35,8 @@ pub struct Executable {
     pub(crate) pointers: Vec<Pointer>,
     /// It makes numbers of addresses.
     pub(crate) tells_addresses: bool,
+    /// Its machine code was found on disk.
+    pub was_kept: bool,
 }
 
 /// What a launch is.
@@ -97,30 +99,25 @@ impl Session {
     fn build_here(&self, lowering: &Lowering, arrays_may_alias: bool) -> Result<Executable, Error> {
         let mut watch = lowering.watch.clone();
         watch.resume();
-        let (mut code, mut kept) = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
+        let mut code = self.make(&lowering.lowered, arrays_may_alias, &mut watch)?;
         if let Some(store) = &lowering.store {
             let lowered = Lowered { kernel: store.count.clone(), ..lowering.lowered.clone() };
-            let (mut count, found) = self.make(&lowered, arrays_may_alias, &mut watch)?;
+            let mut count = self.make(&lowered, arrays_may_alias, &mut watch)?;
             count.tells(&lowered.kernel);
             let place = |k: &Kept| format!("`{}` of the loop at {}", k.name, lowered.sources.location(k.span));
             let names = store.kept.iter().map(place).collect::<Vec<_>>().join(" and ");
+            code.was_kept &= count.was_kept;
             code.launching = Launching::WithStore(GradientStore::new(count, &store.arguments, &code.layout, names));
-            kept &= found;
         }
         if lowering.tells {
             code.tells(&lowering.lowered.kernel);
         }
-        self.compilations.add(code.kernel.name(), kept, watch);
+        self.compilations.add(code.kernel.name(), code.was_kept, watch);
         Ok(code)
     }
 
-    /// The code, and whether it was found on disk.
-    fn make(
-        &self,
-        lowered: &Lowered,
-        arrays_may_alias: bool,
-        watch: &mut Stopwatch,
-    ) -> Result<(Executable, bool), Error> {
+    /// The code, found on disk or made.
+    fn make(&self, lowered: &Lowered, arrays_may_alias: bool, watch: &mut Stopwatch) -> Result<Executable, Error> {
         let sources = &lowered.sources;
         let kernel = &lowered.kernel;
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
@@ -155,10 +152,8 @@ impl Session {
         if let Some((kernel, pointers)) = found {
             watch.lap(Phase::Link, "");
             let launching = Launching::Plain;
-            return Ok((
-                Executable { layout, ret, kernel, launching, key: kept_under, pointers, tells_addresses },
-                true,
-            ));
+            let key = kept_under;
+            return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
         let mut artifact =
@@ -181,7 +176,8 @@ impl Session {
             watch.lap(Phase::Load, "store");
         }
         let launching = Launching::Plain;
-        Ok((Executable { layout, ret, kernel, launching, key: kept_under, pointers, tells_addresses }, false))
+        let key = kept_under;
+        Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
     }
 
     /// IR to a program of tasks for a target; printed on the way where `shows` asks for it. `done` is told of each pass.

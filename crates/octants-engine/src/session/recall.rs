@@ -56,7 +56,8 @@ impl Session {
         watch.lap(Phase::Link, "");
         let (layout, ret) = (recalled.layout.clone(), recalled.ret.clone());
         let launching = Launching::Plain;
-        Some(Executable { layout, ret, kernel, launching, key: Some(key), pointers, tells_addresses })
+        let key = Some(key);
+        Some(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true })
     }
 
     /// Stores what a compilation asked and what came of it; whether it was written.

@@ -156,6 +156,7 @@ impl Kernel {
                     (Binding::of(&lowering.lowered), code, alias, groups, may_tally_loops)
                 }
             };
+        this.lock().was_kept = code.was_kept && !this.is_pure();
         if this.is_pure() {
             let seen = py.import("octants.cache")?.getattr("FastcacheObservations")?;
             this.observe(seen.call1((is_kept, is_recalled, is_recalled, is_stored))?.unbind());
