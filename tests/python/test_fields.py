@@ -445,3 +445,40 @@ def test_rows_and_columns_are_told_apart(dtype):
     expected = values[at[1:] - 1, 0] + 10 * values[0, 1:] + 100 * values[1:, 0]
     np.testing.assert_array_equal(y.to_numpy()[1:, 1], expected)
     np.testing.assert_array_equal(y.to_numpy()[:, 2], ((at + 1) * (values + values.T)).sum(axis=1))
+
+
+def test_an_augmented_assignment_reads_the_indices_of_its_target_last():
+    # What Quadrants does: calls in the order in which they are written, then plain reads of indices.
+    x = qd.field(qd.i32, shape=8)
+    v = qd.Vector.field(2, qd.i32, shape=4)
+
+    @qd.kernel
+    def change(which: qd.template()):
+        qd.loop_config(serialize=True)
+        for _ in range(1):
+            a = 1
+            if qd.static(which == 0):
+                x[x[a]] *= 0 - qd.atomic_sub(a, a)
+            elif qd.static(which == 1):
+                x[a] += 100 * qd.atomic_add(a, 1)
+            elif qd.static(which == 2):
+                x[qd.atomic_add(a, 1)] += a
+            elif qd.static(which == 3):
+                v[a].xy += qd.Vector([qd.atomic_add(a, 1), a])
+            else:
+                v[a][a - 1] -= qd.atomic_add(a, 1)
+
+    def changed(which):
+        x.from_numpy(np.array([5, 3, 4, 7, 6, 9, 8, 2], np.int32))
+        v.from_numpy(np.zeros((4, 2), np.int32))
+        before = x.to_numpy()
+        change(which)
+        after = x.to_numpy()
+        differing = {int(i): int(after[i]) for i in np.flatnonzero(after != before)}
+        return differing or v.to_numpy().tolist()
+
+    assert changed(0) == {5: -9}
+    assert changed(1) == {2: 104}
+    assert changed(2) == {1: 5}
+    assert changed(3) == [[0, 0], [0, 0], [1, 2], [0, 0]]
+    assert changed(4) == [[0, 0], [0, 0], [0, -1], [0, 0]]

@@ -9,7 +9,7 @@ use super::{Binding, Lowerer};
 use crate::arith;
 use crate::arith::type_name;
 use crate::ast::{Expr, ExprKind, Operator};
-use crate::syntax_facts::is_static_call;
+use crate::syntax_facts::{is_static_call, may_write};
 use crate::value::{Members, Place, Value};
 use crate::world::Entity;
 
@@ -66,7 +66,7 @@ impl Lowerer<'_> {
                     return self.err(Code::Syntax, "Static assign cannot be used on elements in arrays");
                 }
                 // The value is read before the target's indices may write.
-                let value = if crate::syntax_facts::may_write(target) { self.detach_deep(value)? } else { value };
+                let value = if may_write(target) { self.detach_deep(value)? } else { value };
                 match self.target_place(target)? {
                     (places @ Value::List(_), true) => self.store_slice(&places, &value),
                     (place, _) => self.store(&place, &value),
@@ -380,14 +380,20 @@ impl Lowerer<'_> {
         {
             return self.assign_name(name, Value::None, false);
         }
-        let (place, is_slice) = self.target_place(target)?;
-        if let (Value::List(places), true) = (&place, is_slice) {
+        // What changes memory is in the order in which it is written. Indices that are only read are read last, after what
+        // the value changes.
+        let (place, is_slice, v) = if may_write(value) && !may_write(target) {
             let v = self.lower_expr(value)?;
-            self.b.span = span;
+            let (place, is_slice) = self.target_place(target)?;
+            (place, is_slice, v)
+        } else {
+            let (place, is_slice) = self.target_place(target)?;
+            (place, is_slice, self.lower_expr(value)?)
+        };
+        self.b.span = span;
+        if let (Value::List(places), true) = (&place, is_slice) {
             return self.aug_store_all(places, op, &v);
         }
-        let v = self.lower_expr(value)?;
-        self.b.span = span;
         if let Value::Members(m) = &place {
             let values = self.member_values(&v)?;
             for (name, member) in &m.items {
