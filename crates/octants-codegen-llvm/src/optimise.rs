@@ -54,8 +54,8 @@ pub(crate) fn optimise(
 }
 
 /// Longest function, in LLVM instructions before optimization, for which the SLP vectorizer and the passes that
-/// `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a third of
-/// the time and made no program faster. Loop vectorization is unaffected.
+/// `skip_passes.cpp` names run. Longer functions are mostly branches and inner loops: there these passes took a third
+/// of the time and made no program faster. Loop vectorization is unaffected.
 const LONG: usize = 2_500;
 
 fn instructions(function: FunctionValue<'_>) -> usize {
@@ -202,18 +202,22 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
         text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
     }
 
+    /// The module of a text after its code is emitted: some passes of the code generator work on the module itself.
+    fn emitted(text: &str, level: u8) -> String {
+        let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
+        let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
+        let context = Context::create();
+        let text = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "text");
+        let module = context.create_module_from_ir(text).unwrap();
+        module.set_triple(&machine.get_triple());
+        optimise(&module, &machine, level, true).unwrap();
+        emit_code(&module, &machine, FileType::Assembly).unwrap();
+        module.print_to_string().to_string()
+    }
+
     #[test]
     fn long_functions_are_not_slp_vectorized() {
-        let optimized = |others, level| {
-            let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
-            let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
-            let context = Context::create();
-            let text = MemoryBuffer::create_from_memory_range_copy(adjacent_sums(others).as_bytes(), "sums");
-            let module = context.create_module_from_ir(text).unwrap();
-            module.set_triple(&machine.get_triple());
-            optimise(&module, &machine, level, true).unwrap();
-            module.print_to_string().to_string()
-        };
+        let optimized = |others, level| emitted(&adjacent_sums(others), level);
         assert!(optimized(0, 3).contains("<4 x float>"));
         assert!(optimized(0, 2).contains("<4 x float>"));
         assert!(!optimized(0, 1).contains("<4 x float>"));
@@ -231,18 +235,8 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
             text += "  br i1 %more, label %loop, label %end\nend:\n";
             text + &"  store volatile i32 0, ptr %p\n".repeat(others) + "  ret void\n}\n"
         };
-        let is_reduced = |others| {
-            let processor = Processor::named("x86_64-unknown-linux-gnu", "x86-64-v3").unwrap();
-            let (_, machine) = Cpu::new(&processor, &CodegenOptions::default()).unwrap();
-            let context = Context::create();
-            let text = MemoryBuffer::create_from_memory_range_copy(strided(others).as_bytes(), "strided");
-            let module = context.create_module_from_ir(text).unwrap();
-            module.set_triple(&machine.get_triple());
-            optimise(&module, &machine, 3, true).unwrap();
-            emit_code(&module, &machine, FileType::Assembly).unwrap();
-            // The pass works on the module itself, and names what it adds.
-            module.print_to_string().to_string().contains("lsr.iv")
-        };
+        // The pass names what it adds.
+        let is_reduced = |others| emitted(&strided(others), 3).contains("lsr.iv");
         assert!(is_reduced(0));
         assert!(!is_reduced(LONG));
     }

@@ -199,10 +199,9 @@ def result() -> qd.i32:
         assert (results, counts[-1]["lowered"]) == ([n], 0)
 
 
-def test_kernels_with_fastcache_tell_whether_it_spared_them(run):
-    text = (
-        HEAD
-        + """
+DECLARED_AND_OTHER = (
+    HEAD
+    + """
 @qd.kernel(fastcache=True)
 def declared() -> qd.i32:
     return 1
@@ -210,7 +209,14 @@ def declared() -> qd.i32:
 @qd.kernel
 def other() -> qd.i32:
     return 1
+"""
+)
 
+
+def test_kernels_with_fastcache_tell_whether_it_spared_them(run):
+    text = (
+        DECLARED_AND_OTHER
+        + """
 def result():
     seen = [dataclasses.astuple(k._primal.src_ll_cache_observations) for k in (declared, other) if k() == 1]
     return [*seen, dataclasses.astuple(declared.src_ll_cache_observations)]
@@ -224,16 +230,8 @@ def result():
 
 def test_kernels_without_fastcache_tell_whether_their_machine_code_was_there(run):
     text = (
-        HEAD
+        DECLARED_AND_OTHER
         + """
-@qd.kernel(fastcache=True)
-def declared() -> qd.i32:
-    return 1
-
-@qd.kernel
-def other() -> qd.i32:
-    return 1
-
 def result():
     before = other._primal.fe_ll_cache_observations.cache_hit
     kernels = (declared, other)

@@ -31,8 +31,8 @@ extern "C" bool octants_processor_has(const char *triple, const char *processor,
     });
 }
 
-// Calls `take` with the shortest changes to a processor ("-sse4a") that leave it with just `features`, a list of all that
-// it has ("+avx2") and lacks ("-sse4a"); with the list itself where none are known to.
+// Calls `take` with the shortest changes to a processor ("-sse4a") that leave it with just `features`, a list of all
+// that it has ("+avx2") and lacks ("-sse4a"); with the list itself where none are known to.
 extern "C" void octants_processor_changes(const char *triple, const char *processor, const char *features, void *to,
                                           void (*take)(void *to, const char *text, size_t length)) {
     auto named = open(triple, processor, ""), wanted = open(triple, processor, features);

@@ -53,8 +53,8 @@ pub(super) fn has(triple: &str, processor: &str, changes: &str, features: &str) 
     unsafe { octants_processor_has(triple.as_ptr(), processor.as_ptr(), changes.as_ptr(), features.as_ptr()) }
 }
 
-/// Changes to a processor ([`has`]) that leave it with just these features, a list of all that it has and lacks: as few as
-/// LLVM needs, which looks each of them up among all that it knows whenever it sets a machine up.
+/// Changes to a processor ([`has`]) that leave it with just these features, a list of all that it has and lacks: as few
+/// as LLVM needs, which looks each of them up among all that it knows whenever it sets a machine up.
 pub(super) fn changes(triple: &str, processor: &str, features: &str) -> String {
     let [triple, processor, features] = [triple, processor, features].map(c_string);
     // SAFETY: the texts live until the call returns.

@@ -380,8 +380,8 @@ impl Lowerer<'_> {
         {
             return self.assign_name(name, Value::None, false);
         }
-        // What changes memory is in the order in which it is written. Indices that are only read are read last, after what
-        // the value changes.
+        // What changes memory is in the order in which it is written. Indices that are only read are read last, after
+        // what the value changes.
         let (place, is_slice, v) = if may_write(value) && !may_write(target) {
             let v = self.lower_expr(value)?;
             let (place, is_slice) = self.target_place(target)?;
