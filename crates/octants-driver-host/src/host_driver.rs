@@ -422,7 +422,10 @@ impl Driver for HostDriver {
 
     unsafe fn renew_after_fork(&self) {
         // SAFETY: the trait's contract.
-        unsafe { self.pool.renew_after_fork() }
+        unsafe {
+            memory::renew_after_fork();
+            self.pool.renew_after_fork();
+        }
     }
 
     unsafe fn synchronize_for(&self, stream: StreamHandle, time: Duration) -> Result<bool> {

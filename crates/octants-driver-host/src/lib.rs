@@ -10,8 +10,9 @@
 //! - No panic crosses into compiled code.
 //!
 //! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
-//! [`separate_memory`].
+//! [`arena`], [`separate_memory`].
 
+mod arena;
 pub mod copies;
 mod enter;
 pub mod host_driver;

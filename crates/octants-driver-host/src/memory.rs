@@ -1,22 +1,23 @@
-//! Memory of the CPU as a device: zeroed, aligned to cache lines, large blocks to pages.
+//! Memory of the CPU as a device: zeroed, aligned to cache lines.
 //!
-//! Large blocks come from the operating system as untouched zero pages, huge ones where they fit.
+//! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share huge
+//! pages ([`arena`]).
 //!
 //! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
 //! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
 //! checks of bounds they shall run on here too, instead of ending the process or spoiling its allocator's bookkeeping.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use crate::arena;
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 64;
-/// Blocks from this size on are mapped.
-const MAPPED_FROM: usize = 128 << 10;
+/// Blocks from this size on are mapped by themselves.
+const MAPPED_FROM: usize = HUGE_PAGE;
 /// Bytes on either side of a mapped block. Nobody touches them, as a rule, and then they take no memory. A multiple of all
 /// usual sizes of a page.
 const MARGIN: usize = 64 << 10;
-/// Least and most bytes on either side of a small block.
-const SLACK: (usize, usize) = (256, 8 << 10);
+/// Least and most bytes on either side of a smaller block.
+const SLACK: (usize, usize) = (256, MARGIN);
 /// Size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
@@ -24,20 +25,17 @@ const HUGE_PAGE: usize = 2 << 20;
 pub fn allocate(bytes: u64) -> Option<u64> {
     let bytes = usize::try_from(bytes).ok()?;
     if bytes >= MAPPED_FROM {
-        return map(bytes);
+        return map(bytes).map(|address| address as u64);
     }
-    let (layout, slack) = small(bytes);
-    // SAFETY: the size is not zero.
-    let all = unsafe { alloc_zeroed(layout) };
-    (!all.is_null()).then_some((all as usize + slack) as u64)
+    let (all, slack) = small(bytes);
+    Some((arena::allocate(all)? + slack) as u64)
 }
 
 /// What a small block takes with its margins, and how much of that is before it. A row of a table of eight rows or more fits into a
 /// margin.
-fn small(bytes: usize) -> (Layout, usize) {
+fn small(bytes: usize) -> (usize, usize) {
     let slack = (bytes / 8).clamp(SLACK.0, SLACK.1).next_multiple_of(ALIGNMENT);
-    let layout = Layout::from_size_align(bytes + 2 * slack, ALIGNMENT);
-    (layout.expect("compiler bug: a small block is too large"), slack)
+    (bytes.next_multiple_of(ALIGNMENT) + 2 * slack, slack)
 }
 
 /// Gives back what [`allocate`] made.
@@ -45,22 +43,31 @@ fn small(bytes: usize) -> (Layout, usize) {
 /// # Safety
 /// `address` came from `allocate(bytes)` and is used no more.
 pub unsafe fn free(address: u64, bytes: u64) {
-    let bytes = bytes as usize;
-    // SAFETY: the same size decides the same way as in `allocate`, with the same layout.
+    let (address, bytes) = (address as usize, bytes as usize);
+    // SAFETY: the same size decides the same way as in `allocate`.
     unsafe {
         if bytes >= MAPPED_FROM {
-            libc::munmap((address as usize - MARGIN) as *mut _, bytes + 2 * MARGIN);
+            unmap(address, bytes);
         } else {
-            let (layout, slack) = small(bytes);
-            dealloc((address as usize - slack) as *mut u8, layout);
+            let (all, slack) = small(bytes);
+            arena::free(address - slack, all);
         }
     }
 }
 
-fn map(bytes: usize) -> Option<u64> {
-    // A block that holds huge pages starts on one: map more and cut off both ends.
-    let spare = if bytes >= 2 * HUGE_PAGE { HUGE_PAGE } else { 0 };
-    let all = bytes.checked_add(spare + 2 * MARGIN)?;
+/// In a child process: a thread of the parent may have held a lock.
+///
+/// # Safety
+/// This is the only thread of the process.
+pub unsafe fn renew_after_fork() {
+    // SAFETY: the contract above.
+    unsafe { arena::renew_after_fork() }
+}
+
+/// Zeroed memory in huge pages, between two margins: at least [`HUGE_PAGE`] bytes.
+pub(crate) fn map(bytes: usize) -> Option<usize> {
+    // The block starts on a huge page: map more and cut off both ends.
+    let all = bytes.checked_add(HUGE_PAGE + 2 * MARGIN)?;
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: a new anonymous mapping; what is unmapped lies inside it and is used by no one.
     unsafe {
@@ -70,9 +77,6 @@ fn map(bytes: usize) -> Option<u64> {
             return None;
         }
         let start = start as usize;
-        if spare == 0 {
-            return Some((start + MARGIN) as u64);
-        }
         let block = (start + MARGIN).next_multiple_of(HUGE_PAGE);
         let page = libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize;
         let end = (block + bytes).next_multiple_of(page) + MARGIN;
@@ -84,8 +88,17 @@ fn map(bytes: usize) -> Option<u64> {
         }
         #[cfg(target_os = "linux")]
         libc::madvise(block as *mut _, bytes, libc::MADV_HUGEPAGE);
-        Some(block as u64)
+        Some(block)
     }
+}
+
+/// Gives memory back to the system.
+///
+/// # Safety
+/// `address` came from `map(bytes)` and is used no more.
+pub(crate) unsafe fn unmap(address: usize, bytes: usize) {
+    // SAFETY: the margins are the mapping's.
+    unsafe { libc::munmap((address - MARGIN) as *mut _, bytes + 2 * MARGIN) };
 }
 
 /// Bytes of memory that the process may use: the machine's, or less where a control group limits it.
@@ -120,11 +133,11 @@ mod tests {
 
     #[test]
     fn a_little_beside_a_block_there_is_memory_of_no_one() {
-        let sizes = [8, 2048, 100 << 10, MAPPED_FROM, 300 << 10, (5 << 20) + 17];
+        let sizes = [8, 2048, 100 << 10, 300 << 10, MAPPED_FROM, (5 << 20) + 17];
         let blocks: Vec<(usize, u64)> = sizes.iter().map(|&bytes| (bytes, allocate(bytes as u64).unwrap())).collect();
         for &(bytes, block) in &blocks {
             let reach = if bytes < MAPPED_FROM { small(bytes).1 } else { MARGIN };
-            assert!(reach >= 256 && reach >= (bytes / 8).min(8 << 10));
+            assert!(reach >= 256 && reach >= (bytes / 8).min(MARGIN));
             // SAFETY: the margins are part of the block's memory.
             unsafe {
                 std::ptr::write_bytes((block as usize - reach) as *mut u8, 0xff, reach);
@@ -148,7 +161,7 @@ mod tests {
             let pages: Vec<usize> = pages.split_whitespace().map(|n| n.parse().unwrap()).collect();
             (pages[0] * 4096, pages[1] * 4096)
         };
-        // So many that the arenas of other tests' threads, which are mapped too, are little beside them.
+        // So many that what other tests map is little beside them.
         const COUNT: usize = 16_000;
         let before = taken();
         for _ in 0..COUNT {

@@ -1,0 +1,209 @@
+//! Memory for blocks smaller than a huge page, side by side in huge pages.
+//!
+//! A program with many fields of some hundred kilobytes walks all of them in one loop. In pages of the usual size they
+//! need more translations of addresses than a processor keeps.
+//!
+//! What is free is kept beside the memory, not in it: programs that write a little beside their fields do not spoil it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{MutexGuard, PoisonError};
+
+use octants_runtime::renewable::Renewable;
+
+use crate::memory::{ALIGNMENT, map, unmap};
+
+/// Bytes of a chunk: of its pages only those that were touched take memory.
+const CHUNK: usize = 32 << 20;
+
+/// Memory from the operating system, cut into blocks.
+struct Chunk {
+    start: usize,
+    free: FreeRanges,
+    /// End of what was ever given out, as an offset: all beyond is still zero.
+    touched: usize,
+}
+
+/// Ranges of a chunk that nobody has, as offsets.
+struct FreeRanges {
+    /// Length by start. No two of them touch.
+    by_start: BTreeMap<usize, usize>,
+    /// Length and start.
+    by_length: BTreeSet<(usize, usize)>,
+}
+
+impl FreeRanges {
+    fn new() -> FreeRanges {
+        FreeRanges { by_start: BTreeMap::from([(0, CHUNK)]), by_length: BTreeSet::from([(CHUNK, 0)]) }
+    }
+
+    /// The start of `bytes` bytes from the smallest range that has them.
+    fn take(&mut self, bytes: usize) -> Option<usize> {
+        let &(length, start) = self.by_length.range((bytes, 0)..).next()?;
+        self.remove(start, length);
+        if length > bytes {
+            self.insert(start + bytes, length - bytes);
+        }
+        Some(start)
+    }
+
+    /// Takes a range back and joins it with its neighbours.
+    fn give_back(&mut self, mut start: usize, mut length: usize) {
+        let before = self.by_start.range(..start).next_back().map(|(&s, &l)| (s, l));
+        if let Some((s, l)) = before.filter(|(s, l)| s + l == start) {
+            self.remove(s, l);
+            (start, length) = (s, l + length);
+        }
+        if let Some(&l) = self.by_start.get(&(start + length)) {
+            self.remove(start + length, l);
+            length += l;
+        }
+        self.insert(start, length);
+    }
+
+    fn insert(&mut self, start: usize, length: usize) {
+        self.by_start.insert(start, length);
+        self.by_length.insert((length, start));
+    }
+
+    fn remove(&mut self, start: usize, length: usize) {
+        self.by_start.remove(&start);
+        self.by_length.remove(&(length, start));
+    }
+
+    fn is_all(&self) -> bool {
+        self.by_start.get(&0) == Some(&CHUNK)
+    }
+}
+
+/// By address of the chunk. In a child process whose parent held the lock, a new one: the blocks of the old are never
+/// used again.
+static CHUNKS: Renewable<BTreeMap<usize, Chunk>> = Renewable::new(BTreeMap::new());
+
+fn chunks() -> MutexGuard<'static, BTreeMap<usize, Chunk>> {
+    CHUNKS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The address of `bytes` zeroed bytes, a multiple of [`ALIGNMENT`] and at most [`CHUNK`]; `None` where there is none left.
+pub(crate) fn allocate(bytes: usize) -> Option<usize> {
+    debug_assert!(bytes > 0 && bytes <= CHUNK && bytes.is_multiple_of(ALIGNMENT));
+    let mut chunks = chunks();
+    let found = chunks.values_mut().find_map(|c| Some((c.free.take(bytes)?, c)));
+    let (offset, chunk) = match found {
+        Some(found) => found,
+        None => {
+            let start = map(CHUNK)?;
+            let chunk = chunks.entry(start).or_insert(Chunk { start, free: FreeRanges::new(), touched: 0 });
+            (chunk.free.take(bytes)?, chunk)
+        }
+    };
+    let used_before = bytes.min(chunk.touched.saturating_sub(offset));
+    chunk.touched = chunk.touched.max(offset + bytes);
+    let address = chunk.start + offset;
+    drop(chunks);
+    // SAFETY: the range is the caller's from now on.
+    unsafe { std::ptr::write_bytes(address as *mut u8, 0, used_before) };
+    Some(address)
+}
+
+/// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a program
+/// may make and drop one block again and again.
+///
+/// # Safety
+/// `address` came from `allocate(bytes)` and is used no more.
+pub(crate) unsafe fn free(address: usize, bytes: usize) {
+    let mut chunks = chunks();
+    // In a child process the block may be of chunks that it does not know.
+    let Some(chunk) = chunks.range_mut(..=address).next_back().map(|(_, c)| c).filter(|c| address < c.start + CHUNK)
+    else {
+        return;
+    };
+    let start = chunk.start;
+    chunk.free.give_back(address - start, bytes);
+    if chunk.free.is_all() && chunks.values().filter(|c| c.free.is_all()).count() > 1 {
+        chunks.remove(&start);
+        // SAFETY: mapped with this size; its blocks are used no more.
+        unsafe { unmap(start, CHUNK) };
+    }
+}
+
+/// In a child process: a thread of the parent may have held the lock.
+///
+/// # Safety
+/// This is the only thread of the process.
+pub(crate) unsafe fn renew_after_fork() {
+    // SAFETY: the contract above.
+    unsafe { CHUNKS.renew_if_held() };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random, the same in each run.
+    fn numbers() -> impl FnMut(usize) -> usize {
+        let mut state = 7_u64;
+        move |below| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        }
+    }
+
+    #[test]
+    fn blocks_that_come_and_go_are_zero_and_apart() {
+        let mut number = numbers();
+        let mut blocks: Vec<(usize, usize, u8)> = Vec::new();
+        for round in 0..4000 {
+            if blocks.len() > 60 || (!blocks.is_empty() && number(3) == 0) {
+                let (address, bytes, mark) = blocks.swap_remove(number(blocks.len()));
+                // SAFETY: allocated with this size below.
+                let memory = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
+                assert!(memory.iter().all(|&b| b == mark), "round {round}: another block's bytes");
+                // SAFETY: as above, not used again.
+                unsafe { free(address, bytes) }
+                continue;
+            }
+            let most = 1 << number(16);
+            let bytes = (1 + number(most)) * ALIGNMENT;
+            let address = allocate(bytes).unwrap();
+            // SAFETY: just allocated with this size.
+            let memory = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) };
+            assert!(memory.iter().all(|&b| b == 0), "round {round}: not zero");
+            let mark = 1 + (round % 255) as u8;
+            memory.fill(mark);
+            blocks.push((address, bytes, mark));
+        }
+        // SAFETY: as above.
+        blocks.into_iter().for_each(|(address, bytes, _)| unsafe { free(address, bytes) });
+    }
+
+    #[test]
+    fn ranges_join_their_neighbours() {
+        let mut free = FreeRanges::new();
+        let starts: Vec<usize> = (0..8).map(|_| free.take(CHUNK / 8).unwrap()).collect();
+        assert_eq!(free.take(ALIGNMENT), None);
+        for i in [1, 5, 3, 0, 7, 2, 6] {
+            free.give_back(starts[i], CHUNK / 8);
+            assert!(!free.is_all());
+        }
+        // The smallest range that is large enough: the one behind the block that is left.
+        assert_eq!(free.take(CHUNK / 4), Some(starts[5]));
+        free.give_back(starts[5], CHUNK / 4);
+        free.give_back(starts[4], CHUNK / 8);
+        assert!(free.is_all());
+        assert_eq!(free.take(CHUNK), Some(0));
+    }
+
+    #[test]
+    fn a_chunk_without_blocks_goes_back_to_the_system_but_for_one() {
+        // Each takes a chunk of its own.
+        let blocks: Vec<usize> = (0..6).map(|_| allocate(CHUNK).unwrap()).collect();
+        let kept = || chunks().len();
+        assert!(kept() >= 6);
+        for &block in &blocks {
+            // SAFETY: allocated with this size above, not used again.
+            unsafe { free(block, CHUNK) }
+        }
+        // One without blocks, and what other tests hold, which is less than a chunk each.
+        assert!(kept() <= 4, "{}", kept());
+    }
+}
