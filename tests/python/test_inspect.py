@@ -221,3 +221,33 @@ def test_a_kernel_that_a_script_does_not_call_is_named(tmp_path):
     assert done.returncode == 1
     assert "third" in done.stderr
     assert run(tmp_path, "--emit", "assembly").returncode == 2
+
+
+@qd.kernel
+def shifted(a: qd.types.ndarray(dtype=qd.f32, ndim=2), n: qd.i32, at: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+    for i, j in qd.ndrange((2, n), a.shape[1] - 1):
+        a[i - 1, j + 1] = 2.0
+    for i in range(n):
+        for k in range(i, 2 * i + 1):
+            a[3 * i, k] += 1.0
+    for i in range(n // 2):
+        a[at[i], 4] = 3.0
+    for i in range(1, 4):
+        a[n + 4 - i, 0] = 4.0
+
+
+def test_elements_that_change_are_in_the_ranges_of_what_is_written():
+    for n in (0, 1, 2, 3, 5):
+        a, at = np.zeros((20, 12), np.float32), np.array([2, 2, 7], np.int32)
+        access = qd.inspect(shifted, a, n, at, emit="access")
+        assert "write a[1:n - 1, 1:a.shape[1]]" in access, access
+        assert "read at[:]" in access, access
+        shifted(a, n, at)
+        # The text is what Python takes for a range.
+        inside = np.zeros(a.shape, bool)
+        for line in access.splitlines():
+            if line.strip().startswith(("write a", "atomic add a")):
+                indices = line[line.index("a[") + 1 :]
+                inside[eval(f"np.s_{indices}", {"np": np, "n": n, "a": a})] = True
+        assert not a[~inside].any(), access
+        assert inside.sum() < 20 * 12, access

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use octants_analysis::describe_access;
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile_as_one, known_processors, list};
 use octants_driver_cuda::choose_target::{chips, choose_target};
@@ -16,6 +17,8 @@ use crate::suggest::nearest;
 /// What is shown of a kernel's code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
+    /// The elements that each task reads, writes and updates, in terms of the arguments.
+    Access,
     /// The program of tasks that code is made of.
     Ir,
     /// LLVM's text after optimisation.
@@ -27,8 +30,13 @@ pub enum Form {
 }
 
 /// The forms by name.
-pub const FORMS: &[(&str, Form)] =
-    &[("ir", Form::Ir), ("llvm", Form::Llvm), ("asm", Form::Assembly), ("object", Form::Object)];
+pub const FORMS: &[(&str, Form)] = &[
+    ("access", Form::Access),
+    ("ir", Form::Ir),
+    ("llvm", Form::Llvm),
+    ("asm", Form::Assembly),
+    ("object", Form::Object),
+];
 
 impl Form {
     /// The form with this name.
@@ -57,6 +65,7 @@ impl Machine {
             CodeTarget::Device { triple, .. } => triple.as_str(),
         };
         match form {
+            Form::Access => "access",
             Form::Ir => "oir",
             Form::Llvm => "ll",
             _ if triple.starts_with("nvptx") => "ptx",
@@ -223,6 +232,7 @@ impl Session {
         let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
         let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
         let code = match form {
+            Form::Access => return Ok(describe_access(&program).into_bytes()),
             Form::Ir => return Ok((lowering.kept() + &program.to_string()).into_bytes()),
             Form::Llvm => listed(Listing::Optimised),
             Form::Assembly => listed(Listing::Assembly),

@@ -18,7 +18,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-diag", &[]),
     ("octants-ir", &["octants-diag"]),
     ("octants-frontend", &["octants-diag", "octants-ir"]),
-    ("octants-passes", &["octants-diag", "octants-ir"]),
+    ("octants-analysis", &["octants-ir"]),
+    ("octants-passes", &["octants-diag", "octants-ir", "octants-analysis"]),
     ("octants-artifact", &[]),
     // Code generators name the user's lines in run-time messages: that takes `Span`.
     ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),
@@ -38,6 +39,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-diag",
             "octants-ir",
             "octants-frontend",
+            "octants-analysis",
             "octants-passes",
             "octants-artifact",
             "octants-codegen-llvm",

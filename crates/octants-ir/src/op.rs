@@ -159,7 +159,7 @@ impl BinaryOp {
 }
 
 /// Read-modify-write of memory shared by threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum AtomicOp {
     Add,
     Sub,

@@ -20,7 +20,7 @@ use octants_ir::{
 use crate::derivative_rules::{Kind, has_derivative, kind_of, push_forward, zero};
 use crate::make_own_updates_plain::touched_at_own_indices;
 use crate::make_updates_atomic::locals_of_all_iterations;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Lets a kernel compute tangents beside its values.
 pub fn differentiate_forward(kernel: &mut Kernel) {

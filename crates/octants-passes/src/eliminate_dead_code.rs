@@ -5,9 +5,9 @@
 
 use octants_ir::{BlockId, Body, FuncId, Kernel, Op, ValueId};
 
-use crate::compute_access::{Effects, function_effects};
 use crate::copy_code::renumber;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Effects, function_effects};
+use octants_analysis::{Place, trace_address};
 
 /// Removes dead code from the kernel and its functions.
 pub fn eliminate_dead_code(kernel: &mut Kernel) {

@@ -12,9 +12,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use octants_diag::Span;
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, Kernel, Op, Type, ValueId};
 
-use crate::compute_access::{Effects, function_effects, inst_effects};
 use crate::offload::statement_groups;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Effects, function_effects, inst_effects};
+use octants_analysis::{Place, trace_address};
 
 /// Two groups that touch the same memory.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -172,8 +172,37 @@ impl Folder<'_> {
             Or | Xor | Shl | Shr | UShr if is(cb, 0) => Outcome::Replace(a),
             Or | Xor if is(ca, 0) => Outcome::Replace(b),
             Pow => self.power(a, cb, s, v, out),
+            Lt | Le | Gt | Ge if self.fast_math => self.compare_squares(op, a, b, v, out),
             _ => Outcome::Keep,
         }
+    }
+
+    /// A square root is compared with a constant as its square is: what is near is found without a root of each distance.
+    fn compare_squares(&mut self, op: BinaryOp, a: ValueId, b: ValueId, v: ValueId, out: &mut Vec<ValueId>) -> Outcome {
+        let radicand = |v: ValueId| match self.body.inst(v).op {
+            Op::Unary(UnaryOp::Sqrt, x) => Some(x),
+            _ => None,
+        };
+        let (radicand, constant, is_first) = match (radicand(a), radicand(b)) {
+            (Some(x), None) => (x, b, true),
+            (None, Some(x)) => (x, a, false),
+            _ => return Outcome::Keep,
+        };
+        let Some(Const::Float(c)) = self.body.as_const(constant) else { return Outcome::Keep };
+        let ty = self.body.ty(constant).clone();
+        // As the type rounds it. Where it leaves the type's range, the root may be on the other side.
+        let (square, has_range) = match ty.scalar() {
+            Some(Scalar::F32) => (f64::from(c as f32 * c as f32), (c as f32 * c as f32).is_normal()),
+            Some(Scalar::F64) => (c * c, (c * c).is_normal()),
+            _ => return Outcome::Keep,
+        };
+        if c < 0.0 || !(has_range || c == 0.0) {
+            return Outcome::Keep;
+        }
+        let square = self.body.add_inst(Op::Const(Const::Float(square)), ty, self.body.inst(v).span);
+        out.push(square);
+        let (a, b) = if is_first { (radicand, square) } else { (square, radicand) };
+        Outcome::Become(Op::Binary(op, a, b))
     }
 
     /// A power with a small constant exponent is a product.

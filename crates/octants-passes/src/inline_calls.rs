@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use octants_ir::{BlockId, Body, FuncId, Function, Kernel, LocalId, Op, Type, ValueId};
 
 use crate::offload::push_zero;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
 const SMALL: usize = 20;

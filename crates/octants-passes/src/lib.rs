@@ -4,12 +4,10 @@
 //! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name. In debug
 //! builds the IR is verified after each.
 //!
-//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`], [`mod@compute_access`]; [`mod@trace_address`] and
-//! [`copy_code`] serve several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for, behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
+//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`]; [`copy_code`] serves several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for, behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
 
 pub mod check_bounds;
 pub mod check_overflow;
-pub mod compute_access;
 pub mod copy_code;
 pub mod derivative_rules;
 pub mod differentiate;
@@ -33,12 +31,10 @@ pub mod run_loops_forwards;
 pub mod share_reciprocals;
 pub mod simplify_locals;
 pub mod structure_exits;
-pub mod trace_address;
 pub mod unite_buffers;
 pub mod validate_reads;
 mod warn_of_stored_bits;
 
-pub use compute_access::compute_access;
 pub use copy_code::renumber;
 pub use differentiate::differentiate;
 pub use differentiate_reverse::{
@@ -47,6 +43,5 @@ pub use differentiate_reverse::{
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
-pub use trace_address::{Place, trace_address};
 pub use unite_buffers::{refuse_shared_writes, unite_buffers};
 pub use validate_reads::validate_reads;

@@ -14,7 +14,7 @@ use octants_ir::{
 
 use crate::derivative_rules::has_derivative;
 use crate::pipeline::PassOptions;
-use crate::trace_address::{Place, for_each_element, trace_address};
+use octants_analysis::{Place, for_each_element, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.
 pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Kernel, LocalId, Op, ValueId};
 
-use crate::trace_address::{Place, first_use_sets, trace_address};
+use octants_analysis::{Place, first_use_sets, trace_address};
 
 /// Makes updates of shared variables in parallel loops atomic.
 pub fn make_updates_atomic(kernel: &mut Kernel) {

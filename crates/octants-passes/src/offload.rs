@@ -19,9 +19,9 @@ use octants_ir::{
     AccessSet, BlockId, Body, Const, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
 };
 
-use crate::compute_access::compute_access;
 use crate::copy_code::Copier;
-use crate::trace_address::{first_use_sets, for_each_local, for_each_use, points_into};
+use octants_analysis::compute_access;
+use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into};
 
 /// Cuts a kernel into tasks.
 pub fn offload(kernel: Kernel) -> Program {

@@ -12,10 +12,10 @@ use octants_ir::{
 };
 
 use crate::check_bounds::index_range;
-use crate::compute_access::{Effects, function_effects};
 use crate::make_updates_atomic::{same_address, shared_locals};
 use crate::pipeline::PassOptions;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Effects, function_effects, inst_effects};
+use octants_analysis::{Place, trace_address};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;
@@ -85,7 +85,7 @@ fn foldable_updates(
             return;
         }
         let mut effects = Effects::default();
-        crate::compute_access::inst_effects(body, &inst.op, functions, &mut effects);
+        inst_effects(body, &inst.op, functions, &mut effects);
         for b in effects.access.reads.iter().chain(&effects.access.writes) {
             places.insert(memory(Place::Buffer(*b)), None);
         }

@@ -10,12 +10,12 @@ use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
 };
 
-use crate::compute_access::{Effects, function_effects, inst_effects};
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
 use crate::pipeline::PassOptions;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Effects, function_effects, inst_effects};
+use octants_analysis::{Place, trace_address};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;

@@ -11,7 +11,7 @@ use octants_ir::{
 
 use crate::make_own_updates_plain::may_overlap;
 use crate::pipeline::PassOptions;
-use crate::trace_address::{Place, first_use_sets, points_into, trace_address};
+use octants_analysis::{Place, first_use_sets, points_into, trace_address};
 
 /// Turns around the loops inside parallel loops that run backwards.
 pub fn run_loops_forwards(kernel: &mut Kernel, options: &PassOptions) {

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 
 use octants_ir::{BlockId, Body, Const, Inst, Kernel, LocalId, Op, Type, ValueId};
 
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Replaces locals that are set once by their value, in the kernel and its functions.
 pub fn simplify_locals(kernel: &mut Kernel) {

@@ -12,7 +12,7 @@ use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, Va
 
 use crate::find_overlaps::Alias;
 use crate::insert_code::{bodies, rebuild_blocks};
-use crate::trace_address::trace_element;
+use octants_analysis::trace_element;
 
 /// Where the elements of a buffer are, as seen from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -6,7 +6,7 @@ use octants_ir::{Body, BufferId, Op};
 
 use crate::derivative_rules::has_derivative;
 use crate::differentiate_reverse::varied_values;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Warns of each place at which bits of what depends on memory with a derivative, or integers computed from them, go to memory.
 pub(crate) fn warn_of_stored_bits(body: &Body, companions: &[Option<BufferId>], warn: &mut dyn FnMut(Diagnostic)) {

@@ -5,7 +5,8 @@
 //! of the pipeline's table, `pipeline` (all of it), `renumber`, `differentiate_forward`, `hoist_invariants`,
 //! `structure_exits`, `validate_reads`, `tally_loops`, `tally_reads`, `unite_buffers`, `differentiate_reverse`
 //! (simplified, and followed by the kernel that counts what it keeps), `offload` (the expected text is a program),
-//! `print` (the text of what was parsed) or `verify` (the violations, one a line). With `OCTANTS_BLESS=1` the expected
+//! `print` (the text of what was parsed), `access_sets` (the elements that a program's tasks touch) or `verify` (the
+//! violations, one a line). With `OCTANTS_BLESS=1` the expected
 //! part is written instead of compared.
 
 #![allow(clippy::unwrap_used)]
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use octants_analysis::describe_access;
 use octants_diag::{Diagnostic, Sources};
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
 use octants_ir::{Kernel, Program};
@@ -30,6 +32,7 @@ use octants_passes::{
 
 /// Passes that are not in the pipeline's table.
 const OTHERS: &[&str] = &[
+    "access_sets",
     "differentiate_forward",
     "validate_reads",
     "differentiate_reverse",
@@ -112,6 +115,7 @@ fn run(case: &Case) -> String {
     match case.pass.as_str() {
         "print" if is_program => text(case, &parse::<Program>(case, &case.input)),
         "print" => text(case, &parse::<Kernel>(case, &case.input)),
+        "access_sets" => describe_access(&parse(case, &case.input)),
         "verify" => {
             let violations = if is_program {
                 verify_program(&parse(case, &case.input))

@@ -15,7 +15,7 @@ use super::emit_forward::Mode;
 use super::emit_sweeps::Emitter;
 use super::keep_states::{uses_store, uses_store_within};
 use super::plan_sweeps::{Need, Plan, Seed, close};
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// How lanes run iterations, all i64: from `first` on in steps, `share` of them, of `n` in all.
 pub(super) struct Turns {

@@ -19,7 +19,7 @@ use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
 use super::reverse_extremes::is_extreme;
 use crate::make_updates_atomic::same_address;
-use crate::trace_address::{Place, trace_address, trace_element};
+use octants_analysis::{Place, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]

@@ -11,7 +11,7 @@ use super::emit_sweeps::{Emitter, Mark, known_int};
 use crate::insert_code::any_bits;
 use crate::make_own_updates_plain::may_overlap;
 use crate::make_updates_atomic::same_address;
-use crate::trace_address::{Place, for_each_element, trace_address};
+use octants_analysis::{Place, for_each_element, trace_address};
 
 /// What a loop that is being run backwards puts off.
 pub(super) struct Deferred {

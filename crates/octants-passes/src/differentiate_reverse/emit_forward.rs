@@ -8,7 +8,7 @@ use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, LocalId, Op, Type, ValueI
 use super::copy_values::Indices;
 use super::emit_sweeps::Emitter;
 use super::plan_sweeps::{Exit, LoopPlan, Need, exit_of};
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Whether a forward sweep keeps what the reverse sweep of its region will ask for.
 #[derive(Debug, Clone, Copy, PartialEq)]

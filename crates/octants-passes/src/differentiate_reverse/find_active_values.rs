@@ -11,7 +11,7 @@ use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
 use crate::make_own_updates_plain::{runs_once, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// What takes part in differentiation.
 pub(super) struct Activity {

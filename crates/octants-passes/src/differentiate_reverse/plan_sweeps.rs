@@ -21,7 +21,7 @@ use super::needed_operands::needed_operands;
 use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, kind_of};
 use crate::make_updates_atomic::locals_of_all_iterations;
-use crate::trace_address::{Place, first_use_sets, trace_address};
+use octants_analysis::{Place, first_use_sets, trace_address};
 
 /// Where code stands.
 pub(crate) struct Layout {

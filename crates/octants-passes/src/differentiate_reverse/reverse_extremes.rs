@@ -16,7 +16,7 @@ use super::emit_sweeps::Emitter;
 use super::plan_sweeps::Plan;
 use super::sum_adjoints::component_addr;
 use crate::derivative_rules::{Part, zero};
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// The update of an element by the smaller or larger number.
 pub(super) fn is_extreme(op: AtomicOp) -> bool {

@@ -12,7 +12,7 @@ use super::emit_sweeps::{Emitter, Iteration};
 use super::keep_states::{uses_store, uses_store_within};
 use crate::make_own_updates_plain::{may_overlap, touched_at_own_indices};
 use crate::make_updates_atomic::locals_of_all_iterations;
-use crate::trace_address::for_each_element;
+use octants_analysis::for_each_element;
 
 impl<'a> Emitter<'a> {
     fn restore(&mut self, v: ValueId) {

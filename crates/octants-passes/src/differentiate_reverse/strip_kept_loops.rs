@@ -20,7 +20,7 @@ use super::emit_sweeps::known_int;
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
 use crate::insert_code::{and, push_if};
-use crate::trace_address::for_each_element;
+use octants_analysis::for_each_element;
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers, beside what an iteration
 /// computes with, and its code stands there for each iteration in each of three sweeps.

@@ -21,7 +21,7 @@ use octants_ir::{
 
 use super::keep_states::{take_apart, to_word};
 use super::plan_sweeps::{Layout, Plan, Seed, close};
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// Odd numbers whose multiples spread over all bits.
 const MIX: [i64; 2] = [0x9e37_79b9_7f4a_7c15_u64 as i64, 0xd6e8_feb8_6659_fd93_u64 as i64];

@@ -11,7 +11,7 @@ use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, ForLoop, L
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
 use crate::differentiate_reverse::CodeLayout;
 use crate::make_own_updates_plain::may_overlap;
-use crate::trace_address::{Place, trace_address};
+use octants_analysis::{Place, trace_address};
 
 /// The first sums of a parallel loop that can be gathered, but for those that are done.
 pub(super) fn find(

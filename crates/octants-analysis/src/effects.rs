@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use octants_ir::{AccessSet, Body, Function, Op, Program, Type, ValueId};
 
-use crate::trace_address::{Place, trace_address};
+use crate::addresses::{Place, trace_address};
 
 /// What a body touches, seen from outside.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -30,7 +30,7 @@ pub fn trace_address(body: &Body, mut addr: ValueId) -> Place {
 }
 
 /// The element of a buffer that an address is a part of, as the buffer and the element's address.
-pub(crate) fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueId)> {
+pub fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueId)> {
     loop {
         match &body.inst(addr).op {
             Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => addr = *base,
@@ -41,7 +41,7 @@ pub(crate) fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId,
 }
 
 /// Calls `f` with each element of a buffer that code in a block uses the address of, wherever that is computed.
-pub(crate) fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(BufferId, ValueId)) {
+pub fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(BufferId, ValueId)) {
     body.visit(block, &mut |_, inst| {
         inst.op.for_each_operand(|u| {
             if let Some((b, element)) = trace_element(body, u) {
@@ -52,7 +52,7 @@ pub(crate) fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(B
 }
 
 /// The address is a local's or in it.
-pub(crate) fn points_into(body: &Body, addr: ValueId, local: LocalId) -> bool {
+pub fn points_into(body: &Body, addr: ValueId, local: LocalId) -> bool {
     match &body.inst(addr).op {
         Op::LocalAddr(l) => *l == local,
         Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => points_into(body, *base, local),
@@ -61,7 +61,7 @@ pub(crate) fn points_into(body: &Body, addr: ValueId, local: LocalId) -> bool {
 }
 
 /// Whether the first use of a local in some statements is a store of the whole of it; `None` when they do not use it.
-pub(crate) fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId) -> Option<bool> {
+pub fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId) -> Option<bool> {
     for &v in statements {
         let inst = body.inst(v);
         if matches!(inst.ty, Type::Ref(_)) {
@@ -77,7 +77,7 @@ pub(crate) fn first_use_sets(body: &Body, statements: &[ValueId], local: LocalId
 }
 
 /// Calls `f` on every operand of an instruction and of those in its blocks.
-pub(crate) fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId)) {
+pub fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId)) {
     let op = &body.inst(v).op;
     op.for_each_operand(&mut *f);
     for b in op.blocks() {
@@ -86,7 +86,7 @@ pub(crate) fn for_each_use(body: &Body, v: ValueId, f: &mut impl FnMut(ValueId))
 }
 
 /// Calls `f` on every local whose address an instruction takes, or those in its blocks.
-pub(crate) fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
+pub fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
     if let Op::LocalAddr(l) = &body.inst(v).op {
         f(*l);
     }

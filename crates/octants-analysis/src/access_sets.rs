@@ -1,0 +1,253 @@
+//! Which elements of which buffers a task reads, writes and updates, in terms of a launch's arguments.
+//!
+//! A set is a box: for each axis a range whose bounds are affine sums of parameters and extents, or all of the axis.
+//! Every element that a task touches is in a set of its kind; that a set holds others too, because a branch is not
+//! taken or a loop ends early, is allowed. A range that leaves its axis in a launch means all of the axis there: what a
+//! program computes may have wrapped.
+//!
+//! What functions touch that a task calls counts as whole buffers.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::{self, Write};
+
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Op, Program, Task, Type, ValueId};
+
+use crate::addresses::trace_element;
+use crate::affine::{Affine, Sums, Term};
+use crate::effects::{Effects, function_effects};
+
+/// What is done to an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum AccessKind {
+    /// It is read.
+    Read,
+    /// It is written, without regard to others that write it.
+    Write,
+    /// It is updated atomically. Updates of one kind may come in any order, but for exchanges.
+    Atomic(AtomicOp),
+}
+
+/// The indices of an axis.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum AxisSet {
+    /// From `begin` to before `end`, each `step`th of them; none where `end` is not above `begin`.
+    Range {
+        /// The first.
+        begin: Affine,
+        /// One past the last.
+        end: Affine,
+        /// From one to the next; at least 1.
+        step: u64,
+    },
+    /// All that the axis has.
+    All,
+}
+
+/// Elements of a buffer, and what is done to them.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Access {
+    /// The buffer.
+    pub buffer: BufferId,
+    /// What is done.
+    pub kind: AccessKind,
+    /// For each axis of the buffer its indices.
+    pub axes: Vec<AxisSet>,
+}
+
+/// What a task touches, in the order of buffers and kinds.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TaskAccess {
+    /// No two of them are the same.
+    pub accesses: Vec<Access>,
+}
+
+/// Most sets of one buffer and kind; where there are more they become one of all elements.
+const MOST: usize = 16;
+
+/// What each task of a program touches.
+pub fn access_sets(program: &Program) -> Vec<TaskAccess> {
+    let functions = function_effects(&program.functions);
+    program.tasks.iter().map(|task| of_task(program, task, &functions)).collect()
+}
+
+fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess {
+    let body = &task.body;
+    let mut found = Found { program, body, sums: Sums::new(body), depths: depths(body), sets: BTreeMap::new() };
+    body.visit(body.root, &mut |_, inst| match &inst.op {
+        Op::Load(a) | Op::VolatileLoad(a) => found.add(*a, AccessKind::Read),
+        Op::Store(a, _) => found.add(*a, AccessKind::Write),
+        Op::Atomic(op, a, _) => found.add(*a, AccessKind::Atomic(*op)),
+        Op::AtomicCas(a, ..) => found.add(*a, AccessKind::Atomic(AtomicOp::Exchange)),
+        Op::For(l) => l.reductions.iter().for_each(|r| found.add(r.target, AccessKind::Atomic(r.op))),
+        Op::Call(f, args) => {
+            let callee = &functions[f.index()];
+            for (buffers, kind) in
+                [(&callee.access.reads, AccessKind::Read), (&callee.access.writes, AccessKind::Write)]
+            {
+                buffers.iter().for_each(|&b| found.add_all(b, kind));
+            }
+            for (i, &arg) in (0..).zip(args) {
+                let Some((buffer, _)) = reference(body, arg) else { continue };
+                for (params, kind) in
+                    [(&callee.param_reads, AccessKind::Read), (&callee.param_writes, AccessKind::Write)]
+                {
+                    if params.contains(&i) {
+                        found.add_all(buffer, kind);
+                    }
+                }
+            }
+        }
+        _ => {}
+    });
+    let sets = found.sets.into_iter();
+    let accesses =
+        sets.flat_map(|((buffer, kind), sets)| sets.into_iter().map(move |axes| Access { buffer, kind, axes }));
+    TaskAccess { accesses: accesses.collect() }
+}
+
+/// The element of a buffer that an argument refers to.
+fn reference(body: &Body, arg: ValueId) -> Option<(BufferId, ValueId)> {
+    matches!(body.ty(arg), Type::Ref(_)).then(|| trace_element(body, arg)).flatten()
+}
+
+/// How many loops are around each loop: bounds of inner ones may depend on outer ones.
+fn depths(body: &Body) -> HashMap<ValueId, u32> {
+    fn walk(body: &Body, block: BlockId, depth: u32, depths: &mut HashMap<ValueId, u32>) {
+        for &v in body.block(block) {
+            let op = &body.inst(v).op;
+            depths.insert(v, depth);
+            op.blocks().into_iter().for_each(|b| walk(body, b, depth + 1, depths));
+        }
+    }
+    let mut depths = HashMap::new();
+    walk(body, body.root, 0, &mut depths);
+    depths
+}
+
+/// The sets of a task while they are looked for.
+struct Found<'a> {
+    program: &'a Program,
+    body: &'a Body,
+    sums: Sums<'a>,
+    depths: HashMap<ValueId, u32>,
+    sets: BTreeMap<(BufferId, AccessKind), BTreeSet<Vec<AxisSet>>>,
+}
+
+impl Found<'_> {
+    /// The element that an address is a part of, if it is a buffer's.
+    fn add(&mut self, address: ValueId, kind: AccessKind) {
+        let Some((buffer, element)) = trace_element(self.body, address) else { return };
+        let Op::BufferAddr(_, indices) = &self.body.inst(element).op else { return };
+        let axes = indices.iter().map(|&i| self.range_of(i).unwrap_or(AxisSet::All)).collect();
+        self.insert(buffer, kind, axes);
+    }
+
+    fn add_all(&mut self, buffer: BufferId, kind: AccessKind) {
+        self.insert(buffer, kind, self.all_of(buffer));
+    }
+
+    fn all_of(&self, buffer: BufferId) -> Vec<AxisSet> {
+        vec![AxisSet::All; self.program.buffers[buffer.index()].ndim as usize]
+    }
+
+    fn insert(&mut self, buffer: BufferId, kind: AccessKind, axes: Vec<AxisSet>) {
+        let all = self.all_of(buffer);
+        let sets = self.sets.entry((buffer, kind)).or_default();
+        if sets.contains(&all) {
+            return;
+        }
+        if axes == all || sets.len() == MOST {
+            sets.clear();
+            sets.insert(all);
+        } else {
+            sets.insert(axes);
+        }
+    }
+
+    /// What an index is in all iterations of the loops around it.
+    fn range_of(&mut self, index: ValueId) -> Option<AxisSet> {
+        let sum = self.sums.of(index)?;
+        let mut of_loops =
+            sum.terms.iter().filter(|(t, _)| matches!(t, Term::Index(..))).map(|(_, c)| c.unsigned_abs());
+        let step = match (of_loops.next(), of_loops.next()) {
+            (Some(step), None) => step,
+            _ => 1,
+        };
+        let begin = self.bound(sum.clone(), false)?;
+        let end = self.bound(sum, true)?.plus(&Affine::from(1))?;
+        Some(AxisSet::Range { begin, end, step })
+    }
+
+    /// The least or the greatest that a sum comes to.
+    fn bound(&mut self, mut sum: Affine, greatest: bool) -> Option<Affine> {
+        loop {
+            let indices = sum.terms.iter().filter_map(|(term, coefficient)| match term {
+                Term::Index(l, axis) => Some((self.depths.get(l), *l, *axis, *coefficient)),
+                _ => None,
+            });
+            // Of nested loops the inner first: its bounds may depend on the outer one's index.
+            let Some((_, l, axis, coefficient)) = indices.max() else { return Some(sum) };
+            let Op::For(f) = &self.body.inst(l).op else { return None };
+            let range = f.dims.get(axis as usize)?;
+            let extreme = if (coefficient > 0) == greatest {
+                self.sums.of(range.end)?.plus(&Affine::from(-1))?
+            } else {
+                self.sums.of(range.begin)?
+            };
+            sum = sum.replace(Term::Index(l, axis), &extreme)?;
+        }
+    }
+}
+
+/// The sets of a program as text, with the user's names.
+pub fn describe_access(program: &Program) -> String {
+    let mut text = String::new();
+    for (task, of) in program.tasks.iter().zip(access_sets(program)) {
+        // Writing to a string does not fail.
+        let _ = writeln!(text, "{}:", task.name);
+        for access in &of.accesses {
+            let _ = writeln!(text, "    {}", Named { program, access });
+        }
+    }
+    text
+}
+
+struct Named<'a> {
+    program: &'a Program,
+    access: &'a Access,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let buffer = |b: BufferId| self.program.buffers[b.index()].name.as_str();
+        let name = |term: Term| match term {
+            Term::Param(p) => self.program.params[p as usize].name.clone(),
+            Term::Extent(b, axis) => format!("{}.shape[{axis}]", buffer(b)),
+            Term::Index(l, axis) => format!("{l}.{axis}"),
+        };
+        match self.access.kind {
+            AccessKind::Read => write!(f, "read ")?,
+            AccessKind::Write => write!(f, "write ")?,
+            AccessKind::Atomic(op) => write!(f, "atomic {} ", op.name())?,
+        }
+        write!(f, "{}[", buffer(self.access.buffer))?;
+        for (i, axis) in self.access.axes.iter().enumerate() {
+            if i > 0 {
+                write!(f, ", ")?;
+            }
+            match axis {
+                AxisSet::All => write!(f, ":")?,
+                AxisSet::Range { begin, end, .. } if begin.plus(&Affine::from(1)).as_ref() == Some(end) => {
+                    write!(f, "{}", begin.display(&name))?;
+                }
+                AxisSet::Range { begin, end, step } => {
+                    write!(f, "{}:{}", begin.display(&name), end.display(&name))?;
+                    if *step != 1 {
+                        write!(f, ":{step}")?;
+                    }
+                }
+            }
+        }
+        write!(f, "]")
+    }
+}

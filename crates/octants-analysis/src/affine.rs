@@ -1,0 +1,272 @@
+//! [`Sums`] of multiples of loop indices, parameters and extents: what an index or a bound is made of.
+//!
+//! The sums are exact. What a program computes wraps, so the two are the same number wherever the exact one fits the
+//! program's type: that is for who asks to see to, and an index outside of its axis is nobody's element.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+
+use octants_ir::{BinaryOp, Body, BufferId, Const, Op, Scalar, Type, UnaryOp, ValueId};
+
+/// A number that code does not change: of an iteration or, all but the first, of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Term {
+    /// The index of an axis of a loop.
+    Index(ValueId, u32),
+    /// A scalar parameter of the kernel.
+    Param(u32),
+    /// The extent of an axis of a buffer.
+    Extent(BufferId, u32),
+}
+
+/// `constant + coefficient * term + ..`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Affine {
+    /// What is there without terms.
+    pub constant: i64,
+    /// The coefficient of each term; none is zero.
+    pub terms: BTreeMap<Term, i64>,
+}
+
+impl From<i64> for Affine {
+    fn from(constant: i64) -> Affine {
+        Affine { constant, terms: BTreeMap::new() }
+    }
+}
+
+impl From<Term> for Affine {
+    fn from(term: Term) -> Affine {
+        Affine { constant: 0, terms: BTreeMap::from([(term, 1)]) }
+    }
+}
+
+impl Affine {
+    /// The number, where it has no terms.
+    pub fn as_constant(&self) -> Option<i64> {
+        self.terms.is_empty().then_some(self.constant)
+    }
+
+    /// The sum; `None` where a number does not fit.
+    pub fn plus(&self, other: &Affine) -> Option<Affine> {
+        let mut sum = self.clone();
+        sum.constant = sum.constant.checked_add(other.constant)?;
+        for (term, coefficient) in &other.terms {
+            let of = sum.terms.entry(*term).or_default();
+            *of = of.checked_add(*coefficient)?;
+        }
+        sum.terms.retain(|_, c| *c != 0);
+        Some(sum)
+    }
+
+    /// As many times that; `None` where a number does not fit.
+    pub fn times(&self, factor: i64) -> Option<Affine> {
+        if factor == 0 {
+            return Some(Affine::default());
+        }
+        let terms = self.terms.iter().map(|(t, c)| Some((*t, c.checked_mul(factor)?)));
+        Some(Affine { constant: self.constant.checked_mul(factor)?, terms: terms.collect::<Option<_>>()? })
+    }
+
+    /// With another sum in the place of a term.
+    pub fn replace(&self, term: Term, by: &Affine) -> Option<Affine> {
+        let mut rest = self.clone();
+        match rest.terms.remove(&term) {
+            Some(coefficient) => rest.plus(&by.times(coefficient)?),
+            None => Some(rest),
+        }
+    }
+
+    /// As text, with the names that `name` gives to terms.
+    pub fn display<'a>(&'a self, name: &'a dyn Fn(Term) -> String) -> impl fmt::Display + 'a {
+        Named { of: self, name }
+    }
+}
+
+/// The sums that the values of a kernel's or a task's body are. In a function's body parameters mean something else.
+pub struct Sums<'a> {
+    body: &'a Body,
+    known: HashMap<ValueId, Option<Affine>>,
+}
+
+/// Operations on the way to a term; what is made of more is no sum.
+const DEEPEST: u32 = 64;
+
+impl<'a> Sums<'a> {
+    /// None asked for yet.
+    pub fn new(body: &'a Body) -> Sums<'a> {
+        Sums { body, known: HashMap::new() }
+    }
+
+    /// What a value is, where it is such a sum of signed integers.
+    pub fn of(&mut self, v: ValueId) -> Option<Affine> {
+        self.find(v, DEEPEST)
+    }
+
+    fn find(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
+        if let Some(known) = self.known.get(&v) {
+            return known.clone();
+        }
+        let found = depth.checked_sub(1).and_then(|depth| self.make(v, depth));
+        self.known.insert(v, found.clone());
+        found
+    }
+
+    fn make(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
+        let inst = self.body.inst(v);
+        if !is_index(&inst.ty) {
+            return None;
+        }
+        match &inst.op {
+            Op::Unary(UnaryOp::Neg, a) => self.find(*a, depth)?.times(-1),
+            Op::Binary(BinaryOp::Add, a, b) => self.find(*a, depth)?.plus(&self.find(*b, depth)?),
+            Op::Binary(BinaryOp::Sub, a, b) => self.find(*a, depth)?.plus(&self.find(*b, depth)?.times(-1)?),
+            Op::Binary(BinaryOp::Mul, a, b) => {
+                let (a, b) = (self.find(*a, depth)?, self.find(*b, depth)?);
+                match (a.as_constant(), b.as_constant()) {
+                    (Some(c), _) => b.times(c),
+                    (_, Some(c)) => a.times(c),
+                    _ => None,
+                }
+            }
+            // What was computed may have wrapped before it became wider.
+            Op::Cast(a) if widens(self.body.ty(*a), &inst.ty) => one_number(&self.body.inst(*a).op),
+            Op::Cast(a) => self.find(*a, depth),
+            op => one_number(op),
+        }
+    }
+}
+
+fn one_number(op: &Op) -> Option<Affine> {
+    match op {
+        Op::Const(Const::Int(c)) => Some(Affine::from(*c)),
+        Op::Param(p) => Some(Affine::from(Term::Param(*p))),
+        Op::Shape(b, axis) => Some(Affine::from(Term::Extent(*b, *axis))),
+        Op::LoopIndex(l, axis) => Some(Affine::from(Term::Index(*l, *axis))),
+        _ => None,
+    }
+}
+
+fn is_index(ty: &Type) -> bool {
+    matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64))
+}
+
+fn widens(from: &Type, to: &Type) -> bool {
+    (from, to) == (&Type::Scalar(Scalar::I32), &Type::Scalar(Scalar::I64))
+}
+
+struct Named<'a> {
+    of: &'a Affine,
+    name: &'a dyn Fn(Term) -> String,
+}
+
+impl fmt::Display for Named<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut first = true;
+        for (term, coefficient) in &self.of.terms {
+            match (first, *coefficient < 0) {
+                (true, false) => {}
+                (true, true) => write!(f, "-")?,
+                (false, false) => write!(f, " + ")?,
+                (false, true) => write!(f, " - ")?,
+            }
+            if coefficient.unsigned_abs() != 1 {
+                write!(f, "{} * ", coefficient.unsigned_abs())?;
+            }
+            write!(f, "{}", (self.name)(*term))?;
+            first = false;
+        }
+        match self.of.constant {
+            c if first => write!(f, "{c}"),
+            0 => Ok(()),
+            c if c < 0 => write!(f, " - {}", c.unsigned_abs()),
+            c => write!(f, " + {c}"),
+        }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // A panic is how a test fails.
+mod tests {
+    use octants_ir::Builder;
+
+    use super::*;
+
+    const N: Term = Term::Param(0);
+
+    fn text(a: &Affine) -> String {
+        a.display(&|t| if t == N { "n".into() } else { "i".into() }).to_string()
+    }
+
+    #[test]
+    fn sums_of_multiples_are_found() {
+        let mut b = Builder::new();
+        let n = b.push(Op::Param(0), Type::I32);
+        let [three, two] = [3, 2].map(|c| b.int(c, Scalar::I32));
+        let more = b.binary(BinaryOp::Add, n, three);
+        let twice = b.binary(BinaryOp::Mul, more, two);
+        let less = b.binary(BinaryOp::Sub, twice, n);
+        assert_eq!(text(&Sums::new(&b.body).of(less).unwrap()), "n + 6");
+        let none = b.binary(BinaryOp::Sub, n, n);
+        assert_eq!(Sums::new(&b.body).of(none).unwrap().as_constant(), Some(0));
+        // A product of two numbers that only a launch knows, and what divides, are no sums.
+        for op in [BinaryOp::Mul, BinaryOp::FloorDiv] {
+            let other = b.binary(op, n, n);
+            assert_eq!(Sums::new(&b.body).of(other), None);
+        }
+    }
+
+    #[test]
+    fn what_may_have_wrapped_is_no_sum_in_a_wider_type() {
+        let mut b = Builder::new();
+        let n = b.push(Op::Param(0), Type::I32);
+        let wide = b.cast(n, Scalar::I64);
+        assert_eq!(text(&Sums::new(&b.body).of(wide).unwrap()), "n");
+        let twice = b.binary(BinaryOp::Add, n, n);
+        let widened = b.cast(twice, Scalar::I64);
+        assert_eq!(Sums::new(&b.body).of(widened), None);
+        // The other way low bits are kept, which are those of the exact sum.
+        let two = b.int(2, Scalar::I64);
+        let product = b.binary(BinaryOp::Mul, wide, two);
+        let narrow = b.cast(product, Scalar::I32);
+        assert_eq!(text(&Sums::new(&b.body).of(narrow).unwrap()), "2 * n");
+        // But not those of a wider number that is made narrow and wide again.
+        let long = b.push(Op::Param(2), Type::Scalar(Scalar::I64));
+        let short = b.cast(long, Scalar::I32);
+        let again = b.cast(short, Scalar::I64);
+        assert!(Sums::new(&b.body).of(short).is_some() && Sums::new(&b.body).of(again).is_none());
+        // Numbers without a sign, and short ones, wrap elsewhere.
+        let unsigned = b.push(Op::Param(1), Type::Scalar(Scalar::U32));
+        assert_eq!(Sums::new(&b.body).of(unsigned), None);
+    }
+
+    #[test]
+    fn values_with_many_uses_are_looked_at_once() {
+        let mut b = Builder::new();
+        let mut v = b.push(Op::Param(0), Type::I32);
+        for _ in 0..30 {
+            v = b.binary(BinaryOp::Add, v, v);
+        }
+        assert_eq!(text(&Sums::new(&b.body).of(v).unwrap()), format!("{} * n", 1 << 30));
+        for _ in 0..DEEPEST {
+            v = b.unary(UnaryOp::Neg, v);
+        }
+        assert_eq!(Sums::new(&b.body).of(v), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_is_no_sum() {
+        let large = Affine::from(i64::MAX);
+        assert_eq!(large.plus(&Affine::from(1)), None);
+        assert_eq!(large.times(2), None);
+        assert_eq!(Affine::from(N).times(i64::MAX).unwrap().times(-2), None);
+    }
+
+    #[test]
+    fn text_has_signs_and_factors_where_they_are_needed() {
+        let i = Term::Index(ValueId(0), 0);
+        let sum = Affine { constant: -4, terms: BTreeMap::from([(i, -2), (N, 1)]) };
+        assert_eq!(text(&sum), "-2 * i + n - 4");
+        assert_eq!(text(&sum.replace(i, &Affine::from(-3)).unwrap()), "n + 2");
+        assert_eq!(text(&Affine::default()), "0");
+    }
+}
