@@ -3,6 +3,7 @@
     python benches/genesis.py                                      every scene, 0, 1 and 128 environments, both modes
     python benches/genesis.py --scene box go2 --envs 1 --mode ndarray --steps 2000
     python benches/genesis.py --module octants --warm-only --caches /tmp/genesis
+    python benches/genesis.py --scene boxes --rounds 20 --steps 50     the packages in turns, for a machine that is not idle
     python benches/genesis.py --tests ../Genesis --files test_grad.py --out tests.jsonl
 
 Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may name the
@@ -36,6 +37,7 @@ PARTS = HERE / "genesis_runs"
 # The parts lie in a folder of their own, because a process that starts in this one finds this file as `genesis`.
 sys.path.insert(0, str(PARTS))
 
+from in_turns import step_in_turns  # noqa: E402
 from one_scene import EARLY, LATE, SCENES  # noqa: E402
 from own_tests import cache_environment, run_tests  # noqa: E402
 
@@ -74,8 +76,8 @@ def missing(modules: Iterable[str]) -> list[str]:
     return [m for m in ("genesis", "torch", *modules) if PathFinder.find_spec(m, places) is None]
 
 
-def run_case(module: str, scene: str, envs: int, mode: str, folder: Path, limit: float, *options: str) -> Result:
-    """One process of `one_scene.py`: its result; with `failed` when it did not reach the end."""
+def command_of(module: str, scene: str, envs: int, mode: str, folder: Path) -> tuple[list[str], dict[str, str]]:
+    """A process of `one_scene.py` with caches in a folder: its command and environment."""
     environment = cache_environment(folder)
     # What does not depend on the package is shared.
     for variable, name in {
@@ -85,7 +87,13 @@ def run_case(module: str, scene: str, envs: int, mode: str, folder: Path, limit:
     }.items():
         environment[variable] = str(folder.parent / name)
     command = [sys.executable, "-W", "ignore", str(PARTS / "one_scene.py"), "--module", module]
-    command += ["--scene", scene, "--envs", str(envs), "--mode", mode, *options]
+    return [*command, "--scene", scene, "--envs", str(envs), "--mode", mode], environment
+
+
+def run_case(module: str, scene: str, envs: int, mode: str, folder: Path, limit: float, *options: str) -> Result:
+    """One process of `one_scene.py`: its result; with `failed` when it did not reach the end."""
+    command, environment = command_of(module, scene, envs, mode, folder)
+    command += options
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", env=environment, timeout=limit, check=False
@@ -170,15 +178,27 @@ def verdict(states: Result) -> str:
     )
 
 
-def run_scene(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
-    """All runs of one case, the packages in turn."""
-    timed = ["--steps", str(args.steps), "--seconds", str(args.seconds)]
+def prepare(modules: list[str], scene: str, folder: Path, limit: float) -> None:
+    """Runs a scene once for what does not depend on the package: meshes, distance fields and Numba's code."""
     if not (marker := folder / "prepared" / scene).exists():
-        # Meshes, distance fields and Numba's code; the kernels that this leaves are not kept.
-        run_case(modules[0], scene, 0, "ndarray", folder / "prepare", args.limit)
+        # The kernels that this leaves are not kept.
+        run_case(modules[0], scene, 0, "ndarray", folder / "prepare", limit)
         shutil.rmtree(folder / "prepare", ignore_errors=True)
         marker.parent.mkdir(exist_ok=True)
         marker.touch()
+
+
+def turns_of(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
+    """One case with the packages' processes side by side, one of them stepping at a time."""
+    prepare(modules, scene, folder, args.limit)
+    commands = {module: command_of(module, scene, envs, mode, folder / module) for module in modules}
+    return {"scene": scene, "envs": envs, "mode": mode} | step_in_turns(commands, args.steps, args.rounds)
+
+
+def run_scene(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
+    """All runs of one case, the packages in turn."""
+    timed = ["--steps", str(args.steps), "--seconds", str(args.seconds)]
+    prepare(modules, scene, folder, args.limit)
     runs: dict[str, dict[str, Result]] = {}
     states: dict[str, dict[str, np.ndarray]] = {}
     for step in ("cold", "warm"):
@@ -214,12 +234,15 @@ def run_scenes(args: argparse.Namespace, modules: list[str]) -> int:
         for scene in args.scene:
             for mode in args.mode:
                 for envs in args.envs:
-                    case = run_scene(args, modules, scene, envs, mode, folder)
+                    run = turns_of if args.rounds else run_scene
+                    case = run(args, modules, scene, envs, mode, folder)
                     cases.append(case)
                     print(json.dumps(case), flush=True)
                     if args.out is not None:
                         with args.out.open("a") as record:
                             record.write(json.dumps(case) + "\n")
+    if args.rounds:
+        return int(any("failed" in case for case in cases))
     print("\n" + "\n".join(table_lines(cases, modules)))
     failed = any("failed" in r for c in cases for runs in c["runs"].values() for r in runs.values())
     return int(failed or any(c["states"]["agree"] is False for c in cases))
@@ -234,6 +257,9 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--mode", nargs="+", choices=["ndarray", "field"], default=["ndarray", "field"])
     parser.add_argument("--steps", type=int, default=2000, help="timed steps at most (default: 2000)")
     parser.add_argument("--seconds", type=float, default=10.0, help="seconds of timed steps at most (default: 10)")
+    parser.add_argument(
+        "--rounds", type=int, default=0, help="rounds of --steps, packages in turns; prints ratios alone"
+    )
     parser.add_argument("--limit", type=float, default=900.0, help="seconds after which a process, or a test, is ended")
     parser.add_argument("--out", type=Path, help="append a JSON line for each case, or test, to this file")
     parser.add_argument("--caches", type=Path, help="keep caches in this folder (default: a temporary one)")

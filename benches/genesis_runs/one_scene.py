@@ -208,7 +208,18 @@ def measure(args: argparse.Namespace, result: dict[str, Any]) -> None:
                 states |= {f"{when} {key}": values for key, values in state(args.scene, entities).items()}
         result["finite"] = bool(all(np.isfinite(v).all() for v in states.values()))
         np.savez(args.state, allow_pickle=False, **states)
-    if args.steps:
+    if args.rounds:
+        result["stage"] = "rounds"
+        print("@@{}", flush=True)
+        for _ in range(args.rounds):
+            input()
+            round_, spent = {}, Spent()
+            for _ in range(args.steps):
+                scene.step()
+            qd.sync()
+            spent.into(round_, "round")
+            print("@@" + json.dumps(round_), flush=True)
+    elif args.steps:
         result["stage"], count, spent = "steps", 0, Spent()
         while count < args.steps and time.perf_counter() - spent.wall < args.seconds:
             scene.step()
@@ -235,6 +246,7 @@ def main() -> None:
     parser.add_argument("--mode", choices=["ndarray", "field"], required=True)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--rounds", type=int, default=0, help="so many times --steps, each on a line of the input")
     parser.add_argument("--state", type=Path)
     args = parser.parse_args()
     result: dict[str, Any] = {"stage": "import"}

@@ -2,8 +2,8 @@
 //!
 //! A set is a box: for each axis a range whose bounds are affine sums of parameters and extents, or all of the axis.
 //! Every element that a task touches is in a set of its kind; that a set holds others too, because a branch is not
-//! taken or a loop ends early, is allowed. A range that leaves its axis in a launch means all of the axis there: what a
-//! program computes may have wrapped.
+//! taken or a loop ends early, is allowed. Where the begin or the end of a range is not on its axis in a launch, or the
+//! begin is behind the end, it says nothing there, and means all of the axis: what a program computes may have wrapped.
 //!
 //! What functions touch that a task calls counts as whole buffers.
 
@@ -30,7 +30,7 @@ pub enum AccessKind {
 /// The indices of an axis.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AxisSet {
-    /// From `begin` to before `end`, each `step`th of them; none where `end` is not above `begin`.
+    /// From `begin` to before `end`, each `step`th of them.
     Range {
         /// The first.
         begin: Affine,

@@ -219,7 +219,7 @@ fn very_long_functions_are_emitted_plainly() {
         let text = list_host(&program, &CodegenOptions::default(), Listing::Optimised).unwrap();
         text.contains("optnone")
     };
-    assert!(!plainly(5_000) && plainly(20_000));
+    assert!(!plainly(15_000) && plainly(45_000));
 }
 
 /// p[i] = a[i]², s[i] = a[i]² + b[i], d[i] = b[i] - a[i]², e[i] = a[i]² - b[i].
