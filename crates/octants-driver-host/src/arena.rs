@@ -75,64 +75,78 @@ impl FreeRanges {
     }
 }
 
-/// By address of the chunk. In a child process whose parent held the lock, a new one: the blocks of the old are never
-/// used again.
-static CHUNKS: Renewable<BTreeMap<usize, Chunk>> = Renewable::new(BTreeMap::new());
-
-fn chunks() -> MutexGuard<'static, BTreeMap<usize, Chunk>> {
-    CHUNKS.lock().unwrap_or_else(PoisonError::into_inner)
+/// Chunks, and the blocks in them.
+#[derive(Default)]
+pub(crate) struct Arena {
+    /// By address of the chunk. None in a child process whose parent held the lock: what is free there stays so.
+    chunks: Renewable<BTreeMap<usize, Chunk>>,
 }
 
-/// The address of `bytes` zeroed bytes, a multiple of [`ALIGNMENT`] and at most [`CHUNK`]; `None` where there is none left.
-pub(crate) fn allocate(bytes: usize) -> Option<usize> {
-    debug_assert!(bytes > 0 && bytes <= CHUNK && bytes.is_multiple_of(ALIGNMENT));
-    let mut chunks = chunks();
-    let found = chunks.values_mut().find_map(|c| Some((c.free.take(bytes)?, c)));
-    let (offset, chunk) = match found {
-        Some(found) => found,
-        None => {
-            let start = map(CHUNK)?;
-            let chunk = chunks.entry(start).or_insert(Chunk { start, free: FreeRanges::new(), touched: 0 });
-            (chunk.free.take(bytes)?, chunk)
+impl Arena {
+    fn chunks(&self) -> MutexGuard<'_, BTreeMap<usize, Chunk>> {
+        self.chunks.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The address of `bytes` zeroed bytes, a multiple of [`ALIGNMENT`] and at most [`CHUNK`]; `None` where there is
+    /// none left.
+    pub fn allocate(&self, bytes: usize) -> Option<usize> {
+        debug_assert!(bytes > 0 && bytes <= CHUNK && bytes.is_multiple_of(ALIGNMENT));
+        let mut chunks = self.chunks();
+        let found = chunks.values_mut().find_map(|c| Some((c.free.take(bytes)?, c)));
+        let (offset, chunk) = match found {
+            Some(found) => found,
+            None => {
+                let start = map(CHUNK)?;
+                let chunk = chunks.entry(start).or_insert(Chunk { start, free: FreeRanges::new(), touched: 0 });
+                (chunk.free.take(bytes)?, chunk)
+            }
+        };
+        let used_before = bytes.min(chunk.touched.saturating_sub(offset));
+        chunk.touched = chunk.touched.max(offset + bytes);
+        let address = chunk.start + offset;
+        drop(chunks);
+        // SAFETY: the range is the caller's from now on.
+        unsafe { std::ptr::write_bytes(address as *mut u8, 0, used_before) };
+        Some(address)
+    }
+
+    /// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a
+    /// program may make and drop one block again and again.
+    ///
+    /// # Safety
+    /// `address` came from `allocate(bytes)` of this arena and is used no more.
+    pub unsafe fn free(&self, address: usize, bytes: usize) {
+        let mut chunks = self.chunks();
+        let around = chunks.range_mut(..=address).next_back().map(|(_, c)| c);
+        // In a child process the block may be of a chunk that is not known there.
+        let Some(chunk) = around.filter(|c| address < c.start + CHUNK) else { return };
+        let start = chunk.start;
+        chunk.free.give_back(address - start, bytes);
+        if chunk.free.is_all() && chunks.values().filter(|c| c.free.is_all()).count() > 1 {
+            chunks.remove(&start);
+            // SAFETY: mapped with this size; its blocks are used no more.
+            unsafe { unmap(start, CHUNK) };
         }
-    };
-    let used_before = bytes.min(chunk.touched.saturating_sub(offset));
-    chunk.touched = chunk.touched.max(offset + bytes);
-    let address = chunk.start + offset;
-    drop(chunks);
-    // SAFETY: the range is the caller's from now on.
-    unsafe { std::ptr::write_bytes(address as *mut u8, 0, used_before) };
-    Some(address)
-}
+    }
 
-/// Takes a block back. The memory of a chunk without blocks goes back to the system, but for one that is kept: a program
-/// may make and drop one block again and again.
-///
-/// # Safety
-/// `address` came from `allocate(bytes)` and is used no more.
-pub(crate) unsafe fn free(address: usize, bytes: usize) {
-    let mut chunks = chunks();
-    // In a child process the block may be of chunks that it does not know.
-    let Some(chunk) = chunks.range_mut(..=address).next_back().map(|(_, c)| c).filter(|c| address < c.start + CHUNK)
-    else {
-        return;
-    };
-    let start = chunk.start;
-    chunk.free.give_back(address - start, bytes);
-    if chunk.free.is_all() && chunks.values().filter(|c| c.free.is_all()).count() > 1 {
-        chunks.remove(&start);
-        // SAFETY: mapped with this size; its blocks are used no more.
-        unsafe { unmap(start, CHUNK) };
+    /// In a child process: a thread of the parent may have held the lock.
+    ///
+    /// # Safety
+    /// This is the only thread of the process.
+    pub unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe { self.chunks.renew_if_held() };
     }
 }
 
-/// In a child process: a thread of the parent may have held the lock.
-///
-/// # Safety
-/// This is the only thread of the process.
-pub(crate) unsafe fn renew_after_fork() {
-    // SAFETY: the contract above.
-    unsafe { CHUNKS.renew_if_held() };
+/// Gives back the chunks that nobody has blocks of.
+impl Drop for Arena {
+    fn drop(&mut self) {
+        for chunk in self.chunks().values().filter(|c| c.free.is_all()) {
+            // SAFETY: mapped with this size, and without blocks.
+            unsafe { unmap(chunk.start, CHUNK) };
+        }
+    }
 }
 
 #[cfg(test)]
@@ -150,7 +164,7 @@ mod tests {
 
     #[test]
     fn blocks_that_come_and_go_are_zero_and_apart() {
-        let mut number = numbers();
+        let (arena, mut number) = (Arena::default(), numbers());
         let mut blocks: Vec<(usize, usize, u8)> = Vec::new();
         for round in 0..4000 {
             if blocks.len() > 60 || (!blocks.is_empty() && number(3) == 0) {
@@ -159,12 +173,12 @@ mod tests {
                 let memory = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) };
                 assert!(memory.iter().all(|&b| b == mark), "round {round}: another block's bytes");
                 // SAFETY: as above, not used again.
-                unsafe { free(address, bytes) }
+                unsafe { arena.free(address, bytes) }
                 continue;
             }
             let most = 1 << number(16);
             let bytes = (1 + number(most)) * ALIGNMENT;
-            let address = allocate(bytes).unwrap();
+            let address = arena.allocate(bytes).unwrap();
             // SAFETY: just allocated with this size.
             let memory = unsafe { std::slice::from_raw_parts_mut(address as *mut u8, bytes) };
             assert!(memory.iter().all(|&b| b == 0), "round {round}: not zero");
@@ -173,7 +187,7 @@ mod tests {
             blocks.push((address, bytes, mark));
         }
         // SAFETY: as above.
-        blocks.into_iter().for_each(|(address, bytes, _)| unsafe { free(address, bytes) });
+        blocks.into_iter().for_each(|(address, bytes, _)| unsafe { arena.free(address, bytes) });
     }
 
     #[test]
@@ -195,15 +209,18 @@ mod tests {
 
     #[test]
     fn a_chunk_without_blocks_goes_back_to_the_system_but_for_one() {
+        let arena = Arena::default();
         // Each takes a chunk of its own.
-        let blocks: Vec<usize> = (0..6).map(|_| allocate(CHUNK).unwrap()).collect();
-        let kept = || chunks().len();
-        assert!(kept() >= 6);
-        for &block in &blocks {
+        let blocks: Vec<usize> = (0..6).map(|_| arena.allocate(CHUNK).unwrap()).collect();
+        assert_eq!(arena.chunks().len(), 6);
+        for (i, &block) in blocks.iter().enumerate() {
             // SAFETY: allocated with this size above, not used again.
-            unsafe { free(block, CHUNK) }
+            unsafe { arena.free(block, CHUNK) }
+            assert_eq!(arena.chunks().len(), 6 - i.clamp(0, 5));
         }
-        // One without blocks, and what other tests hold, which is less than a chunk each.
-        assert!(kept() <= 4, "{}", kept());
+        let again = arena.allocate(ALIGNMENT).unwrap();
+        assert_eq!((again, arena.chunks().len()), (blocks[0], 1));
+        // SAFETY: as above.
+        unsafe { arena.free(again, ALIGNMENT) }
     }
 }

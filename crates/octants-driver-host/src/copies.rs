@@ -6,17 +6,18 @@
 //! copy is written by the thread that has the lane, in most jobs the same one, and its pages lie where that thread
 //! runs.
 
-use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
 use octants_runtime::Renewable;
 
-use crate::memory;
+use crate::memory::HostMemory;
 use crate::pool::Apart;
 
 /// Sets that no launch uses.
 #[derive(Default)]
 pub(crate) struct Copies {
+    memory: Arc<HostMemory>,
     free: Renewable<Vec<Set>>,
 }
 
@@ -25,7 +26,7 @@ impl Copies {
     pub fn take(&self, lanes: usize, bytes: u64) -> Option<Set> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut set = free.unwrap_or_default();
-        let enough = set.reserve(lanes, bytes);
+        let enough = set.reserve(&self.memory, lanes, bytes);
         if enough {
             return Some(set);
         }
@@ -39,7 +40,10 @@ impl Copies {
     /// This is the only thread of the process.
     pub unsafe fn renew_after_fork(&self) {
         // SAFETY: the contract above.
-        unsafe { self.free.renew_if_held() };
+        unsafe {
+            self.memory.renew_after_fork();
+            self.free.renew_if_held();
+        }
     }
 
     /// Takes back a set whose copies are zero.
@@ -62,18 +66,20 @@ struct Copy {
     address: u64,
     bytes: u64,
     used: AtomicBool,
+    /// What the copy's memory came from, if it has some.
+    memory: Option<Arc<HostMemory>>,
 }
 
 impl Set {
-    fn reserve(&mut self, lanes: usize, bytes: u64) -> bool {
+    fn reserve(&mut self, memory: &Arc<HostMemory>, lanes: usize, bytes: u64) -> bool {
         if self.lanes.len() < lanes {
             self.lanes.resize_with(lanes, || Apart(Copy::default()));
         }
         let small = self.lanes[..lanes].iter_mut().filter(|c| c.0.bytes < bytes);
         small.into_iter().all(|copy| {
             copy.0 = Copy::default();
-            memory::allocate(bytes).is_some_and(|address| {
-                copy.0 = Copy { address, bytes, used: AtomicBool::new(false) };
+            memory.allocate(bytes).is_some_and(|address| {
+                copy.0 = Copy { address, bytes, used: AtomicBool::new(false), memory: Some(Arc::clone(memory)) };
                 true
             })
         })
@@ -100,9 +106,9 @@ impl Set {
 
 impl Drop for Copy {
     fn drop(&mut self) {
-        if self.address != 0 {
+        if let Some(memory) = &self.memory {
             // SAFETY: allocated with this size; who used it is done.
-            unsafe { memory::free(self.address, self.bytes) }
+            unsafe { memory.free(self.address, self.bytes) }
         }
     }
 }

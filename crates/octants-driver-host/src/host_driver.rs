@@ -12,7 +12,7 @@ use octants_runtime::{
 
 use crate::enter::Entry;
 use crate::linker::Linker;
-use crate::memory;
+use crate::memory::{self, HostMemory};
 use crate::pool::Pool;
 use crate::queues::{Point, Queue, Queues, Work};
 use crate::run_task::{Code, Company, Count, LoadedTask};
@@ -38,6 +38,7 @@ pub struct HostDriver {
     pool: Arc<Pool>,
     streams: Option<Streams>,
     separate: Option<SeparateMemory>,
+    memory: Arc<HostMemory>,
     memory_bytes: OnceLock<Option<u64>>,
     /// Started by the first load.
     linker: OnceLock<std::result::Result<Arc<Linker>, String>>,
@@ -122,7 +123,8 @@ impl HostDriver {
             default: Queue::new(0),
         });
         let separate = config.separate_memory.then(SeparateMemory::default);
-        HostDriver { pool, streams, separate, memory_bytes: OnceLock::new(), linker: OnceLock::new() }
+        let (memory, memory_bytes) = (Arc::default(), OnceLock::new());
+        HostDriver { pool, streams, separate, memory, memory_bytes, linker: OnceLock::new() }
     }
 
     /// Most threads that run tasks.
@@ -232,7 +234,7 @@ impl Driver for HostDriver {
     unsafe fn allocate(&self, _stream: Option<StreamHandle>, bytes: u64, _contents: Contents) -> Result<DevicePtr> {
         // The system would hand out more than there is, and end the process when it is used.
         let fits = bytes < LARGE || self.memory_bytes().is_none_or(|most| bytes <= most);
-        let block = fits.then(|| memory::allocate(bytes.max(1))).flatten();
+        let block = fits.then(|| self.memory.allocate(bytes.max(1))).flatten();
         let block = block.ok_or_else(|| self.out_of_memory(bytes))?;
         if let Some(separate) = &self.separate {
             separate.add(block, bytes.max(1));
@@ -341,9 +343,12 @@ impl Driver for HostDriver {
         }
         match &self.streams {
             // SAFETY: the trait's contract.
-            None => unsafe { memory::free(memory.0, bytes.max(1)) },
+            None => unsafe { self.memory.free(memory.0, bytes.max(1)) },
             // SAFETY: as above.
-            Some(s) => unsafe { s.push(stream, Work::Free { address: memory.0, bytes: bytes.max(1) }) },
+            Some(s) => unsafe {
+                let of = Arc::clone(&self.memory);
+                s.push(stream, Work::Free { address: memory.0, bytes: bytes.max(1), of });
+            },
         }
     }
 
@@ -357,7 +362,7 @@ impl Driver for HostDriver {
             separate.remove(memory.0);
         }
         // SAFETY: the trait's contract.
-        unsafe { memory::free(memory.0, bytes.max(1)) }
+        unsafe { self.memory.free(memory.0, bytes.max(1)) }
     }
 
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()> {
@@ -423,7 +428,7 @@ impl Driver for HostDriver {
     unsafe fn renew_after_fork(&self) {
         // SAFETY: the trait's contract.
         unsafe {
-            memory::renew_after_fork();
+            self.memory.renew_after_fork();
             self.pool.renew_after_fork();
         }
     }

@@ -1,13 +1,13 @@
 //! Memory of the CPU as a device: zeroed, aligned to cache lines.
 //!
 //! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share huge
-//! pages ([`arena`]).
+//! pages ([`Arena`]).
 //!
 //! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
 //! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
 //! checks of bounds they shall run on here too, instead of ending the process or spoiling its allocator's bookkeeping.
 
-use crate::arena;
+use crate::arena::Arena;
 
 /// Alignment of every block.
 pub const ALIGNMENT: usize = 64;
@@ -21,47 +21,55 @@ const SLACK: (usize, usize) = (256, MARGIN);
 /// Size of a huge page.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Zeroed memory; `None` where there is none left. `bytes` is not zero.
-pub fn allocate(bytes: u64) -> Option<u64> {
-    let bytes = usize::try_from(bytes).ok()?;
-    if bytes >= MAPPED_FROM {
-        return map(bytes).map(|address| address as u64);
-    }
-    let (all, slack) = small(bytes);
-    Some((arena::allocate(all)? + slack) as u64)
+/// Gives out blocks.
+#[derive(Default)]
+pub struct HostMemory {
+    arena: Arena,
 }
 
-/// What a small block takes with its margins, and how much of that is before it. A row of a table of eight rows or more fits into a
-/// margin.
+impl HostMemory {
+    /// Zeroed memory; `None` where there is none left. `bytes` is not zero.
+    pub fn allocate(&self, bytes: u64) -> Option<u64> {
+        let bytes = usize::try_from(bytes).ok()?;
+        if bytes >= MAPPED_FROM {
+            return map(bytes).map(|address| address as u64);
+        }
+        let (all, slack) = small(bytes);
+        Some((self.arena.allocate(all)? + slack) as u64)
+    }
+
+    /// Takes back what [`HostMemory::allocate`] made.
+    ///
+    /// # Safety
+    /// `address` came from `allocate(bytes)` of this value and is used no more.
+    pub unsafe fn free(&self, address: u64, bytes: u64) {
+        let (address, bytes) = (address as usize, bytes as usize);
+        // SAFETY: the same size decides the same way as in `allocate`.
+        unsafe {
+            if bytes >= MAPPED_FROM {
+                unmap(address, bytes);
+            } else {
+                let (all, slack) = small(bytes);
+                self.arena.free(address - slack, all);
+            }
+        }
+    }
+
+    /// In a child process: a thread of the parent may have held a lock.
+    ///
+    /// # Safety
+    /// This is the only thread of the process.
+    pub unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe { self.arena.renew_after_fork() }
+    }
+}
+
+/// What a small block takes with its margins, and how much of that is before it. A row of a table of eight rows or more
+/// fits into a margin.
 fn small(bytes: usize) -> (usize, usize) {
     let slack = (bytes / 8).clamp(SLACK.0, SLACK.1).next_multiple_of(ALIGNMENT);
     (bytes.next_multiple_of(ALIGNMENT) + 2 * slack, slack)
-}
-
-/// Gives back what [`allocate`] made.
-///
-/// # Safety
-/// `address` came from `allocate(bytes)` and is used no more.
-pub unsafe fn free(address: u64, bytes: u64) {
-    let (address, bytes) = (address as usize, bytes as usize);
-    // SAFETY: the same size decides the same way as in `allocate`.
-    unsafe {
-        if bytes >= MAPPED_FROM {
-            unmap(address, bytes);
-        } else {
-            let (all, slack) = small(bytes);
-            arena::free(address - slack, all);
-        }
-    }
-}
-
-/// In a child process: a thread of the parent may have held a lock.
-///
-/// # Safety
-/// This is the only thread of the process.
-pub unsafe fn renew_after_fork() {
-    // SAFETY: the contract above.
-    unsafe { arena::renew_after_fork() }
 }
 
 /// Zeroed memory in huge pages, between two margins: at least [`HUGE_PAGE`] bytes.
@@ -117,24 +125,27 @@ mod tests {
 
     #[test]
     fn blocks_are_zeroed_aligned_and_reusable() {
+        let memory = HostMemory::default();
         for bytes in [1, 63, 64, 4096, MAPPED_FROM as u64 - 1, MAPPED_FROM as u64, (5 << 20) + 17, 33 << 20] {
             for _ in 0..3 {
-                let block = allocate(bytes).unwrap();
+                let block = memory.allocate(bytes).unwrap();
                 assert_eq!(block % ALIGNMENT as u64, 0);
                 // SAFETY: just allocated with this size.
-                let memory = unsafe { std::slice::from_raw_parts_mut(block as *mut u8, bytes as usize) };
-                assert!(memory.iter().all(|&b| b == 0), "{bytes}");
-                memory.fill(0xff);
+                let contents = unsafe { std::slice::from_raw_parts_mut(block as *mut u8, bytes as usize) };
+                assert!(contents.iter().all(|&b| b == 0), "{bytes}");
+                contents.fill(0xff);
                 // SAFETY: as above, not used again.
-                unsafe { free(block, bytes) }
+                unsafe { memory.free(block, bytes) }
             }
         }
     }
 
     #[test]
     fn a_little_beside_a_block_there_is_memory_of_no_one() {
+        let memory = HostMemory::default();
         let sizes = [8, 2048, 100 << 10, 300 << 10, MAPPED_FROM, (5 << 20) + 17];
-        let blocks: Vec<(usize, u64)> = sizes.iter().map(|&bytes| (bytes, allocate(bytes as u64).unwrap())).collect();
+        let blocks: Vec<(usize, u64)> =
+            sizes.iter().map(|&bytes| (bytes, memory.allocate(bytes as u64).unwrap())).collect();
         for &(bytes, block) in &blocks {
             let reach = if bytes < MAPPED_FROM { small(bytes).1 } else { MARGIN };
             assert!(reach >= 256 && reach >= (bytes / 8).min(MARGIN));
@@ -146,15 +157,16 @@ mod tests {
         }
         for &(bytes, block) in &blocks {
             // SAFETY: allocated with this size above.
-            let memory = unsafe { std::slice::from_raw_parts(block as *const u8, bytes) };
-            assert!(memory.iter().all(|&b| b == 0), "{bytes}");
+            let contents = unsafe { std::slice::from_raw_parts(block as *const u8, bytes) };
+            assert!(contents.iter().all(|&b| b == 0), "{bytes}");
         }
         // SAFETY: as above, not used again.
-        blocks.into_iter().for_each(|(bytes, block)| unsafe { free(block, bytes as u64) });
+        blocks.into_iter().for_each(|(bytes, block)| unsafe { memory.free(block, bytes as u64) });
     }
 
     #[test]
     fn margins_that_nobody_touches_take_no_memory_and_are_given_back() {
+        let memory = HostMemory::default();
         // Bytes mapped and bytes resident.
         let taken = || {
             let pages = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -165,14 +177,14 @@ mod tests {
         const COUNT: usize = 16_000;
         let before = taken();
         for _ in 0..COUNT {
-            let block = allocate(5 << 20).unwrap();
+            let block = memory.allocate(5 << 20).unwrap();
             // SAFETY: just allocated, not used again.
-            unsafe { free(block, 5 << 20) }
+            unsafe { memory.free(block, 5 << 20) }
         }
-        let blocks: Vec<u64> = (0..COUNT / 4).map(|_| allocate(MAPPED_FROM as u64).unwrap()).collect();
+        let blocks: Vec<u64> = (0..COUNT / 4).map(|_| memory.allocate(MAPPED_FROM as u64).unwrap()).collect();
         let during = taken();
         // SAFETY: as above.
-        blocks.into_iter().for_each(|block| unsafe { free(block, MAPPED_FROM as u64) });
+        blocks.into_iter().for_each(|block| unsafe { memory.free(block, MAPPED_FROM as u64) });
         let after = taken();
         // Half of what the margins come to: other tests may run beside this one.
         assert!(during.1 < before.1 + COUNT / 4 * MARGIN, "{before:?} {during:?}");
@@ -181,7 +193,8 @@ mod tests {
 
     #[test]
     fn too_much_is_refused() {
-        assert_eq!(allocate(1 << 60), None);
-        assert_eq!(allocate(u64::MAX), None);
+        let memory = HostMemory::default();
+        assert_eq!(memory.allocate(1 << 60), None);
+        assert_eq!(memory.allocate(u64::MAX), None);
     }
 }

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use octants_runtime::Launch;
 use octants_runtime::nesting::{self, Inside};
 
-use crate::memory;
+use crate::memory::HostMemory;
 use crate::pool::Pool;
 use crate::run_task::{LoadedTask, QueuedTask};
 use crate::schedule::Schedule;
@@ -45,6 +45,8 @@ pub enum Work {
         address: u64,
         /// Length.
         bytes: u64,
+        /// What it came from.
+        of: Arc<HostMemory>,
     },
     /// Reaches a point.
     Reach(Arc<Point>),
@@ -430,7 +432,7 @@ impl Shared {
             // SAFETY: whoever queued the work vouches for the ranges until it is done.
             Work::Copy { to, from, bytes } => unsafe { std::ptr::copy(from as *const u8, to as *mut u8, bytes) },
             // SAFETY: as above; the memory is given back once.
-            Work::Free { address, bytes } => unsafe { memory::free(address, bytes) },
+            Work::Free { address, bytes, of } => unsafe { of.free(address, bytes) },
         }
         // Outside the lock: what the task holds may be the last of its code.
         spare.iter_mut().for_each(|task| task.clear());

@@ -275,7 +275,7 @@ fn global_state(line: &str) -> Option<String> {
         return Some(parts.next()?.trim_end_matches(':').to_string());
     }
     const CHANGEABLE: &[&str] =
-        &["Atomic", "Mutex", "RwLock", "Cell", "OnceLock", "LazyLock", "Lazy", "Once", "Condvar"];
+        &["Atomic", "Mutex", "RwLock", "Cell", "OnceLock", "LazyLock", "Lazy", "Once", "Condvar", "Renewable"];
     let declared = line.split('=').next()?;
     let changes = CHANGEABLE.iter().any(|c| declared.contains(c));
     changes.then(|| first.trim_end_matches(':').to_string())
