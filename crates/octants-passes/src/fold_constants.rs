@@ -5,7 +5,7 @@
 //! after it can read, and `pow` with a small exponent, which is a library call otherwise. Code that becomes unused stays for
 //! `eliminate_dead_code`.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, Inst, Kernel, Op, Scalar, Type, UnaryOp, ValueId};
+use octants_ir::{BinaryOp, BlockId, Body, Const, Inst, Kernel, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
 
 use crate::evaluate;
 
@@ -177,10 +177,11 @@ impl Folder<'_> {
         }
     }
 
-    /// A square root is compared with a constant as its square is: what is near is found without a root of each distance.
+    /// The root of a sum of squares is compared with a constant as the sum is with its square: what is near is found
+    /// without a root of each distance. Roots of what may be negative stay: no comparison holds for them.
     fn compare_squares(&mut self, op: BinaryOp, a: ValueId, b: ValueId, v: ValueId, out: &mut Vec<ValueId>) -> Outcome {
         let radicand = |v: ValueId| match self.body.inst(v).op {
-            Op::Unary(UnaryOp::Sqrt, x) => Some(x),
+            Op::Unary(UnaryOp::Sqrt, x) if self.is_sum_of_squares(x, 8) => Some(x),
             _ => None,
         };
         let (radicand, constant, is_first) = match (radicand(a), radicand(b)) {
@@ -203,6 +204,18 @@ impl Folder<'_> {
         out.push(square);
         let (a, b) = if is_first { (radicand, square) } else { (square, radicand) };
         Outcome::Become(Op::Binary(op, a, b))
+    }
+
+    /// No component of a value is negative, as it is made of squares; looked for in so many operations on the way.
+    fn is_sum_of_squares(&self, v: ValueId, depth: u32) -> bool {
+        let Some(depth) = depth.checked_sub(1) else { return false };
+        match &self.body.inst(v).op {
+            Op::Const(Const::Float(c)) => *c >= 0.0,
+            Op::Binary(BinaryOp::Mul, a, b) => a == b,
+            Op::Binary(BinaryOp::Add, a, b) => a != b && [a, b].iter().all(|v| self.is_sum_of_squares(**v, depth)),
+            Op::Fold(ReduceOp::Add, a) | Op::Extract(a, _) | Op::Splat(a) => self.is_sum_of_squares(*a, depth),
+            _ => false,
+        }
     }
 
     /// A power with a small constant exponent is a product.
