@@ -3,7 +3,7 @@
     python benches/genesis.py                                      every scene, 0, 1 and 128 environments, both modes
     python benches/genesis.py --scene box go2 --envs 1 --mode ndarray --steps 2000
     python benches/genesis.py --module octants --warm-only --caches /tmp/genesis
-    python benches/genesis.py --scene boxes --rounds 20 --steps 50     the packages in turns, for a machine that is not idle
+    python benches/genesis.py --scene boxes --rounds 20 --steps 50     the packages in turns, on a busy machine
     python benches/genesis.py --tests ../Genesis --files test_grad.py --out tests.jsonl
 
 Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may name the

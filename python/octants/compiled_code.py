@@ -58,8 +58,8 @@ def inspect(
 
     `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimisation,
     `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
-    NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task reads, writes and updates
-    atomically, as ranges of indices in terms of the call's arguments. Of several, a dictionary.
+    NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task reads, writes and
+    updates atomically, as ranges of indices in terms of the call's arguments. Of several, a dictionary.
     """
     if isinstance(arch, Arch):
         arch = arch.name

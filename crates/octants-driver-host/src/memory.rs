@@ -1,7 +1,7 @@
 //! Memory of the CPU as a device: zeroed, aligned to cache lines.
 //!
-//! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share huge
-//! pages ([`Arena`]).
+//! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share
+//! huge pages ([`Arena`]).
 //!
 //! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
 //! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
