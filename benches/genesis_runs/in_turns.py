@@ -72,8 +72,8 @@ def step_in_turns(commands: dict[str, tuple[list[str], dict[str, str]]], steps: 
     finally:
         for stepper in steppers.values():
             stepper.end()
-    for module, spent in seconds.items():
-        found[module] = round(steps * rounds / sum(spent), 2)
+    for module, times in seconds.items():
+        found[module] = round(steps * rounds / sum(times), 2)
     if len(seconds) == 2:
         one, other = seconds.values()
         ratios = [b / a for a, b in zip(one, other, strict=True)]

@@ -213,12 +213,13 @@ def measure(args: argparse.Namespace, result: dict[str, Any]) -> None:
         print("@@{}", flush=True)
         for _ in range(args.rounds):
             input()
-            round_, spent = {}, Spent()
+            answer: dict[str, Any] = {}
+            spent = Spent()
             for _ in range(args.steps):
                 scene.step()
             qd.sync()
-            spent.into(round_, "round")
-            print("@@" + json.dumps(round_), flush=True)
+            spent.into(answer, "round")
+            print("@@" + json.dumps(answer), flush=True)
     elif args.steps:
         result["stage"], count, spent = "steps", 0, Spent()
         while count < args.steps and time.perf_counter() - spent.wall < args.seconds:
