@@ -56,7 +56,7 @@ def inspect(
     `"cuda"`, ...) takes a usual one; without both it is the machine that the program runs on. The options given to
     `qd.init` (`fast_math`, `debug`, ...) count.
 
-    `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimisation,
+    `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimization,
     `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for the CPU, PTX text for
     NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task reads, writes and
     updates atomically, as ranges of indices in terms of the call's arguments. Of several, a dictionary.

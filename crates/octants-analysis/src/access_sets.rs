@@ -10,11 +10,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
 
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, Op, Program, Task, Type, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Op, Program, Task, ValueId};
 
 use crate::addresses::trace_element;
 use crate::affine::{Affine, Sums, Term};
-use crate::effects::{Effects, function_effects};
+use crate::effects::{Effects, function_effects, inst_effects};
 
 /// What is done to an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -79,23 +79,11 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
         Op::Atomic(op, a, _) => found.add(*a, AccessKind::Atomic(*op)),
         Op::AtomicCas(a, ..) => found.add(*a, AccessKind::Atomic(AtomicOp::Exchange)),
         Op::For(l) => l.reductions.iter().for_each(|r| found.add(r.target, AccessKind::Atomic(r.op))),
-        Op::Call(f, args) => {
-            let callee = &functions[f.index()];
-            for (buffers, kind) in
-                [(&callee.access.reads, AccessKind::Read), (&callee.access.writes, AccessKind::Write)]
-            {
-                buffers.iter().for_each(|&b| found.add_all(b, kind));
-            }
-            for (i, &arg) in (0..).zip(args) {
-                let Some((buffer, _)) = reference(body, arg) else { continue };
-                for (params, kind) in
-                    [(&callee.param_reads, AccessKind::Read), (&callee.param_writes, AccessKind::Write)]
-                {
-                    if params.contains(&i) {
-                        found.add_all(buffer, kind);
-                    }
-                }
-            }
+        op @ Op::Call(..) => {
+            let mut effects = Effects::default();
+            inst_effects(body, op, functions, &mut effects);
+            effects.access.reads.iter().for_each(|&b| found.add_all(b, AccessKind::Read));
+            effects.access.writes.iter().for_each(|&b| found.add_all(b, AccessKind::Write));
         }
         _ => {}
     });
@@ -103,11 +91,6 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
     let accesses =
         sets.flat_map(|((buffer, kind), sets)| sets.into_iter().map(move |axes| Access { buffer, kind, axes }));
     TaskAccess { accesses: accesses.collect() }
-}
-
-/// The element of a buffer that an argument refers to.
-fn reference(body: &Body, arg: ValueId) -> Option<(BufferId, ValueId)> {
-    matches!(body.ty(arg), Type::Ref(_)).then(|| trace_element(body, arg)).flatten()
 }
 
 /// How many loops are around each loop: bounds of inner ones may depend on outer ones.

@@ -46,7 +46,7 @@ impl FreeRanges {
         Some(start)
     }
 
-    /// Takes a range back and joins it with its neighbours.
+    /// Takes a range back and merges it with adjacent free ranges.
     fn give_back(&mut self, mut start: usize, mut length: usize) {
         let before = self.by_start.range(..start).next_back().map(|(&s, &l)| (s, l));
         if let Some((s, l)) = before.filter(|(s, l)| s + l == start) {
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_join_their_neighbours() {
+    fn adjacent_free_ranges_are_merged() {
         let mut free = FreeRanges::new();
         let starts: Vec<usize> = (0..8).map(|_| free.take(CHUNK / 8).unwrap()).collect();
         assert_eq!(free.take(ALIGNMENT), None);

@@ -206,7 +206,7 @@ impl Folder<'_> {
         Outcome::Become(Op::Binary(op, a, b))
     }
 
-    /// No component of a value is negative, as it is made of squares; looked for in so many operations on the way.
+    /// Whether a value is built from squares, so that no component is negative. `depth` bounds the recursion.
     fn is_sum_of_squares(&self, v: ValueId, depth: u32) -> bool {
         let Some(depth) = depth.checked_sub(1) else { return false };
         match &self.body.inst(v).op {

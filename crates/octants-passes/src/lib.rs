@@ -5,8 +5,8 @@
 //! builds the IR is verified after each.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`];
-//! [`copy_code`] serves several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked for,
-//! behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
+//! [`copy_code`] serves several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked
+//! for, behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
 
 pub mod check_bounds;
 pub mod check_overflow;
