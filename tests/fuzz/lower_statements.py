@@ -169,19 +169,21 @@ class Compiler(CallCompiler):
         integers = not is_float(to) and not is_float(of)
         converts = op in ("+", "-") or (op == "*" and promote(to, of) == to) or (op in "&|^" and integers)
         value = self.plain(value)  # In its own type, also where it is a literal.
-        if converts and op in ATOMIC_ASSIGNMENTS:
+        is_update = converts and op in ATOMIC_ASSIGNMENTS
+        if is_update:
             if is_float(to) and op in ("&", "|", "^"):
                 raise InvalidProgramError("bits of floats")
-            if isinstance(place.type, str):
-                update = self.update(place, op, self.converted(value, place.type), False)
-
-                def run(f):
-                    update(f)
-
-                return run
             value = Value(place.type, self.converted(value, place.type))
-        # The value is computed before the place is read, as for the updates above.
+        # The value is computed before the place is found: its indices see what the value changed.
         slot, compute = self.slot(), value.get
+        if is_update and isinstance(place.type, str):
+            update = self.update(place, op, lambda f: f[slot], False)
+
+            def run(f):
+                f[slot] = compute(f)
+                update(f)
+
+            return run
         result = self.operator(op, Value(place.type, place.get), Value(value.type, lambda f: f[slot], value.literal))
         get, put = self.converted(Value(result.type, result.get), place.type), self.writer(place)
 

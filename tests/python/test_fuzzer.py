@@ -56,6 +56,7 @@ def result(body, **data):
     "body, expected",
     [
         ("r = x[1] % 3", 2),
+        ("a = 1\nx[a] += qd.atomic_add(a, 1)\nr = x[2]", 1),
         ("r = x[1] // 2", -4),
         ("r = qd.raw_div(x[1], 2)", -3),
         ("r = x[3] + 1", -(2**31)),

@@ -214,6 +214,22 @@ def test_functions_that_touch_the_array():
     assert np.array_equal(y, np.ones(N))
 
 
+def test_the_value_is_computed_before_the_index():
+    @qd.kernel
+    def update(x: qd.types.ndarray(dtype=qd.i32, ndim=1)):
+        for i in range(1):
+            a = 2
+            x[a] += qd.atomic_add(a, 1) + 10
+            v = qd.Vector([1, 2, 3])
+            v[v[0]] += qd.atomic_add(v[0], 1) + 60
+            for j in qd.static(range(3)):
+                x[4 + j] = v[j]
+
+    x = qd.ndarray(qd.i32, 7)
+    update(x)
+    assert list(x.to_numpy()) == [0, 0, 0, 12, 2, 2, 64]
+
+
 def test_with_scattered_sums_beside_them():
     """Copies stand for what is scattered alone."""
 
