@@ -135,6 +135,12 @@ const CONTEXT_BYTES: u64 = 88;
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
 
+/// What LLVM's model of a processor leaves out, as features. On Zen a gather takes longer than the loads and inserts that do
+/// the same, up to Zen 5, and a scatter longer than the stores.
+fn tuning(cpu: &str) -> &'static str {
+    if cpu.starts_with("znver") { ",+prefer-no-gather,+prefer-no-scatter" } else { "" }
+}
+
 impl Cpu {
     /// The target and LLVM's machine for it.
     pub fn new(processor: &Processor, options: &CodegenOptions) -> Result<(Cpu, TargetMachine), CodegenError> {
@@ -148,6 +154,7 @@ impl Cpu {
             2 => OptimizationLevel::Default,
             _ => OptimizationLevel::Aggressive,
         };
+        let features = &format!("{features}{}", tuning(cpu));
         let machine = target
             .create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Small)
             .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {name}")))?;
