@@ -48,6 +48,8 @@ pub mod op;
 pub mod parse;
 mod parse_op;
 pub mod print;
+pub mod schedule;
+pub mod target_info;
 pub mod types;
 pub mod verify;
 mod verify_types;
@@ -63,5 +65,7 @@ pub use op::{
 };
 pub use parse::ParseError;
 pub use print::print_inst;
+pub use schedule::{Schedule, ScheduleOptions};
+pub use target_info::TargetInfo;
 pub use types::{Scalar, StructType, Type};
 pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
-use octants_ir::Scalar;
+use octants_artifact::ScatterCopies;
+use octants_ir::{Scalar, TargetInfo};
 
 use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
 use crate::emit::{Emitter, T, V};
@@ -187,7 +188,22 @@ impl Cpu {
     }
 }
 
+/// Processors make vectors of loops, and find loads ahead by themselves.
+pub(crate) const INFO: TargetInfo = TargetInfo {
+    has_grid: false,
+    has_vectors: true,
+    shared_bytes: 0,
+    private_bytes: ScatterCopies::MOST_BYTES,
+    waits_for_loads: false,
+    counts_in_32_bits: false,
+    has_constant_loads: false,
+};
+
 impl Target for Cpu {
+    fn info(&self) -> TargetInfo {
+        INFO
+    }
+
     fn task_symbol(&self, _number: usize, name: &str) -> String {
         format!("octants.{name}")
     }
@@ -253,16 +269,8 @@ impl Target for Cpu {
         self.flush_denormals
     }
 
-    fn has_vectors(&self) -> bool {
-        true
-    }
-
     fn fuses_shared_products(&self) -> bool {
         self.fuses
-    }
-
-    fn privatises_scatter(&self) -> bool {
-        true
     }
 
     fn copies(&self, e: &Emitter, context: V) -> V {
