@@ -82,7 +82,8 @@ const VENDOR_WORDS: &[&str] = &[
 
 /// Files that may hold vendors' words, and why.
 const VENDOR_FILES: &[(&str, &str)] = &[
-    ("crates/octants-engine/src/config.rs", "the names a user may give as `arch`"),
+    ("crates/octants-engine/src/arch.rs", "the names a user may give as `arch`"),
+    ("crates/octants-engine/src/config.rs", "the text of the option `arch`"),
     ("crates/octants-engine/src/session.rs", "where the chosen device's driver is opened"),
     ("crates/octants-engine/src/inspect.rs", "the names of machines a user may ask code for"),
     ("crates/octants-engine/src/open_gpu.rs", "where GPUs' drivers are opened"),
