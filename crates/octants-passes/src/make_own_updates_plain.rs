@@ -6,15 +6,12 @@
 //! (`make_updates_in_order_plain`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
 //! memory before it differentiates (`make_unshared_updates_plain`), since its sweeps leave it as it is.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, ForLoop, Kernel, Layout, Op, Type, ValueId,
-};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
 
-use crate::derivative_rules::has_derivative;
 use crate::pipeline::PassOptions;
-use octants_analysis::{Place, for_each_element, trace_address};
+use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.
 pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
@@ -94,9 +91,10 @@ fn make_plain(
 /// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation has rules for.
 /// So they do where no iteration runs at the same time, and in parallel loops with elements that belong to an iteration. The result
 /// is the loads of what the kernel asks such updates for: what they found and overwrote.
-pub(crate) fn make_unshared_updates_plain(body: &mut Body) -> HashSet<ValueId> {
+pub fn make_unshared_updates_plain(kernel: &mut Kernel) -> HashSet<ValueId> {
+    let body = &mut kernel.body;
     let new = |op, ty: &Type| match op {
-        _ if !has_derivative(ty) => None,
+        _ if !ty.scalar().is_some_and(Scalar::is_float) => None,
         AtomicOp::Mul => Some(New::Of(BinaryOp::Mul)),
         AtomicOp::Exchange => Some(New::Operand),
         _ => None,
@@ -116,14 +114,6 @@ pub(crate) fn make_unshared_updates_plain(body: &mut Body) -> HashSet<ValueId> {
     }
     body.blocks[body.root.index()] = out;
     found
-}
-
-/// A loop is known to have no second iteration.
-pub(crate) fn runs_once(body: &Body, l: &ForLoop) -> bool {
-    l.dims.iter().all(|r| match (body.as_const(r.begin), body.as_const(r.end)) {
-        (Some(Const::Int(begin)), Some(Const::Int(end))) => end <= begin.saturating_add(1),
-        _ => false,
-    })
 }
 
 /// What an update leaves.
@@ -196,30 +186,4 @@ impl Rewrite<'_> {
         };
         out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
     }
-}
-
-/// The buffers that a parallel loop touches only at the elements of its own indices, the same ones along the same axes.
-pub(crate) fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<BufferId> {
-    let Op::For(l) = &body.inst(v).op else { return BTreeSet::new() };
-    // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
-    let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
-    for_each_element(body, l.body, &mut |b, element| {
-        let Op::BufferAddr(_, indices) = &body.inst(element).op else { return };
-        let is = |p: usize, axis: usize| body.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
-        let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
-        let axes = positions.entry(b).or_insert_with(all);
-        axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
-    });
-    let mut calls = false;
-    body.visit(l.body, &mut |_, inst| calls |= matches!(inst.op, Op::Call(..)));
-    if calls {
-        return BTreeSet::new();
-    }
-    positions.into_iter().filter(|(_, axes)| axes.iter().all(|p| !p.is_empty())).map(|(b, _)| b).collect()
-}
-
-/// Two buffers may share memory: arrays, and fields of which one is a component of the other.
-pub(crate) fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
-    let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
-    a.shares_memory(b) || is_array(a) && is_array(b)
 }

@@ -12,10 +12,8 @@ use octants_ir::{
 };
 
 use crate::check_bounds::index_range;
-use crate::make_updates_atomic::{same_address, shared_locals};
 use crate::pipeline::PassOptions;
-use octants_analysis::{Effects, function_effects, inst_effects};
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{Effects, Place, function_effects, inst_effects, same_address, shared_locals, trace_address};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;

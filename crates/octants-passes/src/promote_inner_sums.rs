@@ -11,11 +11,8 @@ use octants_ir::{
 };
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
-use crate::make_own_updates_plain::may_overlap;
-use crate::make_updates_atomic::same_address;
 use crate::pipeline::PassOptions;
-use octants_analysis::{Effects, function_effects, inst_effects};
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;
@@ -76,7 +73,7 @@ struct Search<'a> {
     functions: Vec<Effects>,
     /// Values that something uses.
     used: Vec<bool>,
-    options: &'a PassOptions<'a>,
+    options: &'a PassOptions,
     loops: HashMap<ValueId, Found>,
     /// Updates, with the locals that they add to instead.
     updates: HashMap<ValueId, LocalId>,

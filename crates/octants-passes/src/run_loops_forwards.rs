@@ -9,9 +9,8 @@ use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, Kernel, Layout, LocalId, Op, Type, ValueId,
 };
 
-use crate::make_own_updates_plain::may_overlap;
 use crate::pipeline::PassOptions;
-use octants_analysis::{Place, first_use_sets, points_into, trace_address};
+use octants_analysis::{Place, first_use_sets, may_overlap, points_into, trace_address};
 
 /// Turns around the loops inside parallel loops that run backwards.
 pub fn run_loops_forwards(kernel: &mut Kernel, options: &PassOptions) {

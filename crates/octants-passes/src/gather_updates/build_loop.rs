@@ -8,11 +8,9 @@ use octants_ir::{
 };
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
-use crate::derivative_rules::zero;
-use crate::insert_code::push_if;
-use crate::make_own_updates_plain::may_overlap;
+use crate::insert_code::{push_if, zero};
 use crate::run_loops_forwards::{is_int, is_last};
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{Place, may_overlap, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
 const LONGEST: i64 = 16;

@@ -9,9 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Type, ValueId};
 
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
-use crate::differentiate_reverse::CodeLayout;
-use crate::make_own_updates_plain::may_overlap;
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{CodeLayout, Place, may_overlap, trace_address};
 
 /// The first sums of a parallel loop that can be gathered, but for those that are done.
 pub(super) fn find(

@@ -10,6 +10,8 @@
 //! elements along that axis; a comparison leaves out those that the inner loop does not reach. Where elements are too few to keep a
 //! device busy, atomics stay.
 //!
+//! Assumes that arrays share no memory, and that invariants have left the inner loops; leaves code that nothing uses.
+//!
 //! `find_gathers` tells what can be computed apart, `build_loop` does it.
 
 mod build_loop;
@@ -19,18 +21,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{BinaryOp, Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, Op, ValueId};
 
-use crate::eliminate_dead_code::eliminate_dead_code;
-use crate::hoist_invariants::hoist_invariants;
 use crate::pipeline::PassOptions;
 use build_loop::Emission;
 use find_gathers::find;
 
 /// Gathers sums of gradients that inner loops scatter over at least `options.gather` elements.
 pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
-    let Some(least) = options.gather.filter(|_| !kernel.companions.is_empty() && !options.arrays_may_alias) else {
-        return;
-    };
-    hoist_invariants(kernel);
+    let Some(least) = options.gather else { return };
     let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
     let mut done = HashSet::new();
     for v in kernel.body.block(kernel.body.root).to_vec() {
@@ -38,9 +35,6 @@ pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
             done.extend(gather.updates.iter().map(|u| u.inst));
             Emission { gather: &gather, buffers: &kernel.buffers, least: i64::from(least) }.apply(&mut kernel.body);
         }
-    }
-    if !done.is_empty() {
-        eliminate_dead_code(kernel);
     }
 }
 
