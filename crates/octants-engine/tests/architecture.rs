@@ -20,6 +20,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-frontend", &["octants-diag", "octants-ir"]),
     ("octants-analysis", &["octants-ir"]),
     ("octants-passes", &["octants-diag", "octants-ir", "octants-analysis"]),
+    ("octants-autodiff", &["octants-diag", "octants-ir", "octants-analysis", "octants-passes"]),
+    // For tests of passes.
+    ("octants-file-tests", &["octants-ir"]),
     ("octants-artifact", &[]),
     // Code generators name the user's lines in run-time messages: that takes `Span`.
     ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),
@@ -41,6 +44,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-frontend",
             "octants-analysis",
             "octants-passes",
+            "octants-autodiff",
             "octants-artifact",
             "octants-codegen-llvm",
             "octants-codegen-naga",
