@@ -6,7 +6,8 @@ use octants_ir::{Body, BufferId, Const, ForLoop, LocalId, Op, Type, ValueId};
 
 use crate::addresses::{Place, first_use_sets, for_each_element, trace_address};
 
-/// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads them.
+/// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads
+/// them.
 pub fn locals_of_all_iterations(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
     let mut shared = shared_locals(body, root_loop);
     for inner in body.inst(root_loop).op.blocks() {

@@ -1,16 +1,18 @@
 //! The rules of differentiation: for each operation its derivative, as code for both modes.
 //!
-//! [`kind_of`] says how an operation takes part. Those with a rule are linear maps from the tangents of their operands to the
-//! tangent of their result: [`push_forward`] builds that map, [`pull_back`] its transpose, which takes the adjoint of the result
-//! to contributions to the adjoints of the operands. Operations that work component by component state a [`Partial`] for
-//! each operand, once, and both functions use it; the others (`MatMul`, `Extract`, ...) are linear, or nearly, and stand in both.
+//! [`kind_of`] says how an operation takes part. Those with a rule are linear maps from the tangents of their operands
+//! to the tangent of their result: [`push_forward`] builds that map, [`pull_back`] its transpose, which takes the
+//! adjoint of the result to contributions to the adjoints of the operands. Operations that work component by component
+//! state a [`Partial`] for each operand, once, and both functions use it; the others (`MatMul`, `Extract`, ...) are
+//! linear, or nearly, and stand in both.
 //!
-//! A tangent or adjoint has the type of its value. In a struct, members that are no floats have the tangent zero. Integers
-//! have none: where a value becomes an integer its derivative ends.
+//! A tangent or adjoint has the type of its value. In a struct, members that are no floats have the tangent zero.
+//! Integers have none: where a value becomes an integer its derivative ends.
 //!
-//! Where a derivative does not exist one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of equals, zero
-//! for the steps of `Floor` and its like. Where it is infinite, as that of `Sqrt` at zero, it is infinite. Components left
-//! out by `Min`, `Max`, `Select` and folds are zero whatever comes in, so that no infinity in them becomes NaN.
+//! Where a derivative does not exist one is chosen: zero for `Abs`, the second operand's for `Min` and `Max` of equals,
+//! zero for the steps of `Floor` and its like. Where it is infinite, as that of `Sqrt` at zero, it is infinite.
+//! Components left out by `Min`, `Max`, `Select` and folds are zero whatever comes in, so that no infinity in them
+//! becomes NaN.
 //!
 //! What addresses, memory, control and calls do is left to the modes.
 
@@ -110,7 +112,8 @@ pub fn has_derivative(ty: &Type) -> bool {
     }
 }
 
-/// The derivative of a result by one operand, component by component: what a tangent is multiplied by, and an adjoint too.
+/// The derivative of a result by one operand, component by component: what a tangent is multiplied by, and an adjoint
+/// too.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Partial {
     One,
@@ -295,8 +298,8 @@ fn constant_of(b: &Builder, v: ValueId) -> Option<Const> {
     }
 }
 
-/// The tangent of a result, from those of the operands (`None` for zero); `None` when it is zero. `op`, of [`Kind::Rule`] and
-/// with a result of a type that [`has_derivative`], was built as `y` in `b` before.
+/// The tangent of a result, from those of the operands (`None` for zero); `None` when it is zero. `op`, of
+/// [`Kind::Rule`] and with a result of a type that [`has_derivative`], was built as `y` in `b` before.
 pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -> Option<ValueId> {
     if tangents.iter().all(Option::is_none) {
         return None;
@@ -377,8 +380,8 @@ pub struct Contribution {
 }
 
 /// What the adjoint of a result contributes to those of its operands, where `wanted` asks for the operand. `op`, of
-/// [`Kind::Rule`] and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose type has no
-/// derivative get nothing.
+/// [`Kind::Rule`] and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose
+/// type has no derivative get nothing.
 pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(usize) -> bool) -> Vec<Contribution> {
     let mut out = Vec::new();
     let op = b.body.inst(y).op.clone();

@@ -1,14 +1,16 @@
-//! Forward mode: beside each value its tangent, beside each variable its dual, beside each array that has one its companion.
+//! Forward mode: beside each value its tangent, beside each variable its dual, beside each array that has one its
+//! companion.
 //!
-//! Control flow stays as it is, so that every shape of loop works. A tangent that is zero for certain is no code: a value of which
-//! none is known depends on nothing that is differentiated. What a kernel writes to an array without a dual is a constant to those
-//! that read it.
+//! Control flow stays as it is, so that every shape of loop works. A tangent that is zero for certain is no code: a
+//! value of which none is known depends on nothing that is differentiated. What a kernel writes to an array without a
+//! dual is a constant to those that read it.
 //!
-//! A function gets the tangents of its arguments behind these, and returns its result together with that result's tangent.
+//! A function gets the tangents of its arguments behind these, and returns its result together with that result's
+//! tangent.
 //!
-//! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which operand of a minimum
-//! or a product comes last, and what a sum was before, is known in code that runs in order only: parallel loops with such an update of what has
-//! a dual become loops in order.
+//! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which
+//! operand of a minimum or a product comes last, and what a sum was before, is known in code that runs in order only:
+//! parallel loops with such an update of what has a dual become loops in order.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -63,8 +65,8 @@ fn run_in_order(kernel: &mut Kernel) {
     }
 }
 
-/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides, or asks what a sum was before.
-/// `functions` that do are known.
+/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides, or
+/// asks what a sum was before. `functions` that do are known.
 fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, functions: &[bool]) -> bool {
     let shared = parallel.map(|v| locals_of_all_iterations(body, v)).unwrap_or_default();
     let block = parallel.map_or(body.root, |v| body.inst(v).op.blocks()[0]);

@@ -1,7 +1,7 @@
 //! Differentiation: from a kernel to the one that computes its derivatives, before the pipeline of every kernel runs.
 //!
-//! [`differentiate()`] runs the table [`DIFFERENTIATE`]; nothing behind it knows of derivatives. The front end has added the
-//! companions of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of rules,
+//! [`differentiate()`] runs the table [`DIFFERENTIATE`]; nothing behind it knows of derivatives. The front end has
+//! added the companions of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of rules,
 //! [`derivative_rules`].
 //!
 //! Reading order: [`mod@differentiate`], [`derivative_rules`], [`mod@differentiate_forward`],

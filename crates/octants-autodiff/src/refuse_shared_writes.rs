@@ -10,8 +10,8 @@ use octants_ir::{BufferId, Kernel, Layout, Op};
 use octants_passes::Alias;
 use octants_passes::insert_code::bodies;
 
-/// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose gradient is other
-/// memory: what flows between the two is in neither.
+/// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose
+/// gradient is other memory: what flows between the two is in neither.
 ///
 /// # Errors
 /// The first such write.
@@ -36,8 +36,8 @@ pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<()
         if let Some(other) = pairs.iter().filter_map(other).find(|b| used.contains(b)) {
             let (own, other) = (&names[written.index()], &names[other.index()]);
             let message = format!(
-                "`{own}` and `{other}` share memory in this call, and their gradients do not: the gradient would leave out what flows \
-                 from one to the other"
+                "`{own}` and `{other}` share memory in this call, and their gradients do not: the gradient would \
+                 leave out what flows from one to the other"
             );
             return Err(Diagnostic::new(Code::Compilation, span, message)
                 .with_hint("pass arrays of their own, or one array with ranges of indices"));

@@ -1,11 +1,12 @@
 //! Lets a kernel check that it overwrites nothing that was read before: gradients will read memory again.
 //!
-//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load leaves its
-//! line, and a store or an update asserts that there is none. What an atomic minimum leaves in an element its gradient reads, so that only
-//! further minima may follow: its mark is the line times -2, that of a maximum one less. An atomic product reads what it overwrites where
-//! its operand may have a derivative, which takes what was there. Whoever records the launches clears the marks, once before the
-//! first: a later kernel may overwrite what the gradient of an earlier one needs. Elements of buffers without
-//! marks, and of those whose address went to a function that is not put in the place of its call, are not checked.
+//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load
+//! leaves its line, and a store or an update asserts that there is none. What an atomic minimum leaves in an element
+//! its gradient reads, so that only further minima may follow: its mark is the line times -2, that of a maximum one
+//! less. An atomic product reads what it overwrites where its operand may have a derivative, which takes what was
+//! there. Whoever records the launches clears the marks, once before the first: a later kernel may overwrite what the
+//! gradient of an earlier one needs. Elements of buffers without marks, and of those whose address went to a function
+//! that is not put in the place of its call, are not checked.
 
 use octants_diag::Sources;
 use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
@@ -69,7 +70,8 @@ fn leave_line(b: &mut Builder, marks: BufferId, indices: Vec<ValueId>, sources: 
     b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
 }
 
-/// Asserts that an element has no mark, or where it is an update by the smaller (0) or larger (1) number, one of such an update.
+/// Asserts that an element has no mark, or where it is an update by the smaller (0) or larger (1) number, one of such
+/// an update.
 fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId>, extreme: Option<i64>) {
     let zero = b.int(0, Scalar::I32);
     let mark = b.push(Op::BufferAddr(marks, indices.clone()), Type::Ref(Box::new(Type::I32)));

@@ -1,5 +1,5 @@
-//! Finds numbers with a derivative whose bits a kernel stores as integers, as the library's reductions and scans do with their partial
-//! sums: whoever reads them back reads constants, and the derivative would be wrong without a word.
+//! Finds numbers with a derivative whose bits a kernel stores as integers, as the library's reductions and scans do
+//! with their partial sums: whoever reads them back reads constants, and the derivative would be wrong without a word.
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{BufferId, Kernel, Op};
@@ -8,8 +8,8 @@ use crate::derivative_rules::has_derivative;
 use crate::differentiate_reverse::{gradients, varied_values};
 use octants_analysis::{Place, trace_address};
 
-/// A warning of each place at which bits of what depends on memory with a derivative, or integers computed from them, go to
-/// memory.
+/// A warning of each place at which bits of what depends on memory with a derivative, or integers computed from them,
+/// go to memory.
 pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
     let (body, companions) = (&kernel.body, gradients(kernel));
     let varied = varied_values(body, &|b: BufferId| companions.get(b.index()).is_some_and(Option::is_some));
@@ -46,11 +46,12 @@ pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
     body.visit(body.root, &mut |_, inst| {
         let (Op::Store(a, x) | Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x)) = inst.op else { return };
         if bits[x.index()] && matches!(trace_address(body, a), Place::Buffer(_)) {
-            let message = "bits of a number with a derivative are stored here as an integer, and no derivative flows through them: \
-                           it will be wrong for what is computed from them";
+            let message = "bits of a number with a derivative are stored here as an integer, and no derivative flows \
+                           through them: it will be wrong for what is computed from them";
             warnings.push(*Diagnostic::new(Code::Compilation, inst.span, message).with_hint(
-                "store the number itself, or say `qd.stop_grad(x)` where it is to count as a constant; `qd.algorithms` have no \
-                 derivatives: write the sum as a loop, or give its gradient with `qd.ad.grad_for`",
+                "store the number itself, or say `qd.stop_grad(x)` where it is to count as a constant; \
+                 `qd.algorithms` have no derivatives: write the sum as a loop, or give its gradient with \
+                 `qd.ad.grad_for`",
             ));
         }
     });

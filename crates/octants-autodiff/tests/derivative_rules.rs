@@ -1,8 +1,8 @@
 //! Every rule of differentiation against finite differences, in both modes, on scalars, vectors and matrices.
 //!
-//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 alone: at two points
-//! beside a random one for the difference along a random direction, which the tangent must equal; and the product of a random
-//! adjoint with that tangent must be that of the direction with what `pull_back` contributes.
+//! A case is one operation on given types. It is evaluated here, by a few lines that know the arithmetic of f64 alone:
+//! at two points beside a random one for the difference along a random direction, which the tangent must equal; and the
+//! product of a random adjoint with that tangent must be that of the direction with what `pull_back` contributes.
 
 #![allow(clippy::unwrap_used)]
 
@@ -309,7 +309,8 @@ fn close(a: f64, b: f64) -> bool {
     (a - b).abs() <= 1e-6 * (1.0 + a.abs().max(b.abs()))
 }
 
-/// The code of a case, with the tangent of its result and the contributions to its parameters, as values of their types.
+/// The code of a case, with the tangent of its result and the contributions to its parameters, as values of their
+/// types.
 struct Derived {
     b: Builder,
     y: ValueId,

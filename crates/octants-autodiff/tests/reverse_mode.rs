@@ -1,4 +1,5 @@
-//! Gradients of kernels from seeds against finite differences, before and after the pipeline, with one lane and with several.
+//! Gradients of kernels from seeds against finite differences, before and after the pipeline, with one lane and with
+//! several.
 //!
 //! `OCTANTS_TEST_SEEDS` says how many kernels (default 1000).
 

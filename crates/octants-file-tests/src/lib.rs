@@ -1,8 +1,8 @@
 //! For tests: the driver of file tests, `tests/file/<pass>/<case>.oir` of a crate.
 //!
-//! A case starts with `; run: <passes>`, may go on with `; options: <names>`, and holds the input and, after a line `----`,
-//! the expected text. What passes and options mean is the crate's: it hands [`check_cases`] a function from a case to a
-//! text. With `OCTANTS_BLESS=1` the expected part is written instead of compared.
+//! A case starts with `; run: <passes>`, may go on with `; options: <names>`, and holds the input and, after a line
+//! `----`, the expected text. What passes and options mean is the crate's: it hands [`check_cases`] a function from a
+//! case to a text. With `OCTANTS_BLESS=1` the expected part is written instead of compared.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,8 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
 //! [`run_pipeline()`] takes a [`octants_ir::Kernel`] through a table of passes, and verifies the IR after each in debug
-//! builds; [`PIPELINE`] is the table of every kernel. [`mod@offload`] makes a [`octants_ir::Program`] of the result. Each
-//! pass is a function named by what it does, in a file of the same name.
+//! builds; [`PIPELINE`] is the table of every kernel. [`mod@offload`] makes a [`octants_ir::Program`] of the result.
+//! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`mod@run_pipeline`], [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`],
 //! [`mod@offload`]. [`insert_code`] and [`copy_code`] serve several of them.

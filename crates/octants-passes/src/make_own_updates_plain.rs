@@ -1,5 +1,6 @@
-//! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the elements of its own
-//! indices, no other iteration updates what an iteration does, and an atomic update becomes a load, an operation and a store.
+//! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the
+//! elements of its own indices, no other iteration updates what an iteration does, and an atomic update becomes a load,
+//! an operation and a store.
 //!
 //! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches
 //! may update other memory at the same time. Where launches are in order all memory is looked at in the end
@@ -88,9 +89,9 @@ fn make_plain(
     }
 }
 
-/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation has rules for.
-/// So they do where no iteration runs at the same time, and in parallel loops with elements that belong to an iteration. The result
-/// is the loads of what the kernel asks such updates for: what they found and overwrote.
+/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation
+/// has rules for. So they do where no iteration runs at the same time, and in parallel loops with elements that belong
+/// to an iteration. The result is the loads of what the kernel asks such updates for: what they found and overwrote.
 pub fn make_unshared_updates_plain(kernel: &mut Kernel) -> HashSet<ValueId> {
     let body = &mut kernel.body;
     let new = |op, ty: &Type| match op {

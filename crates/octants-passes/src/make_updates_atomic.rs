@@ -1,5 +1,5 @@
-//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as a load, an
-//! operation and a store of the same variable, with nothing that could change it in between.
+//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as
+//! a load, an operation and a store of the same variable, with nothing that could change it in between.
 //!
 //! The front end writes updates of variables plainly, for it does not know yet which of them iterations share.
 
@@ -36,7 +36,8 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
     }
 }
 
-/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old value.
+/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old
+/// value.
 pub fn make_sums_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
     let mut blocks = vec![body.root];
@@ -80,7 +81,8 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the atomic.
+            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the
+            // atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
             at = position(&list, load);

@@ -53,9 +53,9 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 /// Functions that need not be called come first, so that the rest sees what a loop does. Updates of shared sums are
 /// recognized before anything else in debug mode, where the checks of overflow would hide them. Overflow is checked
 /// next, while the operations are the user's own. Locals are simplified before reductions are looked for, which need to
-/// see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering loop need not
-/// compute them in each iteration. Updates become plain behind the passes that look for atomic sums. Bounds are checked
-/// last, so that a check is not in the way of a reduction.
+/// see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering loop need
+/// not compute them in each iteration. Updates become plain behind the passes that look for atomic sums. Bounds are
+/// checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass<PassOptions>] = &[
     Pass { name: "unite_buffers", runs: |_, o| o.unites_buffers, run: |k, _| unite_buffers(k, &[]) },
     Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },

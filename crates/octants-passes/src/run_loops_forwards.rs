@@ -1,7 +1,8 @@
-//! Inner loops that run backwards without need run forwards: memory is then read in its order, and the index is the loop's own.
+//! Inner loops that run backwards without need run forwards: memory is then read in its order, and the index is the
+//! loop's own.
 //!
-//! The reverse sweep turns every loop around. Where an iteration takes over nothing from the one before, but for sums, that makes no difference
-//! beyond the order in which floats are added, which is why only `fast_math` allows it.
+//! The reverse sweep turns every loop around. Where an iteration takes over nothing from the one before, but for sums,
+//! that makes no difference beyond the order in which floats are added, which is why only `fast_math` allows it.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,11 @@
-//! Iterations whose loops keep states are handed to threads by the lengths of these loops, where those come from memory: threads that
-//! run in step then have as much to do as each other, and write and read the store together.
+//! Iterations whose loops keep states are handed to threads by the lengths of these loops, where those come from
+//! memory: threads that run in step then have as much to do as each other, and write and read the store together.
 //!
-//! Lanes take their turns in pairs. Both turns are handed out before the first begins, and who gets little in one gets much in the other.
+//! Lanes take their turns in pairs. Both turns are handed out before the first begins, and who gets little in one gets
+//! much in the other.
 //!
-//! Where code generation has no threads in step, or cannot let them exchange what they have, nothing comes of it but the lengths, which
-//! nobody asks for then.
+//! Where code generation has no threads in step, or cannot let them exchange what they have, nothing comes of it but
+//! the lengths, which nobody asks for then.
 
 use std::collections::HashMap;
 
@@ -40,8 +41,8 @@ pub(super) struct Lengths {
     need: Need,
 }
 
-/// The loops in the body of a parallel loop that an iteration's length is told from; `None` where that takes more than short straight code, or is
-/// the same for like indices.
+/// The loops in the body of a parallel loop that an iteration's length is told from; `None` where that takes more than
+/// short straight code, or is the same for like indices.
 pub(super) fn lengths_of(plan: &Plan, l: &ForLoop) -> Option<Lengths> {
     let body = plan.body;
     let keeps =

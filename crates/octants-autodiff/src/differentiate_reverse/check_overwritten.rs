@@ -1,12 +1,14 @@
-//! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is when they run,
-//! after the kernel.
+//! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is
+//! when they run, after the kernel.
 //!
-//! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they read.
+//! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they
+//! read.
 //!
-//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later at the same index, in
-//! the next iteration of a loop in order, or in a later loop (`later_loops`), is a warning: the part of the gradient that it spoils may be one that nobody wants.
-//! Iterations of a parallel loop of which one reads what another stores are an error: there is no order in which to run them
-//! back. What depends on values is found while running (`validation=True` of a tape).
+//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later
+//! at the same index, in the next iteration of a loop in order, or in a later loop (`later_loops`), is a warning: the
+//! part of the gradient that it spoils may be one that nobody wants. Iterations of a parallel loop of which one reads
+//! what another stores are an error: there is no order in which to run them back. What depends on values is found while
+//! running (`validation=True` of a tape).
 
 use std::collections::BTreeSet;
 
@@ -56,11 +58,13 @@ pub(super) fn check_overwritten(
         for store in stores.iter().filter(of_same) {
             if gradients[load.buffer.index()].is_some() && crosses_iterations(plan, load, store) {
                 let message = format!(
-                    "Cross-iteration read-after-write of `{}`: an iteration of a parallel loop reads what another one stores",
+                    "Cross-iteration read-after-write of `{}`: an iteration of a parallel loop reads what another \
+                     one stores",
                     name(load.buffer)
                 );
                 return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
-                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of its own",
+                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of \
+                     its own",
                 ));
             }
         }
@@ -180,9 +184,9 @@ fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
     }
 }
 
-/// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as indices are a
-/// multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that leave out an edge of the loop
-/// are taken to be entered; what others leave out is not known.
+/// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as
+/// indices are a multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that
+/// leave out an edge of the loop are taken to be entered; what others leave out is not known.
 fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
     let body = plan.body;
     let root_loop = |v: ValueId| {
@@ -235,8 +239,8 @@ fn conditions_around(plan: &Plan, v: ValueId) -> impl Iterator<Item = (ValueId, 
     })
 }
 
-/// Where a condition `holds`, or where it does not, all iterations are but those at an edge: it compares sums and multiples of indices by their
-/// order, leaves out one number, or is made of such conditions.
+/// Where a condition `holds`, or where it does not, all iterations are but those at an edge: it compares sums and
+/// multiples of indices by their order, leaves out one number, or is made of such conditions.
 fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     match &body.inst(c).op {
@@ -252,7 +256,8 @@ fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
             };
             leaves_out && is_linear(body, *x) && is_linear(body, *y)
         }
-        // `and`, `or`, and what is left of `continue`: a constant may be stored where the condition holds or where it does not.
+        // `and`, `or`, and what is left of `continue`: a constant may be stored where the condition holds or where it
+        // does not.
         Op::Load(a) => match trace_address(body, *a) {
             Place::Local(l) => layout.stores[l.index()].iter().all(|s| match body.inst(*s).op {
                 Op::Store(_, x) => {

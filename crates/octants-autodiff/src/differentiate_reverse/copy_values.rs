@@ -1,7 +1,8 @@
 //! The source's values in the sweeps: a value has a copy in the sweep of its region.
 //!
-//! Where a copy is needed beyond the block that it stands in (a branch of the reverse sweep reads what the same branch of the forward
-//! sweep has computed), it goes through a local. Addresses, constants and what is the same everywhere are made anew where they are used.
+//! Where a copy is needed beyond the block that it stands in (a branch of the reverse sweep reads what the same branch
+//! of the forward sweep has computed), it goes through a local. Addresses, constants and what is the same everywhere
+//! are made anew where they are used.
 
 use octants_ir::{Op, ValueId};
 

@@ -1,7 +1,8 @@
 //! The kernel that counts how many words of the store an adjoint takes at most, before any gradient is written.
 //!
-//! It runs what decides about the number of iterations, and nothing else. A lane holds the states of the loops of an iteration at
-//! once, and beside them those of the loops within one iteration of one of these; the largest sum is what a lane must hold.
+//! It runs what decides about the number of iterations, and nothing else. A lane holds the states of the loops of an
+//! iteration at once, and beside them those of the loops within one iteration of one of these; the largest sum is what
+//! a lane must hold.
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Kernel, LocalId, Op, Range, Scalar, StructType, Type, ValueId};
 
@@ -68,7 +69,8 @@ impl<'a> Emitter<'a> {
         }
     }
 
-    /// Counts the iteration that begins, whose code `run` appends: of a parallel loop as a lane, of another one as part of `sum`.
+    /// Counts the iteration that begins, whose code `run` appends: of a parallel loop as a lane, of another one as part
+    /// of `sum`.
     pub(super) fn count_iteration(
         &mut self,
         v: ValueId,

@@ -1,9 +1,9 @@
-//! Gradients of elements that a loop in order reads over and over: what its iterations add is summed up in a local, and added to
-//! memory once, behind the loop.
+//! Gradients of elements that a loop in order reads over and over: what its iterations add is summed up in a local, and
+//! added to memory once, behind the loop.
 //!
-//! That is the same sum as long as nobody asks for the gradient in between: the loop only reads the field or array, and stores to none
-//! that may be the same memory. Where the loop, or the read, may not run at all, the address may be none; the sum is zero then, and is
-//! not added.
+//! That is the same sum as long as nobody asks for the gradient in between: the loop only reads the field or array, and
+//! stores to none that may be the same memory. Where the loop, or the read, may not run at all, the address may be
+//! none; the sum is zero then, and is not added.
 
 use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
@@ -70,7 +70,8 @@ impl Emitter<'_> {
         self.add_at(addr, sum, shared);
     }
 
-    /// The outermost loop in order around a load for which the address is the same in all iterations, and which does nothing but read there.
+    /// The outermost loop in order around a load for which the address is the same in all iterations, and which does
+    /// nothing but read there.
     fn outermost_invariant(&self, load: ValueId, addr: ValueId) -> Option<ValueId> {
         let (source, layout) = (self.source(), &self.plan.layout);
         let Place::Buffer(buffer) = trace_address(source, addr) else { return None };

@@ -1,5 +1,5 @@
-//! The forward sweep of a region: what of it is needed, in order, and beside it what the reverse sweep will ask for. Memory is left as it
-//! is.
+//! The forward sweep of a region: what of it is needed, in order, and beside it what the reverse sweep will ask for.
+//! Memory is left as it is.
 
 use std::collections::HashMap;
 

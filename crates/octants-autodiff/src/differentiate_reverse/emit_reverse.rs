@@ -1,4 +1,5 @@
-//! The reverse sweep of a region: from the last instruction to the first, each takes the adjoint of its result to those of its operands.
+//! The reverse sweep of a region: from the last instruction to the first, each takes the adjoint of its result to those
+//! of its operands.
 
 use std::collections::HashSet;
 

@@ -1,7 +1,8 @@
-//! Builds the forward and the reverse sweep of a body as its plan says: what is known on the way, and the blocks that code goes to.
+//! Builds the forward and the reverse sweep of a body as its plan says: what is known on the way, and the blocks that
+//! code goes to.
 //!
-//! `emit_forward` and `emit_reverse` go through the source instruction by instruction, `copy_values` has its values in the sweeps, and
-//! `sum_adjoints` what gradients add up to.
+//! `emit_forward` and `emit_reverse` go through the source instruction by instruction, `copy_values` has its values in
+//! the sweeps, and `sum_adjoints` what gradients add up to.
 
 use std::collections::{HashMap, HashSet};
 

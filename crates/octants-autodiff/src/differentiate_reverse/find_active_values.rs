@@ -222,14 +222,20 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
             // Where nobody asks, only what iterations may share is still atomic.
             Op::Atomic(op, ..) if used.contains(&v) => (
                 format!("what atomic_{}() of a number with a gradient returned", op.name()),
-                "read the element before, and write the new value with `=`, in a loop whose iterations have elements of their own or run in order",
+                "read the element before, and write the new value with `=`, in a loop whose iterations have elements \
+                 of their own or run in order",
             ),
             Op::Atomic(op, ..) => (
-                format!("the atomic {} of a number with a gradient that iterations of a parallel loop may share", op.name()),
+                format!(
+                    "the atomic {} of a number with a gradient that iterations of a parallel loop may share",
+                    op.name()
+                ),
                 if *op == AtomicOp::Mul {
-                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put \
+                     `qd.loop_config(serialize=True)` before the loop"
                 } else {
-                    "write it `x[i] = c` if each iteration has elements of its own, or put `qd.loop_config(serialize=True)` before the loop"
+                    "write it `x[i] = c` if each iteration has elements of its own, or put \
+                     `qd.loop_config(serialize=True)` before the loop"
                 },
             ),
             Op::AtomicCas(..) => (
@@ -252,8 +258,8 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
     found.map_or(Ok(()), Err)
 }
 
-/// What an addition found in a place that iterations of a parallel loop share depends on their order, which the gradient's
-/// iterations would have to run backwards.
+/// What an addition found in a place that iterations of a parallel loop share depends on their order, which the
+/// gradient's iterations would have to run backwards.
 fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: BlockId) -> Option<Box<Diagnostic>> {
     let mut found = None;
     let mut places = None;

@@ -1,9 +1,11 @@
-//! Where the state at the start of a loop's iterations is kept: in arrays among the locals where the number of iterations is known
-//! while compiling and small, else in the store, memory of the launch of which every lane has a part of its own.
+//! Where the state at the start of a loop's iterations is kept: in arrays among the locals where the number of
+//! iterations is known while compiling and small, else in the store, memory of the launch of which every lane has a
+//! part of its own.
 //!
-//! The store is two buffers of words, of 32 bits and of 64, to which values go as their bits. A lane takes words from the start of
-//! its part and gives them back in the opposite order, so that two positions are all that there is to know. What a lane takes at
-//! most is counted by a kernel of its own before (`count_words`), so that its part cannot overflow.
+//! The store is two buffers of words, of 32 bits and of 64, to which values go as their bits. A lane takes words from
+//! the start of its part and gives them back in the opposite order, so that two positions are all that there is to
+//! know. What a lane takes at most is counted by a kernel of its own before (`count_words`), so that its part cannot
+//! overflow.
 
 use std::collections::HashMap;
 
@@ -28,13 +30,15 @@ pub(super) fn word_class(s: Scalar) -> usize {
 /// The scalar types of words.
 const WORDS: [Scalar; 2] = [Scalar::U32, Scalar::U64];
 
-/// The arguments that tell a kernel of its store. They follow its own: two buffers of words, then parameters of type i64.
+/// The arguments that tell a kernel of its store. They follow its own: two buffers of words, then parameters of type
+/// i64.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct StoreArguments {
     /// The buffer of words of 32 bits; that of 64 follows.
     pub first_buffer: u32,
-    /// The first parameter. In order: the number of lanes, words from one of a lane's to the next, words from a lane's first to
-    /// the next lane's (of 32 bits, of 64), words of the root (of 32 bits, of 64), and whether a lane runs neighbouring iterations.
+    /// The first parameter. In order: the number of lanes, words from one of a lane's to the next, words from a lane's
+    /// first to the next lane's (of 32 bits, of 64), words of the root (of 32 bits, of 64), and whether a lane runs
+    /// neighbouring iterations.
     pub first_param: u32,
 }
 
@@ -198,9 +202,9 @@ impl Store {
         Stack { locals, arrays: Some((top, arrays)) }
     }
 
-    /// Before a loop that keeps states or takes them back: hides from the machine's compiler how the position came about, where there are
-    /// many such loops. Otherwise LLVM knows it as a sum over all loops before, and takes time that grows with their number's fourth
-    /// power to say so for each access.
+    /// Before a loop that keeps states or takes them back: hides from the machine's compiler how the position came
+    /// about, where there are many such loops. Otherwise LLVM knows it as a sum over all loops before, and takes time
+    /// that grows with their number's fourth power to say so for each access.
     pub fn settle(&self, b: &mut Builder, plan: &Plan) {
         if plan.loops.keys().filter(|v| uses_store(plan, **v)).count() <= MOST_IN_SIGHT {
             return;
@@ -365,7 +369,8 @@ pub(super) fn uses_store_within(plan: &Plan, block: octants_ir::BlockId) -> bool
     found
 }
 
-/// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that are cut.
+/// The variables that go to the store, and the loops that keep them; `lengths` are those of the blocks of loops that
+/// are cut.
 pub(super) fn kept_in_store(plan: &Plan, lengths: &HashMap<ValueId, u32>) -> Vec<Kept> {
     let mut out = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, inst| {

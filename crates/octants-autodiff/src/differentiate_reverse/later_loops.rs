@@ -1,5 +1,6 @@
-//! Whether a later statement of a kernel is certain to overwrite what an earlier one has read: it stands in loops over the same ranges, or in
-//! loops that run for certain, and under no condition. Indices are compared as functions of these loops' indices.
+//! Whether a later statement of a kernel is certain to overwrite what an earlier one has read: it stands in loops over
+//! the same ranges, or in loops that run for certain, and under no condition. Indices are compared as functions of
+//! these loops' indices.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,8 @@ use super::plan_sweeps::Plan;
 /// An axis of a loop.
 type Axis = (ValueId, u32);
 
-/// Each element that is `read` somewhere in a statement of the root, with these indices, is `written` with those in a later one.
+/// Each element that is `read` somewhere in a statement of the root, with these indices, is `written` with those in a
+/// later one.
 pub(super) fn overwrites_later(
     plan: &Plan,
     (read, from): (ValueId, &[ValueId]),

@@ -1,5 +1,5 @@
-//! Which iterations of a parallel loop meet at an element: indices that are multiples of the loop's index plus constants, and the
-//! integers that solve their equations. Other indices are left to what finds them while running.
+//! Which iterations of a parallel loop meet at an element: indices that are multiples of the loop's index plus
+//! constants, and the integers that solve their equations. Other indices are left to what finds them while running.
 
 use octants_ir::{BinaryOp, Body, Op, UnaryOp, ValueId};
 

@@ -1,19 +1,20 @@
 //! Turns a kernel into its adjoint, which takes the gradients of what the kernel writes to those of what it reads.
 //!
-//! The adjoint runs the kernel's tasks backwards. Each iteration of a parallel loop runs itself forward, reading memory as it is
-//! now and writing none, and then backward: what was added from a load is added to the gradient of the element loaded; what was
-//! stored takes the element's gradient and clears it; what was added atomically takes it and leaves it.
+//! The adjoint runs the kernel's tasks backwards. Each iteration of a parallel loop runs itself forward, reading memory
+//! as it is now and writing none, and then backward: what was added from a load is added to the gradient of the element
+//! loaded; what was stored takes the element's gradient and clears it; what was added atomically takes it and leaves
+//! it.
 //!
 //! Assumes code that can be run backwards: the passes before this one in [`DIFFERENTIATE`](crate::DIFFERENTIATE) have
-//! structured exits, put functions in the place of their calls, and made sums atomic. Gradients are buffers of the kernel
-//! already, and the rules are in [`crate::derivative_rules`].
+//! structured exits, put functions in the place of their calls, and made sums atomic. Gradients are buffers of the
+//! kernel already, and the rules are in [`crate::derivative_rules`].
 //!
-//! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again and what is kept;
-//! `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops` cuts loops so that less is
-//! kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`, `reverse_extremes` and
-//! `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how much that is,
-//! `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which iteration.
-//! `tally_trips` makes the kernel that tells whether the loops are still those that ran.
+//! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again
+//! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops`
+//! cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
+//! `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how
+//! much that is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which
+//! iteration. `tally_trips` makes the kernel that tells whether the loops are still those that ran.
 //!
 //! All of these read one plan, which is as much work as the sweeps: so they are steps of one pass.
 
@@ -59,9 +60,9 @@ pub use tally_trips::may_tally_loops;
 pub struct StoreNeed {
     /// Where the adjoint is told of its store.
     pub arguments: StoreArguments,
-    /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a struct of
-    /// numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32 bits, of 64), words of
-    /// the root (of 32 bits, of 64).
+    /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a
+    /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
+    /// bits, of 64), words of the root (of 32 bits, of 64).
     pub count: Kernel,
     /// What is kept in the store.
     pub kept: Vec<Kept>,
@@ -106,9 +107,9 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
         .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"))
 }
 
-/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a companion there is no gradient.
-/// `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must keep in memory
-/// of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
+/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a companion there is no
+/// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
+/// keep in memory of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
 ///
 /// # Errors
 /// What the kernel does that has no derivative, or that cannot be run again.

@@ -1,14 +1,14 @@
-//! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep reads, what
-//! must be kept of each iteration to compute them again, and what must be as it was when the loop began.
+//! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep
+//! reads, what must be kept of each iteration to compute them again, and what must be as it was when the loop began.
 //!
-//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep stand in one block, so that the reverse
-//! sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's forward sweep runs
-//! them for what comes after them, and keeps the state at the start of their iterations; its reverse sweep runs their bodies again,
-//! one iteration after the other from the last. So what is kept grows with the sum of the trip counts of nested loops and not with
-//! their product, at the price of one more forward sweep for each level.
+//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep stand in one block, so that the
+//! reverse sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's
+//! forward sweep runs them for what comes after them, and keeps the state at the start of their iterations; its reverse
+//! sweep runs their bodies again, one iteration after the other from the last. So what is kept grows with the sum of
+//! the trip counts of nested loops and not with their product, at the price of one more forward sweep for each level.
 //!
-//! Only what the reverse sweep reads is kept: a sum that is not read in the loop is not, nor is what an iteration sets before it
-//! reads it, nor what the loop does not change.
+//! Only what the reverse sweep reads is kept: a sum that is not read in the loop is not, nor is what an iteration sets
+//! before it reads it, nor what the loop does not change.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -27,7 +27,8 @@ use octants_analysis::{CodeLayout, Place, first_use_sets, locals_of_all_iteratio
 pub(super) struct Need {
     /// Instructions of the region.
     pub values: HashSet<ValueId>,
-    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in them.
+    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in
+    /// them.
     pub read: HashSet<ValueId>,
     /// Locals whose values in the region are read.
     pub locals: BTreeSet<LocalId>,
@@ -111,8 +112,8 @@ impl<'a> Plan<'a> {
         }
     }
 
-    /// The type in which the iterations of a loop are counted that may be left early. Loops with several axes, whose indices are found by
-    /// division, must be left before the 2^31st iteration.
+    /// The type in which the iterations of a loop are counted that may be left early. Loops with several axes, whose
+    /// indices are found by division, must be left before the 2^31st iteration.
     pub fn trips_type(&self, v: ValueId) -> Scalar {
         let is_short = |r: &Range| self.body.ty(r.begin).scalar().is_some_and(|s| s.bits() <= 32);
         match &self.body.inst(v).op {
@@ -150,7 +151,8 @@ impl<'a> Plan<'a> {
         self.loops.insert(v, LoopPlan { need, kept, restored });
     }
 
-    /// Refuses what a sweep would have to do again and cannot. Some loads are known to be of what is `overwritten` at once.
+    /// Refuses what a sweep would have to do again and cannot. Some loads are known to be of what is `overwritten` at
+    /// once.
     pub fn refuse_unrepeatable(&self, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
         self.refuse_in(&self.root, overwritten)?;
         let mut loops: Vec<_> = self.loops.iter().collect();
@@ -162,7 +164,8 @@ impl<'a> Plan<'a> {
     pub fn refuse_in(&self, need: &Need, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
         const GONE: (&str, &str) = (
             "what an atomic operation on memory found there and overwrote",
-            "update a variable that begins with a constant (`s = 0.0`) in its place, whose values are kept, and store that to memory",
+            "update a variable that begins with a constant (`s = 0.0`) in its place, whose values are kept, and \
+             store that to memory",
         );
         let mut values: Vec<ValueId> = need.values.iter().copied().collect();
         values.sort_by_key(|v| self.layout.position[v.index()]);
@@ -258,8 +261,8 @@ pub(super) enum Seed {
     Local(LocalId),
 }
 
-/// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops that hold all
-/// uses. `None` where they do not use it.
+/// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops
+/// that hold all uses. `None` where they do not use it.
 fn sets_before_use(body: &Body, statements: &[ValueId], l: LocalId) -> Option<bool> {
     let use_of = |v: &ValueId| first_use_sets(body, std::slice::from_ref(v), l);
     let first = statements.iter().position(|v| use_of(v).is_some())?;

@@ -1,11 +1,12 @@
 //! The smallest and the largest of many numbers, kept in an element by atomic updates.
 //!
-//! What is in the element when the gradient runs is what won, of this launch or a later one of the same kind. The iteration that contributed it takes the element's adjoint and leaves
-//! zero, so that of equals one has it. An adjoint that nobody takes is that of what was in the element before.
+//! What is in the element when the gradient runs is what won, of this launch or a later one of the same kind. The
+//! iteration that contributed it takes the element's adjoint and leaves zero, so that of equals one has it. An adjoint
+//! that nobody takes is that of what was in the element before.
 //!
-//! The number contributed is computed again and must be the same to the bit. Compilers may contract and reorder chains of float
-//! operations, each time in another way, so it may be no more than one rounded operation away from memory. Only elements of
-//! buffers are updated in this way: of locals the final value is not at hand.
+//! The number contributed is computed again and must be the same to the bit. Compilers may contract and reorder chains
+//! of float operations, each time in another way, so it may be no more than one rounded operation away from memory.
+//! Only elements of buffers are updated in this way: of locals the final value is not at hand.
 
 use std::collections::HashSet;
 
@@ -35,12 +36,13 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
             && !comes_out_the_same(plan, x, false, &mut HashSet::new())
         {
             let message = format!(
-                "the gradient of atomic_{0}() looks for the number that was the {0}imum, and this one is computed in several steps, \
-                 whose rounding may differ when it is computed again",
+                "the gradient of atomic_{0}() looks for the number that was the {0}imum, and this one is computed in \
+                 several steps, whose rounding may differ when it is computed again",
                 op.name()
             );
             let hint = format!(
-                "write the numbers to a field in a kernel of its own, and take atomic_{}() of what the field holds in the next one",
+                "write the numbers to a field in a kernel of its own, and take atomic_{}() of what the field holds \
+                 in the next one",
                 op.name()
             );
             found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
@@ -49,8 +51,8 @@ pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>
     found.map_or(Ok(()), Err)
 }
 
-/// A value is the same to the bit wherever it is computed: what memory holds, chosen and rearranged, and, unless `exact`, added or
-/// multiplied once. Locals in `seen` are being looked at.
+/// A value is the same to the bit wherever it is computed: what memory holds, chosen and rearranged, and, unless
+/// `exact`, added or multiplied once. Locals in `seen` are being looked at.
 fn comes_out_the_same(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
     let body = plan.body;
     let inst = body.inst(v);
@@ -101,7 +103,8 @@ fn is_set_the_same(plan: &Plan, l: LocalId, exact: bool, seen: &mut HashSet<(Loc
 }
 
 impl Emitter<'_> {
-    /// Lets the contribution `x` to the element at an address take the element's adjoint where it is what the element holds.
+    /// Lets the contribution `x` to the element at an address take the element's adjoint where it is what the element
+    /// holds.
     pub(super) fn reverse_extreme(&mut self, addr: ValueId, x: ValueId) {
         let Some((adjoint, shared)) = self.adjoint_address(addr) else { return };
         let addr = self.get(addr);

@@ -1,5 +1,5 @@
-//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last iteration to the
-//! first, each computed again from the state that was kept at its start.
+//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last
+//! iteration to the first, each computed again from the state that was kept at its start.
 
 use std::collections::{HashMap, HashSet};
 
@@ -45,9 +45,9 @@ impl<'a> Emitter<'a> {
         self.iteration = None;
     }
 
-    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an iteration adds to
-    /// their gradients no other one adds to. Arrays may be the same memory as others, which the pass `make_own_updates_plain` knows; fields that
-    /// share memory are left out.
+    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
+    /// iteration adds to their gradients no other one adds to. Arrays may be the same memory as others, which the pass
+    /// `make_own_updates_plain` knows; fields that share memory are left out.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.
@@ -156,8 +156,8 @@ impl<'a> Emitter<'a> {
         self.end_deferring(v);
     }
 
-    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of their type, what is
-    /// left of a range is.
+    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of
+    /// their type, what is left of a range is.
     fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
         let mut out = Vec::new();
         for (axis, r) in dims.iter().enumerate() {

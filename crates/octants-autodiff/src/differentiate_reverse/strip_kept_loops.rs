@@ -1,13 +1,17 @@
-//! Cuts a loop whose states would go to memory into blocks of a few iterations: its states are kept at the start of each block, and those
-//! within the block are computed again when it is run backwards, into locals that become registers.
+//! Cuts a loop whose states would go to memory into blocks of a few iterations: its states are kept at the start of
+//! each block, and those within the block are computed again when it is run backwards, into locals that become
+//! registers.
 //!
-//! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known while compiling, with
-//! the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of such loops keeps the states of the outer one
-//! in the store, or in an array of locals where there are few, and those of the inner one in locals, and runs the inner one once more.
+//! `for k in begin..end` becomes a loop over blocks around one over the iterations of a block, whose number is known
+//! while compiling, with the body in a branch that leaves out those beyond the end. Nothing else is new: the plan of
+//! such loops keeps the states of the outer one in the store, or in an array of locals where there are few, and those
+//! of the inner one in locals, and runs the inner one once more.
 //!
-//! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends behind it.
+//! A `break` becomes a variable: the iterations that are left of its block do nothing, and the loop over blocks ends
+//! behind it.
 //!
-//! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store is in the cache.
+//! On a GPU that pays where an iteration is short: arithmetic is cheap there and memory far away. On the CPU the store
+//! is in the cache.
 
 use std::collections::{HashMap, HashSet};
 
@@ -22,8 +26,8 @@ use super::plan_sweeps::{Exit, Plan, exit_of};
 use octants_analysis::for_each_element;
 use octants_passes::insert_code::{and, push_if};
 
-/// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers, beside what an iteration
-/// computes with, and its code stands there for each iteration in each of three sweeps.
+/// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
+/// beside what an iteration computes with, and its code stands there for each iteration in each of three sweeps.
 const BLOCKS: [Block; 2] =
     [Block { length: 8, words: 4, operations: 64 }, Block { length: 4, words: 8, operations: 128 }];
 
@@ -48,7 +52,8 @@ pub(super) struct Stripped {
 /// Each loop that is cut becomes several, all of them written out: of more the code would be too long.
 const MOST_CUT: usize = 4;
 
-/// Cuts the loops of a body for which that pays; `None` where there are none. Of buffers `gradients` tells the gradients.
+/// Cuts the loops of a body for which that pays; `None` where there are none. Of buffers `gradients` tells the
+/// gradients.
 pub(super) fn strip_kept_loops(plan: &Plan, gradients: &[Option<BufferId>]) -> Option<Stripped> {
     let mut found = Vec::new();
     plan.body.visit(plan.body.root, &mut |v, _| {
@@ -115,8 +120,8 @@ fn reads_gradients(body: &Body, v: ValueId, gradients: &[Option<BufferId>]) -> b
     reads
 }
 
-/// Roughly how many instructions on scalars a block is; `None` where the number of iterations of a loop in it is not known. Locals are
-/// registers.
+/// Roughly how many instructions on scalars a block is; `None` where the number of iterations of a loop in it is not
+/// known. Locals are registers.
 fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
     let mut sum: usize = 0;
     for &v in body.block(block) {
@@ -150,7 +155,8 @@ fn operations(body: &Body, op: &Op) -> usize {
     }
 }
 
-/// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they are used.
+/// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they
+/// are used.
 fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let op = b.body.inst(v).op.clone();
     let from = op.blocks()[0];

@@ -1,8 +1,8 @@
 //! Adjoints: what the values that were computed contribute to those that they were computed from, summed up.
 //!
-//! The adjoint of a value is summed up as a value as long as its contributions come from the block in which its definition is
-//! reversed, and in a local where they come from blocks within. Locals have adjoint locals, buffers their gradients. Where
-//! iterations of a parallel loop share what they add to, they add atomically.
+//! The adjoint of a value is summed up as a value as long as its contributions come from the block in which its
+//! definition is reversed, and in a local where they come from blocks within. Locals have adjoint locals, buffers their
+//! gradients. Where iterations of a parallel loop share what they add to, they add atomically.
 
 use octants_ir::{AtomicOp, BinaryOp, Builder, LocalId, Op, Scalar, Type, ValueId};
 

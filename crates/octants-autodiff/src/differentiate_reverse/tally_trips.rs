@@ -1,16 +1,18 @@
-//! Makes of a kernel the one that tells how often its loops run, of those that a gradient runs again and whose length comes from
-//! memory. Whoever records launches runs it after each, and once more before its gradient: where the two differ, something has changed
-//! the memory in between, and the gradient would be that of other loops.
+//! Makes of a kernel the one that tells how often its loops run, of those that a gradient runs again and whose length
+//! comes from memory. Whoever records launches runs it after each, and once more before its gradient: where the two
+//! differ, something has changed the memory in between, and the gradient would be that of other loops.
 //!
-//! It runs what decides about these loops and nothing else, and writes nothing. Loops that floats computed in a loop decide about (a
-//! `while` until an iteration converges) are left out: telling their length would take as long as the kernel. So are those that would have to
-//! be run to tell it, as a `while` must, where the kernel writes what they read: what would run after it is another loop, and may never end.
+//! It runs what decides about these loops and nothing else, and writes nothing. Loops that floats computed in a loop
+//! decide about (a `while` until an iteration converges) are left out: telling their length would take as long as the
+//! kernel. So are those that would have to be run to tell it, as a `while` must, where the kernel writes what they
+//! read: what would run after it is another loop, and may never end.
 //!
-//! Who wants to know it all, whatever it takes, has what the gradient reads of memory tallied too, by the bits of the values.
+//! Who wants to know it all, whatever it takes, has what the gradient reads of memory tallied too, by the bits of the
+//! values.
 //!
-//! Its result is a struct of numbers of type i64, four for each loop or read: whether it is a read, its line, the number of iterations
-//! or of executions of the read, all told, and a sum over its executions that tells apart which of them ran how often, and from where, or
-//! found what.
+//! Its result is a struct of numbers of type i64, four for each loop or read: whether it is a read, its line, the
+//! number of iterations or of executions of the read, all told, and a sum over its executions that tells apart which of
+//! them ran how often, and from where, or found what.
 
 use std::collections::{HashMap, HashSet};
 
@@ -28,7 +30,8 @@ use octants_analysis::{CodeLayout, Place, trace_address};
 /// Odd numbers whose multiples spread over all bits.
 const MIX: [i64; 2] = [0x9e37_79b9_7f4a_7c15_u64 as i64, 0xd6e8_feb8_6659_fd93_u64 as i64];
 
-/// Whether a kernel as the front end leaves it may have loops to tally: cheap to tell, and wrong only where it says yes.
+/// Whether a kernel as the front end leaves it may have loops to tally: cheap to tell, and wrong only where it says
+/// yes.
 pub fn may_tally_loops(kernel: &Kernel) -> bool {
     let bodies = || kernel.functions.iter().map(|f| (&f.body, true)).chain([(&kernel.body, false)]);
     let any = |wanted: &dyn Fn(&Body, bool, &Inst) -> bool| {
@@ -71,8 +74,8 @@ pub enum Tallied {
     Reads,
 }
 
-/// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length comes from
-/// memory, and perhaps what it reads again. Where there is nothing to tally the kernel does nothing.
+/// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length
+/// comes from memory, and perhaps what it reads again. Where there is nothing to tally the kernel does nothing.
 pub fn tally_trips(kernel: &mut Kernel, tallied: Tallied, sources: &Sources) {
     let source = std::mem::take(&mut kernel.body);
     let activity = Activity::of(&source, &gradients(kernel));
@@ -136,8 +139,8 @@ fn tally_as_planned(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, sources:
     kernel.body = b.body;
 }
 
-/// What must be run to know how often a loop runs, or what is read, where that comes from memory and can be had again: of loops alone,
-/// without much work.
+/// What must be run to know how often a loop runs, or what is read, where that comes from memory and can be had again:
+/// of loops alone, without much work.
 fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();

@@ -1,4 +1,5 @@
-//! Runs kernels of the IR, slowly and as its semantics say: f64 and integers, arrays of one axis, parallel loops in order.
+//! Runs kernels of the IR, slowly and as its semantics say: f64 and integers, arrays of one axis, parallel loops in
+//! order.
 //!
 //! An index outside of its array panics, so that an adjoint which takes more of its store than was counted does.
 

@@ -1,7 +1,9 @@
-//! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, indices that loops carry along, vectors.
+//! Kernels from seeds: nested loops of every kind, jumps out of them, branches, functions, indices that loops carry
+//! along, vectors.
 //!
-//! What a kernel reads it does not write: `x`, `w` and `n` are read, `y` is stored to at the iteration's own index and added to there,
-//! `z` is added to anywhere, and the first half of `m` keeps the smallest of what it is given, the other half the largest. Numbers stay small, so that differences tell.
+//! What a kernel reads it does not write: `x`, `w` and `n` are read, `y` is stored to at the iteration's own index and
+//! added to there, `z` is added to anywhere, and the first half of `m` keeps the smallest of what it is given, the
+//! other half the largest. Numbers stay small, so that differences tell.
 
 use octants_ir::{
     AtomicOp, BinaryOp, Buffer, BufferId, Builder, Const, ForLoop, FuncId, Function, Kernel, Layout, LocalId,

@@ -135,8 +135,8 @@ impl Emission<'_> {
         Pays::If(b.binary(BinaryOp::And, many, short))
     }
 
-    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its element before it does its own
-    /// work: nothing that is read for that is written by another.
+    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its
+    /// element before it does its own work: nothing that is read for that is written by another.
     fn shares_iterations(&self, body: &Body, outer: &ForLoop, range: Range) -> bool {
         let same = |a, b| matches!((body.as_const(a), body.as_const(b)), (Some(x), Some(y)) if x == y);
         let [Index::Inner] = axes(&self.gather.updates[0])[..] else { return false };
@@ -221,8 +221,8 @@ impl Emission<'_> {
         };
         let needed = &self.gather.needed;
         copies.values = needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))).collect();
-        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it follows from a
-        // comparison with the iteration's index: then the loop is over those that reach this one.
+        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it
+        // follows from a comparison with the iteration's index: then the loop is over those that reach this one.
         let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(mirror.map(|m| m.last));
         let ahead = bounds.clone().all(|v| self.is_same_in_all(&b.body, outer, serial, v));
         let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
@@ -328,7 +328,8 @@ impl Emission<'_> {
         (index, b.binary(BinaryOp::And, from, to))
     }
 
-    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the iteration's index, or the next one.
+    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the
+    /// iteration's index, or the next one.
     fn limits(&self, body: &Body, outer: &ForLoop, serial: &[u32], l: &ForLoop) -> Option<Vec<Limit>> {
         let [axis] = *serial else { return None };
         let Range { begin, end } = l.dims[0];
@@ -348,7 +349,8 @@ impl Emission<'_> {
         ])
     }
 
-    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither overflows.
+    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither
+    /// overflows.
     fn ahead_of_index(&self, body: &Body, axis: u32, v: ValueId) -> Option<u32> {
         let is_index = |v: ValueId| body.inst(v).op == Op::LoopIndex(self.gather.parallel, axis);
         match body.inst(v).op {
@@ -370,7 +372,8 @@ impl Emission<'_> {
         b.binary(BinaryOp::Add, index, ahead)
     }
 
-    /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every iteration.
+    /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every
+    /// iteration.
     fn is_same_in_all(&self, body: &Body, outer: &ForLoop, serial: &[u32], v: ValueId) -> bool {
         if !self.gather.needed.contains(&v) {
             return true;

@@ -1,14 +1,15 @@
-//! Sums that the inner loop of a parallel loop scatters are gathered: by a parallel loop over the elements that they are added to,
-//! with the original's iterations in order inside. No two threads meet there, so that nothing is atomic.
+//! Sums that the inner loop of a parallel loop scatters are gathered: by a parallel loop over the elements that they
+//! are added to, with the original's iterations in order inside. No two threads meet there, so that nothing is atomic.
 //!
-//! In `for i: for j: g[j] += f(i, j)` threads of a GPU add to the same element at the same time, which takes a hundred times as long
-//! as computing what they add. Here this becomes `for j: for i: g[j] += f(i, j)`, which computes what both loops need twice. Other
-//! indices of the parallel loop in the address (the gradient of a product of matrices has them) stay parallel.
+//! In `for i: for j: g[j] += f(i, j)` threads of a GPU add to the same element at the same time, which takes a hundred
+//! times as long as computing what they add. Here this becomes `for j: for i: g[j] += f(i, j)`, which computes what
+//! both loops need twice. Other indices of the parallel loop in the address (the gradient of a product of matrices has
+//! them) stay parallel.
 //!
-//! Only gradients are gathered, where nothing else runs meanwhile and nobody sees the order. The new loop runs first: it reads what
-//! the original reads before it writes, and adds to memory that the original does not read. It has as many iterations as the buffer has
-//! elements along that axis; a comparison leaves out those that the inner loop does not reach. Where elements are too few to keep a
-//! device busy, atomics stay.
+//! Only gradients are gathered, where nothing else runs meanwhile and nobody sees the order. The new loop runs first:
+//! it reads what the original reads before it writes, and adds to memory that the original does not read. It has as
+//! many iterations as the buffer has elements along that axis; a comparison leaves out those that the inner loop does
+//! not reach. Where elements are too few to keep a device busy, atomics stay.
 //!
 //! Assumes that arrays share no memory, and that invariants have left the inner loops; leaves code that nothing uses.
 //!
