@@ -2,12 +2,13 @@
 //!
 //! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
 //!
-//! Reading order: [`addresses`], [`code_layout`], [`iterations`], [`effects`], [`affine`], [`access_sets`].
+//! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`effects`], [`affine`], [`access_sets`].
 
 pub mod access_sets;
 pub mod addresses;
 pub mod affine;
 pub mod code_layout;
+pub mod constants;
 pub mod effects;
 pub mod iterations;
 
@@ -18,5 +19,6 @@ pub use addresses::{
 };
 pub use affine::{Affine, Sums, Term};
 pub use code_layout::CodeLayout;
+pub use constants::known_int;
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};

@@ -11,7 +11,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
 
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.

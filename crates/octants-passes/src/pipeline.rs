@@ -1,6 +1,5 @@
 //! The pipeline of every kernel: which passes run before it is cut into tasks, in which order and when.
 
-use octants_diag::Sources;
 use octants_ir::Kernel;
 
 use crate::check_bounds::check_bounds;
@@ -12,36 +11,14 @@ use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_calls;
 use crate::make_own_updates_plain::{make_own_updates_plain, make_updates_in_order_plain};
 use crate::make_updates_atomic::make_updates_atomic;
+use crate::pass_options::PassOptions;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
 use crate::run_loops_forwards::run_loops_forwards;
-use crate::run_pipeline::{Pass, PassState, always};
+use crate::run_pipeline::{Pass, always};
 use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
 use crate::unite_buffers::unite_buffers;
-
-/// What the pipeline is asked for.
-#[derive(Debug, Clone, Default)]
-pub struct PassOptions {
-    /// Check indices at run time.
-    pub check_bounds: bool,
-    /// Report integer overflow at run time.
-    pub debug: bool,
-    /// Floats may be reassociated, contracted, and assumed finite.
-    pub fast_math: bool,
-    /// Two array arguments may be the same memory.
-    pub arrays_may_alias: bool,
-    /// No launch runs while another one does.
-    pub launches_in_order: bool,
-    /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
-    pub unites_buffers: bool,
-    /// Sums of gradients that inner loops scatter over at least so many elements are gathered instead.
-    pub gather: Option<u32>,
-    /// The user's files, for lines quoted in run-time messages.
-    pub sources: Option<Sources>,
-}
-
-impl PassState for PassOptions {}
 
 /// Gradients are differentiated for a device that gathers, and nothing that must be reported is in the way.
 fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {

@@ -13,7 +13,7 @@ use octants_ir::{
 };
 
 use crate::check_bounds::index_range;
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use octants_analysis::{Effects, Place, function_effects, inst_effects, same_address, shared_locals, trace_address};
 
 /// More accumulators than this would spill out of registers.

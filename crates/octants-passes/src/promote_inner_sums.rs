@@ -12,7 +12,7 @@ use octants_ir::{
 };
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
 
 /// More sums of one loop than this would spill out of registers.

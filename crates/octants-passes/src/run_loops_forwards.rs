@@ -10,7 +10,7 @@ use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, Kernel, Layout, LocalId, Op, Type, ValueId,
 };
 
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use octants_analysis::{Place, first_use_sets, may_overlap, points_into, trace_address};
 
 /// Turns around the loops inside parallel loops that run backwards.

@@ -11,11 +11,10 @@ use std::collections::HashMap;
 
 use octants_ir::{BinaryOp, Builder, ForLoop, Op, Range, Scalar, Type, ValueId};
 
-use super::copy_values::Indices;
-use super::emit_forward::Mode;
 use super::emit_sweeps::Emitter;
 use super::keep_states::{uses_store, uses_store_within};
 use super::plan_sweeps::{Need, Plan, Seed, close};
+use super::sweep_state::{Indices, Mode};
 use octants_analysis::{Place, trace_address};
 
 /// How lanes run iterations, all i64: from `first` on in steps, `share` of them, of `n` in all.

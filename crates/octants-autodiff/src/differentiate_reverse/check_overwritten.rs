@@ -15,12 +15,11 @@ use std::collections::BTreeSet;
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
 
-use super::emit_sweeps::known_int;
+use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
 use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
-use super::reverse_extremes::is_extreme;
-use octants_analysis::{Place, same_address, trace_address, trace_element};
+use octants_analysis::{Place, known_int, same_address, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]

@@ -7,15 +7,7 @@
 use octants_ir::{Op, ValueId};
 
 use super::emit_sweeps::Emitter;
-
-/// How the indices of a loop of the source are had.
-#[derive(Debug, Clone)]
-pub(super) enum Indices {
-    /// From a loop with the same bounds.
-    Of(ValueId),
-    /// As these values.
-    Are(Vec<ValueId>),
-}
+use super::sweep_state::Indices;
 
 impl Emitter<'_> {
     /// The copy of a value of the source, usable here.

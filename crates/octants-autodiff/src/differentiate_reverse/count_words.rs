@@ -6,10 +6,10 @@
 
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Kernel, LocalId, Op, Range, Scalar, StructType, Type, ValueId};
 
-use super::emit_forward::Mode;
 use super::emit_sweeps::Emitter;
-use super::keep_states::{Store, uses_store, uses_store_within, words_of};
+use super::keep_states::{uses_store, uses_store_within, words_of};
 use super::plan_sweeps::{Need, Plan, Seed, close};
+use super::sweep_state::{Mode, Store};
 
 /// Names of the numbers in the result, in order.
 const RESULTS: [&str; 5] = ["iterations", "lane32", "lane64", "root32", "root64"];

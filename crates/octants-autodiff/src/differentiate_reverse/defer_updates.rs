@@ -7,24 +7,10 @@
 
 use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
-use super::emit_sweeps::{Emitter, Mark, known_int};
-use octants_analysis::{Place, for_each_element, may_overlap, same_address, trace_address};
+use super::emit_sweeps::Emitter;
+use super::sweep_state::{Deferred, Sum};
+use octants_analysis::{Place, for_each_element, known_int, may_overlap, same_address, trace_address};
 use octants_passes::insert_code::any_bits;
-
-/// What a loop that is being run backwards puts off.
-pub(super) struct Deferred {
-    /// Where its sums are set to zero.
-    start: Mark,
-    sums: Vec<Sum>,
-}
-
-struct Sum {
-    /// The address in the source.
-    addr: ValueId,
-    local: LocalId,
-    /// The address is one whatever happens.
-    certain: bool,
-}
 
 impl Emitter<'_> {
     /// Prepares for sums of a loop that is about to be emitted.

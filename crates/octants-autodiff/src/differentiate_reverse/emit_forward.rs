@@ -3,23 +3,12 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, LocalId, Op, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, Op, Type, ValueId};
 
-use super::copy_values::Indices;
 use super::emit_sweeps::Emitter;
 use super::plan_sweeps::{Exit, LoopPlan, Need, exit_of};
+use super::sweep_state::{Indices, Mode};
 use octants_analysis::{Place, trace_address};
-
-/// Whether a forward sweep keeps what the reverse sweep of its region will ask for.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Mode {
-    /// It does.
-    Keep,
-    /// It does not.
-    Pass,
-    /// It counts what would be kept, into these locals.
-    Count([LocalId; 2]),
-}
 
 impl Emitter<'_> {
     /// The forward sweep of a block.

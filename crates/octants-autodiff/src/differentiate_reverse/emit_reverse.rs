@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use octants_ir::{AtomicOp, BlockId, Op, UnaryOp, ValueId};
 
 use super::emit_sweeps::Emitter;
+use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
-use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, Part, kind_of, pull_back};
 use octants_passes::insert_code::zero;
 

@@ -4,36 +4,13 @@
 //! `emit_forward` and `emit_reverse` go through the source instruction by instruction, `copy_values` has its values in
 //! the sweeps, and `sum_adjoints` what gradients add up to.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, Const, LocalId, Op, Scalar, Type, ValueId};
+use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, LocalId, Op, Scalar, Type, ValueId};
 
-use super::copy_values::Indices;
-use super::defer_updates::Deferred;
-use super::emit_forward::Mode;
-use super::keep_states::{Stack, Store};
 use super::plan_sweeps::Plan;
-use super::sum_adjoints::Adjoint;
+use super::sweep_state::{Adjoint, Deferred, Indices, Iteration, Mark, Mode, Stack, Store};
 use octants_passes::insert_code::zero;
-
-/// A place that code can be put to later.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Mark {
-    pub block: BlockId,
-    /// It goes behind this instruction.
-    inst: ValueId,
-}
-
-/// An iteration of a parallel loop.
-pub(super) struct Iteration {
-    /// Locals of the source that are its own.
-    pub private: HashSet<LocalId>,
-    /// Buffers of which no other iteration touches the same elements.
-    pub own: HashSet<BufferId>,
-    /// The adjoints of its locals, set to zero at its start.
-    pub adjoints: HashMap<LocalId, LocalId>,
-    pub start: Mark,
-}
 
 /// Builds the sweeps.
 pub(super) struct Emitter<'a> {
@@ -168,13 +145,5 @@ impl<'a> Emitter<'a> {
         let s = self.b.body.locals[local.index()].ty.scalar().expect("compiler bug: a counter is a scalar");
         let (addr, value) = (self.b.local_addr(local), self.b.int(value, s));
         self.b.store(addr, value);
-    }
-}
-
-/// The integer that a value is known to be.
-pub(super) fn known_int(body: &Body, v: ValueId) -> Option<i64> {
-    match body.as_const(v) {
-        Some(Const::Int(i)) => Some(i),
-        _ => None,
     }
 }

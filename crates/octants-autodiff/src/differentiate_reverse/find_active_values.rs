@@ -7,7 +7,6 @@ use std::collections::HashSet;
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
 
-use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, has_derivative, kind_of};
 use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_own_indices, trace_address};
 
@@ -284,4 +283,9 @@ fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: 
         }
     });
     found
+}
+
+/// The update of an element by the smaller or larger number.
+pub(super) fn is_extreme(op: AtomicOp) -> bool {
+    matches!(op, AtomicOp::Min | AtomicOp::Max)
 }

@@ -9,13 +9,13 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{
-    BinaryOp, Body, Buffer, BufferId, Builder, Kernel, Layout, Local, LocalId, Op, Param, Scalar, Type, ValueId,
-};
+use octants_analysis::known_int;
+use octants_ir::{BinaryOp, Body, BufferId, Builder, Local, LocalId, Op, Scalar, Type, ValueId};
 
 use super::Kept;
-use super::emit_sweeps::known_int;
 use super::plan_sweeps::Plan;
+use super::store_arguments::{StoreArguments, WORDS};
+use super::sweep_state::{Stack, Store};
 
 /// More bytes than this of one loop do not go to locals.
 const MOST_BYTES_IN_LOCALS: u64 = 4096;
@@ -25,86 +25,6 @@ const MOST_IN_SIGHT: usize = 6;
 /// The words that a value of a scalar type takes: index 0 for those of 32 bits, 1 for 64.
 pub(super) fn word_class(s: Scalar) -> usize {
     usize::from(s.bits() > 32)
-}
-
-/// The scalar types of words.
-const WORDS: [Scalar; 2] = [Scalar::U32, Scalar::U64];
-
-/// The arguments that tell a kernel of its store. They follow its own: two buffers of words, then parameters of type
-/// i64.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct StoreArguments {
-    /// The buffer of words of 32 bits; that of 64 follows.
-    pub first_buffer: u32,
-    /// The first parameter. In order: the number of lanes, words from one of a lane's to the next, words from a lane's
-    /// first to the next lane's (of 32 bits, of 64), words of the root (of 32 bits, of 64), and whether a lane runs
-    /// neighbouring iterations.
-    pub first_param: u32,
-}
-
-/// Number of parameters of a store.
-pub const STORE_PARAMS: u32 = 7;
-
-impl StoreArguments {
-    /// Declares the arguments of a store.
-    pub(super) fn declare(kernel: &mut Kernel) -> StoreArguments {
-        let args =
-            StoreArguments { first_buffer: kernel.buffers.len() as u32, first_param: kernel.params.len() as u32 };
-        for s in WORDS {
-            kernel.buffers.push(Buffer {
-                name: format!("store of {s}"),
-                elem: s.into(),
-                ndim: 1,
-                layout: Layout::Contiguous,
-            });
-        }
-        for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbours"] {
-            kernel.params.push(Param { name: format!("store.{name}"), ty: Scalar::I64.into() });
-        }
-        args
-    }
-
-    fn param(self, b: &mut Builder, i: u32) -> ValueId {
-        b.push(Op::Param(self.first_param + i), Scalar::I64.into())
-    }
-
-    pub(super) fn lanes(self, b: &mut Builder) -> ValueId {
-        self.param(b, 0)
-    }
-
-    fn step(self, b: &mut Builder) -> ValueId {
-        self.param(b, 1)
-    }
-
-    /// Words before those of lane `lane`, of a class.
-    fn start(self, b: &mut Builder, lane: ValueId, class: u32) -> ValueId {
-        let (stride, root) = (self.param(b, 2 + class), self.param(b, 4 + class));
-        let offset = b.binary(BinaryOp::Mul, lane, stride);
-        b.binary(BinaryOp::Add, root, offset)
-    }
-
-    pub(super) fn neighbours(self, b: &mut Builder) -> ValueId {
-        let flag = self.param(b, 6);
-        let zero = b.int(0, Scalar::I64);
-        b.binary(BinaryOp::Ne, flag, zero)
-    }
-}
-
-/// The kept states of one loop.
-#[derive(Debug, Clone)]
-pub(super) struct Stack {
-    locals: Vec<LocalId>,
-    /// Arrays of the leaves and the position in them; `None` for the store.
-    arrays: Option<(LocalId, Vec<LocalId>)>,
-}
-
-/// The way to the store.
-#[derive(Debug, Default, Clone)]
-pub(super) struct Store {
-    args: Option<StoreArguments>,
-    /// Positions in the buffers of words, where code is run by a lane; and whether it is the root.
-    tops: Option<[LocalId; 2]>,
-    at_root: bool,
 }
 
 /// The states of a loop are kept in locals.

@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
+use octants_analysis::known_int;
 use octants_ir::{Body, ForLoop, Op, ValueId};
 
-use super::emit_sweeps::known_int;
 use super::plan_sweeps::Plan;
 
 /// An axis of a loop.

@@ -1,9 +1,8 @@
 //! Which iterations of a parallel loop meet at an element: indices that are multiples of the loop's index plus
 //! constants, and the integers that solve their equations. Other indices are left to what finds them while running.
 
+use octants_analysis::known_int;
 use octants_ir::{BinaryOp, Body, Op, UnaryOp, ValueId};
-
-use super::emit_sweeps::known_int;
 
 /// An index that is a multiple of a loop's along one axis and a constant, or a constant alone.
 #[derive(Debug, Clone, Copy)]

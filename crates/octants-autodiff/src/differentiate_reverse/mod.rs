@@ -34,8 +34,10 @@ mod needed_operands;
 mod plan_sweeps;
 mod reverse_extremes;
 mod reverse_loops;
+mod store_arguments;
 mod strip_kept_loops;
 mod sum_adjoints;
+mod sweep_state;
 pub mod tally_trips;
 
 use std::collections::{HashMap, HashSet};
@@ -48,11 +50,12 @@ use count_words::{count_words, need_of_count};
 use emit_sweeps::Emitter;
 pub(crate) use find_active_values::varied_values;
 use find_active_values::{Activity, refuse_unsupported};
-pub use keep_states::{STORE_PARAMS, StoreArguments};
-use keep_states::{Store, any_uses_store, kept_in_store};
+use keep_states::{any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
 use reverse_extremes::refuse_rounded_extremes;
+pub use store_arguments::{STORE_PARAMS, StoreArguments};
 use strip_kept_loops::{Stripped, strip_kept_loops};
+use sweep_state::Store;
 pub use tally_trips::may_tally_loops;
 
 /// What an adjoint keeps in memory of the launch.

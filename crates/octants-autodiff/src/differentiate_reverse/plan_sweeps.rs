@@ -15,12 +15,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{BlockId, Body, LocalId, Op, Range, Scalar, Type, ValueId};
 
-use super::emit_sweeps::known_int;
 use super::find_active_values::Activity;
+use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
-use super::reverse_extremes::is_extreme;
 use crate::derivative_rules::{Kind, kind_of};
-use octants_analysis::{CodeLayout, Place, first_use_sets, locals_of_all_iterations, trace_address};
+use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_all_iterations, trace_address};
 
 /// What a sweep computes.
 #[derive(Debug, Default, Clone)]

@@ -14,16 +14,12 @@ use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, LocalId, Op, Type, UnaryOp, ValueId};
 
 use super::emit_sweeps::Emitter;
+use super::find_active_values::is_extreme;
 use super::plan_sweeps::Plan;
 use super::sum_adjoints::component_addr;
 use crate::derivative_rules::Part;
 use octants_analysis::{Place, trace_address};
 use octants_passes::insert_code::zero;
-
-/// The update of an element by the smaller or larger number.
-pub(super) fn is_extreme(op: AtomicOp) -> bool {
-    matches!(op, AtomicOp::Min | AtomicOp::Max)
-}
 
 /// Refuses contributions that may come out otherwise when they are computed again.
 pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>> {

@@ -6,10 +6,9 @@ use std::collections::{HashMap, HashSet};
 use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
 
 use super::balance_lanes::{Turns, lengths_of};
-use super::copy_values::Indices;
-use super::emit_forward::Mode;
-use super::emit_sweeps::{Emitter, Iteration};
+use super::emit_sweeps::Emitter;
 use super::keep_states::{uses_store, uses_store_within};
+use super::sweep_state::{Indices, Iteration, Mode};
 use octants_analysis::{for_each_element, locals_of_all_iterations, may_overlap, touched_at_own_indices};
 
 impl<'a> Emitter<'a> {

@@ -20,10 +20,9 @@ use octants_ir::{
     BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp, ValueId,
 };
 
-use super::emit_sweeps::known_int;
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
-use octants_analysis::for_each_element;
+use octants_analysis::{for_each_element, known_int};
 use octants_passes::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,

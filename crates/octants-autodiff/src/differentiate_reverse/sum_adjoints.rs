@@ -7,14 +7,8 @@
 use octants_ir::{AtomicOp, BinaryOp, Builder, LocalId, Op, Scalar, Type, ValueId};
 
 use super::emit_sweeps::Emitter;
+use super::sweep_state::Adjoint;
 use crate::derivative_rules::{Part, has_derivative, whole};
-
-/// Where the adjoint of a value is summed up.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Adjoint {
-    value: Option<ValueId>,
-    local: Option<LocalId>,
-}
 
 impl Emitter<'_> {
     /// The sum of what was contributed to the adjoint of a value; `None` where nothing was.

@@ -189,23 +189,9 @@ impl Emission<'_> {
         serial: &[u32],
         element_indices: &[ValueId],
     ) {
-        let Gather { parallel, updates, mirror, private, .. } = self.gather;
+        let Gather { parallel, updates, mirror, .. } = self.gather;
         let (element, iteration) = (b.cursor(), b.body.add_block());
-        let mut copies = Copies { values: HashMap::new(), locals: HashMap::new(), sums: Vec::new() };
-        for l in private {
-            let local = b.body.locals[l.index()].clone();
-            copies.locals.insert(*l, b.body.add_local(local.name, local.ty));
-        }
-        for u in updates {
-            let ty = b.ty(u.value).clone();
-            let sum = b.body.add_local("gathered", ty.clone());
-            let (addr, zero) = (b.local_addr(sum), zero(b, &ty));
-            b.store(addr, zero);
-            let any = b.body.add_local("any", Type::Scalar(Scalar::U1));
-            let (addr, no) = (b.local_addr(any), b.int(0, Scalar::U1));
-            b.store(addr, no);
-            copies.sums.push([sum, any]);
-        }
+        let mut copies = self.begin_sums(b);
         let mut indices = HashMap::new();
         let mut of_element = None;
         for (index, value) in axes(&updates[0]).into_iter().zip(element_indices) {
@@ -273,7 +259,32 @@ impl Emission<'_> {
         }
         self.copy_block(b, l.body, &mut copies);
         b.set_cursor(element);
-        for (u, [sum, any]) in updates.iter().zip(&copies.sums) {
+        self.add_sums(b, &copies.sums, &indices, of_element);
+    }
+
+    /// Locals of the copy, and for each update its sum and whether anything was added to it.
+    fn begin_sums(&self, b: &mut Builder) -> Copies {
+        let mut copies = Copies { values: HashMap::new(), locals: HashMap::new(), sums: Vec::new() };
+        for l in &self.gather.private {
+            let local = b.body.locals[l.index()].clone();
+            copies.locals.insert(*l, b.body.add_local(local.name, local.ty));
+        }
+        for u in &self.gather.updates {
+            let ty = b.ty(u.value).clone();
+            let sum = b.body.add_local("gathered", ty.clone());
+            let (addr, zero) = (b.local_addr(sum), zero(b, &ty));
+            b.store(addr, zero);
+            let any = b.body.add_local("any", Type::Scalar(Scalar::U1));
+            let (addr, no) = (b.local_addr(any), b.int(0, Scalar::U1));
+            b.store(addr, no);
+            copies.sums.push([sum, any]);
+        }
+        copies
+    }
+
+    /// Adds what was gathered to the elements, whose indices are those of the parallel loop and `of_element`.
+    fn add_sums(&self, b: &mut Builder, sums: &[[LocalId; 2]], indices: &HashMap<u32, ValueId>, of_element: ValueId) {
+        for (u, [sum, any]) in self.gather.updates.iter().zip(sums) {
             let any = b.local_addr(*any);
             let any = b.load(any);
             push_if(b, any, |b| {

@@ -22,7 +22,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{BinaryOp, Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, Op, ValueId};
 
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use build_loop::Emission;
 use find_gathers::find;
 
