@@ -4,14 +4,14 @@ use std::collections::HashSet;
 
 use octants_diag::{Diagnostic, Sources};
 use octants_ir::{AutodiffMode, Kernel, ValueId};
+use octants_passes::demote_atomics::demote_unshared_atomics;
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::fold_constants::fold_constants;
 use octants_passes::hoist_invariants::hoist_invariants;
 use octants_passes::inline_calls::{inline_all_calls, inline_calls};
-use octants_passes::make_own_updates_plain::make_unshared_updates_plain;
 use octants_passes::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
+use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
 use octants_passes::simplify_locals::simplify_locals;
-use octants_passes::unite_buffers::unite_buffers;
 use octants_passes::{Alias, Pass, PassState, always, run_pipeline};
 
 use crate::demote_volatile_loads::demote_volatile_loads;
@@ -112,7 +112,7 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.
 pub const DIFFERENTIATE: &[Pass<Differentiation>] = &[
-    Pass { name: "unite_buffers", runs: always, run: |k, d| unite_buffers(k, &d.aliases) },
+    Pass { name: "merge_aliased_buffers", runs: always, run: |k, d| merge_aliased_buffers(k, &d.aliases) },
     Pass {
         name: "refuse_shared_writes",
         runs: is_reverse,
@@ -129,11 +129,7 @@ pub const DIFFERENTIATE: &[Pass<Differentiation>] = &[
     Pass { name: "make_sums_atomic", runs: is_planned, run: |k, _| make_sums_atomic(k) },
     Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: is_planned, run: |k, _| make_updates_atomic(k) },
-    Pass {
-        name: "make_unshared_updates_plain",
-        runs: is_planned,
-        run: |k, d| d.found = make_unshared_updates_plain(k),
-    },
+    Pass { name: "demote_unshared_atomics", runs: is_planned, run: |k, d| d.found = demote_unshared_atomics(k) },
     Pass { name: "refuse_recursion", runs: is_reverse, run: |k, d| _ = d.note(refuse_recursion(k)) },
     Pass { name: "warn_of_stored_bits", runs: has_derivatives, run: |k, d| d.warnings.extend(warn_of_stored_bits(k)) },
     Pass { name: "validate_reads", runs: is_validation, run: |k, d| validate_reads(k, &d.sources) },

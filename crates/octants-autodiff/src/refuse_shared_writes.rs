@@ -1,6 +1,6 @@
 //! Refuses gradients of kernels whose arrays share a part of their memory in a call, while their gradients do not.
 //!
-//! Runs behind `unite_buffers`, which gives arrays that are the same memory one buffer.
+//! Runs behind `merge_aliased_buffers`, which gives arrays that are the same memory one buffer.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +48,7 @@ pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<()
 
 #[cfg(test)]
 mod tests {
-    use octants_passes::unite_buffers::unite_buffers;
+    use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
 
     use super::*;
 
@@ -81,7 +81,7 @@ mod tests {
 
     fn is_refused(written: u32, aliases: &[Alias]) -> bool {
         let mut kernel = kernel(written, "contiguous");
-        unite_buffers(&mut kernel, aliases);
+        merge_aliased_buffers(&mut kernel, aliases);
         refuse_shared_writes(&mut kernel, aliases).is_err()
     }
 

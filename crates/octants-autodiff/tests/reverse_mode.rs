@@ -74,7 +74,7 @@ fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[V
 }
 
 /// Runs an adjoint with a store of exactly the size that was counted.
-fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory, lanes: i64, neighbours: bool) {
+fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory, lanes: i64, neighbors: bool) {
     let Some(store) = store else {
         run(adjoint, memory, &[]);
         return;
@@ -88,8 +88,8 @@ fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory,
     let first = store.arguments.first_buffer as usize;
     memory[first] = vec![Leaf::Int(0); (root32 + lanes * lane32) as usize];
     memory[first + 1] = vec![Leaf::Int(0); (root64 + lanes * lane64) as usize];
-    let (step, stride32, stride64) = if neighbours { (1, lane32, lane64) } else { (lanes, 1, 1) };
-    let params = [lanes, step, stride32, stride64, root32, root64, i64::from(neighbours)].map(Leaf::Int);
+    let (step, stride32, stride64) = if neighbors { (1, lane32, lane64) } else { (lanes, 1, 1) };
+    let params = [lanes, step, stride32, stride64, root32, root64, i64::from(neighbors)].map(Leaf::Int);
     run(adjoint, memory, &params);
 }
 
@@ -138,11 +138,11 @@ fn check(seed: u64) -> Found {
         let parallel_loops = |k: &Kernel| k.body.block(k.body.root).len();
         result.gathered |= parallel_loops(&gathered) != parallel_loops(&adjoint);
         result.cut |= store.iter().flat_map(|s| &s.kept).any(|k| k.every > 1);
-        for (kernel, lanes, neighbours) in
+        for (kernel, lanes, neighbors) in
             [(&adjoint, 1, true), (&adjoint, 3, true), (&adjoint, 2, false), (&gathered, 3, true)]
         {
             let mut memory = after.clone();
-            run_adjoint(kernel, store.as_ref(), &mut memory, lanes, neighbours);
+            run_adjoint(kernel, store.as_ref(), &mut memory, lanes, neighbors);
             let found: f64 = INPUTS
                 .iter()
                 .zip(&direction)

@@ -141,7 +141,7 @@ fn push_list(text: &mut Vec<TextPart>, items: impl IntoIterator<Item = TextPart>
     }
 }
 
-/// Neighbouring pieces of text as one.
+/// Neighboring pieces of text as one.
 fn join_text(parts: Vec<TextPart>) -> Vec<TextPart> {
     let mut out: Vec<TextPart> = Vec::new();
     for part in parts {

@@ -5,7 +5,7 @@
 //! axes of one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter
 //! counts as not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct
 //! memory, but for those that the caller names: the same array passed for two parameters, or arrays that share a part.
-//! Of fields that are components of others nothing is left behind `unite_buffers`.
+//! Of fields that are components of others nothing is left behind `merge_aliased_buffers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -32,14 +32,14 @@ pub fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
 }
 
 /// A constant of a scalar or tensor type.
-pub fn constant(b: &mut Builder, value: i64, ty: &Type) -> ValueId {
+pub(crate) fn constant(b: &mut Builder, value: i64, ty: &Type) -> ValueId {
     let s = ty.scalar().expect("compiler bug: a constant of a type without scalars");
     let c = b.int(value, s);
     b.splat(c, ty)
 }
 
 /// A conversion of an index to the type that all checks of it are done in.
-pub fn widen(b: &mut Builder, index: ValueId) -> ValueId {
+pub(crate) fn widen(b: &mut Builder, index: ValueId) -> ValueId {
     match b.ty(index).scalar() {
         Some(Scalar::I32 | Scalar::I64) => index,
         Some(Scalar::I8 | Scalar::I16 | Scalar::U8 | Scalar::U16 | Scalar::U1) => b.cast(index, Scalar::I32),

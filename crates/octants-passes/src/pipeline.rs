@@ -4,21 +4,21 @@ use octants_ir::Kernel;
 
 use crate::check_bounds::check_bounds;
 use crate::check_overflow::check_overflow;
+use crate::demote_atomics::{demote_atomics, demote_companion_atomics};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::gather_updates::gather_updates;
 use crate::hoist_invariants::hoist_invariants;
 use crate::inline_calls::inline_calls;
-use crate::make_own_updates_plain::{make_own_updates_plain, make_updates_in_order_plain};
 use crate::make_updates_atomic::make_updates_atomic;
+use crate::merge_aliased_buffers::merge_aliased_buffers;
+use crate::normalize_loop_direction::normalize_loop_direction;
 use crate::pass_options::PassOptions;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
-use crate::run_loops_forwards::run_loops_forwards;
 use crate::run_pipeline::{Pass, always};
 use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
-use crate::unite_buffers::unite_buffers;
 
 /// Gradients are differentiated for a device that gathers, and nothing that must be reported is in the way.
 fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
@@ -34,7 +34,11 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 /// not compute them in each iteration. Updates become plain behind the passes that look for atomic sums. Bounds are
 /// checked last, so that a check is not in the way of a reduction.
 pub const PIPELINE: &[Pass<PassOptions>] = &[
-    Pass { name: "unite_buffers", runs: |_, o| o.unites_buffers, run: |k, _| unite_buffers(k, &[]) },
+    Pass {
+        name: "merge_aliased_buffers",
+        runs: |_, o| o.merges_aliased_buffers,
+        run: |k, _| merge_aliased_buffers(k, &[]),
+    },
     Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },
     Pass { name: "make_updates_atomic", runs: |_, o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
@@ -43,21 +47,17 @@ pub const PIPELINE: &[Pass<PassOptions>] = &[
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },
     Pass { name: "make_updates_atomic", runs: always, run: |k, _| make_updates_atomic(k) },
     Pass {
-        name: "run_loops_forwards",
+        name: "normalize_loop_direction",
         runs: |_, o| o.fast_math && !o.check_bounds && !o.debug,
-        run: |k, o| run_loops_forwards(k, o),
+        run: |k, o| normalize_loop_direction(k, o),
     },
     Pass { name: "hoist_invariants", runs: gathers, run: |k, _| hoist_invariants(k) },
     Pass { name: "gather_updates", runs: gathers, run: |k, o| gather_updates(k, o) },
     Pass { name: "eliminate_dead_code", runs: gathers, run: |k, _| eliminate_dead_code(k) },
-    Pass { name: "make_own_updates_plain", runs: always, run: |k, o| make_own_updates_plain(k, o) },
+    Pass { name: "demote_companion_atomics", runs: always, run: |k, o| demote_companion_atomics(k, o) },
     Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o) },
     Pass { name: "promote_inner_sums", runs: |_, o| !o.check_bounds && !o.debug, run: |k, o| promote_inner_sums(k, o) },
-    Pass {
-        name: "make_updates_in_order_plain",
-        runs: |_, o| o.launches_in_order,
-        run: |k, o| make_updates_in_order_plain(k, o),
-    },
+    Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },
     Pass { name: "share_reciprocals", runs: |_, o| o.fast_math, run: |k, _| share_reciprocals(k) },
     Pass { name: "check_bounds", runs: |_, o| o.check_bounds, run: |k, _| check_bounds(k) },
     Pass { name: "eliminate_dead_code", runs: always, run: |k, _| eliminate_dead_code(k) },

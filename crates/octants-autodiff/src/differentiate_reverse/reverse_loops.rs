@@ -46,7 +46,7 @@ impl<'a> Emitter<'a> {
 
     /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
     /// iteration adds to their gradients no other one adds to. Arrays may be the same memory as others, which the pass
-    /// `make_own_updates_plain` knows; fields that share memory are left out.
+    /// `demote_companion_atomics` knows; fields that share memory are left out.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.
@@ -82,10 +82,10 @@ impl<'a> Emitter<'a> {
         let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
         self.within(outer, |e| {
             let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
-            let neighbours = args.neighbours(&mut e.b);
+            let neighbors = args.neighbors(&mut e.b);
             let first = e.b.binary(BinaryOp::Mul, lane, share);
-            let first = e.b.push(Op::Select(neighbours, first, lane), index.into());
-            let step = e.b.push(Op::Select(neighbours, one, lanes), index.into());
+            let first = e.b.push(Op::Select(neighbors, first, lane), index.into());
+            let step = e.b.push(Op::Select(neighbors, one, lanes), index.into());
             let outside = e.store.begin_lane(&mut e.b, lane);
             let run = |e: &mut Self, linear: ValueId| {
                 let inside = e.b.binary(BinaryOp::Lt, linear, n);

@@ -13,7 +13,7 @@ pub struct StoreArguments {
     pub first_buffer: u32,
     /// The first parameter. In order: the number of lanes, words from one of a lane's to the next, words from a lane's
     /// first to the next lane's (of 32 bits, of 64), words of the root (of 32 bits, of 64), and whether a lane runs
-    /// neighbouring iterations.
+    /// neighboring iterations.
     pub first_param: u32,
 }
 
@@ -33,7 +33,7 @@ impl StoreArguments {
                 layout: Layout::Contiguous,
             });
         }
-        for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbours"] {
+        for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbors"] {
             kernel.params.push(Param { name: format!("store.{name}"), ty: Scalar::I64.into() });
         }
         args
@@ -58,7 +58,7 @@ impl StoreArguments {
         b.binary(BinaryOp::Add, root, offset)
     }
 
-    pub(super) fn neighbours(self, b: &mut Builder) -> ValueId {
+    pub(super) fn neighbors(self, b: &mut Builder) -> ValueId {
         let flag = self.param(b, 6);
         let zero = b.int(0, Scalar::I64);
         b.binary(BinaryOp::Ne, flag, zero)

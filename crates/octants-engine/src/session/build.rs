@@ -197,7 +197,7 @@ impl Session {
             fast_math: self.config.fast_math,
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
-            unites_buffers: false,
+            merges_aliased_buffers: false,
             // On the CPU threads have copies of what they add to.
             gather: is_gpu(target).then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),

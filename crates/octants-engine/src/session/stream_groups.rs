@@ -33,7 +33,11 @@ impl Session {
             return Ok(());
         }
         let mut kernel = lowered.kernel.clone();
-        run_pipeline(PIPELINE, &mut kernel, &mut PassOptions { unites_buffers: true, ..PassOptions::default() });
+        run_pipeline(
+            PIPELINE,
+            &mut kernel,
+            &mut PassOptions { merges_aliased_buffers: true, ..PassOptions::default() },
+        );
         let mut errors = Vec::new();
         for found in find_overlaps(&kernel, &lowered.overlap_allowed, aliases) {
             if found.alias.is_some() == aliases.is_empty() {

@@ -9,7 +9,7 @@ use octants_ir::{
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
 use crate::insert_code::{push_if, zero};
-use crate::run_loops_forwards::{is_int, is_last};
+use crate::normalize_loop_direction::{is_int, is_last};
 use octants_analysis::{Place, may_overlap, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.

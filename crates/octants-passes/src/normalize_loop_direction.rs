@@ -14,7 +14,7 @@ use crate::pass_options::PassOptions;
 use octants_analysis::{Place, first_use_sets, may_overlap, points_into, trace_address};
 
 /// Turns around the loops inside parallel loops that run backwards.
-pub fn run_loops_forwards(kernel: &mut Kernel, options: &PassOptions) {
+pub fn normalize_loop_direction(kernel: &mut Kernel, options: &PassOptions) {
     let Kernel { body, buffers, .. } = kernel;
     let mut loops = Vec::new();
     for &v in body.block(body.root) {

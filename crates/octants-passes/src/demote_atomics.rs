@@ -4,8 +4,8 @@
 //!
 //! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches
 //! may update other memory at the same time. Where launches are in order all memory is looked at in the end
-//! (`make_updates_in_order_plain`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
-//! memory before it differentiates (`make_unshared_updates_plain`), since its sweeps leave it as it is.
+//! (`demote_atomics`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
+//! memory before it differentiates (`demote_unshared_atomics`), since its sweeps leave it as it is.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -15,7 +15,7 @@ use crate::pass_options::PassOptions;
 use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.
-pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
+pub fn demote_companion_atomics(kernel: &mut Kernel, options: &PassOptions) {
     if kernel.companions.is_empty() {
         return;
     }
@@ -30,7 +30,7 @@ pub fn make_own_updates_plain(kernel: &mut Kernel, options: &PassOptions) {
 
 /// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one
 /// does. Only what a print makes the host launch runs inside a launch: kernels that print stay as they are.
-pub fn make_updates_in_order_plain(kernel: &mut Kernel, options: &PassOptions) {
+pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
     let prints = |body: &Body| {
         let mut any = false;
         body.visit(body.root, &mut |_, inst| any |= matches!(inst.op, Op::Print(..)));
@@ -92,7 +92,7 @@ fn make_plain(
 /// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation
 /// has rules for. So they do where no iteration runs at the same time, and in parallel loops with elements that belong
 /// to an iteration. The result is the loads of what the kernel asks such updates for: what they found and overwrote.
-pub fn make_unshared_updates_plain(kernel: &mut Kernel) -> HashSet<ValueId> {
+pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
     let body = &mut kernel.body;
     let new = |op, ty: &Type| match op {
         _ if !ty.scalar().is_some_and(Scalar::is_float) => None,

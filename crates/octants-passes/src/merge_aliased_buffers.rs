@@ -20,7 +20,7 @@ struct Home {
 }
 
 /// Lets a kernel reach each element by one buffer. `aliases` are the arrays that are the same in the call.
-pub fn unite_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
+pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
     let homes = find_homes(kernel, aliases);
     if homes.iter().all(Option::is_none) {
         return;
