@@ -4,18 +4,17 @@
 //! added the companions of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of rules,
 //! [`derivative_rules`].
 //!
-//! Reading order: [`mod@differentiate`], [`derivative_rules`], [`mod@differentiate_forward`],
-//! [`mod@differentiate_reverse`], and the modes that check what gradients rely on, [`mod@validate_reads`] and
-//! [`differentiate_reverse::tally_trips`].
+//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`, and the modes
+//! that check what gradients rely on, `validate_reads` and `differentiate_reverse/tally_trips`.
 
 mod demote_volatile_loads;
 pub mod derivative_rules;
-pub mod differentiate;
-pub mod differentiate_forward;
-pub mod differentiate_reverse;
+mod differentiate;
+mod differentiate_forward;
+mod differentiate_reverse;
 mod refuse_shared_writes;
 mod structure_exits;
-pub mod validate_reads;
+mod validate_reads;
 mod warn_of_stored_bits;
 
 pub use differentiate::{DIFFERENTIATE, Differentiation, differentiate};
