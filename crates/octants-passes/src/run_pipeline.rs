@@ -66,3 +66,36 @@ fn verify(kernel: &Kernel, after: &str) {
         assert_kernel(kernel, after);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The name of the pass that fails.
+    struct Failing(&'static str, bool);
+
+    impl PassState for Failing {
+        fn has_failed(&self) -> bool {
+            self.1
+        }
+    }
+
+    const TABLE: &[Pass<Failing>] = &[
+        Pass { name: "first", runs: always, run: |_, f| f.1 = f.0 == "first" },
+        Pass { name: "never", runs: |_, _| false, run: |_, _| panic!("it does not run") },
+        Pass { name: "second", runs: always, run: |_, f| f.1 = f.0 == "second" },
+        Pass { name: "third", runs: always, run: |_, f| f.1 = f.0 == "third" },
+    ];
+
+    fn passes_until(failing: &'static str) -> Vec<&'static str> {
+        let mut done = Vec::new();
+        run_pipeline_with(TABLE, &mut Kernel::default(), &mut Failing(failing, false), |pass| done.push(pass));
+        done
+    }
+
+    #[test]
+    fn no_pass_runs_behind_one_that_failed() {
+        assert_eq!(passes_until("none"), ["first", "second", "third"]);
+        assert_eq!(passes_until("second"), ["first"]);
+    }
+}
