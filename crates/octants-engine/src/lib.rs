@@ -6,8 +6,8 @@
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
-pub mod arch;
-mod artifact_cache;
+mod arch;
+pub mod artifact_cache;
 pub mod compile_times;
 pub mod config;
 pub mod environment;
