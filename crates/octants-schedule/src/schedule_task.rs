@@ -94,11 +94,11 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     let shared = parallel.filter(|p| !p.config.serialize);
     let is_read = |p: ParallelLoop<'_>| reads_in_loops(&task.body, p.of.body);
     found.hints = TaskHints {
-        narrow_vectors: behavior.size > LARGE,
-        no_vectors: behavior.size > HUGE,
+        narrow_vectors: target.has_vectors && behavior.size > LARGE,
+        no_vectors: target.has_vectors && behavior.size > HUGE,
         independent: target.has_vectors && shared.is_some_and(|p| !returns_to_written(facts, &task.body, p.of.body)),
-        loads_ahead: !behavior.balances && parallel.is_some_and(is_read),
-        many_threads: behavior.balances,
+        loads_ahead: target.has_grid && !behavior.balances && parallel.is_some_and(is_read),
+        many_threads: target.has_grid && behavior.balances,
     };
     found.forms = find_forms(&of_body, task, shared, &found);
     let mut body = BodySchedule::default();
