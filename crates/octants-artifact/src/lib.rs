@@ -6,6 +6,7 @@
 //! [`Store`] keeps artifacts in a folder between processes, each under its [`Key`], and [`Trace`]s, by which a process knows without
 //! compiling which artifact it needs.
 
+mod access;
 mod entry;
 mod key;
 mod scatter_copies;
@@ -14,6 +15,7 @@ mod trace;
 mod trace_entries;
 mod trust;
 
+pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use scatter_copies::ScatterCopies;
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
@@ -98,6 +100,8 @@ pub struct TaskMeta {
     pub reads: Vec<u32>,
     /// Indices of the kernel's buffers it writes.
     pub writes: Vec<u32>,
+    /// Elements of buffers that it touches: all of them, and perhaps more.
+    pub access: Vec<Access>,
 }
 
 /// How a parallel task is cut up.

@@ -83,6 +83,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         group: task.group,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
+        access: Vec::new(),
     }
 }
 

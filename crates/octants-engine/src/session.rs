@@ -1,6 +1,7 @@
 //! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`], [`build`] or
 //! else [`recall`], [`launch`].
 
+mod access;
 mod build;
 mod launch;
 mod lowering;

@@ -10,6 +10,7 @@ use octants_passes::{PIPELINE, PassOptions, offload, run_pipeline_with};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
+use super::access::access_of_tasks;
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -165,6 +166,10 @@ impl Session {
         let mut artifact = compile((&program, &schedule), &location, &options, &self.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
+        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&program, &layout)) {
+            task.access = access;
+        }
+        watch.lap(Phase::Passes, "access sets");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());

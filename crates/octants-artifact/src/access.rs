@@ -1,0 +1,172 @@
+//! [`Access`]: elements that a task touches, in a form that a launch evaluates for its arguments.
+//!
+//! What is known of a task when it is compiled is a range of indices for each axis of a buffer, in terms of argument slots.
+//! [`Access::ranges`] gives the indices of a launch: it allocates nothing, and takes some additions for an axis.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ScalarKind;
+
+/// What is done to elements.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum AccessKind {
+    /// They are read.
+    Read,
+    /// They are written, without regard to others that write them.
+    Write,
+    /// They are updated atomically.
+    Update(UpdateOp),
+}
+
+/// How an element is updated. Updates of one kind may come in any order, but for exchanges.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum UpdateOp {
+    Add,
+    Sub,
+    Mul,
+    Min,
+    Max,
+    And,
+    Or,
+    Xor,
+    Exchange,
+}
+
+/// Elements of a buffer, and what is done to them.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Access {
+    /// Index of the kernel's buffer.
+    pub buffer: u32,
+    /// What is done.
+    pub kind: AccessKind,
+    /// For each axis of the buffer its indices.
+    pub axes: Vec<AccessAxis>,
+}
+
+/// The indices of an axis.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccessAxis {
+    /// How many indices the axis has.
+    pub extent: SlotSum,
+    /// From one sum to before the other; all of them where it is not known.
+    pub range: Option<(SlotSum, SlotSum)>,
+    /// From one index to the next; at least 1.
+    pub step: u64,
+}
+
+/// `constant + coefficient * slot + ..`
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SlotSum {
+    /// What is there without slots.
+    pub constant: i64,
+    /// Argument slots, each with the kind of integer in its low bytes and its coefficient.
+    pub terms: Vec<(u32, ScalarKind, i64)>,
+}
+
+/// Indices of an axis in a launch: from `begin` to before `end`, each `step`th of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Indices {
+    /// The first.
+    pub begin: i64,
+    /// One past the last.
+    pub end: i64,
+    /// From one to the next; at least 1.
+    pub step: u64,
+}
+
+impl Access {
+    /// The indices of each axis in a launch with these argument slots. What begins or ends beside its axis, or ends before it
+    /// begins, is all of the axis: what the program computes may have wrapped.
+    pub fn ranges<'a>(&'a self, slots: &'a [u64]) -> impl Iterator<Item = Indices> + 'a {
+        self.axes.iter().map(|axis| axis.indices(slots))
+    }
+}
+
+impl AccessAxis {
+    fn indices(&self, slots: &[u64]) -> Indices {
+        let extent = self.extent.value(slots).unwrap_or(i64::MAX);
+        let known = self.range.as_ref().and_then(|(begin, end)| Some((begin.value(slots)?, end.value(slots)?)));
+        match known.filter(|(begin, end)| 0 <= *begin && begin <= end && *end <= extent) {
+            Some((begin, end)) => Indices { begin, end, step: self.step },
+            None => Indices { begin: 0, end: extent, step: 1 },
+        }
+    }
+}
+
+impl SlotSum {
+    /// A number that is no argument's.
+    pub fn constant(constant: i64) -> SlotSum {
+        SlotSum { constant, terms: Vec::new() }
+    }
+
+    /// The number in a launch with these argument slots; `None` where it does not fit.
+    pub fn value(&self, slots: &[u64]) -> Option<i64> {
+        self.terms.iter().try_fold(self.constant, |sum, (slot, kind, coefficient)| {
+            let number = kind.integer(*slots.get(*slot as usize)?)?;
+            sum.checked_add(number.checked_mul(*coefficient)?)
+        })
+    }
+}
+
+impl ScalarKind {
+    /// The integer of this kind in the low bytes of a slot; `None` for floats, and for what an i64 does not hold.
+    pub fn integer(self, slot: u64) -> Option<i64> {
+        match self {
+            ScalarKind::U1 => Some((slot & 1) as i64),
+            ScalarKind::I8 => Some((slot as i8).into()),
+            ScalarKind::I16 => Some((slot as i16).into()),
+            ScalarKind::I32 => Some((slot as i32).into()),
+            ScalarKind::I64 => Some(slot as i64),
+            ScalarKind::U8 => Some((slot as u8).into()),
+            ScalarKind::U16 => Some((slot as u16).into()),
+            ScalarKind::U32 => Some((slot as u32).into()),
+            ScalarKind::U64 => i64::try_from(slot).ok(),
+            ScalarKind::F16 | ScalarKind::F32 | ScalarKind::F64 => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `x[n - 1 : 2 * n : 3]` of an axis whose extent is in slot 1, `n` an i32 in slot 0.
+    fn access() -> Access {
+        let n = |constant, coefficient| SlotSum { constant, terms: vec![(0, ScalarKind::I32, coefficient)] };
+        let extent = SlotSum { constant: 0, terms: vec![(1, ScalarKind::I64, 1)] };
+        let axis = AccessAxis { extent, range: Some((n(-1, 1), n(0, 2))), step: 3 };
+        Access { buffer: 0, kind: AccessKind::Read, axes: vec![axis] }
+    }
+
+    fn only(slots: [u64; 2]) -> Indices {
+        let found: Vec<Indices> = access().ranges(&slots).collect();
+        assert_eq!(found.len(), 1);
+        found[0]
+    }
+
+    #[test]
+    fn ranges_follow_the_arguments() {
+        assert_eq!(only([5, 100]), Indices { begin: 4, end: 10, step: 3 });
+        // Only the low bytes of a slot belong to an i32.
+        assert_eq!(only([0xffff_0000_0000 | 7, 100]), Indices { begin: 6, end: 14, step: 3 });
+    }
+
+    #[test]
+    fn what_leaves_its_axis_is_all_of_it() {
+        assert_eq!(only([51, 100]), Indices { begin: 0, end: 100, step: 1 });
+        assert_eq!(only([0, 100]), Indices { begin: 0, end: 100, step: 1 });
+        assert_eq!(only([-3i32 as u32 as u64, 100]), Indices { begin: 0, end: 100, step: 1 });
+        let unknown = Access { axes: vec![AccessAxis { range: None, ..access().axes[0].clone() }], ..access() };
+        assert_eq!(unknown.ranges(&[5, 9]).next(), Some(Indices { begin: 0, end: 9, step: 1 }));
+    }
+
+    #[test]
+    fn what_does_not_fit_is_all_of_the_axis() {
+        let far = SlotSum { constant: i64::MAX, terms: vec![(1, ScalarKind::I64, 1)] };
+        assert_eq!(far.value(&[0, 1]), None);
+        assert_eq!(SlotSum { constant: 0, terms: vec![(0, ScalarKind::F32, 1)] }.value(&[0]), None);
+        assert_eq!(SlotSum { constant: 0, terms: vec![(0, ScalarKind::U64, 1)] }.value(&[u64::MAX]), None);
+        assert_eq!(SlotSum { constant: 0, terms: vec![(4, ScalarKind::I64, 1)] }.value(&[0]), None);
+    }
+}
