@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use octants_ir::{BlockId, Body, FuncId, LocalId, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, FuncId, LocalId, Op, ValueId};
 
 /// Facts about the locals of a body.
 #[derive(Debug, Default)]
@@ -175,14 +175,23 @@ impl Own {
         let effects = &mut own.effects;
         body.visit(body.root, &mut |_, inst| {
             effects.size += 1 + inst.ty.clone().leaf_count_or_one() / 4;
-            match &inst.op {
-                Op::Assert(..) => effects.fails = true,
-                Op::Random => effects.draws = true,
-                Op::Balance { .. } => effects.balances = true,
-                Op::Atomic(..) | Op::AtomicCas(..) => effects.atomics += 1,
-                Op::For(l) if !l.reductions.is_empty() => effects.atomics += 1,
-                Op::Call(f, _) => own.calls.push(*f),
-                _ => {}
+            match inst.op.effect() {
+                Effect::Assert => effects.fails = true,
+                Effect::Draw => effects.draws = true,
+                Effect::Exchange => effects.balances = true,
+                Effect::Update(_) => effects.atomics += 1,
+                Effect::For(l) => effects.atomics += usize::from(!l.reductions.is_empty()),
+                Effect::Call(f, _) => own.calls.push(f),
+                Effect::Pure
+                | Effect::Index
+                | Effect::Read(_)
+                | Effect::ReadVolatile(_)
+                | Effect::Write(_)
+                | Effect::Reduce
+                | Effect::Branch(..)
+                | Effect::Loop(_)
+                | Effect::Leave
+                | Effect::Print => {}
             }
         });
         own

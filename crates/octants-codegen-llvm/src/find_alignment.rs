@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, Body, Const, ForLoop, Op, Range, Scalar, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, Body, Const, Effect, ForLoop, Op, Range, Scalar, ValueId};
 
 use crate::gather_sums::{Along, Gathered, MOST_REGISTERS};
 use crate::lower_body::Lowering;
@@ -76,10 +76,10 @@ pub(crate) fn find_alignment(lowering: &Lowering<'_, '_>, v: ValueId, l: &ForLoo
     let mut leaves = false;
     body.visit(l.body, &mut |v, inst| {
         inside.insert(v);
-        leaves |= match &inst.op {
-            Op::Return(_) | Op::Assert(..) => true,
-            Op::Call(f, _) => facts.effects[f.index()].fails,
-            _ => false,
+        leaves |= match inst.op.effect() {
+            Effect::Assert => true,
+            Effect::Call(f, _) => facts.effects[f.index()].fails,
+            _ => matches!(inst.op, Op::Return(_)),
         };
     });
     if leaves || may_leave(body, l.body) {

@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{BlockId, Body, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
 use crate::find_scatter::{buffer_of, touched_by};
 use crate::metadata::Tag;
@@ -46,23 +46,35 @@ impl Walk<'_, '_> {
 
     /// Memory that an instruction uses.
     fn uses(&self, v: ValueId) -> Vec<Tag> {
-        match &self.body.inst(v).op {
-            Op::Load(a) | Op::VolatileLoad(a) => self.tag(*a).into_iter().collect(),
+        match self.body.inst(v).op.effect() {
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.tag(a).into_iter().collect(),
             _ => self.writes(v),
         }
     }
 
     /// Memory that an instruction may write to.
     fn writes(&self, v: ValueId) -> Vec<Tag> {
-        match &self.body.inst(v).op {
-            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.tag(*a).into_iter().collect(),
-            Op::Call(f, args) => {
+        match self.body.inst(v).op.effect() {
+            Effect::Write(a) | Effect::Update(a) => self.tag(a).into_iter().collect(),
+            Effect::Call(f, args) => {
                 let mut buffers = Default::default();
-                touched_by(self.u.program, *f, &mut Default::default(), &mut buffers);
+                touched_by(self.u.program, f, &mut Default::default(), &mut buffers);
                 let passed = args.iter().filter_map(|a| self.tag(*a));
                 buffers.into_iter().map(|b| self.u.metadata.component(b, 0)).chain(passed).collect()
             }
-            _ => Vec::new(),
+            Effect::Pure
+            | Effect::Index
+            | Effect::Read(_)
+            | Effect::ReadVolatile(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Branch(..)
+            | Effect::For(_)
+            | Effect::Loop(_)
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => Vec::new(),
         }
     }
 

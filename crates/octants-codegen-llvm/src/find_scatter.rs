@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_artifact::ScatterCopies;
-use octants_ir::{AtomicOp, BlockId, Body, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::estimate_cost::{UNKNOWN_TRIPS, estimate_trips};
 use crate::facts::Facts;
@@ -104,7 +104,7 @@ fn find_sums(facts: &Facts<'_>, task: &Task) -> Sums {
             }
             op => {
                 let reduces = matches!(op, Op::For(l) if !l.reductions.is_empty());
-                are_all &= !reduces && !matches!(op, Op::Atomic(..) | Op::AtomicCas(..));
+                are_all &= !reduces && !matches!(op.effect(), Effect::Update(_));
                 used_operands(op, &mut used);
             }
         }

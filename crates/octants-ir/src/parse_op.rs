@@ -2,6 +2,7 @@
 
 use crate::lex::Token;
 use crate::op::*;
+use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
 use crate::parse::{Parsed, Parser};
 
 /// Stands in a control operation until the caller has read its block.

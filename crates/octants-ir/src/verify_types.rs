@@ -5,6 +5,7 @@
 use crate::body::Body;
 use crate::kernel::Layout;
 use crate::op::*;
+use crate::operation_table::{AtomicOp, binary_type, unary_type};
 use crate::types::{Scalar, Type};
 use crate::verify::{Rule, Scope};
 
@@ -36,11 +37,11 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
         Op::Param(i) => need(scope.params[*i as usize] == ty, Rule::ResultType),
         Op::Unary(op, a) => {
             let s = of(a).scalar().ok_or(Rule::UnaryType)?;
-            need(suits_unary(*op, s) && *ty == unary_type(*op, of(a)), Rule::UnaryType)
+            need(op.domain().contains(s) && *ty == unary_type(*op, of(a)), Rule::UnaryType)
         }
         Op::Binary(op, a, b) => {
             let s = of(a).scalar().ok_or(Rule::BinaryType)?;
-            need(of(a) == of(b) && suits_binary(*op, s) && *ty == binary_type(*op, of(a)), Rule::BinaryType)
+            need(of(a) == of(b) && op.domain().contains(s) && *ty == binary_type(*op, of(a)), Rule::BinaryType)
         }
         Op::Select(c, a, b) => {
             let cond = *of(c) == Type::U1 || (ty.is_tensor() && *of(c) == ty.with_scalar(Scalar::U1));
@@ -83,8 +84,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
         },
         Op::Fold(op, a) => {
             let s = of(a).scalar().filter(|_| of(a).is_tensor()).ok_or(Rule::MatrixType)?;
-            let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
-            need(*ty == Type::Scalar(s) && !(bits && s.is_float()), Rule::MatrixType)
+            need(*ty == Type::Scalar(s) && op.binary().domain().contains(s), Rule::MatrixType)
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
@@ -124,8 +124,7 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
         Op::Atomic(op, a, x) => {
             let t = pointee(a, Rule::MemoryType)?;
             let s = t.scalar().ok_or(Rule::MemoryType)?;
-            let bits = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
-            need(t == of(x) && t == ty && !(bits && s.is_float()), Rule::MemoryType)
+            need(t == of(x) && t == ty && op.domain().contains(s), Rule::MemoryType)
         }
         Op::AtomicCas(a, e, d) => {
             let t = pointee(a, Rule::MemoryType)?;
@@ -196,27 +195,6 @@ fn dense_fits(layout: &Layout, ndim: u32) -> bool {
             let n = ndim as usize;
             shape.len() == n && offset.len() == n && components.iter().all(|c| c.axes.len() == n)
         }
-        _ => true,
-    }
-}
-
-/// The operation is defined on the scalar.
-fn suits_unary(op: UnaryOp, s: Scalar) -> bool {
-    use UnaryOp::*;
-    match op {
-        Neg | Abs | Sgn | StopGrad => true,
-        BitNot | Popcnt | Clz | Ffs => s.is_int(),
-        LogicNot => s == Scalar::U1,
-        _ => s.is_float(),
-    }
-}
-
-/// The operation is defined on the scalar.
-fn suits_binary(op: BinaryOp, s: Scalar) -> bool {
-    use BinaryOp::*;
-    match op {
-        And | Or | Xor | Shl | Shr | UShr => s.is_int(),
-        Atan2 => s.is_float(),
         _ => true,
     }
 }
