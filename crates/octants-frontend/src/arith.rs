@@ -19,4 +19,4 @@ mod tests;
 
 pub use convert::{assign_cast, bit_cast, broadcast, cast, to_condition, type_name, unsupported};
 pub use functions::{math, select};
-pub use operators::{Comparison, Operator, UnaryOperator, binary, compare, overflow, unary};
+pub use operators::{Comparison, Operator, UnaryOperator, binary, combine, compare, overflow, unary};

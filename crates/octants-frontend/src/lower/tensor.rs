@@ -6,7 +6,7 @@ use octants_ir::{BinaryOp, Op, ReduceOp, Scalar, Type, ValueId};
 use super::Lowerer;
 use crate::arith::type_name;
 use crate::arith::{self, Operator};
-use crate::value::{Place, Value};
+use crate::value::Value;
 use crate::world::{Entity, Obj};
 
 impl Lowerer<'_> {
@@ -470,59 +470,6 @@ impl Lowerer<'_> {
             }
         }
         Ok(self.b.push(Op::MakeTensor(parts), Type::Matrix(s, n, m)))
-    }
-
-    /// `abs` of a tensor etc. are in `arith`; this is Python's `sum`, `any`, `all`, `min`, `max` over items.
-    pub(super) fn fold_items(&mut self, name: &str, items: &[Value]) -> Result<Value> {
-        let mut it = items.iter();
-        let Some(first) = it.next() else {
-            return Ok(if name == "sum" { Value::Int(0) } else { Value::Bool(name == "all") });
-        };
-        let mut acc = first.clone();
-        for v in it {
-            acc = match name {
-                "sum" => self.binary_value(Operator::Add, &acc, v)?,
-                _ => {
-                    let a = self.rt(&acc)?;
-                    let b = self.rt(v)?;
-                    let op = match name {
-                        "any" => "logical_or",
-                        "all" => "logical_and",
-                        other => other,
-                    };
-                    match arith::math(&mut self.b, &self.options, op, &[a, b]) {
-                        Some(v) => Value::Rt(v?),
-                        None => return self.err(Code::Type, format!("`{name}` of these values")),
-                    }
-                }
-            };
-        }
-        Ok(acc)
-    }
-
-    /// Old value, new value stored: an atomic operation on a local.
-    pub(super) fn local_update(
-        &mut self,
-        place: Place,
-        update: impl FnOnce(&mut Self, ValueId) -> Result<ValueId>,
-    ) -> Result<ValueId> {
-        let ty = self.b.pointee(place.addr).clone();
-        let old = self.b.load(place.addr);
-        let new = update(self, old)?;
-        let new = arith::assign_cast(&mut self.b, new, &ty)?;
-        self.b.store(place.addr, new);
-        Ok(old)
-    }
-
-    /// `qd.zero(x)`, `qd.one(x)`: a constant of the value's type.
-    pub(super) fn constant_like(&mut self, v: &Value, n: i64) -> Result<Value> {
-        let v = self.rt(v)?;
-        let ty = self.b.ty(v).clone();
-        let Some(s) = ty.scalar() else {
-            return self.err(Code::Type, format!("a value of type {ty} has no such constant", ty = type_name(&ty)));
-        };
-        let c = self.b.int(n, s);
-        Ok(Value::Rt(self.b.splat(c, &ty)))
     }
 }
 
