@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{BlockId, Body, LocalId, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, LocalId, Op, ValueId};
 
 use crate::emit::V;
 use crate::find_alignment::root_of;
@@ -46,13 +46,13 @@ impl EarlyLoads {
         let (mut inside, mut written, mut watches) = (HashSet::new(), HashSet::new(), false);
         body.visit(loop_body, &mut |v, inst| {
             inside.insert(v);
-            match &inst.op {
-                Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                    written.extend(root_of(body, *a, &mut Vec::new()));
-                }
+            match inst.op.effect() {
+                Effect::Write(a) | Effect::Update(a) => written.extend(root_of(body, a, &mut Vec::new())),
                 // What others write is seen in the order of the program.
-                Op::Call(..) | Op::VolatileLoad(_) => watches = true,
-                _ => {}
+                Effect::Call(..) | Effect::ReadVolatile(_) => watches = true,
+                Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Reduce | Effect::Draw | Effect::Exchange => {}
+                Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => {}
+                Effect::Print | Effect::Assert => {}
             }
         });
         let mut found = EarlyLoads::default();

@@ -27,6 +27,7 @@ mod stop_gradient;
 mod structs;
 mod subscript;
 mod tensor;
+mod tensor_methods;
 mod text;
 mod values;
 
