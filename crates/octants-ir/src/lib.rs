@@ -35,8 +35,8 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`body`], [`kernel`]; then [`mod@print`] (the text), [`parse`];
-//! [`verify`] lists what must hold.
+//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`body`], [`kernel`]; then [`mod@print`] (the text),
+//! [`parse`]; [`verify`] lists what must hold.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 

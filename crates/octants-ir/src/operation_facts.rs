@@ -1,7 +1,7 @@
 //! What the table of operations states: the columns of [`mod@crate::operation_table`].
 //!
-//! Facts are about an operation as such. What follows from its operands' values or from its target is found by analyses and
-//! stated by code generators.
+//! Facts are about an operation as such. What follows from its operands' values or from its target is found by analyses
+//! and stated by code generators.
 
 use crate::op::{BlockId, ForLoop, FuncId, ValueId};
 use crate::types::Scalar;
@@ -49,8 +49,8 @@ pub enum Yields {
 pub enum Definedness {
     /// It is.
     Total,
-    /// Some values are undefined behavior: a zero divisor, an index outside. Such an operation must not be executed where the
-    /// program does not.
+    /// Some values are undefined behavior: a zero divisor, an index outside. Such an operation must not be executed
+    /// where the program does not.
     Partial,
 }
 
@@ -105,7 +105,8 @@ pub enum Effect<'a> {
     Index,
     /// Reads memory at the address.
     Read(ValueId),
-    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its place.
+    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its
+    /// place.
     ReadVolatile(ValueId),
     /// Writes memory at the address.
     Write(ValueId),

@@ -197,7 +197,8 @@ macro_rules! fold_operations {
 }
 
 macro_rules! operations {
-    (scalar { $($scalar:pat => $name:expr, $scalar_effect:expr, $scalar_defined:expr, $scalar_cost:expr, $scalar_rule:expr;)+ }
+    (scalar { $($scalar:pat => $name:expr, $scalar_effect:expr, $scalar_defined:expr, $scalar_cost:expr,
+       $scalar_rule:expr;)+ }
      $($op:pat => $word:literal, $effect:expr, $definedness:ident, $cost:ident, $derivative:expr;)+) => {
         #[allow(unused_variables)] // A row's pattern names what any of its columns needs.
         impl Op {

@@ -1,9 +1,9 @@
-//! The table of operations: one row for each, from which the IR's text, the verifier, analyses, cost models, passes and the
-//! front end take what they must know of it.
+//! The table of operations: one row for each, from which the IR's text, the verifier, analyses, cost models, passes and
+//! the front end take what they must know of it.
 //!
-//! A new operation is a new row. Its enum is made of the rows, and each column is a `match` without a catch-all, so that an
-//! operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of operands of
-//! [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
+//! A new operation is a new row. Its enum is made of the rows, and each column is a `match` without a catch-all, so
+//! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
+//! operands of [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
 
 use crate::op::Op;
 use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yields};

@@ -30,8 +30,8 @@ enum Function {
     Select,
 }
 
-/// Functions that are more than one operation, or whose operands follow other rules than those of the operation's domain. The
-/// others are in the table of operations.
+/// Functions that are more than one operation, or whose operands follow other rules than those of the operation's
+/// domain. The others are in the table of operations.
 const COMPOSED: &[(&str, Function)] = &[
     ("neg", Function::UnaryOperator(UnaryOperator::Neg)),
     ("pos", Function::UnaryOperator(UnaryOperator::Pos)),

@@ -1,4 +1,5 @@
-//! Built-in functions of memory that threads share: `atomic_add` and its like, `atomic_cas`, `volatile_load`, `get_addr`.
+//! Built-in functions of memory that threads share: `atomic_add` and its like, `atomic_cas`, `volatile_load`,
+//! `get_addr`.
 
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::{AtomicOp, Op, Scalar, ValueId};

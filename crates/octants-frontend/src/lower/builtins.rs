@@ -1,6 +1,7 @@
 //! Names the compiler knows: a table from a name in programs to how many arguments it takes and what it becomes.
 //!
-//! Functions of numbers are not here: those that are one operation are in the table of operations, the others in `arith`.
+//! Functions of numbers are not here: those that are one operation are in the table of operations, the others in
+//! `arith`.
 
 use std::rc::Rc;
 

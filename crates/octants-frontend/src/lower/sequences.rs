@@ -1,4 +1,5 @@
-//! Python's built-in functions of sequences and objects: `len`, `zip`, `enumerate`, `sum`, `min`, `getattr`, `isinstance`.
+//! Python's built-in functions of sequences and objects: `len`, `zip`, `enumerate`, `sum`, `min`, `getattr`,
+//! `isinstance`.
 
 use octants_diag::{Code, Result};
 use octants_ir::Type;

@@ -31,9 +31,15 @@ impl Lowerer<'_> {
                         return Err(Diagnostic::new(
                             Code::Compilation,
                             self.b.span,
-                            format!("Input to qd.static must be compile-time constants or global pointers, instead of {what}"),
+                            format!(
+                                "Input to qd.static must be compile-time constants or global pointers, instead of \
+                                 {what}"
+                            ),
                         )
-                        .with_hint("the value is known only at run time: drop `qd.static`, or make it a `qd.Template` argument"));
+                        .with_hint(
+                            "the value is known only at run time: drop `qd.static`, or make it a `qd.Template` \
+                             argument",
+                        ));
                     }
                 }
                 v => v,
