@@ -103,6 +103,25 @@ def test_processors_have_code_with_vectors_of_their_own(saxpy, target, machine, 
     assert others not in code["asm"]
 
 
+@pytest.mark.parametrize("target, gathers", [("sapphirerapids", True), ("znver4", False), ("znver5", False)])
+def test_zen_has_no_gathers(target, gathers):
+    indices, floats = qd.types.ndarray(dtype=qd.i32, ndim=1), qd.types.ndarray(dtype=qd.f32, ndim=1)
+
+    @qd.kernel
+    def pick(at: indices, x: floats, y: floats):
+        for i in y:
+            y[i] = x[at[i]]
+
+    @qd.kernel
+    def put(at: indices, x: floats, y: floats):
+        for i in x:
+            y[at[i]] = x[i]
+
+    at, x, y = np.zeros(8, np.int32), np.zeros(8, np.float32), np.zeros(8, np.float32)
+    assert ("gather" in qd.inspect(pick, at, x, y, target=target)) == gathers
+    assert ("scatter" in qd.inspect(put, at, x, y, target=target)) == gathers
+
+
 def test_code_for_a_processor_is_the_same_on_every_machine(saxpy):
     x, y = arrays()
     cores = {name: qd.inspect(saxpy, 2.0, x, y, target=name) for name in ("aarch64", "apple-m1", "apple-a14")}

@@ -40,6 +40,24 @@ pub fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueI
     }
 }
 
+/// The buffer that an address is in; the indices on the way are appended, those of parts of an element before the element's.
+pub fn trace_indices(body: &Body, mut addr: ValueId, indices: &mut Vec<ValueId>) -> Option<BufferId> {
+    loop {
+        match &body.inst(addr).op {
+            Op::BufferAddr(b, index) => {
+                indices.extend(index);
+                return Some(*b);
+            }
+            Op::ElementAddr(base, index) => {
+                indices.extend(index);
+                addr = *base;
+            }
+            Op::MemberAddr(base, _) => addr = *base,
+            _ => return None,
+        }
+    }
+}
+
 /// Calls `f` with each element of a buffer that code in a block uses the address of, wherever that is computed.
 pub fn for_each_element(body: &Body, block: BlockId, f: &mut impl FnMut(BufferId, ValueId)) {
     body.visit(block, &mut |_, inst| {

@@ -12,14 +12,13 @@
 
 use std::collections::HashSet;
 
+use octants_ir::schedule::{Alignment, EarlyLoads};
 use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
-use crate::find_alignment::{Alignment, find_alignment};
 use crate::gather_sums::Gathered;
-use crate::load_early::EarlyLoads;
 use crate::lower_body::{Index, LoopTargets, Lowering};
-use crate::write_out_loops::WrittenOut;
+use crate::write_out_loops::Writing;
 
 /// How often the threads of a warp run a loop, in steps that they take together.
 #[derive(Debug, Clone, Copy)]
@@ -66,9 +65,12 @@ struct Run<'a> {
 impl<'p> Lowering<'_, 'p> {
     /// Lowers a loop in order with its threads aligned, where that is of use; else nothing is done.
     pub fn align_loop(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
-        let is_candidate = !self.moved.is_empty() && self.gathered.is_none() && self.u.target.shares_by_stride();
-        let Some(alignment) = is_candidate.then(|| find_alignment(self, v, l)).flatten() else { return false };
-        let Alignment { gathered, descending, at_once, given, inner } = alignment;
+        let alignment = self.schedule.loops.get(&v).and_then(|s| s.alignment.as_deref());
+        let is_copied = !self.moved.is_empty() && self.gathered.is_none();
+        let Some(alignment) = alignment.filter(|_| is_copied) else { return false };
+        let Alignment { sites, descending, at_once, given, written_out, early } = alignment;
+        let (descending, at_once) = (*descending, *at_once);
+        let gathered = self.gather(v, sites);
         let e = self.e;
         let (begin, end, s) = (self.bound(l.dims[0].begin), self.bound(l.dims[0].end), self.scalar_of(l.dims[0].begin));
         // From a number that is not negative there are fewer than 2^31 iterations.
@@ -79,9 +81,8 @@ impl<'p> Lowering<'_, 'p> {
         let trips = e.sub(end, begin);
         let trips = if is_short { e.trunc(trips, ty) } else { trips };
         let own = e.select(e.icmp(IntCmp::LLVMIntSLT, begin, end), trips, zero);
-        let (together, most) = self.agree(&given, count, own);
-        let early = EarlyLoads::find(self, l.body);
-        let mut loaded = self.load_early(&early, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
+        let (together, most) = self.agree(given, count, own);
+        let mut loaded = self.load_early(early, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
 
         // A round is `at_once` steps; all threads of the warp come to its end.
         let (round, next, exit) =
@@ -101,10 +102,9 @@ impl<'p> Lowering<'_, 'p> {
         let carried: Vec<V> = loaded.iter_mut().flatten().map(carry).collect();
         self.clear_collected(&gathered);
         let steps = Steps { begin, end, index: e.scalar(s), ty, descending };
-        let run = Run { number: v, early: &early, steps, start, own };
+        let run = Run { number: v, early, steps, start, own };
         self.gathered = Some(gathered);
-        let written_out = WrittenOut::of(self, l.body, inner);
-        let around = std::mem::replace(&mut self.written_out, written_out);
+        let around = std::mem::replace(&mut self.writing, Writing::of(written_out));
         for turn in 0..at_once {
             let offset = if descending { at_once - 1 - turn } else { turn };
             loaded = self.run_step(l, &run, offset, loaded);
@@ -120,7 +120,7 @@ impl<'p> Lowering<'_, 'p> {
         self.add_apart(&gathered, &|e, element| steps.index_at(e, start, element));
         e.br(next);
         self.close_indices(v, &gathered);
-        self.written_out = around;
+        self.writing = around;
         e.position(next);
         let (following, goes_on) = match descending {
             true => (e.sub_nsw(start, in_round), e.icmp(IntCmp::LLVMIntSGT, start, zero)),
@@ -145,7 +145,7 @@ impl<'p> Lowering<'_, 'p> {
         e.cond_br(is_active, runs, join);
         e.position(runs);
         self.indices.insert(number, vec![steps.index_at(e, start, e.i64c(offset))]);
-        self.written_out.set_iteration(number, offset as usize);
+        self.writing.set_iteration(number, offset as usize);
         let comes = match (steps.descending, offset) {
             (true, 0) => e.icmp(IntCmp::LLVMIntSGT, start, e.zero(steps.ty)),
             (true, _) => e.int(e.i1, 1),
@@ -172,9 +172,9 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Forgets the indices of the loop and of those in it that sums follow.
-    fn close_indices(&mut self, v: ValueId, gathered: &Gathered) {
+    fn close_indices(&mut self, v: ValueId, gathered: &Gathered<'_>) {
         self.indices.remove(&v);
-        gathered.sites.iter().for_each(|site| _ = self.indices.remove(&site.along.number));
+        gathered.followed().for_each(|number| _ = self.indices.remove(&number));
     }
 
     /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and have the same values `given`, and how often

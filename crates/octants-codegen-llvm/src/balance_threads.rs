@@ -26,7 +26,7 @@ impl Lowering<'_, '_> {
     /// The number that this thread gets in place of its own.
     pub fn balance(&self, number: V, weight: V, end: V, heaviest_first: bool) -> V {
         let (e, target) = (self.e, self.u.target);
-        if !target.shares_by_stride() || !self.balances {
+        if !target.info().has_grid || !self.balances {
             return number;
         }
         let (own, threads) = target.thread_of_block(e);

@@ -8,7 +8,7 @@ use inkwell::module::Module;
 use inkwell::targets::{FileType, TargetMachine};
 use octants_artifact::{Artifact, CodeTarget, TaskMeta};
 use octants_diag::Span;
-use octants_ir::Program;
+use octants_ir::{Program, Schedule};
 
 use crate::emit::Emitter;
 use crate::facts::Facts;
@@ -30,13 +30,13 @@ struct Made {
 
 /// See [`fn@crate::compile`].
 pub(crate) fn compile(
-    program: &Program,
+    (program, schedule): (&Program, &Schedule),
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     code_target: &CodeTarget,
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    let facts = Facts::of(program, options, location);
+    let facts = Facts::of(program, schedule, options, location);
     on_a_thread(after, |after| compile_with(&facts, code_target, after))
 }
 
@@ -47,7 +47,7 @@ fn compile_with(
 ) -> Result<Artifact, CodegenError> {
     let program = facts.program;
     let workshop = Workshop::open(facts, code_target)?;
-    let pieces = cut(facts, &*workshop.target);
+    let pieces = cut(facts, workshop.target.keeps_forms_apart());
     let mut artifact = Artifact {
         kernel: program.name.clone(),
         defined_at: None,
@@ -174,7 +174,7 @@ impl Workshop {
 impl Lowered<'_, '_> {
     fn optimise(&self) -> Result<(), CodegenError> {
         let target = &*self.workshop.target;
-        optimise(self.module, &self.workshop.machine, self.level, target.has_vectors())?;
+        optimise(self.module, &self.workshop.machine, self.level, target.info().has_vectors)?;
         if self.level >= 2 && target.fuses_shared_products() {
             fuse_products(self.module);
         }
@@ -193,7 +193,7 @@ impl Lowered<'_, '_> {
 
 /// Gives a whole program as one module to `then`.
 fn as_one<R>(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     options: &CodegenOptions,
     code_target: &CodeTarget,
     then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError> + Send,
@@ -201,21 +201,21 @@ fn as_one<R>(
 where
     R: Send,
 {
-    let facts = Facts::of(program, options, &|_| String::new());
+    let facts = Facts::of(scheduled.0, scheduled.1, options, &|_| String::new());
     on_a_thread(&mut |_| (), |_| {
         let workshop = Workshop::open(&facts, code_target)?;
-        let entries = all_entries(&facts, &*workshop.target);
+        let entries = all_entries(&facts);
         workshop.with_module(&facts, &entries, true, then)
     })
 }
 
 /// See [`crate::compile_as_one`].
 pub(crate) fn compile_as_one(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     options: &CodegenOptions,
     code_target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
-    as_one(program, options, code_target, |lowered| {
+    as_one(scheduled, options, code_target, |lowered| {
         lowered.optimise()?;
         lowered.emit()
     })
@@ -223,12 +223,12 @@ pub(crate) fn compile_as_one(
 
 /// See [`crate::list`].
 pub(crate) fn list(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     options: &CodegenOptions,
     code_target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    as_one(program, options, code_target, |lowered| {
+    as_one(scheduled, options, code_target, |lowered| {
         if listing != Listing::Lowered {
             lowered.optimise()?;
         }

@@ -4,16 +4,17 @@ use std::collections::HashMap;
 
 use octants_artifact::{Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, Buffer, FuncId, Inst, Layout, Op, Program, TextPart, Type};
+use octants_ir::{ArgLayout, Body, Inst, Layout, Op, Program, Schedule, TextPart, Type};
 
 use crate::CodegenOptions;
-use crate::analyse_locals::{Effects, Own, inlined_sizes};
 use crate::place::MemoryLayout;
 use crate::unit::kind_of;
 
 /// Facts about a program.
 pub(crate) struct Facts<'p> {
     pub program: &'p Program,
+    /// How it runs.
+    pub schedule: &'p Schedule,
     /// What is asked of its code.
     pub options: &'p CodegenOptions,
     /// The order of argument slots.
@@ -23,20 +24,6 @@ pub(crate) struct Facts<'p> {
     pub frame_bytes: u64,
     /// Least size of each root, from the fields in it.
     pub root_bytes: Vec<u64>,
-    /// Effects of each function.
-    pub effects: Vec<Effects>,
-    /// Effects of each task.
-    pub task_effects: Vec<Effects>,
-    /// Instructions of each task by itself.
-    pub task_sizes: Vec<usize>,
-    /// The functions that each task reaches.
-    pub task_functions: Vec<Vec<FuncId>>,
-    /// Instructions of each function by itself.
-    pub sizes: Vec<usize>,
-    /// Instructions of each function with all its calls inlined.
-    pub inlined_sizes: Vec<usize>,
-    /// An assertion of some task may fail.
-    pub may_fail: bool,
     /// Places that print or assert.
     pub sites: Vec<Site>,
     /// The site of each instruction that has one, by the address of the instruction, which is the program's.
@@ -45,7 +32,12 @@ pub(crate) struct Facts<'p> {
 
 impl<'p> Facts<'p> {
     /// Looks at a program. `location` gives `path:line` of a span.
-    pub fn of(program: &'p Program, options: &'p CodegenOptions, location: &dyn Fn(Span) -> String) -> Facts<'p> {
+    pub fn of(
+        program: &'p Program,
+        schedule: &'p Schedule,
+        options: &'p CodegenOptions,
+        location: &dyn Fn(Span) -> String,
+    ) -> Facts<'p> {
         let mut frame_bytes = 0u64;
         let frame_offsets = program
             .frame
@@ -56,26 +48,14 @@ impl<'p> Facts<'p> {
                 at
             })
             .collect();
-        let own: Vec<_> = program.functions.iter().map(|f| Own::of(&f.body)).collect();
-        let effects: Vec<_> =
-            own.iter().map(|o| o.with(o.reached(&own).iter().map(|f| own[f.index()].effects))).collect();
-        let tasks: Vec<_> = program.tasks.iter().map(|t| Own::of(&t.body)).collect();
-        // What several of its functions call is a task's as many times.
-        let task_effects: Vec<_> = tasks.iter().map(|t| t.with(t.called().map(|f| effects[f.index()]))).collect();
         let mut facts = Facts {
             program,
+            schedule,
             options,
             args: ArgLayout::new(program.roots, &program.buffers, &program.params),
             frame_offsets,
             frame_bytes,
             root_bytes: root_bytes(program),
-            effects,
-            may_fail: task_effects.iter().any(|e| e.fails),
-            task_effects,
-            task_sizes: tasks.iter().map(|t| t.effects.size).collect(),
-            task_functions: tasks.iter().map(|t| t.reached(&own)).collect(),
-            sizes: own.iter().map(|o| o.effects.size).collect(),
-            inlined_sizes: inlined_sizes(&own),
             sites: Vec::new(),
             numbers: HashMap::new(),
         };
@@ -86,13 +66,6 @@ impl<'p> Facts<'p> {
     /// The number of an instruction's place in the table.
     pub fn site(&self, inst: &Inst) -> u32 {
         *self.numbers.get(&std::ptr::from_ref(inst).addr()).expect("compiler bug: a place without a number")
-    }
-
-    /// Two buffers are the same memory, or may be at a launch.
-    pub fn may_be_same(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.program.buffers[a], &self.program.buffers[b]);
-        let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
-        a == b || x.shares_memory(y) || self.options.arrays_may_alias && is_array(x) && is_array(y)
     }
 
     fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {

@@ -8,9 +8,7 @@ use std::rc::Rc;
 
 use octants_ir::{FuncId, Type};
 
-use crate::analyse_locals::LocalFacts;
 use crate::emit::{T, V};
-use crate::hold_loads::loads_to_hold;
 use crate::lower_body::{BodyKind, Lowering, Val};
 use crate::place::{Place, PlaceShape};
 use crate::unit::Unit;
@@ -24,9 +22,6 @@ pub(crate) struct InstanceKey {
     pub refs: Vec<Option<PlaceShape>>,
 }
 
-/// Functions up to this many instructions, those of what they call included, are always inlined; LLVM judges the others.
-const INLINE_SIZE: usize = 80;
-
 impl Unit<'_> {
     /// The LLVM function for a way of calling; its code follows when [`Unit::lower_pending`] runs.
     pub fn instance(&self, f: FuncId, refs: Vec<Option<PlaceShape>>, exclusive: bool) -> V {
@@ -36,9 +31,10 @@ impl Unit<'_> {
         }
         let e = &self.e;
         let function = &self.program.functions[f.index()];
-        let effects = self.facts.effects[f.index()];
+        let schedule = &self.facts.schedule.functions[f.index()];
+        let behavior = schedule.behavior;
         let mut params = vec![self.target.context_type(e)];
-        if effects.draws {
+        if behavior.draws {
             params.push(e.ptr);
         }
         for (ty, shape) in function.params.iter().zip(&key.refs) {
@@ -48,7 +44,7 @@ impl Unit<'_> {
             }
         }
         let mut results: Vec<T> = function.ret.leaves().into_iter().map(|s| e.scalar(s)).collect();
-        if effects.fails {
+        if behavior.fails {
             results.push(e.i1);
         }
         let ret = match results.as_mut_slice() {
@@ -61,7 +57,7 @@ impl Unit<'_> {
         e.set_internal(value);
         e.set_fast_call(value, false);
         self.target.describe_context(e, value, 0);
-        if self.facts.inlined_sizes[f.index()] <= INLINE_SIZE {
+        if schedule.is_inlined {
             e.function_attribute(value, "alwaysinline", 0);
         }
         self.instances.borrow_mut().insert(key.clone(), value);
@@ -81,22 +77,19 @@ impl Unit<'_> {
     fn lower_function(&self, key: &InstanceKey, value: V) {
         let e = &self.e;
         let function = &self.program.functions[key.function.index()];
-        let effects = self.facts.effects[key.function.index()];
-        let kind = BodyKind::Function { fails: effects.fails };
-        let facts = LocalFacts::of(&function.body, None);
-        let mut l = Lowering::start(self, &function.body, kind, value, e.param(value, 0), facts);
+        let schedule = &self.facts.schedule.functions[key.function.index()];
+        let behavior = schedule.behavior;
+        let kind = BodyKind::Function { fails: behavior.fails };
+        let mut l = Lowering::start(self, (&function.body, &schedule.body), kind, value, e.param(value, 0));
         let start = e.block();
         l.ret = &function.ret;
         l.exclusive = key.exclusive;
-        if self.target.has_vectors() {
-            l.held = loads_to_hold(self.facts, &function.body, true);
-        }
         let mut at = 1;
         let mut next = || {
             at += 1;
             e.param(value, at - 1)
         };
-        if effects.draws {
+        if behavior.draws {
             l.rng = Some(next());
         }
         for (ty, shape) in function.params.iter().zip(&key.refs) {

@@ -1,12 +1,12 @@
 //! Several iterations of a parallel loop at once, where each runs the same iterations of an inner loop (unroll and jam: Allen and Kennedy,
-//! Optimizing Compilers for Modern Architectures, section 8.3). `find_jam` tells where.
+//! Optimizing Compilers for Modern Architectures, section 8.3). The schedule tells where.
 //!
 //! The code of the parallel loop's body stands there once for each of them, from one inner loop to the next. An inner loop that they run
 //! together is there once, and each of its iterations does what all of them do in it.
 
+use octants_ir::schedule::Jam;
 use octants_ir::{BlockId, ForLoop, LocalId, ValueId};
 
-use crate::find_jam::Jam;
 use crate::lower_body::{Index, Lowering, Val};
 use crate::place::Place;
 
@@ -33,7 +33,7 @@ impl<'p> Lowering<'_, 'p> {
         let (values, locals) = (self.values.clone(), self.locals.clone());
         for (i, place) in self.locals.iter_mut().enumerate() {
             // Each has memory of its own for what does not stand before the loop.
-            place.take_if(|_| !self.facts.is_used_before_loop(LocalId(i as u32)));
+            place.take_if(|_| !self.schedule.locals.of(LocalId(i as u32)).is_used_before_loop);
         }
         let lane = |indices| Lane { values: self.values.clone(), locals: self.locals.clone(), indices };
         let others = indices.split_off(1).into_iter().map(lane).collect();
@@ -43,7 +43,7 @@ impl<'p> Lowering<'_, 'p> {
         let last_of = |part: &&'p [ValueId]| part.last().copied().filter(is_shared);
         let shared: Vec<_> = parts.iter().map(last_of).collect();
         self.lanes = Some(Lanes { number: v, jam: jam.clone(), others });
-        self.each_lane(|l| l.prepare_locals(|l, local| !l.facts.is_used_before_loop(local)));
+        self.each_lane(|l| l.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop));
         for (part, shared) in parts.into_iter().zip(shared) {
             let own = &part[..part.len() - usize::from(shared.is_some())];
             self.each_lane(|l| own.iter().for_each(|v| l.inst(*v)));

@@ -25,29 +25,22 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `find_scatter`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`; `analyse_locals`, `estimate_cost`, `read_ahead`;
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`;
 //! `metadata`, `emit`; `optimise`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod align_loops;
-mod analyse_locals;
 mod arithmetic;
 mod atomics;
 mod balance_threads;
 mod compile;
 mod effects;
 mod emit;
-mod estimate_cost;
 mod facts;
 mod fatal_errors;
-mod find_alignment;
-mod find_jam;
-mod find_returns;
-mod find_scatter;
 mod functions;
 mod fuse_products;
 mod gather_sums;
-mod hold_loads;
 mod jam_loops;
 mod load_early;
 mod lower_body;
@@ -63,14 +56,12 @@ mod place;
 mod privatise_scatter;
 mod random;
 mod range_loops;
-mod read_ahead;
 mod serial_loops;
 mod share_in_blocks;
 mod strided_loops;
 mod target;
 mod tell_strides_apart;
 mod unit;
-mod unroll_arrays;
 mod widen_tasks;
 mod write_out_loops;
 
@@ -78,7 +69,7 @@ pub use target::{DeviceLibrary, known_processors};
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
-use octants_ir::Program;
+use octants_ir::{Program, Schedule, TargetInfo};
 
 /// What the user and the launch situation ask of the code.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -90,14 +81,10 @@ pub struct CodegenOptions {
     /// The processor that code for this machine is made for, where it is not the machine's own: see
     /// [`check_processor`].
     pub processor: Option<String>,
-    /// Array arguments may overlap one another: no promise is made to the optimiser that they do not.
-    pub arrays_may_alias: bool,
     /// Under `fast_math`, call glibc's libmvec in vectorised loops: the loader must find its symbols.
     pub vector_math: bool,
     /// Preferred width of vectors in bits; the machine's widest where not given.
     pub vector_bits: Option<u32>,
-    /// Also make code without atomics for tasks that run on one thread.
-    pub single_thread_variants: bool,
     /// Launches on other streams may run beside this code and update the same memory atomically.
     pub concurrent_launches: bool,
     /// What code for devices takes from outside.
@@ -112,10 +99,8 @@ impl Default for CodegenOptions {
             fast_math: true,
             opt_level: 3,
             processor: None,
-            arrays_may_alias: false,
             vector_math: true,
             vector_bits: None,
-            single_thread_variants: true,
             concurrent_launches: false,
             device_library: DeviceLibrary::default(),
             threads: 1,
@@ -154,48 +139,57 @@ pub enum Listing {
     Assembly,
 }
 
-/// Compiles a program for the machine this process runs on. `location` gives `path:line` of a span, for messages at run time.
+/// Compiles a program for the machine this process runs on, as its schedule says. `location` gives `path:line` of a span, for messages at run time.
 pub fn compile_host(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
-    compile(program, location, options, &CodeTarget::Host, &mut |_| ())
+    compile(scheduled, location, options, &CodeTarget::Host, &mut |_| ())
 }
 
 /// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
 pub fn compile(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    compile::compile(program, location, options, target, after)
+    compile::compile(scheduled, location, options, target, after)
 }
 
 /// A program's code as one module, for people and their tools.
 pub fn compile_as_one(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
-    compile::compile_as_one(program, options, target)
+    compile::compile_as_one(scheduled, options, target)
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.
-pub fn list_host(program: &Program, options: &CodegenOptions, listing: Listing) -> Result<String, CodegenError> {
-    list(program, options, &CodeTarget::Host, listing)
+pub fn list_host(
+    scheduled: (&Program, &Schedule),
+    options: &CodegenOptions,
+    listing: Listing,
+) -> Result<String, CodegenError> {
+    list(scheduled, options, &CodeTarget::Host, listing)
 }
 
 /// The text of a program's code for a machine at some stage.
 pub fn list(
-    program: &Program,
+    scheduled: (&Program, &Schedule),
     options: &CodegenOptions,
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    compile::list(program, options, target, listing)
+    compile::list(scheduled, options, target, listing)
+}
+
+/// What a machine can do, for what decides how programs run on it.
+pub fn target_info(target: &CodeTarget) -> TargetInfo {
+    target::info(target)
 }
 
 /// Whether code can be made for a machine; the error names what is known.

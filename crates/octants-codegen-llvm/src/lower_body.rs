@@ -6,18 +6,18 @@
 //! program sees is the truncation, marked as exact.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
+use octants_ir::schedule::{BodySchedule, Jam};
 use octants_ir::{BlockId, Body, FuncId, Op, Scalar, Type, ValueId};
 
-use crate::analyse_locals::LocalFacts;
 use crate::emit::{Bb, Emitter, T, V};
 use crate::gather_sums::Gathered;
 use crate::jam_loops::Lanes;
 use crate::place::Place;
 use crate::target::Surroundings;
 use crate::unit::Unit;
-use crate::write_out_loops::WrittenOut;
+use crate::write_out_loops::Writing;
 
 /// What an instruction yielded.
 #[derive(Debug, Clone)]
@@ -60,6 +60,8 @@ pub(crate) struct Lowering<'u, 'p> {
     pub u: &'u Unit<'p>,
     pub e: &'u Emitter,
     pub body: &'p Body,
+    /// How the body runs.
+    pub schedule: &'p BodySchedule,
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
@@ -69,12 +71,6 @@ pub(crate) struct Lowering<'u, 'p> {
     pub large: bool,
     /// LLVM may be told that the iterations of the task's loop do not depend on one another.
     pub independent: bool,
-    /// The task has many inner loops.
-    pub many_loops: bool,
-    /// Interleaving and runtime unrolling of its inner loops are disabled: see `LEAN_LOOPS`.
-    pub lean_loops: bool,
-    /// Many threads run the task.
-    pub many_threads: bool,
     /// All threads of the task come by the end of each iteration.
     pub balances: bool,
     pub function: V,
@@ -83,7 +79,6 @@ pub(crate) struct Lowering<'u, 'p> {
     pub rng: Option<V>,
     pub entry: Bb,
     pub around: Surroundings,
-    pub facts: LocalFacts,
     pub locals: Vec<Option<Place>>,
     /// Parameters of a function; a task's are read from the argument slots.
     pub params: Vec<Val>,
@@ -93,15 +88,15 @@ pub(crate) struct Lowering<'u, 'p> {
     pub moved: HashMap<usize, (V, u64)>,
     pub reductions: Vec<octants_ir::AtomicOp>,
     /// Sums of the aligned loop that is being lowered.
-    pub gathered: Option<Gathered>,
+    pub gathered: Option<Gathered<'p>>,
     /// Short loops that are written out.
-    pub written_out: WrittenOut,
-    /// Iterations of the parallel loop that are run at once.
+    pub writing: Writing<'p>,
+    /// Which iterations of the parallel loop run at once.
+    pub jam: Option<&'p Jam>,
+    /// Those, while their code is made.
     pub lanes: Option<Lanes>,
     pub indices: HashMap<ValueId, Vec<Index>>,
     pub values: Vec<Option<Val>>,
-    /// Instructions that read what is stored to later.
-    pub held: HashSet<ValueId>,
     pub loops: Vec<LoopTargets>,
     /// The addresses in argument slots are multiples of so many bytes.
     pub alignment: Option<u32>,
@@ -117,11 +112,10 @@ impl<'u, 'p> Lowering<'u, 'p> {
     /// Starts the code of `function`: its entry block is open, the insertion point is in the block after it.
     pub fn start(
         u: &'u Unit<'p>,
-        body: &'p Body,
+        (body, schedule): (&'p Body, &'p BodySchedule),
         kind: BodyKind,
         function: V,
         context: V,
-        facts: LocalFacts,
     ) -> Lowering<'u, 'p> {
         let e = &u.e;
         let entry = e.add_block(function, c"entry");
@@ -134,32 +128,29 @@ impl<'u, 'p> Lowering<'u, 'p> {
             u,
             e,
             body,
+            schedule,
             kind,
             ret: &Type::Unit,
             exclusive: false,
             large: false,
             independent: false,
-            many_loops: false,
-            lean_loops: false,
-            many_threads: false,
             balances: false,
             function,
             context,
             rng: None,
             entry,
             around,
-            facts,
             locals: vec![None; body.locals.len()],
             params: Vec::new(),
             accumulators: Vec::new(),
             reductions: Vec::new(),
             moved: HashMap::new(),
             gathered: None,
-            written_out: WrittenOut::default(),
+            writing: Writing::default(),
+            jam: None,
             lanes: None,
             indices: HashMap::new(),
             values: vec![None; body.insts.len()],
-            held: HashSet::new(),
             loops: Vec::new(),
             alignment: None,
             iteration_end: None,
@@ -192,7 +183,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     /// The instruction whose value `v` is, seen through loads of locals that hold one value.
     pub fn source(&self, v: ValueId) -> ValueId {
-        self.facts.source(v)
+        self.schedule.locals.source(v)
     }
 
     /// The leaves of a value computed before.
@@ -390,8 +381,8 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     fn call(&mut self, v: ValueId, f: FuncId, args: &[ValueId]) {
         let mut scalars = vec![self.context];
-        let effects = self.u.facts.effects[f.index()];
-        if effects.draws {
+        let behavior = self.u.facts.schedule.functions[f.index()].behavior;
+        if behavior.draws {
             scalars.push(self.rng.expect("compiler bug: a caller of a function that draws has a state"));
         }
         let mut refs = Vec::new();
@@ -408,19 +399,19 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
-        let exclusive = self.exclusive && effects.atomics > 0;
+        let exclusive = self.exclusive && behavior.atomics > 0;
         let callee = self.u.instance(f, refs, exclusive);
         let result = self.e.call(callee, &scalars);
         self.e.set_fast_call(result, true);
         let ret = &self.u.program.functions[f.index()].ret;
         let count = ret.leaf_count();
-        let total = count + usize::from(effects.fails);
+        let total = count + usize::from(behavior.fails);
         let mut leaves: Vec<V> = match total {
             0 => Vec::new(),
             1 => vec![result],
             _ => (0..total).map(|i| self.e.extract_value(result, i)).collect(),
         };
-        if effects.fails {
+        if behavior.fails {
             let failed = leaves.pop().expect("compiler bug: the flag is one of the results");
             let stop = self.new_block(c"failed");
             let go_on = self.new_block(c"ok");
@@ -434,7 +425,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
 
     /// What an instruction yields, frozen where it is to stay in its place.
     fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
-        let is_held = self.held.contains(&v);
+        let is_held = self.schedule.held.contains(&v);
         Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
     }
 }

@@ -74,13 +74,13 @@ impl Lowering<'_, '_> {
                 let first = &place.shape.leaves[0];
                 vec![self.e.ptrtoint(self.leaf_pointer(&place, first), self.e.i64)]
             }
-            Op::Load(a) => match self.facts.forwarded(v) {
+            Op::Load(a) => match self.schedule.locals.forwarded(v) {
                 Some(stored) => return self.values[stored.index()].clone(),
                 None => self.load_place(&self.place(*a)),
             },
             Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
             Op::Store(a, value) => {
-                let has_no_memory = matches!(body.inst(*a).op, Op::LocalAddr(l) if self.facts.is_value(l));
+                let has_no_memory = matches!(body.inst(*a).op, Op::LocalAddr(l) if self.schedule.locals.of(l).is_value);
                 if !has_no_memory {
                     self.store_place(&self.place(*a), &self.leaves(*value));
                 }

@@ -3,49 +3,23 @@
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
+use octants_ir::schedule::{BodySchedule, Forms, Grouping, LocalUses, RegionMemory, Scatter, TaskSchedule};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
-use crate::analyse_locals::LocalFacts;
 use crate::emit::{IntCmp, V};
-use crate::estimate_cost::estimate_cost;
 use crate::facts::Facts;
-use crate::find_returns::returns_to_written;
-use crate::find_scatter::{RegionMemory, Scatter, find_scatter, find_small_scatter};
-use crate::hold_loads::loads_to_hold;
 use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
-use crate::read_ahead::{has_many_threads, reads_in_loops};
-use crate::share_in_blocks::{MOST_BYTES, MOST_INSTRUCTIONS};
-use crate::target::{Share, Target};
+use crate::target::Share;
 use crate::unit::{Unit, kind_of};
-use crate::widen_tasks::{Grouping, find_grouping, wide_form};
-
-/// Tasks of more instructions than this are large: the time it takes to compile them matters more.
-const LARGE: usize = 800;
-
-/// Loops of tasks of more instructions than this do not become vector code: the time that LLVM takes to plan it grows with the square
-/// of the loop's size.
-const HUGE: usize = 5000;
-
-/// Where a task has more inner loops than this they are unrolled only if the number of their iterations is known: whenever LLVM adds a loop
-/// for what is left over, it looks through what it knows of all of them.
-const MANY_LOOPS: usize = 100;
-
-/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
-/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of
-/// a rigid-body simulator's steps, and did not make them faster.
-const LEAN_LOOPS: usize = 12;
-
-/// Atomics are rare where they are fewer than one in so many instructions.
-const RARE: usize = 64;
+use crate::widen_tasks::wide_form;
 
 /// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
 pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
     let mut described = Vec::new();
-    let constants: Vec<_> = entries.iter().map(|e| constants_of(u, &u.program.tasks[e.task])).collect();
-    for (entry, constants) in entries.iter().zip(&constants) {
+    for entry in entries {
         u.task.set(entry.task as u32);
-        u.metadata.set_constants(constants);
+        u.metadata.set_constants(&u.facts.schedule.tasks[entry.task].constants);
         match entry.form {
             Form::Main => described.push(lower_main(u, entry.task)),
             Form::Single => {
@@ -55,18 +29,17 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
         }
     }
     // Functions serve all of them.
-    u.metadata.set_constants(&constants.into_iter().reduce(both).unwrap_or_default());
+    let constants = entries.iter().map(|e| u.facts.schedule.tasks[e.task].constants.clone());
+    u.metadata.set_constants(&constants.reduce(both).unwrap_or_default());
     u.lower_pending();
     described
 }
 
 /// Lowers the form of a task for any launch, and what belongs to it.
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
-    let (task, target) = (&u.program.tasks[number], u.target);
+    let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(number, &task.name);
-    let strided = target.shares_by_stride();
-    u.at_once.set(1);
-    let scatter = scatter_of(u.facts, target, number);
+    let Forms { runs_alone, has_single, scatter, in_blocks, .. } = &schedule.forms;
     let plain = scatter.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
@@ -74,30 +47,28 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         u.e.function_attribute(code, "noinline", 0);
         (s, code)
     });
-    let in_blocks = block_scatter_of(u.facts, target, number);
     let form = match () {
-        () if strided => Variant::Strided(Grouping::NONE, None, in_blocks.as_ref()),
-        () if runs_alone(u.facts, target, number) => Variant::Alone,
+        () if target.info().has_grid => Variant::Strided(None, in_blocks.as_ref()),
+        () if *runs_alone => Variant::Alone,
         () => Variant::Shared(plain),
     };
     lower_variant(u, number, &symbol, form);
-    let has_single = has_single_form(u.facts, target, number);
-    if has_single && let Some((scatter, plain)) = plain {
-        call_plain(u, task, &single_symbol(u, number), scatter, plain);
+    if *has_single && let Some((scatter, plain)) = plain {
+        call_plain(u, number, &single_symbol(u, number), scatter, plain);
     }
     let parallel = match &task.kind {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => {
-            let mut meta = lower_count(u, task, config, format!("{symbol}.count"));
+            let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task).1.reductions.is_empty();
-            meta.block_sums = strided && (sums_up || in_blocks.is_some());
+            meta.block_sums = target.info().has_grid && (sums_up || in_blocks.is_some());
             meta.scatter = scatter.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
-                add_copies(u, task, &sum_symbol, s);
+                add_copies(u, number, &sum_symbol, s);
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.at_once = u.at_once.get();
+            meta.at_once = schedule.forms.at_once();
             Some(meta)
         }
     };
@@ -118,58 +89,19 @@ fn single_symbol(u: &Unit<'_>, number: usize) -> String {
     format!("{}.single", u.target.task_symbol(number, &u.program.tasks[number].name))
 }
 
-/// Which buffers keep their contents while a task runs.
-fn constants_of(u: &Unit<'_>, task: &Task) -> Vec<bool> {
-    let mut constant = vec![u.target.has_constant_loads(); u.program.buffers.len()];
-    for (i, constant) in constant.iter_mut().enumerate() {
-        *constant &= !task.access.writes.iter().any(|w| u.facts.may_be_same(i, w.index()));
-    }
-    constant
-}
-
 fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
     a.into_iter().zip(b).map(|(a, b)| a && b).collect()
 }
 
-/// What runs once needs no form for several threads.
-fn runs_alone(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
-    let serial = matches!(facts.program.tasks[number].kind, TaskKind::Serial);
-    serial && facts.options.single_thread_variants && !target.shares_by_stride()
-}
-
-/// Whether code without atomics is worth the time that compiling the task a second time takes: not where a large task has few.
-fn has_single_form(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
-    let effects = facts.task_effects[number];
-    let few = effects.size > LARGE && effects.atomics * RARE < effects.size;
-    let wanted = facts.options.single_thread_variants && !target.shares_by_stride() && effects.atomics > 0 && !few;
-    wanted && !runs_alone(facts, target, number)
-}
-
-/// The form for one thread shares nothing with the main form, and may be in another module.
-pub(crate) fn is_single_form_apart(facts: &Facts<'_>, target: &dyn Target, number: usize) -> bool {
-    has_single_form(facts, target, number) && scatter_of(facts, target, number).is_none()
-}
-
-/// Which iterations a thread runs at a time in the wide form of a task, where it has one.
-pub(crate) fn grouping_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Grouping> {
-    let task = &facts.program.tasks[number];
-    let TaskKind::Parallel(config) = &task.kind else { return None };
-    if !target.shares_by_stride() || config.serialize || facts.options.opt_level < 2 {
-        return None;
-    }
-    let (v, loop_) = parallel_loop(task);
-    let locals = LocalFacts::of(&task.body, Some(loop_.body));
-    find_grouping(facts.program, task, v, known_count(&known_extents(&task.body, &locals, loop_)))
-}
-
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
 fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
-    let grouping = grouping_of(u.facts, u.target, number)?;
+    let forms = &u.facts.schedule.tasks[number].forms;
+    let grouping = forms.grouping?;
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
     let form = wide_form(u.facts, format!("{symbol}_wide"), grouping);
     if u.has_wide_forms {
-        let in_blocks = block_scatter_of(u.facts, u.target, number);
-        lower_variant(u, number, &form.symbol, Variant::Strided(grouping, Some(&form), in_blocks.as_ref()));
+        let variant = Variant::Strided(Some((grouping, &form)), forms.in_blocks.as_ref());
+        lower_variant(u, number, &form.symbol, variant);
     }
     Some(form)
 }
@@ -183,9 +115,9 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s Scatter),
-    /// Many threads enter it, and run iterations in such groups, for launches that fit the form. What they scatter goes to
-    /// copies of their blocks.
-    Strided(Grouping, Option<&'s WideForm>, Option<&'s Scatter>),
+    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they scatter
+    /// goes to copies of their blocks.
+    Strided(Option<(Grouping, &'s WideForm)>, Option<&'s Scatter>),
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -195,28 +127,6 @@ fn uses_floats(body: &Body) -> bool {
         any |= inst.ty.scalar().is_some_and(|s| s.is_float()) || matches!(inst.op, Op::Call(..))
     });
     any
-}
-
-/// What a task scatters, where private copies are of use.
-fn scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
-    let task = &facts.program.tasks[number];
-    let pays = target.privatises_scatter() && may_scatter(facts, number);
-    if pays { find_scatter(facts, task, parallel_loop(task).1.body) } else { None }
-}
-
-/// What a task scatters, where blocks of threads keep copies of it.
-fn block_scatter_of(facts: &Facts<'_>, target: &dyn Target, number: usize) -> Option<Scatter> {
-    let task = &facts.program.tasks[number];
-    if !target.shares_by_stride() || !may_scatter(facts, number) {
-        return None;
-    }
-    let arrays = facts.task_effects[number].size <= MOST_INSTRUCTIONS;
-    find_small_scatter(facts, task, parallel_loop(task).1.body, MOST_BYTES, arrays)
-}
-
-fn may_scatter(facts: &Facts<'_>, number: usize) -> bool {
-    let is_parallel = matches!(&facts.program.tasks[number].kind, TaskKind::Parallel(config) if !config.serialize);
-    is_parallel && facts.task_effects[number].atomics > 0
 }
 
 /// Tells the launcher how large copies of what a task scatters to are.
@@ -238,11 +148,16 @@ fn describe_copies(facts: &Facts<'_>, scatter: &Scatter, sum_symbol: String) -> 
     out
 }
 
+/// The body of a task, and how it runs.
+fn body_of<'p>(u: &Unit<'p>, number: usize) -> (&'p Body, &'p BodySchedule) {
+    (&u.program.tasks[number].body, &u.facts.schedule.tasks[number].body)
+}
+
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
-fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain: V) -> V {
+fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter, plain: V) -> V {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
-    let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
+    let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
     let start = u.e.block();
     let mut args = vec![entry.context, begin, end];
     args.extend(scatter.regions.iter().map(|r| l.region_pointer(r)));
@@ -252,10 +167,10 @@ fn call_plain(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter, plain:
 }
 
 /// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, task: &Task, symbol: &str, scatter: &Scatter) {
+fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter) {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
-    let l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, LocalFacts::default());
+    let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
     let start = u.e.block();
     l.add_copies(scatter, begin, end);
     u.e.ret(u.e.i32c(0));
@@ -272,7 +187,8 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
 }
 
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
-    let (task, effects) = (&u.program.tasks[number], u.facts.task_effects[number]);
+    let (task, schedule) = (&u.program.tasks[number], &u.facts.schedule.tasks[number]);
+    let (behavior, hints) = (schedule.behavior, schedule.hints);
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
@@ -280,47 +196,38 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     };
     let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
-    let facts = LocalFacts::of(&task.body, parallel.map(|(_, (_, l))| l.body));
-    let mut l = Lowering::start(u, &task.body, BodyKind::Task, entry.function, entry.context, facts);
-    if effects.size > LARGE {
+    let mut l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
+    if hints.narrow_vectors {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }
-    if effects.balances {
+    if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
-    } else if parallel.is_some_and(|(_, (_, l))| reads_in_loops(&task.body, l.body)) {
+    }
+    if hints.loads_ahead {
         u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();
     l.ret = &u.program.ret;
-    l.large = effects.size > HUGE;
-    if u.target.has_vectors() {
-        l.held = loads_to_hold(u.facts, &task.body, false);
-    }
-    l.independent = u.target.has_vectors()
-        && parallel.is_some_and(|(config, (_, l))| !config.serialize && !returns_to_written(u, &task.body, l.body));
-    let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
-    l.many_loops = loops > MANY_LOOPS;
-    l.lean_loops = u.target.has_vectors() && loops > LEAN_LOOPS;
-    l.many_threads = parallel.is_some_and(|(_, (_, loop_))| {
-        has_many_threads(loop_, known_count(&known_extents(&task.body, &l.facts, loop_)))
-    });
-    l.balances = !effects.fails;
+    l.large = hints.no_vectors;
+    l.independent = hints.independent;
+    l.balances = !behavior.fails;
     l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
-    if let Variant::Strided(_, Some(form), _) = variant {
+    let forms = &schedule.forms;
+    l.jam = if l.exclusive { forms.jam_alone.as_ref() } else { forms.jam.as_ref() };
+    if let Variant::Strided(Some((_, form)), _) = variant {
         l.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
     for (i, region) in regions.iter().enumerate() {
-        let start = if let RegionMemory::Root { start, .. } = region.memory { start } else { 0 };
-        l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), start))));
+        l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), region.start()))));
     }
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
         l.scatter_privately(scatter, plain, begin, end);
     }
-    if effects.draws {
+    if behavior.draws {
         l.make_random_state();
     }
-    if u.facts.may_fail
+    if u.facts.schedule.may_fail()
         && let Some(out) = u.target.stays_out(&u.e, entry.context)
     {
         let (leave, enter) = (l.new_block(c"stay.out"), l.new_block(c"enter"));
@@ -336,14 +243,14 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
             l.block(task.body.root);
         }
         Some((config, (v, loop_))) => {
-            l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
+            l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
             l.prologue();
             match (entry.share, variant) {
-                (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, config, begin, end),
-                (Share::Strided, Variant::Strided(grouping, _, Some(scatter))) => {
-                    l.blockwise_for(v, loop_, config, grouping, scatter);
+                (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, begin, end),
+                (Share::Strided, Variant::Strided(wide, Some(scatter))) => {
+                    l.blockwise_for(v, loop_, config, wide.map(|w| w.0), scatter);
                 }
-                (Share::Strided, Variant::Strided(grouping, ..)) => l.strided_for(v, loop_, config, grouping),
+                (Share::Strided, Variant::Strided(wide, None)) => l.strided_for(v, loop_, config, wide.map(|w| w.0)),
                 _ => panic!("compiler bug: a form of a task that this target does not have"),
             }
         }
@@ -353,30 +260,16 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     entry.function
 }
 
-/// The extent of each axis, where it is known.
-fn known_extents(body: &Body, locals: &LocalFacts, loop_: &ForLoop) -> Vec<Option<i64>> {
-    let known = |v: ValueId| match body.as_const(locals.source(v)) {
-        Some(Const::Int(n)) => Some(n),
-        _ => None,
-    };
-    loop_.dims.iter().map(|d| Some(known(d.end)?.saturating_sub(known(d.begin)?).max(0))).collect()
-}
-
-/// The number of iterations, where it is known.
-fn known_count(extents: &[Option<i64>]) -> Option<u64> {
-    extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
-}
-
 /// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
-fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -> ParallelMeta {
+fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
+    let task = &u.program.tasks[number];
+    let TaskSchedule { extents, body, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
     let (_, loop_) = parallel_loop(task);
-    let locals = LocalFacts::of(&task.body, Some(loop_.body));
-    let extents = known_extents(&task.body, &locals, loop_);
-    let bound = |v| bound_for_launcher(u.facts, &task.body, &locals, v);
+    let bound = |v| bound_for_launcher(u.facts, &task.body, &body.locals, v);
     let axes: Vec<_> = loop_.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
     let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
     ParallelMeta {
-        count: known_count(&extents),
+        count: u.facts.schedule.tasks[number].count(),
         axes,
         wide: None,
         serialize: config.serialize,
@@ -386,28 +279,28 @@ fn lower_count(u: &Unit<'_>, task: &Task, config: &LoopConfig, symbol: String) -
         scatter: None,
         block_sums: false,
         at_once: 1,
-        cost_per_iteration: estimate_cost(&task.body, loop_.body, &u.program.functions),
+        cost_per_iteration: *cost_per_iteration,
         // On a device the code finds out.
-        count_symbol: (computed && !u.target.shares_by_stride()).then(|| {
-            emit_count(u, task, &symbol, locals);
+        count_symbol: (computed && !u.target.info().has_grid).then(|| {
+            emit_count(u, number, &symbol);
             symbol
         }),
     }
 }
 
-fn emit_count(u: &Unit<'_>, task: &Task, symbol: &str, locals: LocalFacts) {
+fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {
     let (function, context) = u.target.declare_count(&u.e, symbol);
-    let mut l = Lowering::start(u, &task.body, BodyKind::Count, function, context, locals);
+    let mut l = Lowering::start(u, body_of(u, number), BodyKind::Count, function, context);
     let start = u.e.block();
-    l.prepare_locals(|l, local| l.facts.is_used_before_loop(local));
+    l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
     l.prologue();
-    let dims = &parallel_loop(task).1.dims;
+    let dims = &parallel_loop(&u.program.tasks[number]).1.dims;
     u.e.ret(dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips)));
     l.finish(start);
 }
 
 /// A bound as the launcher can know it.
-fn bound_for_launcher(facts: &Facts<'_>, body: &Body, locals: &LocalFacts, v: ValueId) -> Bound {
+fn bound_for_launcher(facts: &Facts<'_>, body: &Body, locals: &LocalUses, v: ValueId) -> Bound {
     let v = locals.source(v);
     let bound = |v| bound_for_launcher(facts, body, locals, v);
     let Some(scalar) = body.ty(v).scalar().filter(|s| s.is_int()) else { return Bound::Computed };
@@ -473,7 +366,7 @@ impl<'p> Lowering<'_, 'p> {
 
     /// One iteration: fresh locals, its own sequence of random numbers, the body.
     pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
-        self.prepare_locals(|l, local| !l.facts.is_used_before_loop(local));
+        self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
         self.indices.insert(v, indices);
         self.loops.push(targets);

@@ -20,13 +20,14 @@ impl Lowering<'_, '_> {
     pub fn prepare_locals(&mut self, select: impl Fn(&Self, octants_ir::LocalId) -> bool) {
         for i in 0..self.body.locals.len() {
             let id = octants_ir::LocalId(i as u32);
-            if self.facts.is_unused(id) || self.facts.is_value(id) {
+            let uses = self.schedule.locals.of(id);
+            if uses.is_unused || uses.is_value {
                 continue;
             }
             if self.locals[i].is_none() {
                 self.locals[i] = Some(self.stack_place(&self.body.locals[i].ty));
             }
-            if self.facts.needs_zero(id)
+            if uses.needs_zero
                 && select(self, id)
                 && let Some(place) = &self.locals[i]
             {
@@ -68,7 +69,7 @@ impl Lowering<'_, '_> {
         let v = self.e.load(self.e.memory(leaf.scalar), ptr, leaf.scalar.bytes());
         if let Some(tag) = leaf.tag {
             self.u.metadata.mark_access(self.e, v, tag, independent);
-            if self.u.target.has_constant_loads() {
+            if self.u.target.info().has_constant_loads {
                 self.u.metadata.mark_constant(v, tag);
             }
         }

@@ -14,7 +14,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Buffer, Layout, Program, first_with_memory};
+use octants_ir::{Layout, Program, Schedule, first_with_memory};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -70,36 +70,9 @@ struct Kinds {
     noundef: u32,
 }
 
-/// For each buffer the first one of those whose memory lies among its own, be it by way of others; of most it is itself.
-fn first_among(buffers: &[Buffer]) -> Vec<usize> {
-    let mut runs: Vec<(u32, u64, u64, usize)> = Vec::new();
-    for (i, b) in buffers.iter().enumerate() {
-        let Layout::Dense { components, .. } = &b.layout else { continue };
-        let bytes = b.elem.leaves().into_iter().map(|s| u64::from(s.bytes()));
-        runs.extend(components.iter().zip(bytes).map(|(c, bytes)| (c.root, c.base, c.end(bytes), i)));
-    }
-    runs.sort_unstable();
-    let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut unite = |a: usize, b: usize| {
-        let (one, same) = (first[a].min(first[b]), first[a].max(first[b]));
-        first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
-    };
-    let mut reach: Option<(u32, u64, usize)> = None;
-    for (root, begin, end, i) in runs {
-        reach = match reach {
-            Some((r, to, j)) if r == root && begin < to => {
-                unite(i, j);
-                Some((r, to.max(end), j))
-            }
-            _ => Some((root, end, i)),
-        };
-    }
-    first
-}
-
 impl Metadata {
     /// Types for the buffers of a program.
-    pub fn new(e: &Emitter, program: &Program, arrays_may_alias: bool, has_vectors: bool) -> Metadata {
+    pub fn new(e: &Emitter, program: &Program, schedule: &Schedule, has_vectors: bool) -> Metadata {
         let text = |s: &str| llvm!(LLVMMDStringInContext2(e.ctx, s.as_ptr().cast(), s.len()));
         let node = |parts: &mut [LLVMMetadataRef]| llvm!(LLVMMDNodeInContext2(e.ctx, parts.as_mut_ptr(), parts.len()));
         let mut components = 0;
@@ -109,12 +82,12 @@ impl Metadata {
         };
         let mut arrays = None;
         let mut buffers: Vec<Tag> = Vec::new();
-        let first = if has_vectors { first_among(&program.buffers) } else { first_with_memory(&program.buffers) };
+        let first = if has_vectors { schedule.memory.clone() } else { first_with_memory(&program.buffers) };
         let mut sharing = vec![0; first.len()];
         first.iter().for_each(|f| sharing[*f] += 1);
         for (i, b) in program.buffers.iter().enumerate() {
             buffers.push(match first[i] {
-                _ if arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) => {
+                _ if schedule.arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) => {
                     *arrays.get_or_insert_with(|| take(1))
                 }
                 f if f != i => buffers[f],

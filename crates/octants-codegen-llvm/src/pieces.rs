@@ -5,8 +5,6 @@
 //! too much would be done twice there are fewer.
 
 use crate::facts::Facts;
-use crate::lower_task::{grouping_of, is_single_form_apart};
-use crate::target::Target;
 
 /// What is lowered of a task at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,20 +49,20 @@ const ENTRY: usize = 50;
 const MOST: usize = 64;
 
 /// All forms of all tasks but those that may be kept apart.
-pub(crate) fn all_entries(facts: &Facts<'_>, target: &dyn Target) -> Vec<Entry> {
+pub(crate) fn all_entries(facts: &Facts<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
-    for task in 0..facts.program.tasks.len() {
+    for (task, schedule) in facts.schedule.tasks.iter().enumerate() {
         entries.push(Entry { task, form: Form::Main });
-        if is_single_form_apart(facts, target, task) {
+        if schedule.forms.is_single_apart() {
             entries.push(Entry { task, form: Form::Single });
         }
     }
     entries
 }
 
-/// The pieces of a program; those with wide forms come last.
-pub(crate) fn cut(facts: &Facts<'_>, target: &dyn Target) -> Vec<Piece> {
-    let entries = all_entries(facts, target);
+/// The pieces of a program; those with wide forms, which `forms_apart` asks for, come last.
+pub(crate) fn cut(facts: &Facts<'_>, forms_apart: bool) -> Vec<Piece> {
+    let entries = all_entries(facts);
     let whole = Sizes::new(facts).add_all(&entries);
     let mut least = LEAST.max(whole / MOST);
     let mut pieces = loop {
@@ -75,9 +73,9 @@ pub(crate) fn cut(facts: &Facts<'_>, target: &dyn Target) -> Vec<Piece> {
         }
         least *= 2;
     };
-    if target.keeps_forms_apart() {
-        let wide = (0..facts.program.tasks.len()).filter(|task| grouping_of(facts, target, *task).is_some());
-        pieces.extend(wide.map(|task| {
+    if forms_apart {
+        let tasks = facts.schedule.tasks.iter().enumerate();
+        pieces.extend(tasks.filter(|(_, schedule)| schedule.forms.grouping.is_some()).map(|(task, _)| {
             let entries = vec![Entry { task, form: Form::Wide }];
             Piece { size: Sizes::new(facts).add_all(&entries), entries }
         }));
@@ -123,11 +121,11 @@ impl<'f> Sizes<'f> {
     }
 
     fn add(&mut self, entry: Entry) -> usize {
-        let mut size = ENTRY + self.facts.task_sizes[entry.task];
-        for f in &self.facts.task_functions[entry.task] {
+        let mut size = ENTRY + self.facts.schedule.tasks[entry.task].size;
+        for f in &self.facts.schedule.tasks[entry.task].functions {
             let seen = &mut self.seen[f.index()][usize::from(entry.form == Form::Single)];
             if !std::mem::replace(seen, true) {
-                size += self.facts.sizes[f.index()];
+                size += self.facts.schedule.functions[f.index()].size;
             }
         }
         size

@@ -6,10 +6,10 @@
 //! calls alike, and hands out the copies, which are zero before and after. Without copies the task's sums are atomic.
 
 use crate::emit::{Bb, IntCmp, T, V, llvm};
-use crate::find_scatter::{Region, RegionMemory, Scatter};
 use crate::lower_body::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
+use octants_ir::schedule::{Region, RegionMemory, Scatter};
 
 /// Words that are looked at together when copies are added.
 const GROUP: u64 = 16;

@@ -3,17 +3,17 @@
 //! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
 //! like an odometer, so that no element costs a division.
 
-use octants_ir::{ForLoop, LoopConfig, ValueId};
+use octants_ir::schedule::Jam;
+use octants_ir::{ForLoop, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::find_jam::{Jam, find_jam};
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
 use crate::metadata::RangeLoop;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop over the iterations from `begin` to before `end`.
-    pub fn parallel_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, begin: V, end: V) {
+    pub fn parallel_for(&mut self, v: ValueId, l: &'p ForLoop, begin: V, end: V) {
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         self.begin_reductions(l);
         let done = self.new_block(c"done");
@@ -32,9 +32,9 @@ impl<'p> Lowering<'_, 'p> {
                 let (first, last) = (self.e.add_nsw(begin, only.begin), self.e.add_nsw(end, only.begin));
                 let base = only.begin;
                 let linear = |e: &crate::emit::Emitter, i: V| e.sub_nsw(i, base);
-                self.row(v, l, &[], *only, first, last, &linear, config, done);
+                self.row(v, l, &[], *only, first, last, &linear, done);
             }
-            many => self.rows(v, l, many, config, begin, end, done),
+            many => self.rows(v, l, many, begin, end, done),
         }
         self.e.position(done);
         self.end_reductions(l);
@@ -42,16 +42,7 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Rows of an N-dimensional loop.
     #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
-    fn rows(
-        &mut self,
-        v: ValueId,
-        l: &'p ForLoop,
-        axes: &[Axis],
-        config: &LoopConfig,
-        begin: V,
-        end: V,
-        done: crate::emit::Bb,
-    ) {
+    fn rows(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], begin: V, end: V, done: crate::emit::Bb) {
         let e = self.e;
         let n = axes.len();
         let decode = self.new_block(c"decode");
@@ -92,7 +83,7 @@ impl<'p> Lowering<'_, 'p> {
         let start = e.add_nsw(from, last.begin);
         let stop = e.add_nsw(start, length);
         let linear = |e: &crate::emit::Emitter, i: V| e.add_nsw(position, e.sub_nsw(i, start));
-        self.row(v, l, &outer, last, start, stop, &linear, config, next);
+        self.row(v, l, &outer, last, start, stop, &linear, next);
 
         e.position(next);
         let advanced = e.add_nsw(position, length);
@@ -125,16 +116,13 @@ impl<'p> Lowering<'_, 'p> {
         first: V,
         last: V,
         linear: &dyn Fn(&crate::emit::Emitter, V) -> V,
-        config: &LoopConfig,
         done: crate::emit::Bb,
     ) {
         let e = self.e;
-        let jam = if config.serialize { None } else { find_jam(self, v, l) };
         let mut first = first;
-        if let Some(jam) = jam {
-            self.u.at_once.set(self.u.at_once.get().max(jam.times));
+        if let Some(jam) = self.jam {
             for times in jam.groups() {
-                first = self.jammed_row((v, l), outer, axis, (first, last), &jam, times);
+                first = self.jammed_row((v, l), outer, axis, (first, last), jam, times);
             }
         }
         let head = self.new_block(c"parallel");

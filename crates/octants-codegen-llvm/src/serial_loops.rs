@@ -1,14 +1,13 @@
 //! Loops over ranges in order, inside of what a thread runs.
 //!
-//! Loops that wait for memory stand in the code several times (`read_ahead`), so that several iterations wait at once. Where that is often
+//! Loops that wait for memory stand in the code several times (octants-schedule's `read_ahead`), so that several iterations wait at once. Where that is often
 //! there are two loops: one for whole groups of iterations, one for what is left over, which would else be run one by one.
 
+use octants_ir::schedule::LoopHint;
 use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
-use crate::read_ahead::{LEAVES_MUCH, REST_TIMES, times_to_unroll};
-use crate::unroll_arrays::walks_short_arrays;
 
 /// A loop that is being lowered.
 struct Nest<'p> {
@@ -53,7 +52,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The body of a loop; `next` follows.
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
         self.loops.push(LoopTargets { on_break: nest.exit, on_continue: next });
-        if !self.guarded_body(nest.of) {
+        if !self.guarded_body(nest.number, nest.of) {
             self.body_of_loop(nest.number, nest.of.body);
         }
         self.loops.pop();
@@ -66,12 +65,13 @@ impl<'p> Lowering<'_, 'p> {
     fn serial_axis(&mut self, nest: &Nest<'p>, axis: usize, done: Bb) {
         let (e, target) = (self.e, self.u.target);
         let (begin, end, s) = nest.bounds[axis];
-        let is_short = s.bits() <= 32 && target.counts_in_32_bits();
+        let is_short = s.bits() <= 32 && target.info().counts_in_32_bits;
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
-        let unrolls = is_last && !self.many_loops && target.unrolls_reading_loops();
-        let times = if unrolls { times_to_unroll(self.body, nest.of, self.many_threads) } else { None };
-        let Some(many) = times.filter(|times| *times >= LEAVES_MUCH && self.gathered.is_none()) else {
+        let unroll = self.schedule.loops.get(&nest.number).and_then(|s| s.unroll).filter(|_| is_last);
+        let times = unroll.map(|u| u.times);
+        let cut = unroll.and_then(|u| Some((u.times, u.rest?))).filter(|_| self.gathered.is_none());
+        let Some((many, rest_times)) = cut else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };
         let ty = e.type_of(begin);
@@ -85,7 +85,7 @@ impl<'p> Lowering<'_, 'p> {
         self.count_axis(nest, axis, Counted { offset: Some(begin), begin: zero, end: whole, times }, rest);
         e.position(rest);
         let begin = e.add(begin, whole);
-        self.count_axis(nest, axis, Counted { offset: None, begin, end, times: Some(REST_TIMES) }, done);
+        self.count_axis(nest, axis, Counted { offset: None, begin, end, times: Some(rest_times) }, done);
     }
 
     /// Counts through an axis, or a part of it, and runs the axes inside for each number; `done` follows.
@@ -108,12 +108,13 @@ impl<'p> Lowering<'_, 'p> {
             if across { metadata.mark_ordered_loop(e, back) } else { metadata.mark_filled_loop(e, back) }
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
-        } else if self.u.target.shares_by_stride() && walks_short_arrays(self.body, nest.of) {
-            self.u.metadata.mark_fully_unrolled_loop(back);
-        } else if self.lean_loops {
-            self.u.metadata.mark_lean_loop(e, back);
-        } else if self.many_loops {
-            self.u.metadata.mark_uncounted_loop(back);
+        } else {
+            match self.schedule.loops.get(&nest.number).map(|s| s.hint).unwrap_or_default() {
+                LoopHint::None => {}
+                LoopHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
+                LoopHint::Lean => self.u.metadata.mark_lean_loop(e, back),
+                LoopHint::NotUnrolledUncounted => self.u.metadata.mark_uncounted_loop(back),
+            }
         }
         e.position(inside);
         let number = offset.map_or(counter, |first| e.add_nsw(first, counter));

@@ -5,17 +5,11 @@
 //! task's other sums go where they went. An array's size is known at run time only: such a task holds the direct form too.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
+use octants_ir::schedule::{Grouping, Region, Scatter};
 use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::find_scatter::{Region, RegionMemory, Scatter};
 use crate::lower_body::Lowering;
-use crate::widen_tasks::Grouping;
-
-/// Memory of a block for copies: several blocks find room on a multiprocessor.
-pub(crate) const MOST_BYTES: u64 = 32 << 10;
-/// Longest body that is worth having twice.
-pub(crate) const MOST_INSTRUCTIONS: usize = 200;
 
 /// A copy of a region.
 struct Copy {
@@ -35,7 +29,7 @@ impl<'p> Lowering<'_, 'p> {
         v: ValueId,
         l: &'p ForLoop,
         config: &LoopConfig,
-        grouping: Grouping,
+        grouping: Option<Grouping>,
         scatter: &Scatter,
     ) {
         let e = self.e;
@@ -43,7 +37,7 @@ impl<'p> Lowering<'_, 'p> {
         // Copies begin at multiples of eight bytes.
         let bytes: Vec<V> = scatter.regions.iter().zip(&words).map(|(r, w)| self.copy_bytes(r, *w)).collect();
         let total = bytes.iter().fold(e.i64c(0), |n, b| e.add(n, *b));
-        let most = MOST_BYTES as i64;
+        let most = self.u.target.info().shared_bytes as i64;
         let known = e.as_int(total);
         let direct = self.new_block(c"direct");
         let copied = self.new_block(c"copied");
@@ -67,7 +61,7 @@ impl<'p> Lowering<'_, 'p> {
         }
         self.u.target.block_barrier(e);
         for (region, c) in scatter.regions.iter().zip(&copies) {
-            let start = region_start(region);
+            let start = region.start();
             self.moved.extend(region.buffers.iter().map(|b| (*b, (c.copy, start))));
         }
         self.strided_for(v, l, config, grouping);
@@ -121,9 +115,4 @@ impl<'p> Lowering<'_, 'p> {
         e.br(head);
         e.position(done);
     }
-}
-
-/// Bytes of its root that lie before a region.
-pub(crate) fn region_start(region: &Region) -> u64 {
-    if let RegionMemory::Root { start, .. } = region.memory { start } else { 0 }
 }

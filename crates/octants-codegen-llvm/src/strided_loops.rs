@@ -8,20 +8,17 @@
 //! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
 //! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
+use octants_ir::schedule::{Grouping, TILE_COLUMNS};
 use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
 use crate::odometer::Odometer;
-use crate::widen_tasks::Grouping;
-
-/// Threads of a block that are next to one another in a row of a tile.
-pub(crate) const TILE_COLUMNS: u32 = 32;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
-    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, grouping: Grouping) {
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, grouping: Option<Grouping>) {
         let e = self.e;
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
@@ -36,7 +33,7 @@ impl<'p> Lowering<'_, 'p> {
             (_, None) => sizes.push(e.i32c(1)),
             _ => {}
         }
-        let tile = grouping.tiles.then(|| Tile::cut(self, &mut sizes));
+        let tile = grouping.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
         let (number, all) = match (config.serialize, &tile) {
             (true, _) => (e.i32c(0), e.i32c(1)),
             (_, Some(_)) => self.u.target.block_of_grid(e),
@@ -83,9 +80,9 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// The number of indices of an axis as an unsigned number of as few bits as it may need.
-    fn size(&self, axis: &Axis, grouping: Grouping) -> V {
+    fn size(&self, axis: &Axis, grouping: Option<Grouping>) -> V {
         let e = self.e;
-        if axis.scalar.bits() <= 32 || grouping.is_wide() { e.trunc(axis.trips, e.i32) } else { axis.trips }
+        if axis.scalar.bits() <= 32 || grouping.is_some() { e.trunc(axis.trips, e.i32) } else { axis.trips }
     }
 
     /// The index that a digit stands for.
@@ -209,24 +206,16 @@ struct Groups {
 
 impl Groups {
     /// `None` where there is no grouping. The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
-    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], grouping: Grouping) -> Option<Groups> {
+    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], grouping: Option<Grouping>) -> Option<Groups> {
         let e = lowering.e;
-        let axis = axes.last().filter(|_| grouping.is_wide())?;
-        let lanes = grouping.lanes;
+        let (axis, Grouping { lanes, tiles, .. }) = (axes.last()?, grouping?);
         let start = e.and(axis.begin, e.i64c(-i64::from(lanes)));
         let lead = e.trunc(e.sub(axis.begin, start), e.i32);
         let trips = e.trunc(axis.trips, e.i32);
         let reach = e.add(e.add(lead, trips), e.i32c(i64::from(lanes) - 1));
         let count = e.lshr(reach, e.i32c(i64::from(lanes.trailing_zeros())));
         let is_whole = |v: V| e.as_int(v).is_some_and(|n| n % i64::from(lanes) == 0);
-        Some(Groups {
-            lanes,
-            start,
-            lead,
-            trips,
-            count,
-            all_whole: is_whole(lead) && is_whole(trips) && !grouping.tiles,
-        })
+        Some(Groups { lanes, start, lead, trips, count, all_whole: is_whole(lead) && is_whole(trips) && !tiles })
     }
 }
 

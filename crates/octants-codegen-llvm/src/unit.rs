@@ -31,8 +31,6 @@ pub(crate) struct Unit<'p> {
     pub has_wide_forms: bool,
     /// Number of the task under way, part of the key of random numbers.
     pub task: Cell<u32>,
-    /// Iterations of the task under way that its code runs at once, as long as there are so many.
-    pub at_once: Cell<u32>,
 }
 
 /// The artifact's name of a scalar.
@@ -57,7 +55,7 @@ impl<'p> Unit<'p> {
     /// An empty module's.
     pub fn new(facts: &'p Facts<'p>, target: &'p dyn Target, e: Emitter, has_wide_forms: bool) -> Unit<'p> {
         Unit {
-            metadata: Metadata::new(&e, facts.program, facts.options.arrays_may_alias, target.has_vectors()),
+            metadata: Metadata::new(&e, facts.program, facts.schedule, target.info().has_vectors),
             program: facts.program,
             options: facts.options,
             facts,
@@ -69,7 +67,6 @@ impl<'p> Unit<'p> {
             vector_functions: RefCell::default(),
             has_wide_forms,
             task: Cell::new(0),
-            at_once: Cell::new(1),
         }
     }
 

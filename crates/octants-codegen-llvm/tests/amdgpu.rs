@@ -3,14 +3,16 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod programs;
+mod scheduled;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing};
 use octants_ir::*;
 use programs::*;
+use scheduled::{compile, list};
 
 /// The chips, threads in a wave, and whether floats are added in memory by one instruction.
 const CHIPS: [(&str, u32, bool); 12] = [
@@ -45,7 +47,7 @@ fn library() -> Option<PathBuf> {
 
 fn options() -> CodegenOptions {
     let device_library = DeviceLibrary { path: library() };
-    CodegenOptions { device_library, single_thread_variants: false, ..CodegenOptions::default() }
+    CodegenOptions { device_library, ..CodegenOptions::default() }
 }
 
 /// A linked code object, in words.
@@ -70,7 +72,7 @@ impl CodeObject {
             println!("{}", list(program, options, target, Listing::Optimised).unwrap());
             println!("{}", list(program, options, target, Listing::Assembly).unwrap());
         }
-        let artifact = compile(program, &|_| String::new(), options, target, &mut |_| ()).unwrap();
+        let artifact = compile(program, &|_| String::new(), options, target).unwrap();
         let name = format!("octants-{}-{:p}.hsaco", std::process::id(), artifact.modules[0].as_ptr());
         let path = std::env::temp_dir().join(name);
         std::fs::write(&path, &artifact.modules[0]).unwrap();
@@ -276,7 +278,7 @@ fn every_function_of_mathematics_is_there_in_all_widths() {
             let p = program(vec![array("x", s, 1)], vec![], Type::Unit, true, b.body);
             let options = CodegenOptions { fast_math, ..options() };
             // Linking fails where a function or a constant of the library is missing.
-            compile(&p, &|_| String::new(), &options, &target(cpu), &mut |_| ()).unwrap();
+            compile(&p, &|_| String::new(), &options, &target(cpu)).unwrap();
         }
     }
 }

@@ -3,12 +3,14 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod programs;
+mod scheduled;
 
 use std::time::Instant;
 
-use octants_codegen_llvm::{CodegenOptions, Listing, compile_host, list_host};
+use octants_codegen_llvm::{CodegenOptions, Listing};
 use octants_ir::*;
 use programs::*;
+use scheduled::{compile_host, list_host};
 
 /// y[i] = k * x[i] + i
 fn small(k: i64) -> Program {

@@ -4,11 +4,13 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod programs;
+mod scheduled;
 
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{CodegenOptions, compile_as_one};
+use octants_codegen_llvm::CodegenOptions;
 use octants_ir::*;
 use programs::*;
+use scheduled::compile_as_one;
 
 const SCALARS: [Scalar; 12] = [
     Scalar::U1,

@@ -4,11 +4,15 @@
 
 mod jit;
 mod programs;
+mod scheduled;
 
 use std::sync::Arc;
 
 use jit::*;
+use octants_artifact::CodeTarget;
+use octants_codegen_llvm::{CodegenOptions, compile_host, target_info};
 use octants_ir::*;
+use octants_schedule::schedule_program;
 use programs::*;
 
 const F32: Type = Type::Scalar(Scalar::F32);
@@ -158,8 +162,10 @@ fn overlapping_arrays_are_allowed_when_said() {
     }
     let mut p = program(vec![array("x", Scalar::I32, 1), array("y", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
     p.tasks[0].kind = TaskKind::Parallel(config);
-    let options = octants_codegen_llvm::CodegenOptions { arrays_may_alias: true, ..Default::default() };
-    let loaded = build_with(&p, &options);
+    let asked = ScheduleOptions { arrays_may_alias: true, ..ScheduleOptions::default() };
+    let schedule = schedule_program(&p, &target_info(&CodeTarget::Host), asked);
+    let artifact = compile_host((&p, &schedule), &|_| String::new(), &CodegenOptions::default()).unwrap();
+    let loaded = load(artifact);
     // y is x moved by one: a serial loop counts up.
     let mut x = vec![0i32; 101];
     let base = ptr(&mut x);

@@ -3,15 +3,17 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod programs;
+mod scheduled;
 
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing, compile, list};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing};
 use octants_ir::*;
 use programs::*;
+use scheduled::{compile, list};
 
 fn target(cpu: &str, ptx: &str) -> CodeTarget {
     CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: cpu.into(), features: ptx.into() }
@@ -31,11 +33,7 @@ fn nvidia_file(path: &str) -> Option<PathBuf> {
 
 fn options() -> CodegenOptions {
     let path = nvidia_file("nvvm/libdevice/libdevice.10.bc");
-    CodegenOptions {
-        device_library: DeviceLibrary { path },
-        single_thread_variants: false,
-        ..CodegenOptions::default()
-    }
+    CodegenOptions { device_library: DeviceLibrary { path }, ..CodegenOptions::default() }
 }
 
 /// Puts a text before NVIDIA's assembler, where there is one.
@@ -85,7 +83,7 @@ fn a_map_reads_past_the_caches_for_written_memory_and_computes_in_line() {
 fn neighbouring_elements_are_loaded_and_stored_together_where_a_launch_allows_it() {
     let p = map(&[UnaryOp::Sqrt], Scalar::F32);
     assert_has(&ptx(&p, &h200()), &["octants_task_0_wide", "ld.global.nc.v4.b32", "st.global.v4.b32"]);
-    let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let n = 1 << 20;
     assert_eq!(meta.wide_form(&[0x1000, n, 0x2000, n]).map(|w| w.lanes), Some(4));
@@ -434,7 +432,7 @@ fn stencils_load_and_store_neighbours_together() {
     let wide = &text[text.find("octants_task_0_wide").unwrap()..];
     assert_eq!(wide.matches("ld.global.nc.v4").count(), 3, "a row each\n{wide}");
     assert_has(wide, &["st.global.v4"]);
-    let artifact = compile(&p, &|_| String::new(), &options(), &h200(), &mut |_| ()).unwrap();
+    let artifact = compile(&p, &|_| String::new(), &options(), &h200()).unwrap();
     let meta = artifact.tasks[0].parallel.as_ref().unwrap();
     let fits = |rows: u64, columns: u64| meta.wide_form(&[0x1000, rows, columns, 0x2000, rows, columns]).is_some();
     let (main, wide) = (String::from_utf8_lossy(&artifact.modules[0]), &meta.wide.as_ref().unwrap().code);

@@ -4,6 +4,7 @@
 
 mod jit;
 mod programs;
+mod scheduled;
 
 use jit::*;
 use octants_codegen_llvm::CodegenOptions;

@@ -4,13 +4,15 @@
 
 mod jit;
 mod programs;
+mod scheduled;
 
 use jit::*;
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{CodegenOptions, compile, compile_host};
+use octants_codegen_llvm::CodegenOptions;
 use octants_diag::Span;
 use octants_ir::*;
 use programs::*;
+use scheduled::{compile, compile_host};
 
 /// `x = x * 3 + k`, `statements` times.
 fn statements(b: &mut Builder, mut x: ValueId, statements: usize) -> ValueId {
@@ -121,7 +123,7 @@ fn devices_are_told_which_module_has_a_task() {
     let target =
         CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: "sm_90".into(), features: "+ptx80".into() };
     let program = tasks(12, |b, x| statements(b, x, 60));
-    let artifact = compile(&program, &place, &threads(2), &target, &mut |_| ()).unwrap();
+    let artifact = compile(&program, &place, &threads(2), &target).unwrap();
     assert!(artifact.modules.len() > 3);
     for task in &artifact.tasks {
         let entry = format!(".entry {}(", task.symbol);

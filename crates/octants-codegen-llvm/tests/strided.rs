@@ -4,14 +4,16 @@
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
 mod programs;
+mod scheduled;
 
 use inkwell::OptimizationLevel;
 use inkwell::context::Context;
 use inkwell::memory_buffer::MemoryBuffer;
 use octants_artifact::{CodeTarget, DeviceContext};
-use octants_codegen_llvm::{CodegenOptions, Listing, list};
+use octants_codegen_llvm::{CodegenOptions, Listing};
 use octants_ir::*;
 use programs::*;
+use scheduled::list;
 
 /// Blocks, and threads of each.
 type Grid = (u32, u32);

@@ -4,6 +4,7 @@
 
 mod jit;
 mod programs;
+mod scheduled;
 
 use std::time::Instant;
 

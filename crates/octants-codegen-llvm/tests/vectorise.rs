@@ -4,11 +4,13 @@
 
 mod jit;
 mod programs;
+mod scheduled;
 
 use jit::*;
-use octants_codegen_llvm::{CodegenOptions, Listing, list_host};
+use octants_codegen_llvm::{CodegenOptions, Listing};
 use octants_ir::*;
 use programs::*;
+use scheduled::list_host;
 
 /// out[i, j] = f(neighbours) on the interior of a plane.
 fn stencil(make: impl Fn(&str) -> Buffer) -> Program {

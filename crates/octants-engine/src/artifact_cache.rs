@@ -13,7 +13,7 @@ use octants_artifact::{
 };
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, host_target, llvm_version};
 use octants_diag::Sources;
-use octants_ir::{Body, Op, Program};
+use octants_ir::{Body, Op, Program, ScheduleOptions};
 
 use crate::config::Config;
 use crate::environment::user_cache_folder;
@@ -73,6 +73,8 @@ pub(crate) struct Ingredients<'a> {
     pub defined_at: Option<&'a str>,
     /// What was asked of the code generator.
     pub options: &'a CodegenOptions,
+    /// What was asked of the schedule.
+    pub schedule_options: &'a ScheduleOptions,
     /// The machine.
     pub target: &'a CodeTarget,
 }
@@ -174,16 +176,16 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         fast_math,
         opt_level,
         processor,
-        arrays_may_alias,
         vector_math,
         vector_bits,
-        single_thread_variants,
         concurrent_launches,
         device_library: DeviceLibrary { path: _ },
         threads: _,
     } = from.options;
+    let ScheduleOptions { opt_level: of_schedule, arrays_may_alias, single_thread_variants } = from.schedule_options;
     key.add("fast_math", fast_math)
         .add("opt_level", opt_level)
+        .add("opt_level of the schedule", of_schedule)
         .add("processor", processor)
         .add("arrays_may_alias", arrays_may_alias)
         .add("vector_math", vector_math)
@@ -277,7 +279,16 @@ program k -> f32 {
     }
 
     fn key(program: &Program, sources: &Sources, options: &CodegenOptions, target: &CodeTarget) -> String {
-        let from = Ingredients { program, sources, defined_at: None, options, target };
+        scheduled_key(program, sources, (options, &ScheduleOptions::default()), target)
+    }
+
+    fn scheduled_key(
+        program: &Program,
+        sources: &Sources,
+        (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
+        target: &CodeTarget,
+    ) -> String {
+        let from = Ingredients { program, sources, defined_at: None, options, schedule_options, target };
         key_after(common_part(target, &options.device_library).expect("LLVM names this machine"), &from).to_string()
     }
 
@@ -357,13 +368,19 @@ program k -> f32 {
             ("fast_math", CodegenOptions { fast_math: false, ..defaults.clone() }),
             ("opt_level", CodegenOptions { opt_level: 2, ..defaults.clone() }),
             ("processor", CodegenOptions { processor: Some("x86-64".into()), ..defaults.clone() }),
-            ("arrays_may_alias", CodegenOptions { arrays_may_alias: true, ..defaults.clone() }),
             ("vector_math", CodegenOptions { vector_math: false, ..defaults.clone() }),
             ("vector_bits", CodegenOptions { vector_bits: Some(128), ..defaults.clone() }),
-            ("single_thread_variants", CodegenOptions { single_thread_variants: false, ..defaults.clone() }),
             ("concurrent_launches", CodegenOptions { concurrent_launches: true, ..defaults.clone() }),
         ] {
             add(what, key(&program, &places, &changed, &host));
+        }
+        let defaults = ScheduleOptions::default();
+        for (what, changed) in [
+            ("opt_level of the schedule", ScheduleOptions { opt_level: 2, ..defaults }),
+            ("arrays_may_alias", ScheduleOptions { arrays_may_alias: true, ..defaults }),
+            ("single_thread_variants", ScheduleOptions { single_thread_variants: false, ..defaults }),
+        ] {
+            add(what, scheduled_key(&program, &places, (&options, &changed), &host));
         }
 
         add("triple", key(&program, &places, &options, &device("t", "c", "f")));

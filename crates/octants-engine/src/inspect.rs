@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use octants_analysis::describe_access;
 use octants_artifact::CodeTarget;
-use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile_as_one, known_processors, list};
+use octants_codegen_llvm::{DeviceLibrary, Listing, check_target, compile_as_one, known_processors, list, target_info};
 use octants_driver_cuda::choose_target::{chips, choose_target};
+use octants_schedule::{describe_schedule, schedule_program};
 use {octants_driver_cuda as cuda, octants_driver_hip as hip};
 
 use crate::config::Arch;
@@ -21,6 +22,8 @@ pub enum Form {
     Access,
     /// The program of tasks that code is made of.
     Ir,
+    /// How each task of the program runs on the machine.
+    Schedule,
     /// LLVM's text after optimisation.
     Llvm,
     /// Assembly.
@@ -33,6 +36,7 @@ pub enum Form {
 pub const FORMS: &[(&str, Form)] = &[
     ("access", Form::Access),
     ("ir", Form::Ir),
+    ("schedule", Form::Schedule),
     ("llvm", Form::Llvm),
     ("asm", Form::Assembly),
     ("object", Form::Object),
@@ -55,7 +59,7 @@ pub struct Machine {
 
 impl Machine {
     fn is_gpu(&self) -> bool {
-        is_gpu(&self.target)
+        target_info(&self.target).has_grid
     }
 
     /// The usual ending of the name of a file with code in this form.
@@ -67,6 +71,7 @@ impl Machine {
         match form {
             Form::Access => "access",
             Form::Ir => "oir",
+            Form::Schedule => "schedule",
             Form::Llvm => "ll",
             _ if triple.starts_with("nvptx") => "ptx",
             Form::Object if triple.starts_with("amdgcn") => "hsaco",
@@ -229,20 +234,19 @@ impl Session {
         let lowering = lowering.kept_as(keeping_on(&machine.target));
         let concurrent = !self.device().is_immediate() || machine.is_gpu();
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &machine.target, false, |_| ());
-        let options = self.codegen_options(arrays_may_alias, concurrent, &machine.library);
-        let listed = |listing| list(&program, &options, &machine.target, listing).map(String::into_bytes);
+        let schedule_options = self.schedule_options(arrays_may_alias);
+        let schedule = schedule_program(&program, &target_info(&machine.target), schedule_options);
+        let scheduled = (&program, &schedule);
+        let options = self.codegen_options(concurrent, &machine.library);
+        let listed = |listing| list(scheduled, &options, &machine.target, listing).map(String::into_bytes);
         let code = match form {
             Form::Access => return Ok(describe_access(&program).into_bytes()),
             Form::Ir => return Ok((lowering.kept() + &program.to_string()).into_bytes()),
+            Form::Schedule => return Ok(describe_schedule(&program, &schedule).into_bytes()),
             Form::Llvm => listed(Listing::Optimised),
             Form::Assembly => listed(Listing::Assembly),
-            Form::Object => compile_as_one(&program, &options, &machine.target),
+            Form::Object => compile_as_one(scheduled, &options, &machine.target),
         };
         code.map_err(|e| Error::Codegen(e.to_string()))
     }
-}
-
-/// Code for it runs on many threads.
-pub(crate) fn is_gpu(target: &CodeTarget) -> bool {
-    matches!(target, CodeTarget::Device { triple, .. } if ![X86, ARM].contains(&triple.as_str()))
 }

@@ -1,7 +1,7 @@
 //! The rules that keep the crates apart, held over `cargo metadata` and the source text.
 //!
 //! 1. Runtime and drivers never see IR; code generators never see a device.
-//! 2. Front end, passes and code generators do not depend on one another.
+//! 2. Front end, passes, schedule and code generators do not depend on one another.
 //! 3. `pyo3` appears in octants-python alone.
 //! 4. No vendor's word outside vendors' driver crates and `target/*.rs`, but where a user's choice of device is read.
 //! 5. No global mutable state below octants-python; environment variables are read in one file.
@@ -20,6 +20,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-frontend", &["octants-diag", "octants-ir"]),
     ("octants-analysis", &["octants-ir"]),
     ("octants-passes", &["octants-diag", "octants-ir", "octants-analysis"]),
+    ("octants-schedule", &["octants-ir", "octants-analysis"]),
     ("octants-artifact", &[]),
     // Code generators name the user's lines in run-time messages: that takes `Span`.
     ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),
@@ -41,6 +42,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-frontend",
             "octants-analysis",
             "octants-passes",
+            "octants-schedule",
             "octants-artifact",
             "octants-codegen-llvm",
             "octants-codegen-naga",

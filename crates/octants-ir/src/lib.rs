@@ -51,6 +51,8 @@ pub mod operation_table;
 pub mod parse;
 mod parse_op;
 pub mod print;
+pub mod schedule;
+pub mod target_info;
 pub mod types;
 pub mod verify;
 mod verify_types;
@@ -68,5 +70,7 @@ pub use operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yi
 pub use operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;
+pub use schedule::{Schedule, ScheduleOptions};
+pub use target_info::TargetInfo;
 pub use types::{Scalar, StructType, Type};
 pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

@@ -7,7 +7,8 @@ use std::sync::OnceLock;
 
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
-use octants_ir::Scalar;
+use octants_artifact::ScatterCopies;
+use octants_ir::{Scalar, TargetInfo};
 
 use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
 use crate::emit::{Emitter, T, V};
@@ -135,6 +136,12 @@ const CONTEXT_BYTES: u64 = 88;
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
 
+/// What LLVM's model of a processor leaves out, as features. On Zen a gather takes longer than the loads and inserts that do
+/// the same, up to Zen 5, and a scatter longer than the stores.
+fn tuning(cpu: &str) -> &'static str {
+    if cpu.starts_with("znver") { ",+prefer-no-gather,+prefer-no-scatter" } else { "" }
+}
+
 impl Cpu {
     /// The target and LLVM's machine for it.
     pub fn new(processor: &Processor, options: &CodegenOptions) -> Result<(Cpu, TargetMachine), CodegenError> {
@@ -148,6 +155,7 @@ impl Cpu {
             2 => OptimizationLevel::Default,
             _ => OptimizationLevel::Aggressive,
         };
+        let features = &format!("{features}{}", tuning(cpu));
         let machine = target
             .create_target_machine(&triple, cpu, features, level, RelocMode::PIC, CodeModel::Small)
             .ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {name}")))?;
@@ -180,7 +188,22 @@ impl Cpu {
     }
 }
 
+/// Processors make vectors of loops, and find loads ahead by themselves.
+pub(crate) const INFO: TargetInfo = TargetInfo {
+    has_grid: false,
+    has_vectors: true,
+    shared_bytes: 0,
+    private_bytes: ScatterCopies::MOST_BYTES,
+    waits_for_loads: false,
+    counts_in_32_bits: false,
+    has_constant_loads: false,
+};
+
 impl Target for Cpu {
+    fn info(&self) -> TargetInfo {
+        INFO
+    }
+
     fn task_symbol(&self, _number: usize, name: &str) -> String {
         format!("octants.{name}")
     }
@@ -246,16 +269,8 @@ impl Target for Cpu {
         self.flush_denormals
     }
 
-    fn has_vectors(&self) -> bool {
-        true
-    }
-
     fn fuses_shared_products(&self) -> bool {
         self.fuses
-    }
-
-    fn privatises_scatter(&self) -> bool {
-        true
     }
 
     fn copies(&self, e: &Emitter, context: V) -> V {

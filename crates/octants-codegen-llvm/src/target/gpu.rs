@@ -12,7 +12,7 @@ use inkwell::module::Module;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
-use octants_ir::{AtomicOp, Scalar};
+use octants_ir::{AtomicOp, Scalar, TargetInfo};
 
 use super::gpu_channel::{FAIL, FAILED, PRINT};
 use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
@@ -48,8 +48,24 @@ pub(super) enum Register {
     Blocks,
 }
 
+/// What GPUs have in common.
+pub(super) const INFO: TargetInfo = TargetInfo {
+    has_grid: true,
+    has_vectors: false,
+    // Several blocks find room on a multiprocessor.
+    shared_bytes: 32 << 10,
+    private_bytes: 0,
+    waits_for_loads: false,
+    counts_in_32_bits: true,
+    has_constant_loads: true,
+};
+
 /// What one maker's GPUs want.
 pub(super) trait Maker {
+    /// What it can do.
+    fn info(&self) -> TargetInfo {
+        INFO
+    }
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle;
     /// What the driver of this maker's GPUs takes.
@@ -66,10 +82,6 @@ pub(super) trait Maker {
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
     /// See [`Target::prefer_threads`].
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
-    /// See [`Target::unrolls_reading_loops`].
-    fn unrolls_reading_loops(&self) -> bool {
-        false
-    }
     /// Reads a register, an i32.
     fn register(&self, e: &Emitter, register: Register) -> V;
     /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
@@ -178,6 +190,10 @@ impl Gpu {
 }
 
 impl Target for Gpu {
+    fn info(&self) -> TargetInfo {
+        self.maker.info()
+    }
+
     fn atomic_style(&self) -> AtomicStyle {
         self.maker.atomic_style()
     }
@@ -273,10 +289,6 @@ impl Target for Gpu {
 
     fn fail(&self, e: &Emitter, context: V, site: u32, values: V, count: usize) {
         self.record(e, FAIL, context, site, values, count);
-    }
-
-    fn shares_by_stride(&self) -> bool {
-        true
     }
 
     fn stays_out(&self, e: &Emitter, context: V) -> Option<V> {
@@ -437,18 +449,6 @@ impl Target for Gpu {
 
     fn math(&self, e: &Emitter, name: &'static str, s: Scalar, args: &[V]) -> Option<V> {
         Some(self.maker.math(e, name, s, args))
-    }
-
-    fn has_constant_loads(&self) -> bool {
-        true
-    }
-
-    fn unrolls_reading_loops(&self) -> bool {
-        self.maker.unrolls_reading_loops()
-    }
-
-    fn counts_in_32_bits(&self) -> bool {
-        true
     }
 
     fn finish_function(&self, e: &Emitter, function: V) {

@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
-use octants_ir::{AtomicOp, Scalar};
+use octants_ir::{AtomicOp, Scalar, TargetInfo};
 
 use crate::emit::{Bb, Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -88,6 +88,8 @@ pub(crate) type Combine<'a> = dyn Fn(V, V) -> V + 'a;
 
 /// One kind of machine.
 pub(crate) trait Target {
+    /// What it can do.
+    fn info(&self) -> TargetInfo;
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle {
         AtomicStyle::default()
@@ -144,16 +146,8 @@ pub(crate) trait Target {
     fn stays_out(&self, _e: &Emitter, _context: V) -> Option<V> {
         None
     }
-    /// Loops become vector instructions.
-    fn has_vectors(&self) -> bool {
-        false
-    }
     /// A product and a sum are one instruction, which LLVM makes only of products that nothing else uses.
     fn fuses_shared_products(&self) -> bool {
-        false
-    }
-    /// Parallel tasks are entered by many threads at once, which share the iterations.
-    fn shares_by_stride(&self) -> bool {
         false
     }
     /// Number of this thread, and of all threads that share a task, both i32 and not negative; for tasks whose share is strided.
@@ -224,10 +218,6 @@ pub(crate) trait Target {
     fn flushes_denormals(&self) -> bool {
         false
     }
-    /// Tasks that scatter sums use private copies.
-    fn privatises_scatter(&self) -> bool {
-        false
-    }
     /// The copy of what the task scatters to that this call was given, null where there is none; where copies are
     /// added, the list of them.
     fn copies(&self, e: &Emitter, _context: V) -> V {
@@ -254,18 +244,6 @@ pub(crate) trait Target {
     /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of like lengths, and compute
     /// more than they wait.
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
-    /// Arithmetic in 64 bits costs more than in 32.
-    fn counts_in_32_bits(&self) -> bool {
-        false
-    }
-    /// Inner loops that read memory are worth unrolling although their bodies are not small.
-    fn unrolls_reading_loops(&self) -> bool {
-        false
-    }
-    /// Loads of memory that no one writes while a task runs are worth telling apart.
-    fn has_constant_loads(&self) -> bool {
-        false
-    }
     /// Attributes of every function with code.
     fn finish_function(&self, e: &Emitter, function: V);
     /// Adds the code of functions that the module calls and that are kept elsewhere.
@@ -293,6 +271,18 @@ pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
 pub struct DeviceLibrary {
     /// The vendor's library of math functions, as LLVM bitcode.
     pub path: Option<PathBuf>,
+}
+
+/// What a machine can do.
+pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
+    match target {
+        CodeTarget::Device { triple, .. } => match triple.split('-').next() {
+            Some("nvptx64") => nvptx::INFO,
+            Some("amdgcn" | "twin") => gpu::INFO,
+            _ => cpu::INFO,
+        },
+        CodeTarget::Host => cpu::INFO,
+    }
 }
 
 /// Opens the target for what code is made for.

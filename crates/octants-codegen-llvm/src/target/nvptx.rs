@@ -6,10 +6,10 @@ use std::sync::Once;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
-use octants_ir::Scalar;
+use octants_ir::{Scalar, TargetInfo};
 
 use super::device_library::link_device_library;
-use super::gpu::{Gpu, Maker, Register, open_machine};
+use super::gpu::{self, Gpu, Maker, Register, open_machine};
 use super::{AtomicStyle, CodeForm, Target};
 use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -45,7 +45,14 @@ pub(super) fn open(
     Ok((Box::new(Gpu::new(Box::new(nvptx), options.fast_math)), machine))
 }
 
+/// A thread issues instructions in order, and the assembler unrolls short loops alone.
+pub(super) const INFO: TargetInfo = TargetInfo { waits_for_loads: true, ..gpu::INFO };
+
 impl Maker for Nvptx {
+    fn info(&self) -> TargetInfo {
+        INFO
+    }
+
     fn atomic_style(&self) -> AtomicStyle {
         // Only threads of the device change the channel while it works. Atomics for the host too would want a bus on which host and
         // device take turns, which few machines have.
@@ -85,11 +92,6 @@ impl Maker for Nvptx {
     fn prefer_threads(&self, e: &Emitter, function: V) {
         // 64 registers. On an H200 gradients of loops took 74 to 90 microseconds with them that took 120 to 154 with a hundred.
         e.function_text_attribute(function, "nvvm.minctasm", "4");
-    }
-
-    fn unrolls_reading_loops(&self) -> bool {
-        // A thread issues instructions in order, and the assembler unrolls short loops alone.
-        true
     }
 
     fn register(&self, e: &Emitter, register: Register) -> V {

@@ -10,9 +10,11 @@ use llvm_sys::error::{LLVMErrorRef, LLVMGetErrorMessage};
 use llvm_sys::orc2::lljit::*;
 use llvm_sys::orc2::*;
 use octants_artifact::{Artifact, HostContext, HostCount, HostTask};
-use octants_codegen_llvm::{CodegenOptions, compile_host};
+use octants_codegen_llvm::CodegenOptions;
 use octants_diag::Span;
 use octants_ir::*;
+
+use super::scheduled::compile_host;
 
 unsafe extern "C" {
     fn dlopen(name: *const c_char, flags: c_int) -> *mut c_void;

@@ -1,19 +1,19 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
 use octants_artifact::{Artifact, CodeTarget, Dependence, Key};
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile};
+use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile, target_info};
 use octants_diag::Span;
 use octants_frontend::Lowered;
-use octants_ir::{ArgLayout, Kernel, Layout, Op, Program, Type};
+use octants_ir::{ArgLayout, Kernel, Layout, Op, Program, ScheduleOptions, Type};
 use octants_passes::{Kept, PassOptions, offload, run_pipeline_with};
 use octants_runtime::{LoadedKernel, Pointer};
+use octants_schedule::schedule_program;
 
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::Error;
 use crate::gradient_store::GradientStore;
-use crate::inspect::is_gpu;
 use crate::known_results::{KnownResults, dependence};
 
 /// Fewer elements than this do not keep a GPU busy: adding to them atomically takes less time.
@@ -126,14 +126,16 @@ impl Session {
         let program = self.split(lowered, (arrays_may_alias, concurrent), &self.target, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
-        let options = self.codegen_options(arrays_may_alias, concurrent, &self.library);
+        let options = self.codegen_options(concurrent, &self.library);
+        let schedule_options = self.schedule_options(arrays_may_alias);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
         let key = self.cache.as_ref().and_then(|cache| {
             let target = &self.target;
             let defined_at = defined_at.as_deref();
-            let from = Ingredients { program: &program, sources, defined_at, options: &options, target };
+            let (program, options, schedule_options) = (&program, &options, &schedule_options);
+            let from = Ingredients { program, sources, defined_at, options, schedule_options, target };
             Some((cache, cache.key(&from)?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
@@ -156,9 +158,11 @@ impl Session {
             return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
-        let mut artifact =
-            compile(&program, &location, &options, &self.target, &mut |step| watch.lap(Phase::Codegen, step))
-                .map_err(|e| Error::Codegen(e.to_string()))?;
+        let schedule = schedule_program(&program, &target_info(&self.target), schedule_options);
+        watch.lap(Phase::Passes, "schedule");
+        let mut after = |step| watch.lap(Phase::Codegen, step);
+        let mut artifact = compile((&program, &schedule), &location, &options, &self.target, &mut after)
+            .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
@@ -197,7 +201,7 @@ impl Session {
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
             // On the CPU threads have copies of what they add to.
-            gather: is_gpu(target).then_some(LEAST_GATHERED),
+            gather: target_info(target).has_grid.then_some(LEAST_GATHERED),
             sources: Some(&lowered.sources),
         };
         run_pipeline_with(&mut kernel, &options, &mut done);
@@ -209,17 +213,15 @@ impl Session {
         program
     }
 
-    pub(crate) fn codegen_options(
-        &self,
-        arrays_may_alias: bool,
-        concurrent_launches: bool,
-        library: &DeviceLibrary,
-    ) -> CodegenOptions {
+    pub(crate) fn schedule_options(&self, arrays_may_alias: bool) -> ScheduleOptions {
+        ScheduleOptions { opt_level: self.config.opt_level, arrays_may_alias, ..ScheduleOptions::default() }
+    }
+
+    pub(crate) fn codegen_options(&self, concurrent_launches: bool, library: &DeviceLibrary) -> CodegenOptions {
         CodegenOptions {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
             processor: Some(self.config.cpu_target.clone()).filter(|name| !name.is_empty()),
-            arrays_may_alias,
             concurrent_launches,
             device_library: library.clone(),
             threads: match self.config.num_compile_threads {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use octants_artifact::CodeTarget;
+use octants_codegen_llvm::target_info;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel};
@@ -15,7 +16,6 @@ use octants_passes::{
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
 use crate::error::CompileError;
-use crate::inspect::is_gpu;
 
 /// A kernel after the front end: what [`Session::build`] takes. Of the outside's objects it holds numbers alone, so it may
 /// cross threads.
@@ -120,7 +120,7 @@ impl Lowering {
 
 /// How gradients keep states on a machine: the processor's cache holds them.
 pub(crate) fn keeping_on(target: &CodeTarget) -> Keeping {
-    if is_gpu(target) { Keeping::Blocks } else { Keeping::Iterations }
+    if target_info(target).has_grid { Keeping::Blocks } else { Keeping::Iterations }
 }
 
 impl Session {

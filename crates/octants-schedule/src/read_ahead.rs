@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 
+use octants_ir::schedule::Unroll;
 use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, Op, ValueId};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
@@ -16,8 +17,8 @@ const LONGEST: usize = 128;
 /// Tasks of so many iterations have threads enough to keep a device busy.
 const MANY_ITERATIONS: u64 = 1 << 18;
 /// What so many iterations at a time leave over is worth taking several at a time too.
-pub(crate) const LEAVES_MUCH: u32 = 16;
-pub(crate) const REST_TIMES: u32 = 4;
+const LEAVES_MUCH: u32 = 16;
+const REST_TIMES: u32 = 4;
 
 /// Loops in a block go through memory.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
@@ -54,6 +55,12 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) 
         false => for_few,
     };
     (reads && straight && !few && size <= LONGEST).then_some(times)
+}
+
+/// How often the body of a loop in order should stand in the code, see [`times_to_unroll`], and how often for what is left over.
+pub(crate) fn find_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
+    let times = times_to_unroll(body, l, has_many_threads)?;
+    Some(Unroll { times, rest: (times >= LEAVES_MUCH).then_some(REST_TIMES) })
 }
 
 /// A task's loop is known to have many iterations, or likely to, being over several axes: then threads, which registers limit, matter more than

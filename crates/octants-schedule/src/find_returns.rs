@@ -8,22 +8,24 @@ use std::collections::HashSet;
 
 use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
+use crate::facts::ProgramFacts;
 use crate::find_scatter::{buffer_of, touched_by};
-use crate::metadata::Tag;
-use crate::unit::Unit;
 
 /// An iteration with this body may use memory after it has written to it, or to what lies among it.
-pub(crate) fn returns_to_written(u: &Unit<'_>, body: &Body, block: BlockId) -> bool {
-    Walk { u, body, written: HashSet::new() }.block(block)
+pub(crate) fn returns_to_written(facts: &ProgramFacts<'_>, body: &Body, block: BlockId) -> bool {
+    Walk { facts, body, written: HashSet::new() }.block(block)
 }
 
-struct Walk<'a, 'p> {
-    u: &'a Unit<'p>,
+/// A class of memory: see [`ProgramFacts::memory_class`].
+type Class = Option<usize>;
+
+struct Walk<'a> {
+    facts: &'a ProgramFacts<'a>,
     body: &'a Body,
-    written: HashSet<Tag>,
+    written: HashSet<Class>,
 }
 
-impl Walk<'_, '_> {
+impl Walk<'_> {
     fn block(&mut self, block: BlockId) -> bool {
         self.body.block(block).iter().any(|v| self.op(*v))
     }
@@ -37,7 +39,7 @@ impl Walk<'_, '_> {
             self.written.extend(written);
         }
         let uses = self.uses(v);
-        if uses.iter().any(|tag| self.written.contains(tag)) {
+        if uses.iter().any(|class| self.written.contains(class)) {
             return true;
         }
         self.written.extend(self.writes(v));
@@ -45,22 +47,22 @@ impl Walk<'_, '_> {
     }
 
     /// Memory that an instruction uses.
-    fn uses(&self, v: ValueId) -> Vec<Tag> {
+    fn uses(&self, v: ValueId) -> Vec<Class> {
         match self.body.inst(v).op.effect() {
-            Effect::Read(a) | Effect::ReadVolatile(a) => self.tag(a).into_iter().collect(),
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.class(a).into_iter().collect(),
             _ => self.writes(v),
         }
     }
 
     /// Memory that an instruction may write to.
-    fn writes(&self, v: ValueId) -> Vec<Tag> {
+    fn writes(&self, v: ValueId) -> Vec<Class> {
         match self.body.inst(v).op.effect() {
-            Effect::Write(a) | Effect::Update(a) => self.tag(a).into_iter().collect(),
+            Effect::Write(a) | Effect::Update(a) => self.class(a).into_iter().collect(),
             Effect::Call(f, args) => {
                 let mut buffers = Default::default();
-                touched_by(self.u.program, f, &mut Default::default(), &mut buffers);
-                let passed = args.iter().filter_map(|a| self.tag(*a));
-                buffers.into_iter().map(|b| self.u.metadata.component(b, 0)).chain(passed).collect()
+                touched_by(self.facts.program, f, &mut Default::default(), &mut buffers);
+                let passed = args.iter().filter_map(|a| self.class(*a));
+                buffers.into_iter().map(|b| self.facts.memory_class(b)).chain(passed).collect()
             }
             Effect::Pure
             | Effect::Index
@@ -78,8 +80,8 @@ impl Walk<'_, '_> {
         }
     }
 
-    /// The buffer that an address is in, with all that lies among it.
-    fn tag(&self, address: ValueId) -> Option<Tag> {
-        buffer_of(self.body, address).map(|b| self.u.metadata.component(b, 0))
+    /// The class of the buffer that an address is in.
+    fn class(&self, address: ValueId) -> Option<Class> {
+        buffer_of(self.body, address).map(|b| self.facts.memory_class(b))
     }
 }

@@ -5,63 +5,30 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octants_artifact::ScatterCopies;
+use octants_analysis::{UNKNOWN_TRIPS, estimate_trips, trace_element};
+use octants_ir::schedule::{Region, RegionMemory, Scatter};
 use octants_ir::{AtomicOp, BlockId, Body, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
-use crate::estimate_cost::{UNKNOWN_TRIPS, estimate_trips};
-use crate::facts::Facts;
-
-/// Memory that is copied: one run of equal scalars.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Region {
-    pub memory: RegionMemory,
-    pub scalar: Scalar,
-    /// The buffers inside it.
-    pub buffers: Vec<usize>,
-}
-
-impl Region {
-    /// Bytes of a copy, in whole words of eight; zero where they are known at run time only.
-    fn known_bytes(&self) -> u64 {
-        if let RegionMemory::Root { bytes, .. } = self.memory { bytes.next_multiple_of(8) } else { 0 }
-    }
-}
-
-/// Where a region lies.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum RegionMemory {
-    /// Part of a field root.
-    Root { root: u32, start: u64, bytes: u64 },
-    /// A whole array argument.
-    Array { buffer: usize },
-}
-
-/// What a task scatters to.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Scatter {
-    pub regions: Vec<Region>,
-    /// Scalars updated by an iteration, roughly: at least one.
-    pub updates: u64,
-}
+use crate::facts::ProgramFacts;
 
 /// Finds out whether sums that a task scatters are all that it does atomically.
-pub(crate) fn find_scatter(facts: &Facts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
+pub(crate) fn find_scatter(facts: &ProgramFacts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
     let sums = find_sums(facts, task);
-    let regions = if sums.are_all { regions(facts.program, &sums.buffers)? } else { return None };
+    let regions = if sums.are_all { regions(facts, &sums.buffers, facts.target.private_bytes)? } else { return None };
     (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
 }
 
 /// Of the fields that a task scatters sums to, the smallest, as long as they fit into so many bytes; and the arrays, where `arrays`
 /// says so.
 pub(crate) fn find_small_scatter(
-    facts: &Facts<'_>,
+    facts: &ProgramFacts<'_>,
     task: &Task,
     loop_body: BlockId,
     most: u64,
     arrays: bool,
 ) -> Option<Scatter> {
     let sums = find_sums(facts, task);
-    let one = |b: &usize| regions(facts.program, &BTreeSet::from([*b])).unwrap_or_default();
+    let one = |b: &usize| regions(facts, &BTreeSet::from([*b]), most).unwrap_or_default();
     let mut regions: Vec<Region> = sums.buffers.iter().flat_map(one).collect();
     regions.sort_by_key(Region::known_bytes);
     let mut left = most;
@@ -82,7 +49,7 @@ struct Sums {
     are_all: bool,
 }
 
-fn find_sums(facts: &Facts<'_>, task: &Task) -> Sums {
+fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
     let body = &task.body;
     let mut are_all = true;
     let mut sums: BTreeSet<ValueId> = BTreeSet::new();
@@ -98,7 +65,7 @@ fn find_sums(facts: &Facts<'_>, task: &Task) -> Sums {
             // The address of a part of an element is judged by what is done with it.
             Op::ElementAddr(_, index) => used.extend(index),
             Op::Call(f, _) => {
-                are_all &= facts.effects[f.index()].atomics == 0;
+                are_all &= facts.behaviors[f.index()].atomics == 0;
                 touched_by(facts.program, *f, &mut called, &mut others);
                 used_operands(&inst.op, &mut used);
             }
@@ -135,11 +102,7 @@ fn used_operands(op: &Op, used: &mut BTreeSet<ValueId>) {
 
 /// The buffer that an address is in.
 pub(crate) fn buffer_of(body: &Body, v: ValueId) -> Option<usize> {
-    match &body.inst(v).op {
-        Op::BufferAddr(b, _) => Some(b.index()),
-        Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => buffer_of(body, *base),
-        _ => None,
-    }
+    trace_element(body, v).map(|(b, _)| b.index())
 }
 
 /// Collects the buffers that a function touches, with the functions it calls; `called` holds those done already.
@@ -157,11 +120,11 @@ pub(crate) fn touched_by(program: &Program, f: FuncId, called: &mut BTreeSet<Fun
     });
 }
 
-fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> {
+fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Option<Vec<Region>> {
     let mut regions = Vec::new();
     let mut roots: BTreeMap<u32, (u64, u64, Scalar, Vec<usize>)> = BTreeMap::new();
     for &b in buffers {
-        let buffer = &program.buffers[b];
+        let buffer = &facts.program.buffers[b];
         let scalar = buffer.elem.scalar()?;
         if !matches!(scalar.bytes(), 4 | 8) {
             return None;
@@ -192,7 +155,7 @@ fn regions(program: &Program, buffers: &BTreeSet<usize>) -> Option<Vec<Region>> 
         }
     }
     for (root, (start, end, scalar, buffers)) in roots {
-        if end - start > ScatterCopies::MOST_BYTES {
+        if end - start > most {
             return None;
         }
         // A copy begins at a multiple of eight bytes, as its original does.

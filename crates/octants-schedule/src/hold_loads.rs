@@ -6,17 +6,17 @@
 
 use std::collections::HashSet;
 
+use octants_analysis::may_leave;
 use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
-use crate::facts::Facts;
+use crate::facts::ProgramFacts;
 use crate::find_scatter::buffer_of;
-use crate::write_out_loops::may_leave;
 
 /// Memory other than a local: a buffer, or what is not known.
 type Place = Option<usize>;
 
 /// Instructions of a body that read under a condition what later ones may store to. A function may be called under one: all of its body is.
-pub(crate) fn loads_to_hold(facts: &Facts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
+pub(crate) fn loads_to_hold(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
     let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
     walk.block(body.root, is_function);
     let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.may_be_same(a, b));

@@ -3,10 +3,10 @@
 use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, FuncId, Function, Inst, Op, ValueId};
 
 /// Trips assumed of a loop whose bounds are not constants.
-pub(crate) const UNKNOWN_TRIPS: f32 = 8.0;
+pub const UNKNOWN_TRIPS: f32 = 8.0;
 
 /// How often the body of a loop runs.
-pub(crate) fn estimate_trips(body: &Body, l: &ForLoop) -> f32 {
+pub fn estimate_trips(body: &Body, l: &ForLoop) -> f32 {
     l.dims
         .iter()
         .map(|d| match (body.as_const(d.begin), body.as_const(d.end)) {
@@ -17,7 +17,7 @@ pub(crate) fn estimate_trips(body: &Body, l: &ForLoop) -> f32 {
 }
 
 /// The price of a block.
-pub(crate) fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
+pub fn estimate_cost(body: &Body, block: BlockId, functions: &[Function]) -> f32 {
     block_cost(body, block, &mut Prices { functions, known: vec![None; functions.len()] })
 }
 

@@ -7,11 +7,12 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Const, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
+use octants_analysis::may_leave;
+use octants_ir::schedule::Jam;
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
 
-use crate::lower_body::Lowering;
+use crate::facts::BodyFacts;
 use crate::read_ahead::operations;
-use crate::write_out_loops::may_leave;
 
 /// Iterations at once whose elements lie side by side, by the most operations on scalars in the inner loop's body.
 const SIDE_BY_SIDE: [(usize, u32); 2] = [(12, 32), (32, 16)];
@@ -25,15 +26,6 @@ const MOST_AROUND: usize = 512;
 const IN_LOOPS: usize = 16;
 /// LLVM writes out inner loops that are known to have at most so many iterations, and makes vectors of what the parallel loop computes.
 const FEW_ITERATIONS: i64 = 32;
-
-/// What runs at once.
-#[derive(Debug, Clone)]
-pub(crate) struct Jam {
-    /// Iterations of the parallel loop.
-    pub times: u32,
-    /// Inner loops that they run together, and whether iterations of the parallel loop, not of these, become vectors there.
-    pub loops: HashMap<ValueId, bool>,
-}
 
 /// Shared memory that an access is to.
 #[derive(Debug)]
@@ -59,8 +51,8 @@ enum Spread {
 }
 
 /// A body whose iterations may run at once.
-struct Search<'a, 'u, 'p> {
-    lowering: &'a Lowering<'u, 'p>,
+struct Search<'a> {
+    facts: &'a BodyFacts<'a>,
     body: &'a Body,
     /// The parallel loop, and its axis along which iterations run at once.
     number: ValueId,
@@ -71,12 +63,22 @@ struct Search<'a, 'u, 'p> {
     alike: RefCell<HashMap<(ValueId, Option<ValueId>), bool>>,
 }
 
-/// Finds out whether several iterations of a parallel loop, which are independent, should run at once.
-pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoop) -> Option<Jam> {
-    let body = lowering.body;
-    let loops: Vec<_> = body.block(of.body).iter().filter_map(|v| Some((*v, as_for(body, *v)?))).collect();
+/// Finds out whether several iterations of a parallel loop, which are independent, should run at once: where other threads touch the same
+/// memory, and where none does.
+pub(crate) fn find_jams(facts: &BodyFacts<'_>, number: ValueId, of: &ForLoop) -> [Option<Jam>; 2] {
+    let Some(search) = look_for_jams(facts, number, of) else { return [None, None] };
+    [false, true].map(|exclusive| search.jam(of, exclusive))
+}
+
+fn inner_loops<'b>(body: &'b Body, of: &ForLoop) -> Vec<(ValueId, &'b ForLoop)> {
+    body.block(of.body).iter().filter_map(|v| Some((*v, as_for(body, *v)?))).collect()
+}
+
+fn look_for_jams<'a>(facts: &'a BodyFacts<'a>, number: ValueId, of: &ForLoop) -> Option<Search<'a>> {
+    let body = facts.body;
+    let loops = inner_loops(body, of);
     let axis = (of.dims.len() as u32).checked_sub(1)?;
-    if loops.is_empty() || lowering.large || lowering.u.options.opt_level < 2 || may_leave(body, of.body) {
+    if loops.is_empty() || may_leave(body, of.body) {
         return None;
     }
     // What has too much code around what could be shared is not looked into: that takes the square of its accesses.
@@ -87,27 +89,8 @@ pub(crate) fn find_jam(lowering: &Lowering<'_, '_>, number: ValueId, of: &ForLoo
         return None;
     }
     let (inside, accesses, alike) = (HashSet::new(), HashMap::new(), RefCell::default());
-    let mut search = Search { lowering, body, number, axis, inside, accesses, alike };
-    if !search.look(of) || search.meet() {
-        return None;
-    }
-    let found: Vec<_> = loops.iter().filter_map(|(v, l)| Some((*v, l.body, search.times(*v, l)?))).collect();
-    let around = size(body, of.body, IN_LOOPS)
-        - found.iter().map(|(_, b, _)| IN_LOOPS * size(body, *b, IN_LOOPS)).sum::<usize>();
-    let fewest = found.iter().map(|(.., (times, _))| *times).min()?;
-    let times = std::iter::successors(Some(fewest), |n| Some(n / 2)).find(|n| *n as usize * around <= MOST_AROUND)?;
-    let extent = search.known(of.dims[axis as usize].end).zip(search.known(of.dims[axis as usize].begin));
-    let fits = extent.is_none_or(|(end, begin)| end.saturating_sub(begin) >= i64::from(times));
-    (times > 1 && fits).then(|| Jam { times, loops: found.iter().map(|(v, _, (_, across))| (*v, *across)).collect() })
-}
-
-impl Jam {
-    /// How many iterations run at once as long as there are so many, and how many of the rest. One by one, those whose elements lie
-    /// side by side would take many times as long each.
-    pub fn groups(&self) -> impl Iterator<Item = u32> {
-        let small = self.loops.values().any(|across| *across).then_some(self.times / 4);
-        [self.times].into_iter().chain(small.filter(|n| *n > 1))
-    }
+    let mut search = Search { facts, body, number, axis, inside, accesses, alike };
+    (search.look(of) && !search.meet()).then_some(search)
 }
 
 fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {
@@ -125,13 +108,31 @@ fn size(body: &Body, block: BlockId, in_loops: usize) -> usize {
     body.block(block).iter().map(of).sum()
 }
 
-impl Search<'_, '_, '_> {
+impl Search<'_> {
+    /// What runs at once, as no other thread does anything in between where `exclusive` says so.
+    fn jam(&self, of: &ForLoop, exclusive: bool) -> Option<Jam> {
+        let body = self.body;
+        let loops = inner_loops(body, of);
+        let found: Vec<_> =
+            loops.iter().filter_map(|(v, l)| Some((*v, l.body, self.times(*v, l, exclusive)?))).collect();
+        let around = size(body, of.body, IN_LOOPS)
+            - found.iter().map(|(_, b, _)| IN_LOOPS * size(body, *b, IN_LOOPS)).sum::<usize>();
+        let fewest = found.iter().map(|(.., (times, _))| *times).min()?;
+        let times =
+            std::iter::successors(Some(fewest), |n| Some(n / 2)).find(|n| *n as usize * around <= MOST_AROUND)?;
+        let range = &of.dims[self.axis as usize];
+        let extent = self.facts.known(range.end).zip(self.facts.known(range.begin));
+        let fits = extent.is_none_or(|(end, begin)| end.saturating_sub(begin) >= i64::from(times));
+        (times > 1 && fits)
+            .then(|| Jam { times, loops: found.iter().map(|(v, _, (_, across))| (*v, *across)).collect() })
+    }
+
     /// Collects what the parallel loop does; whether that is no more than to compute, and to use memory in ways that can be told.
     fn look(&mut self, of: &ForLoop) -> bool {
         let (mut used, mut sums) = (HashSet::new(), HashSet::new());
         let mut is_known = true;
         let body = self.body;
-        let facts = &self.lowering.facts;
+        let locals = &self.facts.locals;
         let (inside, accesses) = (&mut self.inside, &mut self.accesses);
         body.visit(of.body, &mut |v, inst| {
             inside.insert(v);
@@ -140,7 +141,7 @@ impl Search<'_, '_, '_> {
                 // What stands before the loop is one for all iterations.
                 None => {
                     is_known &=
-                        local_of(body, address).is_some_and(|l| kind == Kind::Read || !facts.is_used_before_loop(l))
+                        local_of(body, address).is_some_and(|l| kind == Kind::Read || !locals.of(l).is_used_before_loop)
                 }
             };
             match &inst.op {
@@ -177,7 +178,7 @@ impl Search<'_, '_, '_> {
 
     fn may_be_same(&self, a: &Memory, b: &Memory) -> bool {
         match (a, b) {
-            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.lowering.u.facts.may_be_same(*a, *b),
+            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.facts.of.may_be_same(*a, *b),
             (Memory::Frame(a), Memory::Frame(b)) => a == b,
             _ => false,
         }
@@ -190,20 +191,13 @@ impl Search<'_, '_, '_> {
     }
 
     fn is_own_index(&self, v: ValueId) -> bool {
-        self.body.inst(self.lowering.source(v)).op == Op::LoopIndex(self.number, self.axis)
-    }
-
-    fn known(&self, v: ValueId) -> Option<i64> {
-        match self.body.as_const(self.lowering.source(v)) {
-            Some(Const::Int(n)) => Some(n),
-            _ => None,
-        }
+        self.body.inst(self.facts.source(v)).op == Op::LoopIndex(self.number, self.axis)
     }
 
     /// How many iterations should run an inner loop together, where that pays, and whether what they compute becomes vectors.
-    fn times(&self, number: ValueId, inner: &ForLoop) -> Option<(u32, bool)> {
+    fn times(&self, number: ValueId, inner: &ForLoop, exclusive: bool) -> Option<(u32, bool)> {
         let body = self.body;
-        let trips = |d: &Range| Some(self.known(d.end)?.saturating_sub(self.known(d.begin)?).max(0));
+        let trips = |d: &Range| Some(self.facts.known(d.end)?.saturating_sub(self.facts.known(d.begin)?).max(0));
         let count = inner.dims.iter().try_fold(1i64, |n, d| n.checked_mul(trips(d)?));
         let is_alike = |v| self.is_alike(v, None);
         let runs_alike = inner.dims.iter().all(|d| is_alike(d.begin) && is_alike(d.end));
@@ -222,7 +216,7 @@ impl Search<'_, '_, '_> {
             let Some((memory, kind)) = self.accesses.get(&v) else { return };
             let spread = self.spread(memory, number);
             // Sums that are atomic stay what they are.
-            is_plain &= *kind == Kind::Read || *kind == Kind::Sum && self.lowering.exclusive;
+            is_plain &= *kind == Kind::Read || *kind == Kind::Sum && exclusive;
             sums.extend((*kind == Kind::Sum).then_some(spread));
             // What the inner loop leaves alone is read before it.
             if !self.is_left_alone(memory) {
@@ -265,7 +259,7 @@ impl Search<'_, '_, '_> {
     /// An index of which each iteration has the one after that of the iteration before it, in the main.
     fn steps_by_one(&self, v: ValueId, together: ValueId) -> bool {
         let (steps, is_alike) = (|v| self.steps_by_one(v, together), |v| self.is_alike(v, Some(together)));
-        match self.body.inst(self.lowering.source(v)).op {
+        match self.body.inst(self.facts.source(v)).op {
             Op::Binary(BinaryOp::Add, a, b) if is_alike(a) => steps(b),
             Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if is_alike(b) => steps(a),
             // Up to the border of an image.
@@ -278,7 +272,7 @@ impl Search<'_, '_, '_> {
 
     /// Elements are scalars, next to one another along the last axis.
     fn is_dense(&self, buffer: usize) -> bool {
-        let b = &self.lowering.u.program.buffers[buffer];
+        let b = &self.facts.of.program.buffers[buffer];
         let unit = b.elem.scalar().map_or(0, |s| u64::from(s.bytes()));
         b.elem.leaf_count() == 1
             && match &b.layout {
@@ -299,7 +293,7 @@ impl Search<'_, '_, '_> {
 
     /// A value is the same in all iterations that run at once; so is the index of the inner loop that they run together.
     fn is_alike(&self, v: ValueId, together: Option<ValueId>) -> bool {
-        let v = self.lowering.source(v);
+        let v = self.facts.source(v);
         let known = self.alike.borrow().get(&(v, together)).copied();
         known.unwrap_or_else(|| {
             let alike = self.is_computed_alike(v, together);

@@ -1,0 +1,101 @@
+//! What is known of a body's locals: which need no zero, which need no memory.
+//!
+//! A local whose first use in program order is a store that dominates all other uses needs no zero at the start. If that
+//! store is the only one and every other use is a load of the whole, each load is the stored value: such a local gets no
+//! memory at all, and indices computed through it stay visible to address arithmetic.
+
+use std::collections::HashMap;
+
+use octants_ir::schedule::{LocalUse, LocalUses};
+use octants_ir::{BlockId, Body, Op, ValueId};
+
+/// Looks at the locals of a body; `parallel_body` is the body of the task's parallel loop, if it has one.
+pub fn find_local_uses(body: &Body, parallel_body: Option<BlockId>) -> LocalUses {
+    let mut walk = Walk { body, clock: 0, locals: vec![Uses::default(); body.locals.len()], ends: HashMap::new() };
+    walk.block(body.root);
+    let Walk { locals, ends, .. } = walk;
+    let loop_start = parallel_body.and_then(|b| ends.get(&b)).map(|r| r.0);
+    let mut found = LocalUses::default();
+    for uses in &locals {
+        let dominated = uses.first_store.is_some_and(|(_, block)| uses.last < ends[&block].1);
+        let is_value = dominated && uses.stores == 1 && uses.others == 0;
+        if let (true, Some((value, _))) = (is_value, uses.first_store) {
+            found.forwarded.extend(uses.loads.iter().map(|load| (*load, value)));
+        }
+        found.locals.push(LocalUse {
+            is_value,
+            is_unused: uses.first.is_none(),
+            needs_zero: !dominated,
+            is_used_before_loop: uses.first.is_some_and(|f| loop_start.is_some_and(|s| f < s)),
+        });
+    }
+    found
+}
+
+/// What the walk has seen of a local.
+#[derive(Debug, Default, Clone)]
+struct Uses {
+    first: Option<usize>,
+    last: usize,
+    first_store: Option<(ValueId, BlockId)>,
+    stores: usize,
+    others: usize,
+    loads: Vec<ValueId>,
+}
+
+struct Walk<'a> {
+    body: &'a Body,
+    clock: usize,
+    locals: Vec<Uses>,
+    ends: HashMap<BlockId, (usize, usize)>,
+}
+
+impl Walk<'_> {
+    fn local_of(&self, v: ValueId) -> Option<usize> {
+        match self.body.inst(v).op {
+            Op::LocalAddr(l) => Some(l.index()),
+            _ => None,
+        }
+    }
+
+    fn block(&mut self, b: BlockId) {
+        let start = self.clock;
+        for &v in self.body.block(b) {
+            self.clock += 1;
+            let at = self.clock;
+            let op = &self.body.inst(v).op;
+            let touch = |walk: &mut Self, l: usize| {
+                walk.locals[l].first.get_or_insert(at);
+                walk.locals[l].last = at;
+            };
+            match op {
+                Op::Load(a) => {
+                    if let Some(l) = self.local_of(*a) {
+                        touch(self, l);
+                        self.locals[l].loads.push(v);
+                    }
+                }
+                Op::Store(a, value) => {
+                    if let Some(l) = self.local_of(*a) {
+                        if self.locals[l].first.is_none() {
+                            self.locals[l].first_store = Some((*value, b));
+                        }
+                        touch(self, l);
+                        self.locals[l].stores += 1;
+                    }
+                }
+                _ => op.for_each_operand(|a| {
+                    if let Some(l) = self.local_of(a) {
+                        touch(self, l);
+                        self.locals[l].others += 1;
+                    }
+                }),
+            }
+            for nested in op.blocks() {
+                self.block(nested);
+            }
+        }
+        self.clock += 1;
+        self.ends.insert(b, (start, self.clock));
+    }
+}

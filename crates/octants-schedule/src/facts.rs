@@ -1,0 +1,71 @@
+//! What passes know of the program and the body that they look at.
+
+use octants_analysis::{OwnBehavior, find_local_uses, first_among};
+use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
+use octants_ir::{BlockId, Body, Buffer, Const, Layout, Program, TargetInfo, ValueId};
+
+/// Facts about a program.
+pub(crate) struct ProgramFacts<'p> {
+    pub program: &'p Program,
+    pub target: &'p TargetInfo,
+    pub options: ScheduleOptions,
+    /// Each function by itself.
+    pub own: Vec<OwnBehavior>,
+    /// Each function with those that it calls.
+    pub behaviors: Vec<Behavior>,
+    /// Per buffer: the first one whose memory lies among its own.
+    pub memory: Vec<usize>,
+}
+
+impl<'p> ProgramFacts<'p> {
+    /// Looks at a program.
+    pub fn of(program: &'p Program, target: &'p TargetInfo, options: ScheduleOptions) -> ProgramFacts<'p> {
+        let own: Vec<_> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
+        let with_callees = |o: &OwnBehavior| o.with(o.reached(&own).iter().map(|f| own[f.index()].behavior));
+        let behaviors = own.iter().map(with_callees).collect();
+        ProgramFacts { program, target, options, behaviors, own, memory: first_among(&program.buffers) }
+    }
+
+    /// Two buffers are the same memory, or may be at a launch.
+    pub fn may_be_same(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.program.buffers[a], &self.program.buffers[b]);
+        a == b || x.shares_memory(y) || self.options.arrays_may_alias && is_array(x) && is_array(y)
+    }
+
+    /// The class of a buffer's memory: what shares memory, be it by way of others, and arrays that may overlap, are in one.
+    pub fn memory_class(&self, buffer: usize) -> Option<usize> {
+        let overlaps = self.options.arrays_may_alias && is_array(&self.program.buffers[buffer]);
+        (!overlaps).then(|| self.memory[buffer])
+    }
+}
+
+fn is_array(buffer: &Buffer) -> bool {
+    !matches!(buffer.layout, Layout::Dense { .. })
+}
+
+/// Facts about a body of a program.
+pub(crate) struct BodyFacts<'a> {
+    pub of: &'a ProgramFacts<'a>,
+    pub body: &'a Body,
+    pub locals: LocalUses,
+}
+
+impl<'a> BodyFacts<'a> {
+    /// Looks at a body; `parallel_body` is the body of the task's parallel loop, if it has one.
+    pub fn new(of: &'a ProgramFacts<'a>, body: &'a Body, parallel_body: Option<BlockId>) -> BodyFacts<'a> {
+        BodyFacts { of, body, locals: find_local_uses(body, parallel_body) }
+    }
+
+    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        self.locals.source(v)
+    }
+
+    /// The number that a value is.
+    pub fn known(&self, v: ValueId) -> Option<i64> {
+        match self.body.as_const(self.source(v)) {
+            Some(Const::Int(n)) => Some(n),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! [`schedule_program`]: the schedule of a whole program.
+
+use octants_analysis::{OwnBehavior, inlined_sizes};
+use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
+use octants_ir::{Program, Schedule, TargetInfo};
+
+use crate::facts::{BodyFacts, ProgramFacts};
+use crate::hold_loads::loads_to_hold;
+use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
+
+/// Functions up to this many instructions, those of what they call included, are always inlined; the optimizer judges the
+/// others.
+const INLINE_SIZE: usize = 80;
+
+/// Decides how a program runs on a kind of machine.
+pub fn schedule_program(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
+    let facts = ProgramFacts::of(program, target, options);
+    let inlined = inlined_sizes(&facts.own);
+    let functions = program.functions.iter().enumerate().map(|(i, function)| {
+        let of_body = BodyFacts::new(&facts, &function.body, None);
+        let mut body = BodySchedule::default();
+        if target.has_vectors {
+            body.held = loads_to_hold(&facts, &function.body, true);
+        }
+        schedule_loops(&of_body, LoopFacts::default(), function.body.root, &mut body.loops);
+        body.locals = of_body.locals;
+        FunctionSchedule {
+            body,
+            behavior: facts.behaviors[i],
+            size: facts.own[i].behavior.size,
+            is_inlined: inlined[i] <= INLINE_SIZE,
+        }
+    });
+    let functions = functions.collect();
+    let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();
+    let tasks = program.tasks.iter().zip(&tasks).map(|(task, own)| schedule_task(&facts, task, own)).collect();
+    Schedule { memory: facts.memory, arrays_may_alias: options.arrays_may_alias, tasks, functions }
+}
