@@ -8,7 +8,7 @@ use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 
-const WITHOUT: &[&str] = &["octants-python", "octants-driver-recording"];
+const WITHOUT: &[&str] = &["octants-python", "octants-driver-recording", "octants-file-tests"];
 
 fn main() {
     let own = PathBuf::from(std::env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets it"));

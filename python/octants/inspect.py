@@ -21,7 +21,7 @@ from octants import _octants
 from octants.compiled_code import FORMS
 from octants.compiled_code import inspect as _inspect
 
-_TEXT = "ir, llvm (after optimisation), asm, object (what the machine's driver gets); several with commas"
+_TEXT = "access, ir, schedule, llvm (after optimization), asm, object (what the driver gets); several with commas"
 
 
 class _Found(BaseException):

@@ -1,6 +1,6 @@
 //! What memory an address points into, and where locals are used.
 
-use octants_ir::{BlockId, Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, Buffer, BufferId, FrameSlot, Layout, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,4 +115,30 @@ pub fn for_each_local(body: &Body, v: ValueId, f: &mut impl FnMut(LocalId)) {
             }
         });
     }
+}
+
+/// Both addresses are computed in the same way from the same values.
+pub fn same_address(body: &Body, a: ValueId, b: ValueId) -> bool {
+    a == b || same_op(body, a, b)
+}
+
+fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
+    let same = |x: &ValueId, y: &ValueId| same_address(body, *x, *y);
+    let all = |xs: &[ValueId], ys: &[ValueId]| xs.len() == ys.len() && xs.iter().zip(ys).all(|(x, y)| same(x, y));
+    if body.ty(a) != body.ty(b) {
+        return false;
+    }
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::ElementAddr(x, xs), Op::ElementAddr(y, ys)) => same(x, y) && all(xs, ys),
+        (Op::MemberAddr(x, i), Op::MemberAddr(y, j)) => i == j && same(x, y),
+        (Op::BufferAddr(x, xs), Op::BufferAddr(y, ys)) => x == y && all(xs, ys),
+        (x @ (Op::LocalAddr(_) | Op::FrameAddr(_) | Op::Const(_) | Op::Param(_) | Op::LoopIndex(..)), y) => x == y,
+        _ => false,
+    }
+}
+
+/// Two buffers may share memory: arrays, and fields of which one is a component of the other.
+pub fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
+    let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
+    a.shares_memory(b) || is_array(a) && is_array(b)
 }

@@ -3,7 +3,7 @@
 use octants_ir::{BinaryOp, ReduceOp, Type, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 /// Up to this many components a component known at run time is chosen by selects, beyond it through memory.
 const SELECT_LIMIT: usize = 4;

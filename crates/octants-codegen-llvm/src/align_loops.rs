@@ -16,9 +16,7 @@ use octants_ir::schedule::{Alignment, EarlyLoads};
 use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
-use crate::gather_sums::Gathered;
-use crate::lower_body::{Index, LoopTargets, Lowering};
-use crate::write_out_loops::Writing;
+use crate::lowering::{Gathered, Index, LoopTargets, Lowering, Writing};
 
 /// How often the threads of a warp run a loop, in steps that they take together.
 #[derive(Debug, Clone, Copy)]
@@ -66,7 +64,7 @@ impl<'p> Lowering<'_, 'p> {
     /// Lowers a loop in order with its threads aligned, where that is of use; else nothing is done.
     pub fn align_loop(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
         let alignment = self.schedule.loops.get(&v).and_then(|s| s.alignment.as_deref());
-        let is_copied = !self.moved.is_empty() && self.gathered.is_none();
+        let is_copied = !self.parallel.moved.is_empty() && self.copies.gathered.is_none();
         let Some(alignment) = alignment.filter(|_| is_copied) else { return false };
         let Alignment { sites, descending, at_once, given, written_out, early } = alignment;
         let (descending, at_once) = (*descending, *at_once);
@@ -103,13 +101,13 @@ impl<'p> Lowering<'_, 'p> {
         self.clear_collected(&gathered);
         let steps = Steps { begin, end, index: e.scalar(s), ty, descending };
         let run = Run { number: v, early, steps, start, own };
-        self.gathered = Some(gathered);
-        let around = std::mem::replace(&mut self.writing, Writing::of(written_out));
+        self.copies.gathered = Some(gathered);
+        let around = std::mem::replace(&mut self.copies.writing, Writing::of(written_out));
         for turn in 0..at_once {
             let offset = if descending { at_once - 1 - turn } else { turn };
             loaded = self.run_step(l, &run, offset, loaded);
         }
-        let gathered = self.gathered.take().expect("compiler bug: an aligned loop is open");
+        let gathered = self.copies.gathered.take().expect("compiler bug: an aligned loop is open");
 
         let (as_one, apart) = (self.new_block(c"as.one"), self.new_block(c"apart"));
         e.cond_br(together, as_one, apart);
@@ -120,7 +118,7 @@ impl<'p> Lowering<'_, 'p> {
         self.add_apart(&gathered, &|e, element| steps.index_at(e, start, element));
         e.br(next);
         self.close_indices(v, &gathered);
-        self.writing = around;
+        self.copies.writing = around;
         e.position(next);
         let (following, goes_on) = match descending {
             true => (e.sub_nsw(start, in_round), e.icmp(IntCmp::LLVMIntSGT, start, zero)),
@@ -144,14 +142,14 @@ impl<'p> Lowering<'_, 'p> {
         let waits = e.block();
         e.cond_br(is_active, runs, join);
         e.position(runs);
-        self.indices.insert(number, vec![steps.index_at(e, start, e.i64c(offset))]);
-        self.writing.set_iteration(number, offset as usize);
+        self.open.indices.insert(number, vec![steps.index_at(e, start, e.i64c(offset))]);
+        self.copies.writing.set_iteration(number, offset as usize);
         let comes = match (steps.descending, offset) {
             (true, 0) => e.icmp(IntCmp::LLVMIntSGT, start, e.zero(steps.ty)),
             (true, _) => e.int(e.i1, 1),
             (false, _) => e.icmp(IntCmp::LLVMIntULT, at(offset + 1), own),
         };
-        self.loops.push(LoopTargets { on_break: join, on_continue: join });
+        self.open.targets.push(LoopTargets { on_break: join, on_continue: join });
         let mut ends: Vec<(Bb, Vec<Vec<V>>)> = vec![(waits, loaded.clone())];
         self.in_versions(l.body, &mut |this, part, is_last| {
             this.with_early(part, early, &loaded);
@@ -161,7 +159,7 @@ impl<'p> Lowering<'_, 'p> {
                 e.br(join);
             }
         });
-        self.loops.pop();
+        self.open.targets.pop();
         e.position(join);
         let merge = |i: usize, j: usize| {
             let phi = e.phi(e.type_of(loaded[i][j]));
@@ -173,8 +171,8 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Forgets the indices of the loop and of those in it that sums follow.
     fn close_indices(&mut self, v: ValueId, gathered: &Gathered<'_>) {
-        self.indices.remove(&v);
-        gathered.followed().for_each(|number| _ = self.indices.remove(&number));
+        self.open.indices.remove(&v);
+        gathered.followed().for_each(|number| _ = self.open.indices.remove(&number));
     }
 
     /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and have the same values `given`, and how often

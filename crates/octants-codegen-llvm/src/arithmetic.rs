@@ -5,7 +5,7 @@
 use octants_ir::{BinaryOp, Scalar, UnaryOp};
 
 use crate::emit::{FloatCmp, IntCmp, T, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 impl Lowering<'_, '_> {
     /// A unary operation on a scalar of type `s`.

@@ -4,7 +4,7 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{AtomicOp, BinaryOp, Const, ForLoop, Scalar, ValueId, fold_identity};
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 use crate::place::{LeafAt, Place};
 
 impl Lowering<'_, '_> {
@@ -23,7 +23,7 @@ impl Lowering<'_, '_> {
         let ptr = self.leaf_pointer(place, leaf);
         let s = leaf.scalar;
         // Memory without a tag is one thread's own.
-        if self.exclusive || leaf.tag.is_none() && self.e.is_alloca(ptr) {
+        if self.form.exclusive || leaf.tag.is_none() && self.e.is_alloca(ptr) {
             // Not independent: the next iteration may update the same address.
             let old = self.load_scalar(ptr, leaf, false);
             self.store_scalar(ptr, leaf, self.updated(op, s, old, operand), false);
@@ -121,7 +121,7 @@ impl Lowering<'_, '_> {
             let ptr = self.leaf_pointer(place, leaf);
             let s = leaf.scalar;
             let (expected, desired) = (self.to_bits(*expected, s), self.to_bits(*desired, s));
-            if self.exclusive {
+            if self.form.exclusive {
                 let old = self.load_scalar(ptr, leaf, false);
                 let hit = e.icmp(IntCmp::LLVMIntEQ, self.to_bits(old, s), expected);
                 let new = e.select(hit, self.of_bits(desired, s), old);
@@ -138,9 +138,9 @@ impl Lowering<'_, '_> {
 
     /// Folds a value into a reduction of the enclosing parallel loop.
     pub fn reduce(&mut self, slot: usize, value: ValueId) {
-        let op = self.reductions[slot];
+        let op = self.parallel.reductions[slot];
         let (s, value) = self.for_folding(self.scalar_of(value), self.value(value));
-        let accumulator = self.accumulators[slot];
+        let accumulator = self.parallel.accumulators[slot];
         let ty = self.e.scalar(s);
         let old = self.e.load(ty, accumulator, s.bytes());
         // The vectoriser knows these two as reductions; a comparison and a select it does not.
@@ -179,8 +179,8 @@ impl Lowering<'_, '_> {
             let (s, identity) = self.fold_start(r.op, target.shape.leaves[0].scalar);
             let accumulator = self.stack(self.e.scalar(s), s.bytes());
             self.e.store(accumulator, identity, s.bytes());
-            self.accumulators.push(accumulator);
-            self.reductions.push(r.op);
+            self.parallel.accumulators.push(accumulator);
+            self.parallel.reductions.push(r.op);
         }
     }
 
@@ -190,7 +190,7 @@ impl Lowering<'_, '_> {
             let target = self.place(r.target);
             let of_target = target.shape.leaves[0].scalar;
             let (s, _) = self.fold_start(r.op, of_target);
-            let total = self.e.load(self.e.scalar(s), self.accumulators[slot], s.bytes());
+            let total = self.e.load(self.e.scalar(s), self.parallel.accumulators[slot], s.bytes());
             // What was subtracted has been summed as negative.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
             self.atomic(op, &target, &[self.folded(of_target, total)]);

@@ -13,7 +13,7 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::Scalar;
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 /// Bits of a float's fraction that tell classes apart.
 const FRACTION_BITS: i64 = 2;
@@ -26,7 +26,7 @@ impl Lowering<'_, '_> {
     /// The number that this thread gets in place of its own.
     pub fn balance(&self, number: V, weight: V, end: V, heaviest_first: bool) -> V {
         let (e, target) = (self.e, self.u.target);
-        if !target.info().has_grid || !self.balances {
+        if !target.info().has_grid || !self.form.balances {
             return number;
         }
         let (own, threads) = target.thread_of_block(e);

@@ -12,13 +12,14 @@ use octants_ir::{Program, Schedule};
 
 use crate::emit::Emitter;
 use crate::facts::Facts;
+use crate::facts::kind_of;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
 use crate::lower_task::lower_entries;
 use crate::optimise::{check_module, emit_code, optimise};
 use crate::pieces::{Entry, Piece, all_entries, cut};
 use crate::target::{self, CodeForm, Target};
-use crate::unit::{Unit, kind_of};
+use crate::unit::Unit;
 use crate::{CodegenError, CodegenOptions, Listing};
 
 /// What came of a piece.

@@ -6,14 +6,14 @@
 use octants_ir::{TextPart, ValueId};
 
 use crate::emit::V;
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 impl Lowering<'_, '_> {
     /// Prints a line.
     pub fn print(&mut self, at: ValueId, parts: &[TextPart]) {
         let site = self.u.facts.site(self.body.inst(at));
         let (values, count) = self.pass_values(parts);
-        self.u.target.print(self.e, self.context, site, values, count);
+        self.u.target.print(self.e, self.code.context, site, values, count);
     }
 
     /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
@@ -25,7 +25,7 @@ impl Lowering<'_, '_> {
         e.cond_br(self.value(condition), go_on, fail);
         e.position(fail);
         let (values, count) = self.pass_values(parts);
-        self.u.target.fail(e, self.context, site, values, count);
+        self.u.target.fail(e, self.code.context, site, values, count);
         self.leave_after_failure();
         e.position(go_on);
     }

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use octants_artifact::{Site, SiteKind, SitePart};
+use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, Inst, Layout, Op, Program, Schedule, TextPart, Type};
+use octants_ir::{ArgLayout, Body, Inst, Layout, Op, Program, Scalar, Schedule, TextPart, Type};
 
 use crate::CodegenOptions;
 use crate::place::MemoryLayout;
-use crate::unit::kind_of;
 
 /// Facts about a program.
 pub(crate) struct Facts<'p> {
@@ -131,4 +130,22 @@ fn root_bytes(program: &Program) -> Vec<u64> {
         }
     }
     bytes
+}
+
+/// The artifact's name of a scalar.
+pub(crate) fn kind_of(s: Scalar) -> ScalarKind {
+    match s {
+        Scalar::U1 => ScalarKind::U1,
+        Scalar::I8 => ScalarKind::I8,
+        Scalar::I16 => ScalarKind::I16,
+        Scalar::I32 => ScalarKind::I32,
+        Scalar::I64 => ScalarKind::I64,
+        Scalar::U8 => ScalarKind::U8,
+        Scalar::U16 => ScalarKind::U16,
+        Scalar::U32 => ScalarKind::U32,
+        Scalar::U64 => ScalarKind::U64,
+        Scalar::F16 => ScalarKind::F16,
+        Scalar::F32 => ScalarKind::F32,
+        Scalar::F64 => ScalarKind::F64,
+    }
 }

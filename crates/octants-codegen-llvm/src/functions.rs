@@ -9,18 +9,9 @@ use std::rc::Rc;
 use octants_ir::{FuncId, Type};
 
 use crate::emit::{T, V};
-use crate::lower_body::{BodyKind, Lowering, Val};
+use crate::lowering::{BodyKind, Lowering, Val};
 use crate::place::{Place, PlaceShape};
-use crate::unit::Unit;
-
-/// A way to call a function.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct InstanceKey {
-    pub function: FuncId,
-    pub exclusive: bool,
-    /// Per parameter: what a reference looks like.
-    pub refs: Vec<Option<PlaceShape>>,
-}
+use crate::unit::{InstanceKey, Unit};
 
 impl Unit<'_> {
     /// The LLVM function for a way of calling; its code follows when [`Unit::lower_pending`] runs.
@@ -82,15 +73,15 @@ impl Unit<'_> {
         let kind = BodyKind::Function { fails: behavior.fails };
         let mut l = Lowering::start(self, (&function.body, &schedule.body), kind, value, e.param(value, 0));
         let start = e.block();
-        l.ret = &function.ret;
-        l.exclusive = key.exclusive;
+        l.form.ret = &function.ret;
+        l.form.exclusive = key.exclusive;
         let mut at = 1;
         let mut next = || {
             at += 1;
             e.param(value, at - 1)
         };
         if behavior.draws {
-            l.rng = Some(next());
+            l.parallel.rng = Some(next());
         }
         for (ty, shape) in function.params.iter().zip(&key.refs) {
             let param = match shape {

@@ -13,33 +13,12 @@ use octants_ir::schedule::Site;
 use octants_ir::{AtomicOp, Scalar, ValueId};
 
 use crate::emit::{Emitter, FloatCmp, V};
-use crate::lower_body::{Index, Lowering};
+use crate::lowering::{Gathered, Index, Lowering};
 use crate::place::Place;
 use crate::target::Portion;
 
-/// The sums of the aligned loop that is being lowered.
-pub(crate) struct Gathered<'p> {
-    /// The loop.
-    number: ValueId,
-    sites: &'p [Site],
-    /// For each site where each scalar of each element is collected.
-    collected: Vec<Vec<Vec<V>>>,
-}
-
 /// The index of the aligned loop at the element with a number, an i64.
 type IndexOf<'a> = dyn Fn(&Emitter, V) -> Index + 'a;
-
-impl<'p> Gathered<'p> {
-    /// The sites, each with where it is collected.
-    fn each(&self) -> impl Iterator<Item = (&'p Site, &Vec<Vec<V>>)> {
-        self.sites.iter().zip(&self.collected)
-    }
-
-    /// The loops that sums follow.
-    pub fn followed(&self) -> impl Iterator<Item = ValueId> {
-        self.sites.iter().map(|site| site.along.number)
-    }
-}
 
 impl<'p> Lowering<'_, 'p> {
     /// Makes room for what the sums of a loop collect.
@@ -51,11 +30,11 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Collects a sum of the aligned loop that is being lowered; `false` where it is none.
     pub fn gather_sum(&self, v: ValueId, op: AtomicOp, operand: ValueId) -> bool {
-        let Some(gathered) = &self.gathered else { return false };
+        let Some(gathered) = &self.copies.gathered else { return false };
         let mut all = gathered.each();
         let Some((site, collected)) = all.find(|(site, _)| site.sums.contains(&v)) else { return false };
         let e = self.e;
-        let element = if site.along.elements == 1 { 0 } else { self.writing.iteration(site.along.number) };
+        let element = if site.along.elements == 1 { 0 } else { self.copies.writing.iteration(site.along.number) };
         let slots = collected[element].iter().zip(&site.scalars);
         for ((slot, s), value) in slots.zip(self.leaves(operand)) {
             let before = e.load(e.scalar(*s), *slot, s.bytes());
@@ -133,13 +112,13 @@ impl<'p> Lowering<'_, 'p> {
     fn place_of(&mut self, gathered: &Gathered<'_>, site: &Site, index_of: &IndexOf<'_>, element: V) -> Place {
         let e = self.e;
         let number = site.along.number;
-        match self.writing.indices_of(number) {
+        match self.copies.writing.indices_of(number) {
             Some(indices) => {
                 let index = self.index_in(number, e.add_nsw(e.i64c(indices.start), element));
-                self.indices.insert(number, vec![index]);
-                self.indices.insert(gathered.number, vec![index_of(e, e.i64c(0))]);
+                self.open.indices.insert(number, vec![index]);
+                self.open.indices.insert(gathered.number, vec![index_of(e, e.i64c(0))]);
             }
-            None => _ = self.indices.insert(gathered.number, vec![index_of(e, element)]),
+            None => _ = self.open.indices.insert(gathered.number, vec![index_of(e, element)]),
         }
         site.steps.iter().for_each(|v| self.inst(*v));
         self.place(site.address)

@@ -7,25 +7,7 @@
 use octants_ir::schedule::Jam;
 use octants_ir::{BlockId, ForLoop, LocalId, ValueId};
 
-use crate::lower_body::{Index, Lowering, Val};
-use crate::place::Place;
-
-/// What an iteration has by itself.
-struct Lane {
-    values: Vec<Option<Val>>,
-    locals: Vec<Option<Place>>,
-    /// Of the parallel loop.
-    indices: Vec<Index>,
-}
-
-/// Iterations that run at once, while their code is made.
-pub(crate) struct Lanes {
-    /// The parallel loop.
-    number: ValueId,
-    jam: Jam,
-    /// All but the one that code is made for.
-    others: Vec<Lane>,
-}
+use crate::lowering::{Index, Lane, Lanes, Lowering};
 
 impl<'p> Lowering<'_, 'p> {
     /// The iterations of a parallel loop that have these indices, at once.
@@ -37,12 +19,12 @@ impl<'p> Lowering<'_, 'p> {
         }
         let lane = |indices| Lane { values: self.values.clone(), locals: self.locals.clone(), indices };
         let others = indices.split_off(1).into_iter().map(lane).collect();
-        self.indices.extend(indices.into_iter().map(|i| (v, i)));
+        self.open.indices.extend(indices.into_iter().map(|i| (v, i)));
         let is_shared = |v: &ValueId| jam.loops.contains_key(v);
         let parts: Vec<_> = self.body.block(l.body).split_inclusive(is_shared).collect();
         let last_of = |part: &&'p [ValueId]| part.last().copied().filter(is_shared);
         let shared: Vec<_> = parts.iter().map(last_of).collect();
-        self.lanes = Some(Lanes { number: v, jam: jam.clone(), others });
+        self.copies.lanes = Some(Lanes { number: v, jam: jam.clone(), others });
         self.each_lane(|l| l.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop));
         for (part, shared) in parts.into_iter().zip(shared) {
             let own = &part[..part.len() - usize::from(shared.is_some())];
@@ -51,14 +33,14 @@ impl<'p> Lowering<'_, 'p> {
                 self.inst(v);
             }
         }
-        self.lanes = None;
-        self.indices.remove(&v);
+        self.copies.lanes = None;
+        self.open.indices.remove(&v);
         (self.values, self.locals) = (values, locals);
     }
 
     /// The body of a loop in order, once for each of the iterations of the parallel loop that run it together.
     pub fn body_of_loop(&mut self, v: ValueId, body: BlockId) {
-        match &self.lanes {
+        match &self.copies.lanes {
             Some(lanes) if lanes.jam.loops.contains_key(&v) => self.each_lane(|l| l.block(body)),
             _ => self.block(body),
         }
@@ -66,12 +48,12 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Of a loop that iterations of the parallel loop run together: whether they become vectors there, not its own iterations.
     pub fn is_across_lanes(&self, v: ValueId) -> Option<bool> {
-        self.lanes.as_ref()?.jam.loops.get(&v).copied()
+        self.copies.lanes.as_ref()?.jam.loops.get(&v).copied()
     }
 
     fn each_lane(&mut self, mut f: impl FnMut(&mut Self)) {
         f(self);
-        for i in 0..self.lanes.as_ref().map_or(0, |lanes| lanes.others.len()) {
+        for i in 0..self.copies.lanes.as_ref().map_or(0, |lanes| lanes.others.len()) {
             self.exchange_lane(i);
             f(self);
             self.exchange_lane(i);
@@ -80,9 +62,9 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Code is made for one of the others from now on.
     fn exchange_lane(&mut self, i: usize) {
-        let lanes = self.lanes.as_mut().expect("compiler bug: iterations run at once");
+        let lanes = self.copies.lanes.as_mut().expect("compiler bug: iterations run at once");
         let lane = &mut lanes.others[i];
-        let indices = self.indices.get_mut(&lanes.number).expect("compiler bug: the parallel loop is open");
+        let indices = self.open.indices.get_mut(&lanes.number).expect("compiler bug: the parallel loop is open");
         std::mem::swap(&mut self.values, &mut lane.values);
         std::mem::swap(&mut self.locals, &mut lane.locals);
         std::mem::swap(indices, &mut lane.indices);

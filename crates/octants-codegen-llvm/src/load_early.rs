@@ -7,7 +7,7 @@ use octants_ir::ValueId;
 use octants_ir::schedule::{EarlyLoads, EarlyStep};
 
 use crate::emit::V;
-use crate::lower_body::{Lowering, Val};
+use crate::lowering::{Lowering, Val};
 use crate::place::Place;
 
 impl Lowering<'_, '_> {

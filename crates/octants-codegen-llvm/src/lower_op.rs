@@ -3,7 +3,7 @@
 use octants_ir::{Const, Op, Scalar, Type, ValueId};
 
 use crate::emit::V;
-use crate::lower_body::{BodyKind, Lowering, Val};
+use crate::lowering::{BodyKind, Lowering, Val};
 
 /// Every driver allocates roots at multiples of this.
 const ROOT_ALIGNMENT: u32 = 64;
@@ -99,7 +99,7 @@ impl Lowering<'_, '_> {
                 vec![self.balance(self.value(*number), self.value(*weight), self.value(*end), *heaviest_first)]
             }
             Op::LoopIndex(l, axis) => {
-                let indices = self.indices.get(l).expect("compiler bug: the index of a loop outside it");
+                let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
             Op::Print(parts) => {
@@ -140,7 +140,7 @@ impl Lowering<'_, '_> {
     }
 
     fn param(&self, i: usize) -> Val {
-        if matches!(self.kind, BodyKind::Function { .. }) {
+        if matches!(self.form.kind, BodyKind::Function { .. }) {
             return self.params[i].clone();
         }
         let first = self.u.facts.args.params[i];
@@ -158,12 +158,12 @@ impl Lowering<'_, '_> {
     /// The value of an argument slot, read once in the entry block.
     pub fn argument(&self, slot: u32, ty: crate::emit::T) -> V {
         let key = (slot, ty as usize);
-        if let Some(v) = self.slots.borrow().get(&key) {
+        if let Some(v) = self.code.slots.borrow().get(&key) {
             return *v;
         }
         let e = self.e;
         let v = self.at_entry(|| {
-            let at = e.byte_offset(self.around.args, i64::from(slot) * 8);
+            let at = e.byte_offset(self.code.around.args, i64::from(slot) * 8);
             let metadata = &self.u.metadata;
             if ty != e.ptr {
                 let v = e.load(ty, at, 8);
@@ -175,12 +175,12 @@ impl Lowering<'_, '_> {
                 if let Some(bytes) = self.u.facts.root_bytes.get(slot as usize) {
                     metadata.mark_pointer(e, v, *bytes);
                     metadata.mark_alignment(e, v, ROOT_ALIGNMENT);
-                } else if let Some(alignment) = self.alignment {
+                } else if let Some(alignment) = self.form.alignment {
                     metadata.mark_alignment(e, v, alignment);
                 }
             })
         });
-        self.slots.borrow_mut().insert(key, v);
+        self.code.slots.borrow_mut().insert(key, v);
         v
     }
 }

@@ -8,10 +8,11 @@ use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar,
 
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
-use crate::lower_body::{BodyKind, Index, LoopTargets, Lowering};
+use crate::facts::kind_of;
+use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
-use crate::unit::{Unit, kind_of};
+use crate::unit::Unit;
 use crate::widen_tasks::wide_form;
 
 /// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
@@ -207,19 +208,21 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();
-    l.ret = &u.program.ret;
-    l.large = hints.no_vectors;
-    l.independent = hints.independent;
-    l.balances = !behavior.fails;
-    l.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
+    l.form.ret = &u.program.ret;
+    l.form.large = hints.no_vectors;
+    l.form.independent = hints.independent;
+    l.form.balances = !behavior.fails;
+    l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;
-    l.jam = if l.exclusive { forms.jam_alone.as_ref() } else { forms.jam.as_ref() };
+    l.form.jam = if l.form.exclusive { forms.jam_alone.as_ref() } else { forms.jam.as_ref() };
     if let Variant::Strided(Some((_, form)), _) = variant {
-        l.alignment = Some(form.alignment);
+        l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
     for (i, region) in regions.iter().enumerate() {
-        l.moved.extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), region.start()))));
+        l.parallel
+            .moved
+            .extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), region.start()))));
     }
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
         l.scatter_privately(scatter, plain, begin, end);
@@ -368,12 +371,12 @@ impl<'p> Lowering<'_, 'p> {
     pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
         self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
-        self.indices.insert(v, indices);
-        self.loops.push(targets);
-        self.iteration_end = Some(targets.on_continue);
+        self.open.indices.insert(v, indices);
+        self.open.targets.push(targets);
+        self.parallel.iteration_end = Some(targets.on_continue);
         self.block(l.body);
-        self.iteration_end = None;
-        self.loops.pop();
-        self.indices.remove(&v);
+        self.parallel.iteration_end = None;
+        self.open.targets.pop();
+        self.open.indices.remove(&v);
     }
 }

@@ -5,7 +5,7 @@
 use octants_ir::Scalar;
 
 use crate::emit::{FloatCmp, IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 /// The least argument of an exponential for which the result is a normal number; smaller results are zero under fast math.
 fn least_normal_exponent(name: &str, s: Scalar) -> Option<f64> {

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, Op, Scalar, Type, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 use crate::place::{LeafAt, MemoryLayout, Place, PlaceShape};
 
 /// How far index expressions are followed to widen their parts.
@@ -131,7 +131,7 @@ impl Lowering<'_, '_> {
         let inst = self.body.inst(v);
         let s = inst.ty.scalar()?;
         match &inst.op {
-            Op::LoopIndex(l, axis) => Some(self.indices.get(l)?[*axis as usize].wide),
+            Op::LoopIndex(l, axis) => Some(self.open.indices.get(l)?[*axis as usize].wide),
             Op::Cast(a) if depth > 0 && s == Scalar::I64 && self.scalar_of(*a) == Scalar::I32 => {
                 self.widened(*a, depth - 1)
             }
@@ -243,7 +243,7 @@ impl Lowering<'_, '_> {
             }
             Layout::Contiguous => {
                 let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
-                let base = match self.moved.get(&buffer) {
+                let base = match self.parallel.moved.get(&buffer) {
                     Some((copy, _)) => *copy,
                     None => self.argument(slot, e.ptr),
                 };
@@ -286,7 +286,7 @@ impl Lowering<'_, '_> {
         for (i, (c, s)) in components.iter().zip(elem.leaves()).enumerate() {
             let known = kinds.iter().position(|k| k.root == c.root && k.axes == c.axes);
             let ptr = known.unwrap_or_else(|| {
-                let (base, before) = match self.moved.get(&buffer) {
+                let (base, before) = match self.parallel.moved.get(&buffer) {
                     Some(copy) => *copy,
                     None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
@@ -337,7 +337,7 @@ impl Lowering<'_, '_> {
     /// Address of a frame slot.
     pub fn frame_place(&self, slot: usize, ty: &Type) -> Place {
         let Type::Ref(pointee) = ty else { panic!("compiler bug: a frame address is a reference") };
-        let ptr = self.e.byte_offset(self.around.frame, self.u.facts.frame_offsets[slot] as i64);
+        let ptr = self.e.byte_offset(self.code.around.frame, self.u.facts.frame_offsets[slot] as i64);
         Place::contiguous(ptr, pointee, Some(self.u.metadata.frame()))
     }
 

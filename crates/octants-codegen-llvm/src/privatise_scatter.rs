@@ -6,7 +6,7 @@
 //! calls alike, and hands out the copies, which are zero before and after. Without copies the task's sums are atomic.
 
 use crate::emit::{Bb, IntCmp, T, V, llvm};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
 use octants_ir::schedule::{Region, RegionMemory, Scatter};
@@ -77,10 +77,10 @@ impl Lowering<'_, '_> {
     pub fn scatter_privately(&self, scatter: &Scatter, plain: V, begin: V, end: V) {
         let e = self.e;
         let (private, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));
-        let own = self.u.target.copies(e, self.context);
+        let own = self.u.target.copies(e, self.code.context);
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, own, e.zero(e.ptr)), atomic, private);
         e.position(private);
-        let mut args = vec![self.context, begin, end];
+        let mut args = vec![self.code.context, begin, end];
         args.extend(self.copied(scatter).iter().map(|c| e.gep(e.i8, own, c.offset)));
         e.ret(e.call(plain, &args));
         e.position(atomic);
@@ -89,8 +89,8 @@ impl Lowering<'_, '_> {
     /// Adds the parts `begin..end` of the copies that the context lists to the shared memory, and clears them.
     pub fn add_copies(&self, scatter: &Scatter, begin: V, end: V) {
         let e = self.e;
-        let listed = self.u.target.copies(e, self.context);
-        let (count, parts) = self.u.target.count_copies(e, self.context);
+        let listed = self.u.target.copies(e, self.code.context);
+        let (count, parts) = self.u.target.count_copies(e, self.code.context);
         let done = self.new_block(c"all.added");
         let (part, next_part) = self.open_count(begin, end, done);
         for c in self.copied(scatter) {

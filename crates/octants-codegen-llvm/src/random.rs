@@ -7,7 +7,7 @@
 use octants_ir::Scalar;
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 const DRAWS: i64 = 8;
 const TASK: i64 = 12;
@@ -20,13 +20,13 @@ const ROUNDS: usize = 10;
 impl Lowering<'_, '_> {
     /// Makes the state in a task's frame.
     pub fn make_random_state(&mut self) {
-        self.rng = Some(self.stack(self.e.array_type(self.e.i8, STATE_BYTES), 8));
+        self.parallel.rng = Some(self.stack(self.e.array_type(self.e.i8, STATE_BYTES), 8));
     }
 
     /// Starts the sequence of an iteration.
     pub fn start_random_sequence(&self, linear: V) {
         let e = self.e;
-        if let Some(state) = self.rng {
+        if let Some(state) = self.parallel.rng {
             e.store(state, linear, 8);
             e.store(e.byte_offset(state, DRAWS), e.i32c(0), 4);
             e.store(e.byte_offset(state, TASK), e.i32c(i64::from(self.u.task.get())), 4);
@@ -36,7 +36,7 @@ impl Lowering<'_, '_> {
     /// Draws a scalar.
     pub fn random(&self, s: Scalar) -> V {
         let e = self.e;
-        let state = self.rng.expect("compiler bug: a body that draws has a state");
+        let state = self.parallel.rng.expect("compiler bug: a body that draws has a state");
         let counter = e.byte_offset(state, DRAWS);
         let mut draws = e.load(e.i32, counter, 4);
         let wide = s.bits() == 64;
@@ -85,13 +85,13 @@ impl Lowering<'_, '_> {
 
     /// The generator's key, mixed once per function from seed and launch.
     fn random_key(&self) -> (V, V) {
-        if let Some(key) = self.random_key.get() {
+        if let Some(key) = self.code.random_key.get() {
             return key;
         }
         let e = self.e;
         let key = self.at_entry(|| {
             let metadata = &self.u.metadata;
-            let (seed, launch) = self.u.target.random_key(e, &|load| metadata.mark_invariant(load), self.context);
+            let (seed, launch) = self.u.target.random_key(e, &|load| metadata.mark_invariant(load), self.code.context);
             // The finaliser of SplitMix64.
             let mut z = e.add(seed, e.mul(launch, e.i64c(0x9E37_79B9_7F4A_7C15_u64 as i64)));
             for (shift, factor) in [(30, 0xBF58_476D_1CE4_E5B9_u64), (27, 0x94D0_49BB_1331_11EB)] {
@@ -100,7 +100,7 @@ impl Lowering<'_, '_> {
             z = e.xor(z, e.lshr(z, e.i64c(31)));
             (e.trunc(z, e.i32), e.trunc(e.lshr(z, e.i64c(32)), e.i32))
         });
-        self.random_key.set(Some(key));
+        self.code.random_key.set(Some(key));
         key
     }
 

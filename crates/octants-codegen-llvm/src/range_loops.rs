@@ -7,8 +7,8 @@ use octants_ir::schedule::Jam;
 use octants_ir::{ForLoop, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
+use crate::lowering::{Index, LoopTargets, Lowering};
 use crate::metadata::RangeLoop;
 
 impl<'p> Lowering<'_, 'p> {
@@ -101,7 +101,7 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        let is = RangeLoop { independent: self.independent, large: self.large };
+        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
         self.u.metadata.mark_range_loop(e, back, is);
     }
 
@@ -120,7 +120,7 @@ impl<'p> Lowering<'_, 'p> {
     ) {
         let e = self.e;
         let mut first = first;
-        if let Some(jam) = self.jam {
+        if let Some(jam) = self.form.jam {
             for times in jam.groups() {
                 first = self.jammed_row((v, l), outer, axis, (first, last), jam, times);
             }
@@ -137,7 +137,7 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
         let back = e.br(head);
-        let is = RangeLoop { independent: self.independent, large: self.large };
+        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
         self.u.metadata.mark_range_loop(e, back, is);
         e.position(inside);
         let mut indices = outer.to_vec();
@@ -179,7 +179,11 @@ impl<'p> Lowering<'_, 'p> {
         self.iterations(v, l, jam, indices);
         e.add_incoming(wide, after, e.block());
         let back = e.br(head);
-        self.u.metadata.mark_range_loop(e, back, RangeLoop { independent: self.independent, large: self.large });
+        self.u.metadata.mark_range_loop(
+            e,
+            back,
+            RangeLoop { independent: self.form.independent, large: self.form.large },
+        );
         e.position(done);
         wide
     }

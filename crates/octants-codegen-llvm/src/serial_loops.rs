@@ -7,7 +7,7 @@ use octants_ir::schedule::LoopHint;
 use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
-use crate::lower_body::{Index, LoopTargets, Lowering};
+use crate::lowering::{Index, LoopTargets, Lowering};
 
 /// A loop that is being lowered.
 struct Nest<'p> {
@@ -38,7 +38,7 @@ impl<'p> Lowering<'_, 'p> {
         let bounds = l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");
         let nest = Nest { number: v, of: l, bounds, exit };
-        self.indices.insert(v, Vec::new());
+        self.open.indices.insert(v, Vec::new());
         if l.dims.is_empty() {
             // One iteration.
             self.iterate(&nest, exit);
@@ -46,16 +46,16 @@ impl<'p> Lowering<'_, 'p> {
             self.serial_axis(&nest, 0, exit);
         }
         self.e.position(exit);
-        self.indices.remove(&v);
+        self.open.indices.remove(&v);
     }
 
     /// The body of a loop; `next` follows.
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
-        self.loops.push(LoopTargets { on_break: nest.exit, on_continue: next });
+        self.open.targets.push(LoopTargets { on_break: nest.exit, on_continue: next });
         if !self.guarded_body(nest.number, nest.of) {
             self.body_of_loop(nest.number, nest.of.body);
         }
-        self.loops.pop();
+        self.open.targets.pop();
         if !self.e.is_terminated() {
             self.e.br(next);
         }
@@ -70,7 +70,7 @@ impl<'p> Lowering<'_, 'p> {
         let is_last = axis + 1 == nest.bounds.len();
         let unroll = self.schedule.loops.get(&nest.number).and_then(|s| s.unroll).filter(|_| is_last);
         let times = unroll.map(|u| u.times);
-        let cut = unroll.and_then(|u| Some((u.times, u.rest?))).filter(|_| self.gathered.is_none());
+        let cut = unroll.and_then(|u| Some((u.times, u.rest?))).filter(|_| self.copies.gathered.is_none());
         let Some((many, rest_times)) = cut else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };
@@ -123,12 +123,12 @@ impl<'p> Lowering<'_, 'p> {
         } else {
             Index { narrow: self.narrow_index(number, nest.bounds[axis].2), wide: number }
         };
-        self.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").push(index);
+        self.open.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").push(index);
         if axis + 1 == nest.bounds.len() {
             self.iterate(nest, next);
         } else {
             self.serial_axis(nest, axis + 1, next);
         }
-        self.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").pop();
+        self.open.indices.get_mut(&nest.number).expect("compiler bug: the loop is open").pop();
     }
 }

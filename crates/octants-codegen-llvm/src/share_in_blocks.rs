@@ -9,7 +9,7 @@ use octants_ir::schedule::{Grouping, Region, Scatter};
 use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
 
 use crate::emit::{IntCmp, V};
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 /// A copy of a region.
 struct Copy {
@@ -62,10 +62,10 @@ impl<'p> Lowering<'_, 'p> {
         self.u.target.block_barrier(e);
         for (region, c) in scatter.regions.iter().zip(&copies) {
             let start = region.start();
-            self.moved.extend(region.buffers.iter().map(|b| (*b, (c.copy, start))));
+            self.parallel.moved.extend(region.buffers.iter().map(|b| (*b, (c.copy, start))));
         }
         self.strided_for(v, l, config, grouping);
-        self.moved.clear();
+        self.parallel.moved.clear();
         self.u.target.block_barrier(e);
         for c in &copies {
             let (s, ty, bits) = (c.scalar, e.scalar(c.scalar), e.bits(c.scalar));

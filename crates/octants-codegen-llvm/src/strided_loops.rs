@@ -12,8 +12,8 @@ use octants_ir::schedule::{Grouping, TILE_COLUMNS};
 use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
-use crate::lower_body::{Index, LoopTargets, Lowering};
 use crate::lower_task::Axis;
+use crate::lowering::{Index, LoopTargets, Lowering};
 use crate::odometer::Odometer;
 
 impl<'p> Lowering<'_, 'p> {
@@ -22,8 +22,8 @@ impl<'p> Lowering<'_, 'p> {
         let e = self.e;
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
-        self.accumulators.clear();
-        self.reductions.clear();
+        self.parallel.accumulators.clear();
+        self.parallel.reductions.clear();
         self.begin_reductions(l);
         let groups = Groups::of(self, &axes, grouping);
         let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, grouping)).collect();
@@ -98,7 +98,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The number of an iteration in the order of a serial loop; only random numbers ask for it.
     fn linear(&self, axes: &[Axis], digits: &[V]) -> V {
         let e = self.e;
-        if self.rng.is_none() {
+        if self.parallel.rng.is_none() {
             return e.i64c(0);
         }
         axes.iter().zip(digits).fold(e.i64c(0), |n, (axis, digit)| {
@@ -177,7 +177,7 @@ impl<'p> Lowering<'_, 'p> {
             // What was subtracted has been summed as negative.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
             let (s, identity) = self.fold_start(op, of_target);
-            let own = e.load(e.scalar(s), self.accumulators[slot], s.bytes());
+            let own = e.load(e.scalar(s), self.parallel.accumulators[slot], s.bytes());
             let combine = |a: V, b: V| self.updated(op, s, a, b);
             let after: Bb = self.new_block(c"reduced");
             let combined = self.u.target.combine_threads(e, s, own, identity, &combine, after);

@@ -3,14 +3,13 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use octants_artifact::ScalarKind;
-use octants_ir::{Program, Scalar};
+use octants_ir::{FuncId, Program};
 
 use crate::CodegenOptions;
 use crate::emit::{Emitter, V, llvm};
 use crate::facts::Facts;
-use crate::functions::InstanceKey;
 use crate::metadata::Metadata;
+use crate::place::PlaceShape;
 use crate::target::Target;
 
 /// What the lowering of every task and function of a module shares.
@@ -33,22 +32,13 @@ pub(crate) struct Unit<'p> {
     pub task: Cell<u32>,
 }
 
-/// The artifact's name of a scalar.
-pub(crate) fn kind_of(s: Scalar) -> ScalarKind {
-    match s {
-        Scalar::U1 => ScalarKind::U1,
-        Scalar::I8 => ScalarKind::I8,
-        Scalar::I16 => ScalarKind::I16,
-        Scalar::I32 => ScalarKind::I32,
-        Scalar::I64 => ScalarKind::I64,
-        Scalar::U8 => ScalarKind::U8,
-        Scalar::U16 => ScalarKind::U16,
-        Scalar::U32 => ScalarKind::U32,
-        Scalar::U64 => ScalarKind::U64,
-        Scalar::F16 => ScalarKind::F16,
-        Scalar::F32 => ScalarKind::F32,
-        Scalar::F64 => ScalarKind::F64,
-    }
+/// A way to call a function.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct InstanceKey {
+    pub function: FuncId,
+    pub exclusive: bool,
+    /// Per parameter: what a reference looks like.
+    pub refs: Vec<Option<PlaceShape>>,
 }
 
 impl<'p> Unit<'p> {

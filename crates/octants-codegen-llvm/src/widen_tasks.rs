@@ -7,7 +7,7 @@ use octants_ir::schedule::Grouping;
 
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
-use crate::lower_body::Lowering;
+use crate::lowering::Lowering;
 
 /// What a launch must fulfil.
 pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, grouping: Grouping) -> WideForm {

@@ -3,57 +3,21 @@
 //!
 //! Where they have a guard there is code for warps in all of whose threads all iterations run, which has no branches, and code for others.
 
-use std::collections::HashMap;
-use std::ops::Range;
-
-use octants_ir::schedule::WrittenOut;
 use octants_ir::{BinaryOp, BlockId, ForLoop, Op, ValueId};
 
 use crate::emit::V;
-use crate::lower_body::{Index, Lowering};
-
-/// The loops that are written out in the body that is being lowered.
-#[derive(Debug, Default)]
-pub(crate) struct Writing<'p> {
-    plan: Option<&'p WrittenOut>,
-    /// All of them run, in the code that is being lowered.
-    all_run: bool,
-    /// The iteration that is being lowered, of each of them and of an aligned loop.
-    iteration: HashMap<ValueId, usize>,
-}
-
-impl<'p> Writing<'p> {
-    /// Those of a body.
-    pub fn of(plan: &'p WrittenOut) -> Writing<'p> {
-        Writing { plan: Some(plan), ..Writing::default() }
-    }
-
-    /// The indices of a loop that is written out.
-    pub fn indices_of(&self, v: ValueId) -> Option<Range<i64>> {
-        self.plan?.loops.get(&v).cloned()
-    }
-
-    /// The iteration of a loop that is being lowered.
-    pub fn iteration(&self, v: ValueId) -> usize {
-        self.iteration[&v]
-    }
-
-    /// Says which iteration of a loop is being lowered.
-    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
-        self.iteration.insert(v, iteration);
-    }
-}
+use crate::lowering::{Index, Lowering, Writing};
 
 impl<'p> Lowering<'_, 'p> {
     /// Lowers a loop that is written out; `false` where it is none.
     pub fn write_out(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
-        let Some(indices) = self.writing.indices_of(v) else { return false };
+        let Some(indices) = self.copies.writing.indices_of(v) else { return false };
         for (iteration, index) in indices.enumerate() {
-            self.writing.set_iteration(v, iteration);
-            self.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
+            self.copies.writing.set_iteration(v, iteration);
+            self.open.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
             self.block(l.body);
         }
-        self.indices.remove(&v);
+        self.open.indices.remove(&v);
         true
     }
 
@@ -66,15 +30,16 @@ impl<'p> Lowering<'_, 'p> {
 
     /// A branch is always taken, in the code that is being lowered.
     pub fn is_known_to_run(&self, condition: ValueId) -> bool {
-        let guard = self.writing.plan.and_then(|plan| plan.guard.as_ref()).filter(|_| self.writing.all_run);
+        let guard =
+            self.copies.writing.plan.and_then(|plan| plan.guard.as_ref()).filter(|_| self.copies.writing.all_run);
         guard.is_some_and(|guard| guard.conditions.contains(&self.source(condition)))
     }
 
     /// Lowers the body of a loop in order with the short loops in it written out, where those have a guard; else nothing is done.
     pub fn guarded_body(&mut self, v: ValueId, l: &ForLoop) -> bool {
         let plan = self.schedule.loops.get(&v).and_then(|s| s.guarded.as_ref());
-        let Some(plan) = plan.filter(|_| self.gathered.is_none()) else { return false };
-        let around = std::mem::replace(&mut self.writing, Writing::of(plan));
+        let Some(plan) = plan.filter(|_| self.copies.gathered.is_none()) else { return false };
+        let around = std::mem::replace(&mut self.copies.writing, Writing::of(plan));
         let after = self.new_block(c"block.end");
         self.in_versions(l.body, &mut |this, part, is_last| {
             part.iter().for_each(|v| this.inst(*v));
@@ -83,7 +48,7 @@ impl<'p> Lowering<'_, 'p> {
             }
         });
         self.e.position(after);
-        self.writing = around;
+        self.copies.writing = around;
         true
     }
 
@@ -91,7 +56,7 @@ impl<'p> Lowering<'_, 'p> {
     /// whole, where there is a guard, and once for others. It leaves each of the latter.
     pub fn in_versions(&mut self, block: BlockId, lower: &mut dyn FnMut(&mut Self, &'p [ValueId], bool)) {
         let statements = self.body.block(block);
-        let guarded = self.writing.plan.and_then(|plan| Some((plan, plan.guard.as_ref()?)));
+        let guarded = self.copies.writing.plan.and_then(|plan| Some((plan, plan.guard.as_ref()?)));
         let is_first = |v: &ValueId| guarded.is_some_and(|(plan, _)| plan.loops.contains_key(v));
         let from = statements.iter().position(is_first).unwrap_or(statements.len());
         let (before, rest) = statements.split_at(from);
@@ -104,9 +69,9 @@ impl<'p> Lowering<'_, 'p> {
             let (whole, cut) = (self.new_block(c"block.whole"), self.new_block(c"block.cut"));
             e.cond_br(all_run, whole, cut);
             e.position(whole);
-            self.writing.all_run = true;
+            self.copies.writing.all_run = true;
             lower(self, rest, true);
-            self.writing.all_run = false;
+            self.copies.writing.all_run = false;
             e.position(cut);
         }
         lower(self, rest, true);

@@ -6,8 +6,8 @@
 //! memory is short there are fewer lanes.
 
 use octants_artifact::StoreOfGradient;
+use octants_autodiff::{STORE_PARAMS, StoreArguments};
 use octants_ir::ArgLayout;
-use octants_passes::{STORE_PARAMS, StoreArguments};
 use octants_runtime::{Buffer, Results};
 
 use crate::error::Error;

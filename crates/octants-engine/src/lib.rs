@@ -6,6 +6,7 @@
 //!
 //! Nothing here is global: two sessions may live side by side. The outer binding decides which one is current.
 
+mod arch;
 pub mod artifact_cache;
 pub mod compile_times;
 pub mod config;

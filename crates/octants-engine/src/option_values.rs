@@ -2,7 +2,7 @@
 
 use octants_ir::Scalar;
 
-use crate::config::{ARCHES, Arch};
+use crate::arch::{ARCHES, Arch};
 use crate::error::Error;
 use crate::suggest::nearest;
 

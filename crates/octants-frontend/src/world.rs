@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use octants_diag::{Diagnostic, SourceFile};
-use octants_ir::{AutodiffMode, ComponentLayout, Scalar, Type};
+use octants_ir::{AutodiffMode, Companion, ComponentLayout, Scalar, Type};
 
 /// A host object, alive at least as long as the compilation. Two handles of one object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -304,6 +304,15 @@ pub struct Options {
     pub unrolling_limit: u32,
     /// What is made of the kernel: whether companions are looked for, and which.
     pub mode: AutodiffMode,
+}
+
+/// The attribute of an array or field in which a companion of it is.
+pub const fn companion_attribute(companion: Companion) -> &'static str {
+    match companion {
+        Companion::Gradient => "grad",
+        Companion::Dual => "dual",
+        Companion::ReadMarks => "_read_marks",
+    }
 }
 
 /// Where a launch finds an array that the user did not pass as an argument of its own.

@@ -139,15 +139,26 @@ pub enum AutodiffMode {
 }
 
 impl AutodiffMode {
-    /// The attribute of an array or field in which its companion is.
-    pub fn companion(self) -> Option<&'static str> {
+    /// The companions that arrays of floats have in the kernel.
+    pub fn companion(self) -> Option<Companion> {
         match self {
             AutodiffMode::None => None,
-            AutodiffMode::Forward => Some("dual"),
-            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => Some("grad"),
-            AutodiffMode::Validation => Some("_read_marks"),
+            AutodiffMode::Forward => Some(Companion::Dual),
+            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => Some(Companion::Gradient),
+            AutodiffMode::Validation => Some(Companion::ReadMarks),
         }
     }
+}
+
+/// What lies beside an array of floats, element by element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Companion {
+    /// The derivative of a result by each element.
+    Gradient,
+    /// The tangent of each element.
+    Dual,
+    /// Who has read each element, an i32.
+    ReadMarks,
 }
 
 /// A kernel as the front end leaves it.

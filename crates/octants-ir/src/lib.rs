@@ -59,8 +59,8 @@ mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
 pub use kernel::{
-    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, Param, Program, Task,
-    TaskKind, first_with_memory,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,
+    Program, Task, TaskKind, first_with_memory,
 };
 pub use op::{
     BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart, ValueId,

@@ -1,8 +1,8 @@
-//! Puts an `assert` before every access that could be outside: elements of buffers, and components of vectors and matrices at indices
-//! known only at run time.
+//! Puts an `assert` before every access that could be outside: elements of buffers, and components of vectors and
+//! matrices at indices known only at run time.
 //!
-//! The message names the buffer, the indices and the bounds. An index that is provably inside (a constant, or the index of
-//! a loop with constant bounds) is not checked; a negative index is outside.
+//! The message names the buffer, the indices and the bounds. An index that is provably inside (a constant, or the index
+//! of a loop with constant bounds) is not checked; a negative index is outside.
 
 use octants_ir::{BinaryOp, Body, Buffer, Builder, Const, Kernel, Layout, Op, Scalar, TextPart, Type, ValueId};
 
@@ -141,7 +141,7 @@ fn push_list(text: &mut Vec<TextPart>, items: impl IntoIterator<Item = TextPart>
     }
 }
 
-/// Neighbouring pieces of text as one.
+/// Neighboring pieces of text as one.
 fn join_text(parts: Vec<TextPart>) -> Vec<TextPart> {
     let mut out: Vec<TextPart> = Vec::new();
     for part in parts {

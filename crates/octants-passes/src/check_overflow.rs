@@ -1,5 +1,5 @@
-//! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a test that
-//! prints what overflowed and the user's line. The wrapped result is used all the same.
+//! Reports integer overflow at run time: after each addition, subtraction, multiplication and left shift of integers a
+//! test that prints what overflowed and the user's line. The wrapped result is used all the same.
 //!
 //! Instructions without a span are the compiler's own and not checked.
 

@@ -1,7 +1,7 @@
 //! Copying of code from one body into another, with values and blocks numbered in the order of the text.
 //!
-//! Assumes that every value that the copied code uses was copied before. What becomes of the locals is the caller's choice:
-//! copied (the default) or moved to a frame slot.
+//! Assumes that every value that the copied code uses was copied before. What becomes of the locals is the caller's
+//! choice: copied (the default) or moved to a frame slot.
 
 use std::collections::HashMap;
 

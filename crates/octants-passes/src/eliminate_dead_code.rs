@@ -1,5 +1,5 @@
-//! Removes what nobody sees: values without a use, stores to locals that nothing reads, empty branches and loops, calls of functions
-//! without effects, functions that nothing calls, unused locals; and renumbers what is left.
+//! Removes what nobody sees: values without a use, stores to locals that nothing reads, empty branches and loops, calls
+//! of functions without effects, functions that nothing calls, unused locals; and renumbers what is left.
 //!
 //! A `Loop` stays, for it may not end.
 

@@ -1,7 +1,7 @@
 //! Constants: what an operation yields on them, exactly as the IR's semantics say.
 //!
-//! `None` where the result is undefined (division by zero, a float outside the integer's range) or where only the machine's
-//! library knows it (sine and the like): the operation stays.
+//! `None` where the result is undefined (division by zero, a float outside the integer's range) or where only the
+//! machine's library knows it (sine and the like): the operation stays.
 
 use octants_ir::{BinaryOp, Const, Scalar, UnaryOp};
 

@@ -1,11 +1,11 @@
 //! Finds memory that several `stream_parallel` groups of a kernel touch, one of them writing.
 //!
-//! Each access becomes, axis by axis, a point, a range, or unknown. Two accesses are apart where the ranges of some axis
-//! are; they meet for certain where those of every axis do, both accesses happen in every iteration, and no two axes of
-//! one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter counts as
-//! not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct memory, but for
-//! those that the caller names: the same array passed for two parameters, or arrays that share a part. Of fields that are components
-//! of others nothing is left behind `unite_buffers`.
+//! Each access becomes, axis by axis, a point, a range, or unknown. Two accesses are apart where the ranges of some
+//! axis are; they meet for certain where those of every axis do, both accesses happen in every iteration, and no two
+//! axes of one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter
+//! counts as not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct
+//! memory, but for those that the caller names: the same array passed for two parameters, or arrays that share a part.
+//! Of fields that are components of others nothing is left behind `merge_aliased_buffers`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,8 +85,8 @@ struct Access {
     span: Span,
 }
 
-/// The overlaps of a kernel's groups, those in `allowed` aside: for each pair of buffers that are the same memory, most often one
-/// and itself, and each pair of groups the gravest.
+/// The overlaps of a kernel's groups, those in `allowed` aside: for each pair of buffers that are the same memory, most
+/// often one and itself, and each pair of groups the gravest.
 pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]) -> Vec<Overlap> {
     let body = &kernel.body;
     let order = body.block(body.root);

@@ -1,9 +1,9 @@
-//! Operations on constants become constants, operations that change nothing become their operand, and an `if` on a constant
-//! becomes the block that is taken.
+//! Operations on constants become constants, operations that change nothing become their operand, and an `if` on a
+//! constant becomes the block that is taken.
 //!
-//! Kept cheap: what LLVM does as well is left to it. What it is for: smaller IR, loop bounds and indices that the passes
-//! after it can read, and `pow` with a small exponent, which is a library call otherwise. Code that becomes unused stays for
-//! `eliminate_dead_code`.
+//! Kept cheap: what LLVM does as well is left to it. What it is for: smaller IR, loop bounds and indices that the
+//! passes after it can read, and `pow` with a small exponent, which is a library call otherwise. Code that becomes
+//! unused stays for `eliminate_dead_code`.
 
 use octants_ir::{BinaryOp, BlockId, Body, Const, Inst, Kernel, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
 

@@ -1,10 +1,11 @@
 //! Moves what a loop computes anew in each iteration from values of outside in front of the loop.
 //!
-//! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all iterations,
-//! and has less to compute again. Only loops within loops are looked at: what stands before a loop of the root is another task's.
+//! LLVM does this inside a task. Here it matters for reverse mode, which wants to see that an index is the same in all
+//! iterations, and has less to compute again. Only loops within loops are looked at: what stands before a loop of the
+//! root is another task's.
 //!
-//! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what `check_overflow` would report
-//! loses its span; the kernel itself reports it where it is computed.
+//! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what
+//! `check_overflow` would report loses its span; the kernel itself reports it where it is computed.
 
 use octants_ir::{BlockId, Body, Definedness, Effect, Kernel, Op, Type, ValueId};
 

@@ -1,8 +1,9 @@
-//! Puts the code of a function in the place of its calls, where that costs little: the function is called once, or is small, or
-//! has few calls for its size. The others are compiled once and called.
+//! Puts the code of a function in the place of its calls, where that costs little: the function is called once, or is
+//! small, or has few calls for its size. The others are compiled once and called.
 //!
-//! What a loop shares, what it sums up and what its indices are made of is then seen by the passes that follow, while the code
-//! stays in proportion to the source. Functions that call themselves, or return from within a branch or loop, stay functions.
+//! What a loop shares, what it sums up and what its indices are made of is then seen by the passes that follow, while
+//! the code stays in proportion to the source. Functions that call themselves, or return from within a branch or loop,
+//! stay functions.
 
 use std::collections::HashMap;
 
@@ -14,15 +15,15 @@ use octants_analysis::{Place, trace_address};
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
 const SMALL: usize = 20;
 
-/// What copies of one function without loops may add to the code: where it is called, iterations may then be put side by side in
-/// vectors, which is worth some time of compilation.
+/// What copies of one function without loops may add to the code: where it is called, iterations may then be put side
+/// by side in vectors, which is worth some time of compilation.
 const GROWTH: usize = 1600;
 
 /// The same for a function with loops, whose calls cost little beside them.
 const GROWTH_OF_LOOPS: usize = 400;
 
-/// What copies of all functions together may add to a kernel. Copies are made of copies, level by level, and LLVM's time grows faster
-/// than the code.
+/// What copies of all functions together may add to a kernel. Copies are made of copies, level by level, and LLVM's
+/// time grows faster than the code.
 const GROWTH_OF_KERNEL: usize = 8000;
 
 /// Inlines calls in the kernel and in its functions, callees first.
@@ -44,8 +45,8 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
     inline(kernel, |_, _, _| true);
 }
 
-/// Inlines the calls of functions that `is_cheap` chooses by their size, the number of copies beside the first, and whether they
-/// have loops.
+/// Inlines the calls of functions that `is_cheap` chooses by their size, the number of copies beside the first, and
+/// whether they have loops.
 fn inline(kernel: &mut Kernel, mut is_cheap: impl FnMut(usize, usize, bool) -> bool) {
     if kernel.functions.is_empty() {
         return;

@@ -1,9 +1,9 @@
-//! Walking over a body to put instructions beside those that are there.
+//! Walking over a body to put instructions beside those that are there, and pieces of code that passes insert.
 
 use octants_ir::{BinaryOp, BlockId, Body, Builder, Kernel, Op, Scalar, Type, ValueId};
 
 /// Rebuilds every block of a body: `f` gets each instruction in turn, and places it together with what it adds.
-pub(crate) fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, ValueId)) {
+pub fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, ValueId)) {
     let mut b = Builder::new();
     b.body = std::mem::take(body);
     // Blocks that `f` adds are finished when it returns.
@@ -19,12 +19,12 @@ pub(crate) fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, Va
 }
 
 /// The bodies of a kernel: functions, then its own.
-pub(crate) fn bodies(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
+pub fn bodies(kernel: &mut Kernel) -> impl Iterator<Item = &mut Body> {
     kernel.functions.iter_mut().map(|f| &mut f.body).chain([&mut kernel.body])
 }
 
 /// `a` and `b`, or the one there is.
-pub(crate) fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
+pub fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
     match a {
         Some(a) => b.binary(BinaryOp::And, a, c),
         None => c,
@@ -48,7 +48,7 @@ pub(crate) fn widen(b: &mut Builder, index: ValueId) -> ValueId {
 }
 
 /// An `if` whose `then` block `f` fills.
-pub(crate) fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut Builder)) {
+pub fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut Builder)) {
     let (then, other) = (b.body.add_block(), b.body.add_block());
     b.push(Op::If(condition, then, other), Type::Unit);
     let back = b.set_cursor(then);
@@ -57,7 +57,7 @@ pub(crate) fn push_if(b: &mut Builder, condition: ValueId, f: impl FnOnce(&mut B
 }
 
 /// A component of a scalar or tensor is not zero. Bits are compared, for compilers may take it that no float is NaN.
-pub(crate) fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
+pub fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
     let ty = b.ty(value).clone();
     let s = ty.scalar().expect("compiler bug: bits of a type without scalars");
     let word = match s {
@@ -74,4 +74,19 @@ pub(crate) fn any_bits(b: &mut Builder, value: ValueId) -> ValueId {
     }
     let zero = b.int(0, word);
     b.binary(BinaryOp::Ne, all.unwrap_or(zero), zero)
+}
+
+/// Zero of any type that holds a value.
+pub fn zero(b: &mut Builder, ty: &Type) -> ValueId {
+    match ty {
+        Type::Struct(s) => {
+            let members = s.members.clone();
+            let parts = members.iter().map(|(_, t)| zero(b, t)).collect();
+            b.push(Op::MakeStruct(parts), ty.clone())
+        }
+        _ => {
+            let c = b.int(0, ty.scalar().expect("compiler bug: zero of a type without scalars"));
+            b.splat(c, ty)
+        }
+    }
 }

@@ -1,49 +1,44 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
-//! [`run_pipeline`] takes a [`octants_ir::Kernel`] through the table in [`pipeline`]; [`mod@offload`] makes a
-//! [`octants_ir::Program`] of the result. Each pass is a function named by what it does, in a file of the same name. In debug
-//! builds the IR is verified after each.
+//! [`run_pipeline()`] takes a [`octants_ir::Kernel`] through a table of passes, and verifies the IR after each in debug
+//! builds; [`PIPELINE`] is the table of every kernel. [`offload()`] makes a [`octants_ir::Program`] of the result.
+//! Each pass is a function named by what it does, in a file of the same name.
 //!
-//! Reading order: [`pipeline`], the passes in the order of its table, [`mod@find_overlaps`], [`mod@offload`];
-//! [`copy_code`] serves several of them. [`mod@differentiate`] runs before the pipeline where derivatives are asked
-//! for, behind [`mod@unite_buffers`]; both its modes use the table in [`derivative_rules`].
+//! Reading order: [`mod@run_pipeline`], [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
+//! [`offload()`]. [`insert_code`] and `copy_code` serve several of them.
+//!
+//! Differentiation is a table of its own in another crate. It shares the passes that simplify, and [`insert_code`].
+//! Three passes here are in its table alone, beside those that they share their code with:
+//! [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
+//! [`demote_atomics::demote_unshared_atomics`].
 
-pub mod check_bounds;
-pub mod check_overflow;
-pub mod copy_code;
-pub mod derivative_rules;
-pub mod differentiate;
-pub mod differentiate_forward;
-pub mod differentiate_reverse;
+mod check_bounds;
+mod check_overflow;
+mod copy_code;
+pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
-pub mod find_overlaps;
+mod find_overlaps;
 pub mod fold_constants;
-pub mod gather_updates;
+mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
-mod insert_code;
-pub mod make_own_updates_plain;
+pub mod insert_code;
 pub mod make_updates_atomic;
-pub mod offload;
+pub mod merge_aliased_buffers;
+mod normalize_loop_direction;
+mod offload;
+mod pass_options;
 pub mod pipeline;
-pub mod privatize_reductions;
-pub mod promote_inner_sums;
-pub mod run_loops_forwards;
-pub mod share_reciprocals;
+mod privatize_reductions;
+mod promote_inner_sums;
+pub mod run_pipeline;
+mod share_reciprocals;
 pub mod simplify_locals;
-pub mod structure_exits;
-pub mod unite_buffers;
-pub mod validate_reads;
-mod warn_of_stored_bits;
 
 pub use copy_code::renumber;
-pub use differentiate::differentiate;
-pub use differentiate_reverse::{
-    Keeping, Kept, STORE_PARAMS, StoreArguments, StoreNeed, Tallied, may_tally_loops, tally_loops,
-};
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
-pub use pipeline::{PassOptions, run_pass, run_pipeline, run_pipeline_with};
-pub use unite_buffers::{refuse_shared_writes, unite_buffers};
-pub use validate_reads::validate_reads;
+pub use pass_options::PassOptions;
+pub use pipeline::PIPELINE;
+pub use run_pipeline::{Pass, PassState, always, run_pass, run_pipeline, run_pipeline_with};

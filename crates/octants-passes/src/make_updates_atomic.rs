@@ -1,5 +1,5 @@
-//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as a load, an
-//! operation and a store of the same variable, with nothing that could change it in between.
+//! Inside a parallel loop, an update of a variable that lives outside the loop becomes atomic: `s = s op x` written as
+//! a load, an operation and a store of the same variable, with nothing that could change it in between.
 //!
 //! The front end writes updates of variables plainly, for it does not know yet which of them iterations share.
 
@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use octants_ir::{AtomicOp, BlockId, Body, Effect, Kernel, LocalId, Op, ValueId};
 
-use octants_analysis::{Place, first_use_sets, trace_address};
+use octants_analysis::{Place, locals_of_all_iterations, same_address, trace_address};
 
 /// Makes updates of shared variables in parallel loops atomic.
 pub fn make_updates_atomic(kernel: &mut Kernel) {
@@ -36,8 +36,10 @@ pub fn make_updates_atomic(kernel: &mut Kernel) {
     }
 }
 
-/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old value.
-pub(crate) fn make_sums_atomic(body: &mut Body) {
+/// Makes atomic what is added to floats in variables, shared or not: one instruction, which does not ask for the old
+/// value.
+pub fn make_sums_atomic(kernel: &mut Kernel) {
+    let body = &mut kernel.body;
     let mut blocks = vec![body.root];
     let mut uses = vec![0u32; body.insts.len()];
     body.visit(body.root, &mut |_, inst| {
@@ -68,40 +70,6 @@ fn written_locals(body: &Body, inner: BlockId) -> HashSet<LocalId> {
     written
 }
 
-/// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads them.
-pub(crate) fn locals_of_all_iterations(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
-    let mut shared = shared_locals(body, root_loop);
-    for inner in body.inst(root_loop).op.blocks() {
-        shared.retain(|l| first_use_sets(body, body.block(inner), *l) != Some(true));
-    }
-    shared
-}
-
-/// The locals that code outside a root loop reads or writes.
-pub(crate) fn shared_locals(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
-    let mut shared = HashSet::new();
-    let mut on = |op: &Op| {
-        if matches!(op, Op::ElementAddr(..) | Op::MemberAddr(..)) {
-            return;
-        }
-        op.for_each_operand(|u| {
-            if matches!(body.ty(u), octants_ir::Type::Ref(_))
-                && let Place::Local(l) = trace_address(body, u)
-            {
-                shared.insert(l);
-            }
-        });
-    };
-    for &v in body.block(body.root) {
-        let op = &body.inst(v).op;
-        on(op);
-        if v != root_loop {
-            op.blocks().into_iter().for_each(|b| body.visit(b, &mut |_, inst| on(&inst.op)));
-        }
-    }
-    shared
-}
-
 fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) {
     let mut list = body.block(b).to_vec();
     let mut at = 0;
@@ -113,7 +81,8 @@ fn rewrite_block(body: &mut Body, b: BlockId, wanted: Wanted<'_>, uses: &[u32]) 
             list[at] = load;
             let (i, j) = (position(&list, load), position(&list, math));
             list.retain(|v| *v != math);
-            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the atomic.
+            // `load` stands twice now; the first goes. The new value, where anyone but the store wants it, follows the
+            // atomic.
             let first = if i < j { i } else { i - 1 };
             list.remove(first);
             at = position(&list, load);
@@ -168,24 +137,4 @@ fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> 
         }
     }
     (found && operand != load).then_some(Update { load, math, op, addr, operand })
-}
-
-/// Both addresses are computed in the same way from the same values.
-pub(crate) fn same_address(body: &Body, a: ValueId, b: ValueId) -> bool {
-    a == b || same_op(body, a, b)
-}
-
-fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
-    let same = |x: &ValueId, y: &ValueId| same_address(body, *x, *y);
-    let all = |xs: &[ValueId], ys: &[ValueId]| xs.len() == ys.len() && xs.iter().zip(ys).all(|(x, y)| same(x, y));
-    if body.ty(a) != body.ty(b) {
-        return false;
-    }
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::ElementAddr(x, xs), Op::ElementAddr(y, ys)) => same(x, y) && all(xs, ys),
-        (Op::MemberAddr(x, i), Op::MemberAddr(y, j)) => i == j && same(x, y),
-        (Op::BufferAddr(x, xs), Op::BufferAddr(y, ys)) => x == y && all(xs, ys),
-        (x @ (Op::LocalAddr(_) | Op::FrameAddr(_) | Op::Const(_) | Op::Param(_) | Op::LoopIndex(..)), y) => x == y,
-        _ => false,
-    }
 }

@@ -1,15 +1,15 @@
 //! Cuts a kernel into tasks.
 //!
-//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A value of
-//! one task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic on
-//! these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in a
-//! parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless each of them sets it
-//! before reading it.
+//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A value
+//! of one task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic
+//! on these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in
+//! a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless each of
+//! them sets it before reading it.
 //!
-//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped loop is
-//! in no group; a later one belongs to the group of the next grouped loop (after the last: to its group), because all
-//! of the kernel's root is made of grouped blocks then. A serial block without a parallel loop is a loop with
-//! `serialize` and a group.
+//! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
+//! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),
+//! because all of the kernel's root is made of grouped blocks then. A serial block without a parallel loop is a loop
+//! with `serialize` and a group.
 //!
 //! Access sets are filled in here too, by `compute_access`.
 

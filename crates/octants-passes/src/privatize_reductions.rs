@@ -1,8 +1,9 @@
-//! In a parallel loop, an atomic update without a used result, of an address that is the same in every iteration, becomes a
-//! `reduce`: each thread folds into its own accumulator, and the loop combines these into the address at its end.
+//! In a parallel loop, an atomic update without a used result, of an address that is the same in every iteration,
+//! becomes a `reduce`: each thread folds into its own accumulator, and the loop combines these into the address at its
+//! end.
 //!
-//! All that the loop does to that memory must be such updates, of one operation: then nobody can see that they are put off. A
-//! difference is a sum of negated values; a vector's update is one reduction per component.
+//! All that the loop does to that memory must be such updates, of one operation: then nobody can see that they are put
+//! off. A difference is a sum of negated values; a vector's update is one reduction per component.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,18 +13,16 @@ use octants_ir::{
 };
 
 use crate::check_bounds::index_range;
-use crate::make_updates_atomic::{same_address, shared_locals};
-use crate::pipeline::PassOptions;
-use octants_analysis::{Effects, function_effects, inst_effects};
-use octants_analysis::{Place, trace_address};
+use crate::pass_options::PassOptions;
+use octants_analysis::{Effects, Place, function_effects, inst_effects, same_address, shared_locals, trace_address};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;
 
 /// Turns updates of loop-invariant addresses into reductions.
 ///
-/// Where bounds are checked, only of addresses that are inside for certain: the check stays in the loop, and the address is used
-/// after it. Where arrays may be the same memory, only if the loop uses no other array.
+/// Where bounds are checked, only of addresses that are inside for certain: the check stays in the loop, and the
+/// address is used after it. Where arrays may be the same memory, only if the loop uses no other array.
 pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let checked = options.check_bounds;
     let functions = function_effects(&kernel.functions);

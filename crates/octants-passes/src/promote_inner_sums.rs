@@ -1,8 +1,9 @@
-//! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added once behind it.
+//! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added
+//! once behind it.
 //!
-//! Nobody can see that it is put off: all that the inner loop does to that memory are additions whose results are unused, be it at other
-//! elements. What it adds with floats is rounded otherwise, which only `fast_math` allows. A loop that adds nothing, or zero, does not
-//! touch the memory: its address may be none.
+//! Nobody can see that it is put off: all that the inner loop does to that memory are additions whose results are
+//! unused, be it at other elements. What it adds with floats is rounded otherwise, which only `fast_math` allows. A
+//! loop that adds nothing, or zero, does not touch the memory: its address may be none.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,11 +12,8 @@ use octants_ir::{
 };
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
-use crate::make_own_updates_plain::may_overlap;
-use crate::make_updates_atomic::same_address;
-use crate::pipeline::PassOptions;
-use octants_analysis::{Effects, function_effects, inst_effects};
-use octants_analysis::{Place, trace_address};
+use crate::pass_options::PassOptions;
+use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;
@@ -76,7 +74,7 @@ struct Search<'a> {
     functions: Vec<Effects>,
     /// Values that something uses.
     used: Vec<bool>,
-    options: &'a PassOptions<'a>,
+    options: &'a PassOptions,
     loops: HashMap<ValueId, Found>,
     /// Updates, with the locals that they add to instead.
     updates: HashMap<ValueId, LocalId>,

@@ -1,8 +1,8 @@
 //! Divisions by the same number become multiplications by its reciprocal, which is computed once.
 //!
-//! Derivatives are full of them: those of `1 / x` and of `sqrt(x)` divide again by what the operation itself divided by, or by its result.
-//! LLVM shares reciprocals as well, but late, when it has merged `(a / x) / y` to `a / (x * y)`. Only `fast_math` allows it: a product with a
-//! reciprocal is rounded twice.
+//! Derivatives are full of them: those of `1 / x` and of `sqrt(x)` divide again by what the operation itself divided
+//! by, or by its result. LLVM shares reciprocals as well, but late, when it has merged `(a / x) / y` to `a / (x * y)`.
+//! Only `fast_math` allows it: a product with a reciprocal is rounded twice.
 //!
 //! Only divisions in one block are looked at: none that would not run is prepared for.
 

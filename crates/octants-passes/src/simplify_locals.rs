@@ -1,7 +1,7 @@
 //! A local that is set once, as a whole, before everything that reads it, is no variable: its loads become the value.
 //!
-//! LLVM does this inside a task; here it matters between tasks, where a variable lives in memory of the launch while a value may be
-//! computed again, and for the passes that want to see what an index or a bound is made of.
+//! LLVM does this inside a task; here it matters between tasks, where a variable lives in memory of the launch while a
+//! value may be computed again, and for the passes that want to see what an index or a bound is made of.
 
 use std::collections::HashMap;
 

@@ -1,4 +1,5 @@
-//! Which calls `inline_calls` leaves: code must not grow with the number of calls, and loops that vectors could run stay whole.
+//! Which calls `inline_calls` leaves: code must not grow with the number of calls, and loops that vectors could run
+//! stay whole.
 
 use octants_ir::{BinaryOp, Builder, ForLoop, FuncId, Function, Kernel, Op, Range, Scalar, Type};
 use octants_passes::inline_calls::inline_calls;
@@ -46,7 +47,8 @@ fn functions_with_loops_are_called_sooner() {
     assert_eq!(calls_left(8, 200, true), 8);
 }
 
-/// The instructions of a kernel that calls the first of `levels` functions of `operations` operations, each of which calls the next twice.
+/// The instructions of a kernel that calls the first of `levels` functions of `operations` operations, each of which
+/// calls the next twice.
 fn size_of_tree(levels: u32, operations: usize) -> usize {
     let function = |level: u32| {
         let mut f = Builder::new();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use octants_diag::{SourceFile, Sources, Span};
 use octants_ir::{BinaryOp, Builder, Kernel, Op, Param, Scalar, Type};
-use octants_passes::{PassOptions, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions, run_pipeline};
 
 #[test]
 fn an_overflow_report_quotes_the_line() {
@@ -23,7 +23,8 @@ fn an_overflow_report_quotes_the_line() {
     let params = vec![Param { name: "n".into(), ty: Type::Scalar(Scalar::I32) }];
     let mut kernel = Kernel { name: "k".into(), params, body: b.body, ret: Type::I32, ..Kernel::default() };
 
-    run_pipeline(&mut kernel, &PassOptions { debug: true, sources: Some(&sources), ..PassOptions::default() });
+    let mut options = PassOptions { debug: true, sources: Some(sources), ..PassOptions::default() };
+    run_pipeline(PIPELINE, &mut kernel, &mut options);
     let text = kernel.to_string();
     assert!(text.contains(r#"print("Addition overflow detected in sim.py:8:\n  return n + n\n")"#), "{text}");
 }

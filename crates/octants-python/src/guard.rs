@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use octants_engine::frontend::NdarrayDesc;
-use octants_engine::ir::Scalar;
+use octants_engine::frontend::{NdarrayDesc, companion_attribute};
+use octants_engine::ir::{Companion, Scalar};
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -70,7 +70,7 @@ impl Path {
 pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
-pub const MARKS: &str = "_read_marks";
+pub const MARKS: &str = companion_attribute(Companion::ReadMarks);
 
 /// The marks of an array with a gradient, one for each of its elements, which has that many indices.
 pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {

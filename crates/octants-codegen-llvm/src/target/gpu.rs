@@ -14,7 +14,6 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, Scalar, TargetInfo};
 
-use super::gpu_channel::{FAIL, FAILED, PRINT};
 use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
@@ -27,6 +26,12 @@ pub(super) const LAUNCH: i64 = 32;
 pub(super) const KERNEL: i64 = 40;
 pub(super) const TASK: i64 = 48;
 const ARGS: i64 = DeviceContext::BYTES as i64;
+
+/// Where the channel says that an assertion has failed.
+pub(super) const FAILED: i64 = 4;
+/// Functions of a module that write to the channel.
+const PRINT: &str = "octants_print";
+pub(super) const FAIL: &str = "octants_fail";
 
 /// Address space of the device's memory, of all makers.
 pub(super) const GLOBAL: u32 = 1;

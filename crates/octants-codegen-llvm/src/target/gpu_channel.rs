@@ -4,18 +4,14 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceChannel;
 
 use super::Target;
-use super::gpu::{CHANNEL, GLOBAL, Gpu, KERNEL, LAUNCH, TASK};
+use super::gpu::{CHANNEL, FAIL, FAILED, GLOBAL, Gpu, KERNEL, LAUNCH, TASK};
 use crate::emit::{Emitter, IntCmp, V};
 
 const NEXT: i64 = 0;
-pub(super) const FAILED: i64 = 4;
 const CAPACITY: i64 = 8;
 const LOST: i64 = 12;
 const FAILURE: i64 = 16;
 const RECORDS: i64 = DeviceChannel::BYTES as i64;
-
-pub(super) const PRINT: &str = "octants_print";
-pub(super) const FAIL: &str = "octants_fail";
 
 impl Gpu {
     /// A module's own function that writes a record: to the channel's records, or as its first failure.

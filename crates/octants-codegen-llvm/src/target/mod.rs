@@ -23,6 +23,7 @@ use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
 use octants_ir::{AtomicOp, Scalar, TargetInfo};
 
+pub(crate) use crate::emit::AtomicStyle;
 use crate::emit::{Bb, Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -61,17 +62,6 @@ pub(crate) struct VectorForm {
     pub lanes: u32,
     /// Symbol of the vector function.
     pub symbol: String,
-}
-
-/// How atomic operations are marked for LLVM.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct AtomicStyle {
-    /// LLVM's name of the scope in which memory is shared by the threads that run a program; empty for all there are.
-    pub scope: &'static str,
-    /// The scope of what the host shares with them.
-    pub scope_with_host: &'static str,
-    /// Kinds of metadata that promise what is true of the memory of a program.
-    pub promises: &'static [&'static str],
 }
 
 /// The form of machine code that a driver takes.

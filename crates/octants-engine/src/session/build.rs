@@ -1,11 +1,12 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
 use octants_artifact::{Artifact, CodeTarget, Dependence, Key};
+use octants_autodiff::Kept;
 use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile, target_info};
 use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_ir::{ArgLayout, Kernel, Layout, Op, Program, ScheduleOptions, Type};
-use octants_passes::{Kept, PassOptions, offload, run_pipeline_with};
+use octants_passes::{PIPELINE, PassOptions, offload, run_pipeline_with};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
@@ -194,17 +195,18 @@ impl Session {
         mut done: impl FnMut(&'static str),
     ) -> Program {
         let mut kernel = lowered.kernel.clone();
-        let options = PassOptions {
+        let mut options = PassOptions {
             check_bounds: self.config.bounds_checked(),
             debug: self.config.debug,
             fast_math: self.config.fast_math,
             arrays_may_alias,
             launches_in_order: !concurrent_launches,
+            merges_aliased_buffers: false,
             // On the CPU threads have copies of what they add to.
             gather: target_info(target).has_grid.then_some(LEAST_GATHERED),
-            sources: Some(&lowered.sources),
+            sources: Some(lowered.sources.clone()),
         };
-        run_pipeline_with(&mut kernel, &options, &mut done);
+        run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);
         if shows {
             eprintln!("{kernel}");
         }

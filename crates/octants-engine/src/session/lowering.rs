@@ -4,14 +4,12 @@ use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
 use octants_artifact::CodeTarget;
+use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_tally_loops};
 use octants_codegen_llvm::target_info;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel};
-use octants_passes::{
-    Alias, Keeping, Kept, StoreNeed, Tallied, differentiate, may_tally_loops, refuse_shared_writes, tally_loops,
-    unite_buffers, validate_reads,
-};
+use octants_passes::Alias;
 
 use super::Session;
 use crate::compile_times::{Phase, Stopwatch};
@@ -27,8 +25,8 @@ pub struct Lowering {
     pub store: Option<StoreNeed>,
     /// The code does nothing but tell its results.
     pub(super) tells: bool,
-    /// What a gradient was made of, and how it keeps states.
-    undifferentiated: Option<(Kernel, Keeping)>,
+    /// What a gradient was made of, how it keeps states, and which arrays are the same memory.
+    undifferentiated: Option<(Kernel, Keeping, Vec<Alias>)>,
     pub(super) watch: Stopwatch,
 }
 
@@ -56,8 +54,8 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what the user should look
-    /// at. `aliases` are the arrays that are the same memory in this call.
+    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what the
+    /// user should look at. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
         &mut self,
         mode: AutodiffMode,
@@ -65,51 +63,34 @@ impl Lowering {
         keeping: Keeping,
         warn: &mut dyn FnMut(Diagnostic),
     ) -> Result<(), CompileError> {
-        if mode != AutodiffMode::None {
-            unite_buffers(&mut self.lowered.kernel, aliases);
-        }
-        if mode == AutodiffMode::Reverse {
-            refuse_shared_writes(&mut self.lowered.kernel, aliases)
-                .map_err(|error| CompileError::User(vec![*error], self.lowered.sources.clone()))?;
-        }
-        if mode == AutodiffMode::Validation {
-            validate_reads(&mut self.lowered.kernel, &self.lowered.sources);
+        if mode == AutodiffMode::None {
             return Ok(());
         }
-        let tallied = match mode {
-            AutodiffMode::Trips => Some(Tallied::Loops),
-            AutodiffMode::Reads => Some(Tallied::Reads),
-            _ => None,
-        };
-        if let Some(tallied) = tallied {
-            tally_loops(&mut self.lowered.kernel, tallied, &self.lowered.sources);
-            self.lowered.returns.clear();
-            self.tells = true;
-            self.watch.lap(Phase::Passes, "tally loops");
-            return Ok(());
-        }
-        self.undifferentiated = (mode == AutodiffMode::Reverse).then(|| (self.lowered.kernel.clone(), keeping));
-        match differentiate(&mut self.lowered.kernel, mode, keeping, warn) {
-            Ok(store) => self.store = store,
-            Err(errors) => return Err(CompileError::User(errors, self.lowered.sources.clone())),
-        }
-        if mode == AutodiffMode::Reverse {
+        let mut asked = Differentiation::new(mode, keeping);
+        asked.aliases.extend(aliases);
+        asked.sources.clone_from(&self.lowered.sources);
+        self.undifferentiated =
+            (mode == AutodiffMode::Reverse).then(|| (self.lowered.kernel.clone(), keeping, aliases.to_vec()));
+        let made = differentiate(&mut self.lowered.kernel, &mut asked);
+        asked.warnings.into_iter().for_each(warn);
+        made.map_err(|errors| CompileError::User(errors, self.lowered.sources.clone()))?;
+        self.store = asked.store;
+        self.tells = matches!(mode, AutodiffMode::Trips | AutodiffMode::Reads);
+        if self.tells || mode == AutodiffMode::Reverse {
             self.lowered.returns.clear();
         }
-        if mode != AutodiffMode::None {
-            self.watch.lap(Phase::Passes, "differentiate");
-        }
+        self.watch.lap(Phase::Passes, if self.tells { "tally loops" } else { "differentiate" });
         Ok(())
     }
 
     /// The same for a machine on which gradients keep states in this way.
     pub(crate) fn kept_as(&self, keeping: Keeping) -> Cow<'_, Lowering> {
         match &self.undifferentiated {
-            Some((kernel, other)) if *other != keeping => {
+            Some((kernel, other, aliases)) if *other != keeping => {
                 let mut lowering = self.clone();
                 lowering.lowered.kernel = kernel.clone();
-                // Its buffers are united, and whoever asked for the gradient was warned.
-                let made = lowering.differentiate(AutodiffMode::Reverse, &[], keeping, &mut |_| ());
+                // Whoever asked for the gradient was warned.
+                let made = lowering.differentiate(AutodiffMode::Reverse, aliases, keeping, &mut |_| ());
                 made.expect("compiler bug: a gradient cannot be made again");
                 Cow::Owned(lowering)
             }

@@ -3,7 +3,7 @@
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
 use octants_ir::Op;
-use octants_passes::{Alias, PassOptions, find_overlaps, run_pipeline, unite_buffers};
+use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps, run_pipeline};
 
 use super::{Lowering, Session};
 use crate::error::CompileError;
@@ -33,8 +33,11 @@ impl Session {
             return Ok(());
         }
         let mut kernel = lowered.kernel.clone();
-        unite_buffers(&mut kernel, &[]);
-        run_pipeline(&mut kernel, &PassOptions::default());
+        run_pipeline(
+            PIPELINE,
+            &mut kernel,
+            &mut PassOptions { merges_aliased_buffers: true, ..PassOptions::default() },
+        );
         let mut errors = Vec::new();
         for found in find_overlaps(&kernel, &lowered.overlap_allowed, aliases) {
             if found.alias.is_some() == aliases.is_empty() {

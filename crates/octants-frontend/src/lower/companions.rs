@@ -1,9 +1,9 @@
 //! Companions: the gradient or dual that lies beside an array of floats, for the modes of differentiation.
 
-use octants_ir::{BufferId, Scalar};
+use octants_ir::{BufferId, Companion, Scalar};
 
 use crate::value::Value;
-use crate::world::Obj;
+use crate::world::{Obj, companion_attribute};
 
 use super::Lowerer;
 
@@ -18,9 +18,7 @@ impl Lowerer<'_> {
             }
             let found = match self.buffer_objects[i] {
                 Some(obj) => self.companion_of(obj, which),
-                None if which == "grad" => self.gradient(array),
-                // Arrays that are arguments have no duals.
-                None if which == "dual" => None,
+                None if which == Companion::Gradient => self.gradient(array),
                 None => self.argument_companion(array, which),
             };
             if let Some(companion) = found {
@@ -29,10 +27,11 @@ impl Lowerer<'_> {
         }
     }
 
-    fn companion_of(&mut self, obj: Obj, which: &str) -> Option<BufferId> {
-        let companion = self.world.attribute(obj, which).ok().flatten()?;
+    fn companion_of(&mut self, obj: Obj, which: Companion) -> Option<BufferId> {
+        let name = companion_attribute(which);
+        let companion = self.world.attribute(obj, name).ok().flatten()?;
         if let Some((index, mut path)) = self.reached.get(&obj).cloned() {
-            path.push(which.to_owned());
+            path.push(name.to_owned());
             self.reached.entry(companion).or_insert((index, path));
         }
         // One without memory is none.

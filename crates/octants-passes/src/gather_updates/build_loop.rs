@@ -8,11 +8,9 @@ use octants_ir::{
 };
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
-use crate::derivative_rules::zero;
-use crate::insert_code::push_if;
-use crate::make_own_updates_plain::may_overlap;
-use crate::run_loops_forwards::{is_int, is_last};
-use octants_analysis::{Place, trace_address};
+use crate::insert_code::{push_if, zero};
+use crate::normalize_loop_direction::{is_int, is_last};
+use octants_analysis::{Place, may_overlap, trace_address};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
 const LONGEST: i64 = 16;
@@ -137,8 +135,8 @@ impl Emission<'_> {
         Pays::If(b.binary(BinaryOp::And, many, short))
     }
 
-    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its element before it does its own
-    /// work: nothing that is read for that is written by another.
+    /// The loop over elements has the iterations of the parallel loop, each of which may gather what belongs to its
+    /// element before it does its own work: nothing that is read for that is written by another.
     fn shares_iterations(&self, body: &Body, outer: &ForLoop, range: Range) -> bool {
         let same = |a, b| matches!((body.as_const(a), body.as_const(b)), (Some(x), Some(y)) if x == y);
         let [Index::Inner] = axes(&self.gather.updates[0])[..] else { return false };
@@ -191,23 +189,9 @@ impl Emission<'_> {
         serial: &[u32],
         element_indices: &[ValueId],
     ) {
-        let Gather { parallel, updates, mirror, private, .. } = self.gather;
+        let Gather { parallel, updates, mirror, .. } = self.gather;
         let (element, iteration) = (b.cursor(), b.body.add_block());
-        let mut copies = Copies { values: HashMap::new(), locals: HashMap::new(), sums: Vec::new() };
-        for l in private {
-            let local = b.body.locals[l.index()].clone();
-            copies.locals.insert(*l, b.body.add_local(local.name, local.ty));
-        }
-        for u in updates {
-            let ty = b.ty(u.value).clone();
-            let sum = b.body.add_local("gathered", ty.clone());
-            let (addr, zero) = (b.local_addr(sum), zero(b, &ty));
-            b.store(addr, zero);
-            let any = b.body.add_local("any", Type::Scalar(Scalar::U1));
-            let (addr, no) = (b.local_addr(any), b.int(0, Scalar::U1));
-            b.store(addr, no);
-            copies.sums.push([sum, any]);
-        }
+        let mut copies = self.begin_sums(b);
         let mut indices = HashMap::new();
         let mut of_element = None;
         for (index, value) in axes(&updates[0]).into_iter().zip(element_indices) {
@@ -223,8 +207,8 @@ impl Emission<'_> {
         };
         let needed = &self.gather.needed;
         copies.values = needed.iter().filter_map(|v| Some((*v, position(b, v, &indices)?))).collect();
-        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it follows from a
-        // comparison with the iteration's index: then the loop is over those that reach this one.
+        // Which elements the inner loop reaches may be the same in all iterations: then the others need no loop. Or it
+        // follows from a comparison with the iteration's index: then the loop is over those that reach this one.
         let bounds = [l.dims[0].begin, l.dims[0].end].into_iter().chain(mirror.map(|m| m.last));
         let ahead = bounds.clone().all(|v| self.is_same_in_all(&b.body, outer, serial, v));
         let mut dims: Vec<Range> = serial.iter().map(|a| outer.dims[*a as usize]).collect();
@@ -275,7 +259,32 @@ impl Emission<'_> {
         }
         self.copy_block(b, l.body, &mut copies);
         b.set_cursor(element);
-        for (u, [sum, any]) in updates.iter().zip(&copies.sums) {
+        self.add_sums(b, &copies.sums, &indices, of_element);
+    }
+
+    /// Locals of the copy, and for each update its sum and whether anything was added to it.
+    fn begin_sums(&self, b: &mut Builder) -> Copies {
+        let mut copies = Copies { values: HashMap::new(), locals: HashMap::new(), sums: Vec::new() };
+        for l in &self.gather.private {
+            let local = b.body.locals[l.index()].clone();
+            copies.locals.insert(*l, b.body.add_local(local.name, local.ty));
+        }
+        for u in &self.gather.updates {
+            let ty = b.ty(u.value).clone();
+            let sum = b.body.add_local("gathered", ty.clone());
+            let (addr, zero) = (b.local_addr(sum), zero(b, &ty));
+            b.store(addr, zero);
+            let any = b.body.add_local("any", Type::Scalar(Scalar::U1));
+            let (addr, no) = (b.local_addr(any), b.int(0, Scalar::U1));
+            b.store(addr, no);
+            copies.sums.push([sum, any]);
+        }
+        copies
+    }
+
+    /// Adds what was gathered to the elements, whose indices are those of the parallel loop and `of_element`.
+    fn add_sums(&self, b: &mut Builder, sums: &[[LocalId; 2]], indices: &HashMap<u32, ValueId>, of_element: ValueId) {
+        for (u, [sum, any]) in self.gather.updates.iter().zip(sums) {
             let any = b.local_addr(*any);
             let any = b.load(any);
             push_if(b, any, |b| {
@@ -330,7 +339,8 @@ impl Emission<'_> {
         (index, b.binary(BinaryOp::And, from, to))
     }
 
-    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the iteration's index, or the next one.
+    /// The iterations whose inner loop reaches an element, where its bounds are what is the same in all, or the
+    /// iteration's index, or the next one.
     fn limits(&self, body: &Body, outer: &ForLoop, serial: &[u32], l: &ForLoop) -> Option<Vec<Limit>> {
         let [axis] = *serial else { return None };
         let Range { begin, end } = l.dims[0];
@@ -350,7 +360,8 @@ impl Emission<'_> {
         ])
     }
 
-    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither overflows.
+    /// Zero where a value is the index of an axis of the parallel loop, one where it is the next one. Neither
+    /// overflows.
     fn ahead_of_index(&self, body: &Body, axis: u32, v: ValueId) -> Option<u32> {
         let is_index = |v: ValueId| body.inst(v).op == Op::LoopIndex(self.gather.parallel, axis);
         match body.inst(v).op {
@@ -372,7 +383,8 @@ impl Emission<'_> {
         b.binary(BinaryOp::Add, index, ahead)
     }
 
-    /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every iteration.
+    /// A value of an iteration depends on none of the axes that are gone through in order, and is computed in every
+    /// iteration.
     fn is_same_in_all(&self, body: &Body, outer: &ForLoop, serial: &[u32], v: ValueId) -> bool {
         if !self.gather.needed.contains(&v) {
             return true;

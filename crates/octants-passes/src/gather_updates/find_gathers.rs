@@ -1,8 +1,8 @@
 //! Finds what a parallel loop's inner loops scatter along their indices, and what of an iteration computes it.
 //!
-//! What an iteration computes is taken apart as a slice: the values that a sum needs, the branches around them, and the locals that
-//! they go through. A slice holds no loop but the inner one, reads no memory that the iteration has changed, and no local that
-//! another iteration of the inner loop has set.
+//! What an iteration computes is taken apart as a slice: the values that a sum needs, the branches around them, and the
+//! locals that they go through. A slice holds no loop but the inner one, reads no memory that the iteration has
+//! changed, and no local that another iteration of the inner loop has set.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -11,9 +11,7 @@ use octants_ir::{
 };
 
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
-use crate::differentiate_reverse::CodeLayout;
-use crate::make_own_updates_plain::may_overlap;
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{CodeLayout, Place, may_overlap, trace_address};
 
 /// The first sums of a parallel loop that can be gathered, but for those that are done.
 pub(super) fn find(
@@ -102,7 +100,8 @@ impl Search<'_> {
         }
     }
 
-    /// A sum into an element of which one axis is for the inner loop, some for the parallel one, whose other axes are gone through in order.
+    /// A sum into an element of which one axis is for the inner loop, some for the parallel one, whose other axes are
+    /// gone through in order.
     fn update(&self, inst: ValueId, op: BinaryOp, addr: ValueId, value: ValueId) -> Option<Update> {
         let is_fixed =
             |v: ValueId| *self.body.ty(v) == Type::I32 && matches!(self.body.inst(v).op, Op::Const(_) | Op::Param(_));
@@ -238,8 +237,8 @@ impl Search<'_> {
         keeps.then_some(())
     }
 
-    /// What an iteration writes to a local before the end of the inner loop: nothing where iterations only read it; `None` where a
-    /// read may see what another iteration wrote.
+    /// What an iteration writes to a local before the end of the inner loop: nothing where iterations only read it;
+    /// `None` where a read may see what another iteration wrote.
     fn writes_of(&self, read: ValueId, local: LocalId) -> Option<Vec<ValueId>> {
         let (body, layout) = (self.body, self.layout);
         let inside = |v: &ValueId, b: BlockId| layout.is_inside(*v, b);
@@ -264,8 +263,8 @@ impl Search<'_> {
         Some(writes.into_iter().filter(|w| layout.position[w.index()] < end || in_inner(w)).collect())
     }
 
-    /// The conditions under which an iteration comes to an instruction, and which way they go; `None` where there are loops other than
-    /// the inner one around it.
+    /// The conditions under which an iteration comes to an instruction, and which way they go; `None` where there are
+    /// loops other than the inner one around it.
     fn branches_around(&self, v: ValueId) -> Option<Vec<(ValueId, bool)>> {
         let mut out = Vec::new();
         let mut at = self.layout.home[v.index()];

@@ -1,14 +1,17 @@
-//! Sums that the inner loop of a parallel loop scatters are gathered: by a parallel loop over the elements that they are added to,
-//! with the original's iterations in order inside. No two threads meet there, so that nothing is atomic.
+//! Sums that the inner loop of a parallel loop scatters are gathered: by a parallel loop over the elements that they
+//! are added to, with the original's iterations in order inside. No two threads meet there, so that nothing is atomic.
 //!
-//! In `for i: for j: g[j] += f(i, j)` threads of a GPU add to the same element at the same time, which takes a hundred times as long
-//! as computing what they add. Here this becomes `for j: for i: g[j] += f(i, j)`, which computes what both loops need twice. Other
-//! indices of the parallel loop in the address (the gradient of a product of matrices has them) stay parallel.
+//! In `for i: for j: g[j] += f(i, j)` threads of a GPU add to the same element at the same time, which takes a hundred
+//! times as long as computing what they add. Here this becomes `for j: for i: g[j] += f(i, j)`, which computes what
+//! both loops need twice. Other indices of the parallel loop in the address (the gradient of a product of matrices has
+//! them) stay parallel.
 //!
-//! Only gradients are gathered, where nothing else runs meanwhile and nobody sees the order. The new loop runs first: it reads what
-//! the original reads before it writes, and adds to memory that the original does not read. It has as many iterations as the buffer has
-//! elements along that axis; a comparison leaves out those that the inner loop does not reach. Where elements are too few to keep a
-//! device busy, atomics stay.
+//! Only gradients are gathered, where nothing else runs meanwhile and nobody sees the order. The new loop runs first:
+//! it reads what the original reads before it writes, and adds to memory that the original does not read. It has as
+//! many iterations as the buffer has elements along that axis; a comparison leaves out those that the inner loop does
+//! not reach. Where elements are too few to keep a device busy, atomics stay.
+//!
+//! Assumes that arrays share no memory, and that invariants have left the inner loops; leaves code that nothing uses.
 //!
 //! `find_gathers` tells what can be computed apart, `build_loop` does it.
 
@@ -19,18 +22,13 @@ use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{BinaryOp, Body, Buffer, BufferId, ForLoop, Kernel, Layout, LocalId, Op, ValueId};
 
-use crate::eliminate_dead_code::eliminate_dead_code;
-use crate::hoist_invariants::hoist_invariants;
-use crate::pipeline::PassOptions;
+use crate::pass_options::PassOptions;
 use build_loop::Emission;
 use find_gathers::find;
 
 /// Gathers sums of gradients that inner loops scatter over at least `options.gather` elements.
 pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
-    let Some(least) = options.gather.filter(|_| !kernel.companions.is_empty() && !options.arrays_may_alias) else {
-        return;
-    };
-    hoist_invariants(kernel);
+    let Some(least) = options.gather else { return };
     let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
     let mut done = HashSet::new();
     for v in kernel.body.block(kernel.body.root).to_vec() {
@@ -38,9 +36,6 @@ pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
             done.extend(gather.updates.iter().map(|u| u.inst));
             Emission { gather: &gather, buffers: &kernel.buffers, least: i64::from(least) }.apply(&mut kernel.body);
         }
-    }
-    if !done.is_empty() {
-        eliminate_dead_code(kernel);
     }
 }
 

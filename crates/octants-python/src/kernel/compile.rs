@@ -174,8 +174,7 @@ impl Kernel {
         let tallies_loops = may_tally_loops && mode == AutodiffMode::None && !this.library;
         spec.tallies_loops = AtomicBool::new(tallies_loops);
         // Whoever sees a launch waits for it.
-        let may_wait = session.device().is_immediate() || session.config().debug;
-        spec.sees_launches = AtomicBool::new(tallies_loops && may_wait);
+        spec.sees_launches = AtomicBool::new(tallies_loops && session.config().debug);
         if may_tally_loops && !spec.may_have_gradient {
             let companions = py.import("octants.companions")?;
             spec.may_have_gradient = companions.call_method0("any_gradients")?.is_truthy()?;

@@ -1,0 +1,160 @@
+//! The pipeline of differentiation: one table for all modes, which says what each of them runs.
+
+use std::collections::HashSet;
+
+use octants_diag::{Diagnostic, Sources};
+use octants_ir::{AutodiffMode, Kernel, ValueId};
+use octants_passes::demote_atomics::demote_unshared_atomics;
+use octants_passes::eliminate_dead_code::eliminate_dead_code;
+use octants_passes::fold_constants::fold_constants;
+use octants_passes::hoist_invariants::hoist_invariants;
+use octants_passes::inline_calls::{inline_all_calls, inline_calls};
+use octants_passes::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
+use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
+use octants_passes::simplify_locals::simplify_locals;
+use octants_passes::{Alias, Pass, PassState, always, run_pipeline};
+
+use crate::demote_volatile_loads::demote_volatile_loads;
+use crate::differentiate_forward::differentiate_forward;
+use crate::differentiate_reverse::tally_trips::{Tallied, tally_trips};
+use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
+use crate::refuse_shared_writes::refuse_shared_writes;
+use crate::structure_exits::structure_exits;
+use crate::validate_reads::validate_reads;
+use crate::warn_of_stored_bits::warn_of_stored_bits;
+
+/// What is asked of differentiation, and what it finds beside the kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Differentiation {
+    /// What is made of the kernel.
+    pub mode: AutodiffMode,
+    /// How often reverse mode keeps the state of a loop.
+    pub keeping: Keeping,
+    /// The arrays that share memory in the call.
+    pub aliases: Vec<Alias>,
+    /// The user's files, for lines that the modes which check report at run time.
+    pub sources: Sources,
+    /// What makes a derivative wrong and can be meant nevertheless.
+    pub warnings: Vec<Diagnostic>,
+    /// What an adjoint keeps in memory of the launch.
+    pub store: Option<StoreNeed>,
+    /// Loads of what atomic operations found and overwrote.
+    found: HashSet<ValueId>,
+    errors: Vec<Diagnostic>,
+}
+
+impl Differentiation {
+    /// Of arrays that share no memory.
+    pub fn new(mode: AutodiffMode, keeping: Keeping) -> Differentiation {
+        Differentiation { mode, keeping, ..Differentiation::default() }
+    }
+
+    /// Takes what passes refused.
+    ///
+    /// # Errors
+    /// Where they did.
+    pub fn finish(&mut self) -> Result<(), Vec<Diagnostic>> {
+        if self.errors.is_empty() { Ok(()) } else { Err(std::mem::take(&mut self.errors)) }
+    }
+
+    /// Notes what a pass that may refuse the kernel says.
+    fn note<T>(&mut self, result: Result<T, Box<Diagnostic>>) -> Option<T> {
+        result.map_err(|e| self.errors.push(*e)).ok()
+    }
+}
+
+impl PassState for Differentiation {
+    fn has_failed(&self) -> bool {
+        !self.errors.is_empty()
+    }
+}
+
+fn is_forward(_: &Kernel, d: &Differentiation) -> bool {
+    d.mode == AutodiffMode::Forward
+}
+
+fn is_reverse(_: &Kernel, d: &Differentiation) -> bool {
+    d.mode == AutodiffMode::Reverse
+}
+
+fn is_validation(_: &Kernel, d: &Differentiation) -> bool {
+    d.mode == AutodiffMode::Validation
+}
+
+/// What the mode makes tells what the adjoint would run.
+fn is_tally(_: &Kernel, d: &Differentiation) -> bool {
+    matches!(d.mode, AutodiffMode::Trips | AutodiffMode::Reads)
+}
+
+/// The kernel is brought into the form that plans of reverse mode are made of.
+fn is_planned(k: &Kernel, d: &Differentiation) -> bool {
+    is_reverse(k, d) || is_tally(k, d)
+}
+
+/// Functions may stay functions.
+fn keeps_calls(k: &Kernel, d: &Differentiation) -> bool {
+    !is_planned(k, d)
+}
+
+fn is_simplified(k: &Kernel, d: &Differentiation) -> bool {
+    !is_validation(k, d)
+}
+
+fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
+    is_forward(k, d) || is_reverse(k, d)
+}
+
+/// The table, in order.
+///
+/// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables that
+/// iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
+/// constants are simplified so that there is less to differentiate. Reverse mode needs structured code without calls,
+/// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
+/// iterations share.
+pub const DIFFERENTIATE: &[Pass<Differentiation>] = &[
+    Pass { name: "merge_aliased_buffers", runs: always, run: |k, d| merge_aliased_buffers(k, &d.aliases) },
+    Pass {
+        name: "refuse_shared_writes",
+        runs: is_reverse,
+        run: |k, d| _ = d.note(refuse_shared_writes(k, &d.aliases)),
+    },
+    Pass { name: "demote_volatile_loads", runs: is_planned, run: |k, _| demote_volatile_loads(k) },
+    Pass { name: "structure_exits", runs: is_planned, run: |k, _| structure_exits(k) },
+    Pass { name: "inline_all_calls", runs: is_planned, run: |k, _| inline_all_calls(k) },
+    Pass { name: "inline_calls", runs: keeps_calls, run: |k, _| inline_calls(k) },
+    Pass { name: "make_updates_atomic", runs: is_simplified, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "simplify_locals", runs: is_simplified, run: |k, _| simplify_locals(k) },
+    Pass { name: "fold_constants", runs: is_simplified, run: |k, _| fold_constants(k, false) },
+    Pass { name: "hoist_invariants", runs: is_planned, run: |k, _| hoist_invariants(k) },
+    Pass { name: "make_sums_atomic", runs: is_planned, run: |k, _| make_sums_atomic(k) },
+    Pass { name: "eliminate_dead_code", runs: is_simplified, run: |k, _| eliminate_dead_code(k) },
+    Pass { name: "make_updates_atomic", runs: is_planned, run: |k, _| make_updates_atomic(k) },
+    Pass { name: "demote_unshared_atomics", runs: is_planned, run: |k, d| d.found = demote_unshared_atomics(k) },
+    Pass { name: "refuse_recursion", runs: is_reverse, run: |k, d| _ = d.note(refuse_recursion(k)) },
+    Pass { name: "warn_of_stored_bits", runs: has_derivatives, run: |k, d| d.warnings.extend(warn_of_stored_bits(k)) },
+    Pass { name: "validate_reads", runs: is_validation, run: |k, d| validate_reads(k, &d.sources) },
+    Pass { name: "tally_trips", runs: is_tally, run: |k, d| tally_trips(k, tallied(d.mode), &d.sources) },
+    Pass { name: "differentiate_forward", runs: is_forward, run: |k, _| differentiate_forward(k) },
+    Pass { name: "differentiate_reverse", runs: is_reverse, run: reverse },
+];
+
+fn tallied(mode: AutodiffMode) -> Tallied {
+    if mode == AutodiffMode::Reads { Tallied::Reads } else { Tallied::Loops }
+}
+
+fn reverse(kernel: &mut Kernel, d: &mut Differentiation) {
+    let Differentiation { keeping, found, warnings, .. } = d;
+    let made = differentiate_reverse(kernel, *keeping, found, &mut |w| warnings.push(w));
+    d.store = d.note(made).flatten();
+}
+
+/// Makes of a kernel what the mode asks for.
+///
+/// # Errors
+/// What the mode cannot differentiate, with its place. The kernel means nothing then.
+pub fn differentiate(kernel: &mut Kernel, asked: &mut Differentiation) -> Result<(), Vec<Diagnostic>> {
+    if asked.mode != AutodiffMode::None {
+        run_pipeline(DIFFERENTIATE, kernel, asked);
+    }
+    asked.finish()
+}

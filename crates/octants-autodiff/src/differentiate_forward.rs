@@ -1,0 +1,350 @@
+//! Forward mode: beside each value its tangent, beside each variable its dual, beside each array that has one its
+//! companion.
+//!
+//! Control flow stays as it is, so that every shape of loop works. A tangent that is zero for certain is no code: a
+//! value of which none is known depends on nothing that is differentiated. What a kernel writes to an array without a
+//! dual is a constant to those that read it.
+//!
+//! A function gets the tangents of its arguments behind these, and returns its result together with that result's
+//! tangent.
+//!
+//! Assumes that updates of variables that iterations share are atomic. Of these, sums have a dual that is a sum. Which
+//! operand of a minimum or a product comes last, and what a sum was before, is known in code that runs in order only:
+//! parallel loops with such an update of what has a dual become loops in order.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::Arc;
+
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Function, Kernel, LocalId, Op, StructType, Type, ValueId,
+};
+
+use crate::derivative_rules::{Kind, has_derivative, kind_of, push_forward};
+use octants_analysis::{Place, locals_of_all_iterations, touched_at_own_indices, trace_address};
+use octants_passes::insert_code::zero;
+
+/// Lets a kernel compute tangents beside its values.
+pub fn differentiate_forward(kernel: &mut Kernel) {
+    run_in_order(kernel);
+    let signatures: Vec<Signature> = kernel.functions.iter().map(Signature::of).collect();
+    let whole = Whole { companions: &kernel.companions, functions: &signatures };
+    for (f, signature) in kernel.functions.iter_mut().zip(&signatures) {
+        f.body = Forward::new(&whole, std::mem::take(&mut f.body), Some(signature)).run();
+        f.params.clone_from(&signature.params);
+        f.ret.clone_from(&signature.ret);
+    }
+    kernel.body = Forward::new(&whole, std::mem::take(&mut kernel.body), None).run();
+}
+
+/// Lets loops run in order in which the order decides about tangents.
+fn run_in_order(kernel: &mut Kernel) {
+    let mut functions = vec![false; kernel.functions.len()];
+    // A function may call one that stands behind it.
+    while let Some(f) = (0..functions.len())
+        .find(|f| !functions[*f] && depends_on_order(&kernel.functions[*f].body, None, kernel, &functions))
+    {
+        functions[f] = true;
+    }
+    let body = &kernel.body;
+    let is_parallel = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.is_parallel(),
+        _ => false,
+    };
+    let loops: Vec<ValueId> = body
+        .block(body.root)
+        .iter()
+        .copied()
+        .filter(|v| is_parallel(v) && depends_on_order(body, Some(*v), kernel, &functions))
+        .collect();
+    for v in loops {
+        if let Op::For(l) = &mut kernel.body.inst_mut(v).op
+            && let Some(config) = &mut l.parallel
+        {
+            config.serialize = true;
+        }
+    }
+}
+
+/// A parallel loop, or a function (`None`), updates what iterations share in a way in which the last one decides, or
+/// asks what a sum was before. `functions` that do are known.
+fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, functions: &[bool]) -> bool {
+    let shared = parallel.map(|v| locals_of_all_iterations(body, v)).unwrap_or_default();
+    let block = parallel.map_or(body.root, |v| body.inst(v).op.blocks()[0]);
+    let own = parallel.map(|v| touched_at_own_indices(body, v)).unwrap_or_default();
+    let mut used = HashSet::new();
+    body.visit(block, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+    let is_unseen_sum = |v: ValueId, op: AtomicOp, a: ValueId| {
+        matches!(op, AtomicOp::Add | AtomicOp::Sub)
+            && (!used.contains(&v) || matches!(trace_address(body, a), Place::Buffer(b) if own.contains(&b)))
+    };
+    let mut found = false;
+    body.visit(block, &mut |v, inst| match inst.op {
+        Op::Atomic(op, a, _) if is_unseen_sum(v, op, a) => {}
+        Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) if has_derivative(body.ty(x)) => {
+            found |= match trace_address(body, a) {
+                Place::Buffer(b) => kernel.companions.contains_key(&b),
+                Place::Local(l) => shared.contains(&l),
+                Place::Param(_) | Place::Frame(_) => true,
+            };
+        }
+        Op::Call(f, _) => found |= functions[f.index()],
+        _ => {}
+    });
+    found
+}
+
+/// What all bodies of a kernel share.
+struct Whole<'a> {
+    companions: &'a BTreeMap<BufferId, BufferId>,
+    functions: &'a [Signature],
+}
+
+/// A function's parameters and result with their tangents.
+struct Signature {
+    /// The function's own, then the tangents.
+    params: Vec<Type>,
+    /// For each of the function's own the position of its tangent.
+    tangents: Vec<Option<u32>>,
+    ret: Type,
+    /// The result is a struct of the function's own and its tangent.
+    pair: bool,
+}
+
+impl Signature {
+    fn of(f: &Function) -> Signature {
+        let mut params = f.params.clone();
+        let mut tangents = Vec::new();
+        for ty in &f.params {
+            let pointee = if let Type::Ref(t) = ty { t } else { ty };
+            tangents.push(has_derivative(pointee).then_some(params.len() as u32));
+            if has_derivative(pointee) {
+                params.push(ty.clone());
+            }
+        }
+        let pair = has_derivative(&f.ret);
+        let ret = if pair {
+            let members = vec![("value".into(), f.ret.clone()), ("tangent".into(), f.ret.clone())];
+            Type::Struct(Arc::new(StructType { name: "pair".into(), members }))
+        } else {
+            f.ret.clone()
+        };
+        Signature { params, tangents, ret, pair }
+    }
+}
+
+/// The transformation of one body.
+struct Forward<'a> {
+    whole: &'a Whole<'a>,
+    /// Of the function that the body is of.
+    signature: Option<&'a Signature>,
+    b: Builder,
+    /// Tangents of values that are not zero, and duals of addresses.
+    tangents: HashMap<ValueId, ValueId>,
+    duals: HashMap<LocalId, LocalId>,
+}
+
+impl<'a> Forward<'a> {
+    fn new(whole: &'a Whole<'a>, body: Body, signature: Option<&'a Signature>) -> Self {
+        let mut b = Builder::new();
+        b.body = body;
+        let mut duals = HashMap::new();
+        for i in 0..b.body.locals.len() {
+            let local = b.body.locals[i].clone();
+            if has_derivative(&local.ty) {
+                let dual = b.body.add_local(format!("{}.dual", local.name), local.ty);
+                duals.insert(LocalId(i as u32), dual);
+            }
+        }
+        Forward { whole, signature, b, tangents: HashMap::new(), duals }
+    }
+
+    fn run(mut self) -> Body {
+        self.block(self.b.body.root);
+        self.b.body
+    }
+
+    fn block(&mut self, block: BlockId) {
+        let back = self.b.set_cursor(block);
+        for v in std::mem::take(&mut self.b.body.blocks[block.index()]) {
+            self.b.span = self.b.body.inst(v).span;
+            self.instruction(v);
+        }
+        self.b.set_cursor(back);
+    }
+
+    fn tangent(&self, v: ValueId) -> Option<ValueId> {
+        self.tangents.get(&v).copied()
+    }
+
+    /// The tangent of a value as a value.
+    fn tangent_or_zero(&mut self, v: ValueId) -> ValueId {
+        let ty = self.b.ty(v).clone();
+        self.tangent(v).unwrap_or_else(|| zero(&mut self.b, &ty))
+    }
+
+    /// Places an instruction, with what its tangent takes.
+    fn instruction(&mut self, v: ValueId) {
+        let op = self.b.body.inst(v).op.clone();
+        let ty = self.b.ty(v).clone();
+        let found = match op {
+            Op::Param(i) => {
+                self.b.place(v);
+                let position = self.signature.and_then(|s| s.tangents[i as usize]);
+                position.map(|p| self.b.push(Op::Param(p), ty))
+            }
+            Op::LocalAddr(l) => {
+                self.b.place(v);
+                self.duals.get(&l).map(|d| self.b.push(Op::LocalAddr(*d), ty))
+            }
+            Op::BufferAddr(buffer, indices) => {
+                self.b.place(v);
+                let companion = self.whole.companions.get(&buffer);
+                companion.map(|c| self.b.push(Op::BufferAddr(*c, indices), ty))
+            }
+            Op::ElementAddr(base, indices) => {
+                self.b.place(v);
+                self.tangent(base).map(|d| self.b.push(Op::ElementAddr(d, indices), ty))
+            }
+            Op::MemberAddr(base, member) => {
+                self.b.place(v);
+                let Type::Ref(pointee) = &ty else { panic!("compiler bug: {v} is not an address\n{}", self.b.body) };
+                let dual = self.tangent(base).filter(|_| has_derivative(pointee));
+                dual.map(|d| self.b.push(Op::MemberAddr(d, member), ty))
+            }
+            Op::Load(addr) | Op::VolatileLoad(addr) => {
+                self.b.place(v);
+                self.tangent(addr).map(|d| self.b.load(d))
+            }
+            Op::Store(addr, x) => {
+                self.b.place(v);
+                if let Some(dual) = self.tangent(addr) {
+                    let t = self.tangent_or_zero(x);
+                    self.b.store(dual, t);
+                }
+                None
+            }
+            Op::Atomic(op, addr, x) => self.atomic(v, op, addr, x),
+            Op::AtomicCas(addr, expected, desired) => self.compare_and_swap(v, addr, expected, desired),
+            Op::Call(f, args) => return self.call(v, f.index(), args),
+            Op::Return(x) => {
+                if let (Some(x), Some(signature)) = (x, self.signature.filter(|s| s.pair)) {
+                    let t = self.tangent_or_zero(x);
+                    let pair = self.b.push(Op::MakeStruct(vec![x, t]), signature.ret.clone());
+                    self.b.body.inst_mut(v).op = Op::Return(Some(pair));
+                }
+                self.b.place(v);
+                None
+            }
+            Op::If(..) | Op::For(_) | Op::Loop(_) => {
+                self.nested(v, &op);
+                None
+            }
+            op => {
+                self.b.place(v);
+                let rule = kind_of(&op) == Kind::Rule && has_derivative(&ty);
+                let mut operands = Vec::new();
+                op.for_each_operand(|x| operands.push(self.tangent(x)));
+                if rule { push_forward(&mut self.b, v, &operands) } else { None }
+            }
+        };
+        if let Some(t) = found {
+            self.tangents.insert(v, t);
+        }
+    }
+
+    fn nested(&mut self, v: ValueId, op: &Op) {
+        self.b.place(v);
+        op.blocks().into_iter().for_each(|b| self.block(b));
+    }
+
+    fn atomic(&mut self, v: ValueId, op: AtomicOp, addr: ValueId, x: ValueId) -> Option<ValueId> {
+        let Some(dual) = self.tangent(addr) else {
+            self.b.place(v);
+            return None;
+        };
+        let ty = self.b.ty(v).clone();
+        let binary = match op {
+            AtomicOp::Add | AtomicOp::Sub => {
+                self.b.place(v);
+                return Some(match self.tangent(x) {
+                    Some(t) => self.b.push(Op::Atomic(op, dual, t), ty),
+                    None => self.b.load(dual),
+                });
+            }
+            AtomicOp::Mul => Some(BinaryOp::Mul),
+            AtomicOp::Min => Some(BinaryOp::Min),
+            AtomicOp::Max => Some(BinaryOp::Max),
+            AtomicOp::Exchange => None,
+            AtomicOp::And | AtomicOp::Or | AtomicOp::Xor => panic!("compiler bug: {op:?} of floats"),
+        };
+        // In order: the old value, the new one, and the tangents of both.
+        self.b.body.inst_mut(v).op = Op::Load(addr);
+        self.b.place(v);
+        let old = self.b.load(dual);
+        let (new, t) = match binary {
+            None => (x, self.tangent(x)),
+            Some(op) => {
+                let new = self.b.binary(op, v, x);
+                (new, push_forward(&mut self.b, new, &[Some(old), self.tangents.get(&x).copied()]))
+            }
+        };
+        self.b.store(addr, new);
+        let t = t.unwrap_or_else(|| zero(&mut self.b, &ty));
+        self.b.store(dual, t);
+        Some(old)
+    }
+
+    fn compare_and_swap(&mut self, v: ValueId, addr: ValueId, expected: ValueId, new: ValueId) -> Option<ValueId> {
+        let Some(dual) = self.tangent(addr) else {
+            self.b.place(v);
+            return None;
+        };
+        let ty = self.b.ty(v).clone();
+        self.b.body.inst_mut(v).op = Op::Load(addr);
+        self.b.place(v);
+        let old = self.b.load(dual);
+        let same = self.b.binary(BinaryOp::Eq, v, expected);
+        let stored = self.b.push(Op::Select(same, new, v), ty.clone());
+        self.b.store(addr, stored);
+        let t = self.tangent_or_zero(new);
+        let t = self.b.push(Op::Select(same, t, old), ty);
+        self.b.store(dual, t);
+        Some(old)
+    }
+
+    fn call(&mut self, v: ValueId, f: usize, mut args: Vec<ValueId>) {
+        let functions = self.whole.functions;
+        let signature = &functions[f];
+        for (i, tangent) in signature.tangents.iter().enumerate() {
+            if tangent.is_none() {
+                continue;
+            }
+            let arg = args[i];
+            let t = match (self.tangent(arg), self.b.ty(arg).clone()) {
+                (Some(t), _) => t,
+                // Memory without a dual: what the function writes to it is forgotten.
+                (None, Type::Ref(ty)) => {
+                    let local = self.b.body.add_local("no dual", (*ty).clone());
+                    let addr = self.b.local_addr(local);
+                    let zero = zero(&mut self.b, &ty);
+                    self.b.store(addr, zero);
+                    addr
+                }
+                (None, ty) => zero(&mut self.b, &ty),
+            };
+            args.push(t);
+        }
+        let Op::Call(id, _) = self.b.body.inst(v).op else { panic!("compiler bug: {v} is not a call") };
+        if !signature.pair {
+            self.b.body.inst_mut(v).op = Op::Call(id, args);
+            self.b.place(v);
+            return;
+        }
+        // The result's number goes on to mean the value.
+        let both = self.b.push(Op::Call(id, args), signature.ret.clone());
+        self.b.body.inst_mut(v).op = Op::Extract(both, 0);
+        self.b.place(v);
+        let t = self.b.extract(both, 1);
+        self.tangents.insert(v, t);
+    }
+}

@@ -1,0 +1,328 @@
+//! Finds what makes a gradient wrong because memory no longer holds what the kernel read: the sweeps read it as it is
+//! when they run, after the kernel.
+//!
+//! A gradient that is an input of the kernel too is refused where a sweep needs it: the sweeps add to it while they
+//! read.
+//!
+//! Of the rest only what is certain is found. A read whose value a sweep needs and that the same code overwrites later
+//! at the same index, in the next iteration of a loop in order, or in a later loop (`later_loops`), is a warning: the
+//! part of the gradient that it spoils may be one that nobody wants. Iterations of a parallel loop of which one reads
+//! what another stores are an error: there is no order in which to run them back. What depends on values is found while
+//! running (`validation=True` of a tape).
+
+use std::collections::BTreeSet;
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
+
+use super::find_active_values::is_extreme;
+use super::later_loops::overwrites_later;
+use super::meeting_iterations::{Equation, Meeting, meet, multiple};
+use super::plan_sweeps::Plan;
+use octants_analysis::{Place, known_int, same_address, trace_address, trace_element};
+
+/// What a read or a write of an array's element is.
+#[derive(Debug, Clone, Copy)]
+struct Access {
+    inst: ValueId,
+    buffer: BufferId,
+    addr: ValueId,
+}
+
+/// Looks for reads that later writes make untrue.
+pub(super) fn check_overwritten(
+    plan: &Plan,
+    buffers: &[Buffer],
+    gradients: &[Option<BufferId>],
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<(), Box<Diagnostic>> {
+    let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    plan.body.visit(plan.body.root, &mut |inst, i| {
+        let (addr, list) = match i.op {
+            Op::Load(a) => (a, &mut loads),
+            Op::Store(a, _) => (a, &mut stores),
+            Op::Atomic(op, a, _) if is_extreme(op) => (a, &mut extremes),
+            Op::Atomic(_, a, _) => (a, &mut updates),
+            _ => return,
+        };
+        if let Some((buffer, addr)) = trace_element(plan.body, addr) {
+            list.push(Access { inst, buffer, addr });
+        }
+    });
+    let needed: BTreeSet<ValueId> =
+        plan.root.values.iter().chain(plan.loops.values().flat_map(|p| &p.need.values)).copied().collect();
+    let name = |b: BufferId| &buffers[b.index()].name;
+    for load in &loads {
+        let of_same = |w: &&Access| w.buffer == load.buffer;
+        for store in stores.iter().filter(of_same) {
+            if gradients[load.buffer.index()].is_some() && crosses_iterations(plan, load, store) {
+                let message = format!(
+                    "Cross-iteration read-after-write of `{}`: an iteration of a parallel loop reads what another \
+                     one stores",
+                    name(load.buffer)
+                );
+                return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message).with_hint(
+                    "put `qd.loop_config(serialize=True)` before the loop, or compute each step in a kernel call of \
+                     its own",
+                ));
+            }
+        }
+        if !needed.contains(&load.inst) {
+            continue;
+        }
+        if adds_to(plan, buffers, gradients, load.buffer) {
+            let message =
+                format!("the gradient needs what is read of `{}` here, and adds to it itself", name(load.buffer));
+            return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message)
+                .with_hint("copy the gradient to another field in a kernel of its own, called before, and read that"));
+        }
+        if stores.iter().chain(&updates).chain(&extremes).filter(of_same).any(|write| overwrites(plan, load, write)) {
+            warn(*warning(plan, load, &format!("what is read of `{}` here", name(load.buffer))));
+        }
+    }
+    // Who was the smallest or largest is told by what is there in the end.
+    for update in extremes.iter().filter(|u| plan.activity.works(u.inst)) {
+        let is_other =
+            |w: &&Access| w.buffer == update.buffer && kind_of_update(plan, w) != kind_of_update(plan, update);
+        let writes = stores.iter().chain(&updates).chain(&extremes);
+        if writes.filter(is_other).any(|write| overwrites(plan, update, write)) {
+            warn(*warning(plan, update, &format!("what becomes of `{}` here", name(update.buffer))));
+        }
+    }
+    Ok(())
+}
+
+/// A buffer is a gradient that the sweeps change.
+fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buffer: BufferId) -> bool {
+    let is_it = |b: BufferId| {
+        let gradient = gradients[b.index()];
+        gradient.is_some_and(|g| g == buffer || buffers[g.index()].shares_memory(&buffers[buffer.index()]))
+    };
+    let mut found = false;
+    plan.body.visit(plan.body.root, &mut |v, inst| {
+        if let Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op {
+            found |= plan.activity.works(v) && matches!(trace_address(plan.body, a), Place::Buffer(b) if is_it(b));
+        }
+    });
+    found
+}
+
+fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
+    match plan.body.inst(access.inst).op {
+        Op::Atomic(op, ..) => Some(op),
+        _ => None,
+    }
+}
+
+fn warning(plan: &Plan, access: &Access, what: &str) -> Box<Diagnostic> {
+    let message = format!("the gradient needs {what}, and the same kernel overwrites it later: it will be wrong");
+    Diagnostic::new(Code::Compilation, plan.body.inst(access.inst).span, message)
+        .with_hint("overwrite it in a kernel of its own, called afterwards, or write the new values to another array")
+}
+
+fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
+    match &body.inst(addr).op {
+        Op::BufferAddr(_, indices) => indices,
+        _ => &[],
+    }
+}
+
+/// The same element of a vector or matrix, whichever the component: both addresses lead to it in the same way.
+fn same_component(body: &Body, a: ValueId, b: ValueId) -> bool {
+    let of = |v: ValueId| match &body.inst(v).op {
+        Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) => *a,
+        _ => v,
+    };
+    let (a, b) = (of(a), of(b));
+    let whole = |v: ValueId| matches!(body.inst(v).op, Op::BufferAddr(..));
+    whole(a) || whole(b) || same_parts(body, a, b)
+}
+
+fn same_parts(body: &Body, a: ValueId, b: ValueId) -> bool {
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::BufferAddr(..), Op::BufferAddr(..)) => true,
+        (Op::ElementAddr(a, x), Op::ElementAddr(b, y)) => {
+            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) && same_parts(body, *a, *b)
+        }
+        (Op::MemberAddr(a, i), Op::MemberAddr(b, j)) => i == j && same_parts(body, *a, *b),
+        _ => false,
+    }
+}
+
+/// The write is certain to change, after the read, what the read found.
+fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
+    let (body, layout) = (plan.body, &plan.layout);
+    let (x, y) = (indices(body, load.addr), indices(body, write.addr));
+    if !same_component(body, load.inst, write.inst) {
+        return false;
+    }
+    if overwrites_later(plan, (load.inst, x), (write.inst, y)) {
+        return true;
+    }
+    if !x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) {
+        return false;
+    }
+    // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.
+    let mut at = layout.home[load.inst.index()];
+    let mut position = layout.position[load.inst.index()];
+    loop {
+        let here = layout.home[write.inst.index()] == at;
+        if here && layout.position[write.inst.index()] > position {
+            return true;
+        }
+        let Some(owner) = layout.owner[at.index()] else { return false };
+        match &body.inst(owner).op {
+            // The next iteration writes before it reads, or after: either way what this one read is gone.
+            Op::For(_) | Op::Loop(_) if here && !plan.is_parallel(owner) => {
+                return !x.iter().any(|i| depends_on_loop(plan, *i, owner));
+            }
+            _ => {}
+        }
+        position = layout.position[owner.index()];
+        at = layout.home[owner.index()];
+    }
+}
+
+/// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as
+/// indices are a multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that
+/// leave out an edge of the loop are taken to be entered; what others leave out is not known.
+fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
+    let body = plan.body;
+    let root_loop = |v: ValueId| {
+        let is_around = |l: &&ValueId| match &body.inst(**l).op {
+            Op::For(f) => plan.is_parallel(**l) && plan.layout.is_inside(v, f.body),
+            _ => false,
+        };
+        body.block(body.root).iter().find(is_around).copied()
+    };
+    let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
+    let Op::For(l) = &body.inst(around).op else { return false };
+    if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {
+        return false;
+    }
+    let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
+    for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
+        match (multiple(body, x, around), multiple(body, y, around)) {
+            (Some(x), Some(y)) => match (x.axis, y.axis) {
+                (Some(a), Some(b)) if a != b => return false,
+                (None, None) if x.plus != y.plus => return false,
+                (None, None) => {}
+                (a, b) => equations[a.or(b).unwrap_or(0) as usize].push(Equation { read: x, write: y }),
+            },
+            _ if same_value(body, x, y) && !is_read(body, x) => {}
+            _ => return false,
+        }
+    }
+    let mut differs = false;
+    for (range, equations) in l.dims.iter().zip(&equations) {
+        match meet(known_int(body, range.begin), known_int(body, range.end), equations) {
+            Meeting::Never => return false,
+            Meeting::InOne => {}
+            Meeting::OfTwo => differs = true,
+        }
+    }
+    differs && same_component(body, load.inst, store.inst)
+}
+
+/// The branches around an instruction leave out edges of loops at most.
+fn leaves_out_edges(plan: &Plan, v: ValueId) -> bool {
+    conditions_around(plan, v).all(|(c, holds)| is_edge(plan, c, holds))
+}
+
+/// The conditions of the branches around an instruction, and whether they hold there.
+fn conditions_around(plan: &Plan, v: ValueId) -> impl Iterator<Item = (ValueId, bool)> {
+    let (body, layout) = (plan.body, &plan.layout);
+    std::iter::successors(Some(v), |u| layout.around(*u)).filter_map(|u| match body.inst(layout.around(u)?).op {
+        Op::If(c, then, _) => Some((c, layout.home[u.index()] == then)),
+        _ => None,
+    })
+}
+
+/// Where a condition `holds`, or where it does not, all iterations are but those at an edge: it compares sums and
+/// multiples of indices by their order, leaves out one number, or is made of such conditions.
+fn is_edge(plan: &Plan, c: ValueId, holds: bool) -> bool {
+    let (body, layout) = (plan.body, &plan.layout);
+    match &body.inst(c).op {
+        Op::Const(_) => true,
+        Op::Unary(UnaryOp::LogicNot, x) => is_edge(plan, *x, !holds),
+        Op::Binary(BinaryOp::And | BinaryOp::Or, x, y) => is_edge(plan, *x, holds) && is_edge(plan, *y, holds),
+        Op::Binary(op, x, y) => {
+            let leaves_out = match op {
+                BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => true,
+                BinaryOp::Ne => holds,
+                BinaryOp::Eq => !holds,
+                _ => false,
+            };
+            leaves_out && is_linear(body, *x) && is_linear(body, *y)
+        }
+        // `and`, `or`, and what is left of `continue`: a constant may be stored where the condition holds or where it
+        // does not.
+        Op::Load(a) => match trace_address(body, *a) {
+            Place::Local(l) => layout.stores[l.index()].iter().all(|s| match body.inst(*s).op {
+                Op::Store(_, x) => {
+                    layout.position[s.index()] < layout.position[c.index()]
+                        && is_edge(plan, x, holds)
+                        && conditions_around(plan, *s).all(|(c, _)| is_edge(plan, c, true) || is_edge(plan, c, false))
+                }
+                _ => false,
+            }),
+            _ => false,
+        },
+        _ => false,
+    }
+}
+
+fn is_linear(body: &Body, v: ValueId) -> bool {
+    match &body.inst(v).op {
+        Op::Const(Const::Int(_)) | Op::Param(_) | Op::Shape(..) | Op::LoopIndex(..) => true,
+        Op::Cast(x) | Op::Unary(UnaryOp::Neg, x) => is_linear(body, *x),
+        Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, x, y) => is_linear(body, *x) && is_linear(body, *y),
+        _ => false,
+    }
+}
+
+/// An index comes from memory: which iterations have the same is not known.
+fn is_read(body: &Body, v: ValueId) -> bool {
+    let op = &body.inst(v).op;
+    if matches!(op, Op::LoopIndex(..)) {
+        return false;
+    }
+    let mut any = !op.is_pure();
+    op.for_each_operand(|u| any |= is_read(body, u));
+    any
+}
+
+/// Both are computed in the same way from the same values.
+fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
+    if a == b || same_address(body, a, b) {
+        return true;
+    }
+    if body.ty(a) != body.ty(b) {
+        return false;
+    }
+    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
+        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
+        (Op::Cast(x), Op::Cast(y)) => same(x, y),
+        _ => false,
+    }
+}
+
+/// What a value is computed from may differ between iterations of a loop.
+fn depends_on_loop(plan: &Plan, v: ValueId, around: ValueId) -> bool {
+    let inner = plan.body.inst(around).op.blocks()[0];
+    if !plan.layout.is_inside(v, inner) {
+        return false;
+    }
+    let op = &plan.body.inst(v).op;
+    match op {
+        Op::LoopIndex(l, _) => *l == around || plan.layout.is_inside(*l, inner),
+        op if op.is_pure() => {
+            let mut any = false;
+            op.for_each_operand(|u| any |= depends_on_loop(plan, u, around));
+            any
+        }
+        _ => true,
+    }
+}

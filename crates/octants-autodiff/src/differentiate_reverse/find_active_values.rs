@@ -1,0 +1,291 @@
+//! Which values gradients flow through: those that depend on memory with a gradient, and on which such memory depends.
+//!
+//! Locals are taken as a whole and without regard to order, which may find too many and never too few.
+
+use std::collections::HashSet;
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
+
+use crate::derivative_rules::{Kind, has_derivative, kind_of};
+use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_own_indices, trace_address};
+
+/// What takes part in differentiation.
+pub(super) struct Activity {
+    values: Vec<bool>,
+    locals: Vec<bool>,
+    /// Instructions that the reverse sweep has something to do for, and the branches and loops around them.
+    works: Vec<bool>,
+}
+
+impl Activity {
+    /// Finds what is active in a body, for buffers with these gradients.
+    pub fn of(body: &Body, gradients: &[Option<BufferId>]) -> Activity {
+        let n = (body.insts.len(), body.locals.len());
+        let mut useful = Marks { values: vec![false; n.0], locals: vec![false; n.1] };
+        let has_gradient = |b: BufferId| gradients.get(b.index()).is_some_and(Option::is_some);
+        let varied = Marks::varied(body, &has_gradient);
+        let mut order = Vec::new();
+        body.visit(body.root, &mut |v, _| order.push(v));
+        while spread_backward(body, &order, &has_gradient, &mut useful) {}
+        let both = |a: Vec<bool>, b: Vec<bool>| a.into_iter().zip(b).map(|(a, b)| a && b).collect::<Vec<bool>>();
+        let mut activity = Activity {
+            values: both(varied.values, useful.values),
+            locals: both(varied.locals, useful.locals),
+            works: vec![false; n.0],
+        };
+        activity.find_work(body, body.root, &has_gradient);
+        activity
+    }
+
+    /// Gradients flow through a value.
+    pub fn value(&self, v: ValueId) -> bool {
+        self.values[v.index()]
+    }
+
+    /// The reverse sweep has something to do for an instruction, or for one in its blocks.
+    pub fn works(&self, v: ValueId) -> bool {
+        self.works[v.index()]
+    }
+
+    fn find_work(&mut self, body: &Body, block: BlockId, has_gradient: &impl Fn(BufferId) -> bool) -> bool {
+        let mut any = false;
+        for &v in body.block(block) {
+            let inst = body.inst(v);
+            let place_has_adjoint = |a: ValueId| match trace_address(body, a) {
+                Place::Buffer(b) => has_gradient(b),
+                Place::Local(l) => self.locals[l.index()],
+                _ => false,
+            };
+            let works = match &inst.op {
+                Op::Store(a, x) => has_derivative(body.ty(*x)) && place_has_adjoint(*a),
+                Op::Atomic(AtomicOp::Add | AtomicOp::Sub, a, x) => {
+                    place_has_adjoint(*a) && (self.values[x.index()] || self.values[v.index()])
+                }
+                // What was there before is not passed on as it is, even where the operand is constant.
+                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => has_derivative(&inst.ty) && place_has_adjoint(*a),
+                Op::If(..) | Op::For(_) | Op::Loop(_) => {
+                    let mut found = false;
+                    for b in inst.op.blocks() {
+                        found |= self.find_work(body, b, has_gradient);
+                    }
+                    found
+                }
+                _ => self.values[v.index()],
+            };
+            self.works[v.index()] = works;
+            any |= works;
+        }
+        any
+    }
+}
+
+struct Marks {
+    values: Vec<bool>,
+    locals: Vec<bool>,
+}
+
+/// Of each value whether it depends on memory with a gradient.
+pub(crate) fn varied_values(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Vec<bool> {
+    Marks::varied(body, has_gradient).values
+}
+
+impl Marks {
+    /// What depends on memory with a gradient.
+    fn varied(body: &Body, has_gradient: &impl Fn(BufferId) -> bool) -> Marks {
+        let mut varied = Marks { values: vec![false; body.insts.len()], locals: vec![false; body.locals.len()] };
+        while spread_forward(body, has_gradient, &mut varied) {}
+        varied
+    }
+
+    /// Marks a value; true when it was not marked.
+    fn value(&mut self, v: ValueId) -> bool {
+        !std::mem::replace(&mut self.values[v.index()], true)
+    }
+
+    fn local(&mut self, l: LocalId) -> bool {
+        !std::mem::replace(&mut self.locals[l.index()], true)
+    }
+}
+
+/// One round of marking what depends on memory with a gradient.
+fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: &mut Marks) -> bool {
+    let mut changed = false;
+    body.visit(body.root, &mut |v, inst| {
+        let from_place = |marks: &Marks, a: ValueId| match trace_address(body, a) {
+            Place::Buffer(b) => has_gradient(b),
+            Place::Local(l) => marks.locals[l.index()],
+            _ => false,
+        };
+        let mut into_place = |marks: &mut Marks, a: ValueId, x: ValueId| {
+            if marks.values[x.index()]
+                && let Place::Local(l) = trace_address(body, a)
+            {
+                changed |= marks.local(l);
+            }
+        };
+        let varied = match &inst.op {
+            Op::Load(a) => from_place(marks, *a),
+            Op::Store(a, x) => {
+                into_place(marks, *a, *x);
+                false
+            }
+            Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) => {
+                into_place(marks, *a, *x);
+                from_place(marks, *a)
+            }
+            op if kind_of(op) == Kind::Rule => {
+                let mut any = false;
+                op.for_each_operand(|u| any |= marks.values[u.index()]);
+                any
+            }
+            _ => false,
+        };
+        if varied && has_derivative(&inst.ty) {
+            changed |= marks.value(v);
+        }
+    });
+    changed
+}
+
+/// One round of marking what memory with a gradient depends on.
+fn spread_backward(
+    body: &Body,
+    order: &[ValueId],
+    has_gradient: &impl Fn(BufferId) -> bool,
+    marks: &mut Marks,
+) -> bool {
+    let mut changed = false;
+    for &v in order.iter().rev() {
+        let inst = body.inst(v);
+        let place_is_useful = |marks: &Marks, a: ValueId| match trace_address(body, a) {
+            Place::Buffer(b) => has_gradient(b),
+            Place::Local(l) => marks.locals[l.index()],
+            _ => false,
+        };
+        match &inst.op {
+            Op::Store(a, x) if place_is_useful(marks, *a) && has_derivative(body.ty(*x)) => {
+                changed |= marks.value(*x);
+            }
+            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                if let Op::Atomic(_, _, x) | Op::AtomicCas(_, _, x) = &inst.op
+                    && place_is_useful(marks, *a)
+                    && has_derivative(body.ty(*x))
+                {
+                    changed |= marks.value(*x);
+                }
+                if marks.values[v.index()]
+                    && let Place::Local(l) = trace_address(body, *a)
+                    && has_derivative(&body.locals[l.index()].ty)
+                {
+                    changed |= marks.local(l);
+                }
+            }
+            op if kind_of(op) == Kind::Rule && marks.values[v.index()] => op.for_each_operand(|u| {
+                if has_derivative(body.ty(u)) {
+                    changed |= marks.value(u);
+                }
+            }),
+            _ => {}
+        }
+    }
+    changed
+}
+
+/// Refuses what has no rule and takes part.
+pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(), Box<Diagnostic>> {
+    let mut used = HashSet::new();
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
+    let mut found = None;
+    body.visit(body.root, &mut |v, inst| {
+        if found.is_some() || !activity.works(v) {
+            return;
+        }
+        let (what, hint) = match &inst.op {
+            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
+            Op::Atomic(op, a, _) if is_extreme(*op) => match trace_address(body, *a) {
+                Place::Local(l) => (
+                    format!(
+                        "the {}imum that the iterations of a parallel loop leave in `{}`",
+                        op.name(),
+                        body.locals[l.index()].name
+                    ),
+                    "keep it in a field, or put `qd.loop_config(serialize=True)` before the loop",
+                ),
+                _ if activity.value(v) => (
+                    format!("what atomic_{}() returned", op.name()),
+                    "read the element in a kernel of its own, called afterwards",
+                ),
+                _ => return,
+            },
+            // Where nobody asks, only what iterations may share is still atomic.
+            Op::Atomic(op, ..) if used.contains(&v) => (
+                format!("what atomic_{}() of a number with a gradient returned", op.name()),
+                "read the element before, and write the new value with `=`, in a loop whose iterations have elements \
+                 of their own or run in order",
+            ),
+            Op::Atomic(op, ..) => (
+                format!(
+                    "the atomic {} of a number with a gradient that iterations of a parallel loop may share",
+                    op.name()
+                ),
+                if *op == AtomicOp::Mul {
+                    "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put \
+                     `qd.loop_config(serialize=True)` before the loop"
+                } else {
+                    "write it `x[i] = c` if each iteration has elements of its own, or put \
+                     `qd.loop_config(serialize=True)` before the loop"
+                },
+            ),
+            Op::AtomicCas(..) => (
+                "the compare-and-swap of a number with a gradient".to_string(),
+                "put it into a kernel of its own, and give its gradient under `qd.ad.grad_replaced`",
+            ),
+            _ => return,
+        };
+        let message = format!("{what} cannot be differentiated in reverse");
+        found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+    });
+    for &v in body.block(body.root) {
+        if let Op::For(l) = &body.inst(v).op
+            && l.is_parallel()
+            && !runs_once(body, l)
+        {
+            found = found.or_else(|| find_running_sum(body, activity, v, l.body));
+        }
+    }
+    found.map_or(Ok(()), Err)
+}
+
+/// What an addition found in a place that iterations of a parallel loop share depends on their order, which the
+/// gradient's iterations would have to run backwards.
+fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: BlockId) -> Option<Box<Diagnostic>> {
+    let mut found = None;
+    let mut places = None;
+    body.visit(inner, &mut |v, inst| {
+        let Op::Atomic(_, addr, _) = &inst.op else { return };
+        if found.is_some() || !activity.value(v) {
+            return;
+        }
+        let (own, shared) = places
+            .get_or_insert_with(|| (touched_at_own_indices(body, parallel), locals_of_all_iterations(body, parallel)));
+        let is_shared = match trace_address(body, *addr) {
+            Place::Buffer(b) => !own.contains(&b),
+            Place::Local(l) => shared.contains(&l),
+            _ => true,
+        };
+        if is_shared {
+            let message = "the gradient depends on the order in which iterations of a parallel loop added to this";
+            found = Some(
+                Diagnostic::new(Code::Compilation, inst.span, message)
+                    .with_hint("put `qd.loop_config(serialize=True)` before the loop"),
+            );
+        }
+    });
+    found
+}
+
+/// The update of an element by the smaller or larger number.
+pub(super) fn is_extreme(op: AtomicOp) -> bool {
+    matches!(op, AtomicOp::Min | AtomicOp::Max)
+}

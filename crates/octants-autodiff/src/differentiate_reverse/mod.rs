@@ -1,0 +1,161 @@
+//! Turns a kernel into its adjoint, which takes the gradients of what the kernel writes to those of what it reads.
+//!
+//! The adjoint runs the kernel's tasks backwards. Each iteration of a parallel loop runs itself forward, reading memory
+//! as it is now and writing none, and then backward: what was added from a load is added to the gradient of the element
+//! loaded; what was stored takes the element's gradient and clears it; what was added atomically takes it and leaves
+//! it.
+//!
+//! Assumes code that can be run backwards: the passes before this one in [`DIFFERENTIATE`](crate::DIFFERENTIATE) have
+//! structured exits, put functions in the place of their calls, and made sums atomic. Gradients are buffers of the
+//! kernel already, and the rules are in [`crate::derivative_rules`].
+//!
+//! Reading order: `find_active_values` finds what gradients flow through; `plan_sweeps` decides what is computed again
+//! and what is kept; `check_overwritten` finds reads that later writes of the kernel make untrue; `strip_kept_loops`
+//! cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
+//! `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how
+//! much that is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which
+//! iteration. `tally_trips` makes the kernel that tells whether the loops are still those that ran.
+//!
+//! All of these read one plan, which is as much work as the sweeps: so they are steps of one pass.
+
+mod balance_lanes;
+mod check_overwritten;
+mod copy_values;
+mod count_words;
+mod defer_updates;
+mod emit_forward;
+mod emit_reverse;
+mod emit_sweeps;
+mod find_active_values;
+mod keep_states;
+mod later_loops;
+mod meeting_iterations;
+mod needed_operands;
+mod plan_sweeps;
+mod reverse_extremes;
+mod reverse_loops;
+mod store_arguments;
+mod strip_kept_loops;
+mod sum_adjoints;
+mod sweep_state;
+pub mod tally_trips;
+
+use std::collections::{HashMap, HashSet};
+
+use octants_diag::{Code, Diagnostic, Span};
+use octants_ir::{BufferId, Kernel, Op, Type, ValueId};
+
+use check_overwritten::check_overwritten;
+use count_words::{count_words, need_of_count};
+use emit_sweeps::Emitter;
+pub(crate) use find_active_values::varied_values;
+use find_active_values::{Activity, refuse_unsupported};
+use keep_states::{any_uses_store, kept_in_store};
+use plan_sweeps::Plan;
+use reverse_extremes::refuse_rounded_extremes;
+pub use store_arguments::{STORE_PARAMS, StoreArguments};
+use strip_kept_loops::{Stripped, strip_kept_loops};
+use sweep_state::Store;
+pub use tally_trips::may_tally_loops;
+
+/// What an adjoint keeps in memory of the launch.
+#[derive(Debug, Clone)]
+pub struct StoreNeed {
+    /// Where the adjoint is told of its store.
+    pub arguments: StoreArguments,
+    /// A kernel with the same arguments that counts what the store must hold, and changes nothing. Its result is a
+    /// struct of numbers of type i64: iterations of the largest parallel loop that keeps states, words of a lane (of 32
+    /// bits, of 64), words of the root (of 32 bits, of 64).
+    pub count: Kernel,
+    /// What is kept in the store.
+    pub kept: Vec<Kept>,
+}
+
+/// A variable whose value at the start of each iteration of a loop is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    /// The variable.
+    pub name: String,
+    /// The loop.
+    pub span: Span,
+    /// Bytes of a state of a thread.
+    pub bytes: u64,
+    /// Iterations from one state to the next.
+    pub every: u32,
+}
+
+/// How often the state of a loop is kept in the store.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Keeping {
+    /// In every iteration.
+    #[default]
+    Iterations,
+    /// Where iterations are short, once in a block of some, whose other states are computed again.
+    Blocks,
+}
+
+/// The gradient, or the dual, of each buffer.
+pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
+    (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect()
+}
+
+/// Refuses a kernel in which a function calls itself: any other call has been inlined.
+///
+/// # Errors
+/// The first such call.
+pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
+    let Some(call) = kernel.body.insts.iter().find(|i| matches!(i.op, Op::Call(..))) else { return Ok(()) };
+    let message = "a function that calls itself cannot be differentiated in reverse";
+    Err(Diagnostic::new(Code::Compilation, call.span, message)
+        .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"))
+}
+
+/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a companion there is no
+/// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
+/// keep in memory of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
+///
+/// # Errors
+/// What the kernel does that has no derivative, or that cannot be run again.
+pub fn differentiate_reverse(
+    kernel: &mut Kernel,
+    keeping: Keeping,
+    found: &HashSet<ValueId>,
+    warn: &mut dyn FnMut(Diagnostic),
+) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+    let source = std::mem::take(&mut kernel.body);
+    let gradients = gradients(kernel);
+    let activity = Activity::of(&source, &gradients);
+    refuse_unsupported(&source, &activity)?;
+    let plan = Plan::of(&source, &activity);
+    plan.refuse_unrepeatable(found)?;
+    refuse_rounded_extremes(&plan)?;
+    check_overwritten(&plan, &kernel.buffers, &gradients, warn)?;
+    let stripped = (keeping == Keeping::Blocks).then(|| strip_kept_loops(&plan, &gradients)).flatten();
+    let Some(Stripped { body, lengths }) = stripped else {
+        return emit_adjoint(kernel, &plan, found, &HashMap::new(), &gradients);
+    };
+    let activity = Activity::of(&body, &gradients);
+    emit_adjoint(kernel, &Plan::of(&body, &activity), found, &lengths, &gradients)
+}
+
+/// Makes the adjoint as it is planned; `lengths` are those of the blocks of loops that are cut.
+fn emit_adjoint(
+    kernel: &mut Kernel,
+    plan: &Plan,
+    found: &HashSet<ValueId>,
+    lengths: &HashMap<ValueId, u32>,
+    gradients: &[Option<BufferId>],
+) -> Result<Option<StoreNeed>, Box<Diagnostic>> {
+    let counted = any_uses_store(plan).then(|| need_of_count(plan));
+    if let Some(need) = &counted {
+        plan.refuse_in(need, found)?;
+    }
+    kernel.name = format!("{}_grad", kernel.name);
+    kernel.ret = Type::Unit;
+    let arguments = counted.as_ref().map(|_| StoreArguments::declare(kernel));
+    kernel.body = Emitter::new(plan, gradients, &kernel.buffers, Store::new(arguments)).root();
+    Ok(arguments.zip(counted).map(|(arguments, need)| {
+        let count = count_words(plan, &need, kernel);
+        StoreNeed { arguments, count, kept: kept_in_store(plan, lengths) }
+    }))
+}

@@ -1,0 +1,375 @@
+//! What each sweep has to compute: for the body of every loop that is run backwards, the values that its reverse sweep
+//! reads, what must be kept of each iteration to compute them again, and what must be as it was when the loop began.
+//!
+//! A region is the root, or the body of a loop. Its forward sweep and its reverse sweep stand in one block, so that the
+//! reverse sweep uses what the forward sweep has computed. Loops in a region are regions of their own: the region's
+//! forward sweep runs them for what comes after them, and keeps the state at the start of their iterations; its reverse
+//! sweep runs their bodies again, one iteration after the other from the last. So what is kept grows with the sum of
+//! the trip counts of nested loops and not with their product, at the price of one more forward sweep for each level.
+//!
+//! Only what the reverse sweep reads is kept: a sum that is not read in the loop is not, nor is what an iteration sets
+//! before it reads it, nor what the loop does not change.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{BlockId, Body, LocalId, Op, Range, Scalar, Type, ValueId};
+
+use super::find_active_values::Activity;
+use super::find_active_values::is_extreme;
+use super::needed_operands::needed_operands;
+use crate::derivative_rules::{Kind, kind_of};
+use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_all_iterations, trace_address};
+
+/// What a sweep computes.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Need {
+    /// Instructions of the region.
+    pub values: HashSet<ValueId>,
+    /// Those of them whose results are read. Others are run for the locals that they change, or for what stands in
+    /// them.
+    pub read: HashSet<ValueId>,
+    /// Locals whose values in the region are read.
+    pub locals: BTreeSet<LocalId>,
+    /// Values from outside of the region.
+    pub outer: BTreeSet<ValueId>,
+}
+
+/// How a loop is run backwards.
+#[derive(Debug, Default)]
+pub(super) struct LoopPlan {
+    /// What the sweeps of its body compute.
+    pub need: Need,
+    /// Locals whose values at the start of each iteration are kept.
+    pub kept: Vec<LocalId>,
+    /// Locals that must be what they were at the start of the loop.
+    pub restored: Vec<LocalId>,
+}
+
+/// The plan of a body.
+pub(super) struct Plan<'a> {
+    pub body: &'a Body,
+    pub activity: &'a Activity,
+    pub layout: CodeLayout,
+    /// What the sweeps of the root compute.
+    pub root: Need,
+    /// Of the loops that are run backwards.
+    pub loops: HashMap<ValueId, LoopPlan>,
+}
+
+/// How a loop ends beside by its bounds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Exit {
+    /// It does not.
+    Never,
+    /// By this branch at the end of its body.
+    If(ValueId),
+    /// After one iteration, by this `break` at the end of its body.
+    Always(ValueId),
+}
+
+/// How a loop whose exits are structured ends.
+pub(super) fn exit_of(body: &Body, inner: BlockId) -> Exit {
+    match body.block(inner).last() {
+        Some(&v) => match body.inst(v).op {
+            Op::Break => Exit::Always(v),
+            Op::If(_, yes, no) => {
+                let breaks = |b| body.block(b).iter().any(|u| body.inst(*u).op == Op::Break);
+                if breaks(yes) || breaks(no) { Exit::If(v) } else { Exit::Never }
+            }
+            _ => Exit::Never,
+        },
+        None => Exit::Never,
+    }
+}
+
+impl<'a> Plan<'a> {
+    /// Plans the sweeps of a body.
+    pub fn of(body: &'a Body, activity: &'a Activity) -> Plan<'a> {
+        let mut plan =
+            Plan { body, activity, layout: CodeLayout::of(body), root: Need::default(), loops: HashMap::new() };
+        plan.root = plan.need_of(body.root);
+        plan
+    }
+
+    /// The loop is parallel: its iterations have no order, and nothing is kept from one to the next.
+    pub fn is_parallel(&self, v: ValueId) -> bool {
+        matches!(&self.body.inst(v).op, Op::For(l) if l.is_parallel())
+    }
+
+    /// The gradient runs a loop, forward or backward, or reads a value again.
+    pub fn runs_again(&self, v: ValueId) -> bool {
+        let in_need = |n: &Need| n.values.contains(&v);
+        self.loops.contains_key(&v) || in_need(&self.root) || self.loops.values().any(|p| in_need(&p.need))
+    }
+
+    /// How often the loop runs is known from its bounds alone.
+    pub fn is_counted(&self, v: ValueId) -> bool {
+        match &self.body.inst(v).op {
+            Op::For(l) => exit_of(self.body, l.body) == Exit::Never,
+            _ => false,
+        }
+    }
+
+    /// The type in which the iterations of a loop are counted that may be left early. Loops with several axes, whose
+    /// indices are found by division, must be left before the 2^31st iteration.
+    pub fn trips_type(&self, v: ValueId) -> Scalar {
+        let is_short = |r: &Range| self.body.ty(r.begin).scalar().is_some_and(|s| s.bits() <= 32);
+        match &self.body.inst(v).op {
+            Op::For(l) => match l.dims[..] {
+                [range] if !is_short(&range) || known_int(self.body, range.begin).is_none_or(|n| n < 0) => Scalar::I64,
+                _ => Scalar::I32,
+            },
+            _ => Scalar::I64,
+        }
+    }
+
+    /// Computes what the sweeps of a region need, and plans the loops in it.
+    fn need_of(&mut self, region: BlockId) -> Need {
+        let mut seeds = Vec::new();
+        self.find_seeds(region, &mut seeds);
+        close(self.body, &self.layout, region, seeds)
+    }
+
+    fn plan_loop(&mut self, v: ValueId, inner: BlockId) {
+        let need = self.need_of(inner);
+        let parallel = self.is_parallel(v);
+        let (mut kept, mut restored) = (Vec::new(), Vec::new());
+        for &l in &need.locals {
+            let sets_first = sets_before_use(self.body, self.body.block(inner), l) == Some(true);
+            let changes = self.layout.stores[l.index()].iter().any(|s| self.layout.is_inside(*s, inner));
+            if sets_first {
+                continue;
+            }
+            if changes && !parallel {
+                kept.push(l);
+            } else if !parallel || self.is_used_outside(l, inner) {
+                restored.push(l);
+            }
+        }
+        self.loops.insert(v, LoopPlan { need, kept, restored });
+    }
+
+    /// Refuses what a sweep would have to do again and cannot. Some loads are known to be of what is `overwritten` at
+    /// once.
+    pub fn refuse_unrepeatable(&self, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
+        self.refuse_in(&self.root, overwritten)?;
+        let mut loops: Vec<_> = self.loops.iter().collect();
+        loops.sort_by_key(|(v, _)| self.layout.position[v.index()]);
+        loops.into_iter().try_for_each(|(_, p)| self.refuse_in(&p.need, overwritten))
+    }
+
+    /// Refuses what a sweep with this need cannot do again.
+    pub fn refuse_in(&self, need: &Need, overwritten: &HashSet<ValueId>) -> Result<(), Box<Diagnostic>> {
+        const GONE: (&str, &str) = (
+            "what an atomic operation on memory found there and overwrote",
+            "update a variable that begins with a constant (`s = 0.0`) in its place, whose values are kept, and \
+             store that to memory",
+        );
+        let mut values: Vec<ValueId> = need.values.iter().copied().collect();
+        values.sort_by_key(|v| self.layout.position[v.index()]);
+        for v in values {
+            let inst = self.body.inst(v);
+            let (what, hint) = match &inst.op {
+                Op::Load(_) if overwritten.contains(&v) => GONE,
+                Op::Atomic(_, a, _)
+                    if self.activity.value(v) && matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
+                {
+                    GONE
+                }
+                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)
+                    if matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
+                {
+                    (
+                        "what an atomic operation on memory returned",
+                        "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                    )
+                }
+                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if need.read.contains(&v) && self.is_shared(v, *a) => (
+                    "what an atomic operation on a variable that iterations share returned",
+                    "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                ),
+                Op::Random => ("a random number", "draw it in a kernel of its own, and read it from a field"),
+                _ => continue,
+            };
+            let message = format!("the gradient depends on {what}, which cannot be had again when it is computed");
+            return Err(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+        }
+        Ok(())
+    }
+
+    /// An address in a local is one that iterations of the parallel loop around an instruction share.
+    fn is_shared(&self, v: ValueId, addr: ValueId) -> bool {
+        let Place::Local(l) = trace_address(self.body, addr) else { return false };
+        let around = |p: &&ValueId| {
+            self.is_parallel(**p) && self.body.inst(**p).op.blocks().iter().any(|b| self.layout.is_inside(v, *b))
+        };
+        let parallel = self.body.block(self.body.root).iter().find(around);
+        parallel.is_some_and(|p| locals_of_all_iterations(self.body, *p).contains(&l))
+    }
+
+    fn is_used_outside(&self, l: LocalId, block: BlockId) -> bool {
+        self.layout.stores[l.index()].iter().any(|s| !self.layout.is_inside(*s, block))
+    }
+
+    fn find_seeds(&mut self, block: BlockId, seeds: &mut Vec<Seed>) {
+        let body = self.body;
+        for &v in body.block(block) {
+            if !self.activity.works(v) {
+                continue;
+            }
+            let inst = body.inst(v);
+            match &inst.op {
+                Op::If(c, yes, no) => {
+                    seeds.push(Seed::Value(*c));
+                    self.find_seeds(*yes, seeds);
+                    self.find_seeds(*no, seeds);
+                }
+                Op::For(_) | Op::Loop(_) => {
+                    let inner = inst.op.blocks()[0];
+                    self.plan_loop(v, inner);
+                    let plan = &self.loops[&v];
+                    inst.op.for_each_operand(|u| seeds.push(Seed::Value(u)));
+                    seeds.extend(plan.need.outer.iter().map(|u| Seed::Value(*u)));
+                    seeds.extend(plan.kept.iter().chain(&plan.restored).map(|l| Seed::Local(*l)));
+                    if !plan.kept.is_empty() || !self.is_counted(v) {
+                        seeds.push(Seed::Value(v));
+                    }
+                }
+                Op::Load(a) => push_indices(body, *a, seeds),
+                Op::Store(a, _) => push_indices(body, *a, seeds),
+                Op::Atomic(op, a, x) => {
+                    push_indices(body, *a, seeds);
+                    if is_extreme(*op) {
+                        seeds.push(Seed::Value(*x));
+                    }
+                }
+                op if kind_of(op) == Kind::Rule => {
+                    needed_operands(op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What a sweep needs to begin with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Seed {
+    Value(ValueId),
+    Local(LocalId),
+}
+
+/// Whether statements set a local, the whole of it, before they use it: by their first use, or in branches and loops
+/// that hold all uses. `None` where they do not use it.
+fn sets_before_use(body: &Body, statements: &[ValueId], l: LocalId) -> Option<bool> {
+    let use_of = |v: &ValueId| first_use_sets(body, std::slice::from_ref(v), l);
+    let first = statements.iter().position(|v| use_of(v).is_some())?;
+    let blocks = body.inst(statements[first]).op.blocks();
+    if blocks.is_empty() {
+        return use_of(&statements[first]);
+    }
+    let is_used_later = statements[first + 1..].iter().any(|v| use_of(v).is_some());
+    Some(!is_used_later && blocks.into_iter().all(|b| sets_before_use(body, body.block(b), l) != Some(false)))
+}
+
+/// The indices on the way of an address.
+fn push_indices(body: &Body, addr: ValueId, seeds: &mut Vec<Seed>) {
+    match &body.inst(addr).op {
+        Op::ElementAddr(base, indices) => {
+            seeds.extend(indices.iter().map(|i| Seed::Value(*i)));
+            push_indices(body, *base, seeds);
+        }
+        Op::MemberAddr(base, _) => push_indices(body, *base, seeds),
+        Op::BufferAddr(_, indices) => seeds.extend(indices.iter().map(|i| Seed::Value(*i))),
+        _ => {}
+    }
+}
+
+/// All that a region must run so that the seeds have their values.
+pub(super) fn close(body: &Body, layout: &CodeLayout, region: BlockId, seeds: Vec<Seed>) -> Need {
+    let mut closure = Closure { body, layout, region, need: Need::default(), work: Vec::new() };
+    for seed in seeds {
+        match seed {
+            Seed::Value(v) => closure.value(v),
+            Seed::Local(l) => closure.local(l),
+        }
+    }
+    while let Some(v) = closure.work.pop() {
+        closure.inst(v);
+    }
+    closure.need
+}
+
+struct Closure<'a> {
+    body: &'a Body,
+    layout: &'a CodeLayout,
+    region: BlockId,
+    need: Need,
+    work: Vec<ValueId>,
+}
+
+impl Closure<'_> {
+    fn value(&mut self, v: ValueId) {
+        if !self.layout.is_inside(v, self.region) {
+            self.need.outer.insert(v);
+            // An address is computed again where it is used, and what it is made of must be there.
+            if matches!(self.body.ty(v), Type::Ref(_)) {
+                self.body.inst(v).op.for_each_operand(|u| self.value(u));
+                if let Op::LocalAddr(l) = self.body.inst(v).op {
+                    self.local(l);
+                }
+            }
+            return;
+        }
+        self.need.read.insert(v);
+        self.run(v);
+    }
+
+    fn run(&mut self, v: ValueId) {
+        if self.need.values.insert(v) {
+            self.work.push(v);
+        }
+    }
+
+    fn local(&mut self, l: LocalId) {
+        if self.need.locals.insert(l) {
+            for &s in &self.layout.stores[l.index()] {
+                if self.layout.is_inside(s, self.region) {
+                    self.run(s);
+                }
+            }
+        }
+    }
+
+    fn inst(&mut self, v: ValueId) {
+        let op = &self.body.inst(v).op;
+        match op {
+            Op::LoopIndex(..) => {}
+            op => op.for_each_operand(|u| self.value(u)),
+        }
+        match op {
+            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                if let Place::Local(l) = trace_address(self.body, *a) {
+                    self.local(l);
+                }
+            }
+            Op::For(_) | Op::Loop(_) => {
+                if let Exit::If(exit) | Exit::Always(exit) = exit_of(self.body, op.blocks()[0]) {
+                    self.value(exit);
+                }
+            }
+            Op::If(_, yes, no) => {
+                let exits = [yes, no].into_iter().flat_map(|b| self.body.block(*b));
+                exits.filter(|u| self.body.inst(**u).op == Op::Break).for_each(|u| self.value(*u));
+            }
+            _ => {}
+        }
+        // What stands in a branch or loop needs that to be run.
+        if let Some(owner) = self.layout.around(v)
+            && self.layout.is_inside(owner, self.region)
+        {
+            self.value(owner);
+        }
+    }
+}

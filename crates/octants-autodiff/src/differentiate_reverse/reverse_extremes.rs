@@ -1,0 +1,134 @@
+//! The smallest and the largest of many numbers, kept in an element by atomic updates.
+//!
+//! What is in the element when the gradient runs is what won, of this launch or a later one of the same kind. The
+//! iteration that contributed it takes the element's adjoint and leaves zero, so that of equals one has it. An adjoint
+//! that nobody takes is that of what was in the element before.
+//!
+//! The number contributed is computed again and must be the same to the bit. Compilers may contract and reorder chains
+//! of float operations, each time in another way, so it may be no more than one rounded operation away from memory.
+//! Only elements of buffers are updated in this way: of locals the final value is not at hand.
+
+use std::collections::HashSet;
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{AtomicOp, BinaryOp, LocalId, Op, Type, UnaryOp, ValueId};
+
+use super::emit_sweeps::Emitter;
+use super::find_active_values::is_extreme;
+use super::plan_sweeps::Plan;
+use super::sum_adjoints::component_addr;
+use crate::derivative_rules::Part;
+use octants_analysis::{Place, trace_address};
+use octants_passes::insert_code::zero;
+
+/// Refuses contributions that may come out otherwise when they are computed again.
+pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>> {
+    let mut found = None;
+    plan.body.visit(plan.body.root, &mut |v, inst| {
+        if let Op::Atomic(op, _, x) = inst.op
+            && is_extreme(op)
+            && plan.activity.works(v)
+            && found.is_none()
+            && !comes_out_the_same(plan, x, false, &mut HashSet::new())
+        {
+            let message = format!(
+                "the gradient of atomic_{0}() looks for the number that was the {0}imum, and this one is computed in \
+                 several steps, whose rounding may differ when it is computed again",
+                op.name()
+            );
+            let hint = format!(
+                "write the numbers to a field in a kernel of its own, and take atomic_{}() of what the field holds \
+                 in the next one",
+                op.name()
+            );
+            found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
+        }
+    });
+    found.map_or(Ok(()), Err)
+}
+
+/// A value is the same to the bit wherever it is computed: what memory holds, chosen and rearranged, and, unless
+/// `exact`, added or multiplied once. Locals in `seen` are being looked at.
+fn comes_out_the_same(plan: &Plan, v: ValueId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
+    let body = plan.body;
+    let inst = body.inst(v);
+    if !inst.ty.leaves().iter().any(|s| s.is_float()) {
+        return true;
+    }
+    let exact = match inst.op {
+        Op::Load(a) => match trace_address(body, a) {
+            Place::Local(l) => return !seen.insert((l, exact)) || is_set_the_same(plan, l, exact, seen),
+            _ => return true,
+        },
+        Op::Const(_) | Op::Param(_) => return true,
+        Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, ..) if !exact => true,
+        Op::Binary(BinaryOp::Min | BinaryOp::Max, ..)
+        | Op::Unary(
+            UnaryOp::Neg
+            | UnaryOp::Abs
+            | UnaryOp::Sgn
+            | UnaryOp::Floor
+            | UnaryOp::Ceil
+            | UnaryOp::Round
+            | UnaryOp::Trunc
+            | UnaryOp::StopGrad,
+            _,
+        )
+        | Op::Select(..)
+        | Op::Cast(_)
+        | Op::Splat(_)
+        | Op::Transpose(_)
+        | Op::Extract(..)
+        | Op::ExtractDyn(..)
+        | Op::MakeTensor(_)
+        | Op::MakeStruct(_) => exact,
+        _ => return false,
+    };
+    let mut same = true;
+    inst.op.for_each_operand(|u| same = same && comes_out_the_same(plan, u, exact, seen));
+    same
+}
+
+/// So is all that is stored to a local.
+fn is_set_the_same(plan: &Plan, l: LocalId, exact: bool, seen: &mut HashSet<(LocalId, bool)>) -> bool {
+    plan.layout.stores[l.index()].iter().all(|s| match plan.body.inst(*s).op {
+        Op::Store(_, x) => comes_out_the_same(plan, x, exact, seen),
+        Op::Atomic(op, _, x) => is_extreme(op) && comes_out_the_same(plan, x, exact, seen),
+        _ => false,
+    })
+}
+
+impl Emitter<'_> {
+    /// Lets the contribution `x` to the element at an address take the element's adjoint where it is what the element
+    /// holds.
+    pub(super) fn reverse_extreme(&mut self, addr: ValueId, x: ValueId) {
+        let Some((adjoint, shared)) = self.adjoint_address(addr) else { return };
+        let addr = self.get(addr);
+        let (holds, given) = (self.b.load(addr), self.get(x));
+        let ty = self.b.ty(given).clone();
+        let taken = self.b.body.add_local("taken", ty.clone());
+        let none = zero(&mut self.b, &ty);
+        let taken = self.b.local_addr(taken);
+        self.b.store(taken, none);
+        for i in 0..ty.leaf_count() as u32 {
+            let [holds, given] = [holds, given].map(|v| if ty.is_tensor() { self.b.extract(v, i) } else { v });
+            let is_it = self.b.binary(BinaryOp::Eq, given, holds);
+            let take = |e: &mut Self| {
+                let [from, to] = [adjoint, taken].map(|a| component_addr(&mut e.b, a, &ty, i));
+                let component = Type::Scalar(e.b.ty(given).scalar().expect("compiler bug: a component is a scalar"));
+                let none = zero(&mut e.b, &component);
+                let all = if shared {
+                    e.b.push(Op::Atomic(AtomicOp::Exchange, from, none), component)
+                } else {
+                    let all = e.b.load(from);
+                    e.b.store(from, none);
+                    all
+                };
+                e.b.store(to, all);
+            };
+            self.branch(is_it, take, |_| ());
+        }
+        let taken = self.b.load(taken);
+        self.contribute(x, &Part::Whole, taken);
+    }
+}

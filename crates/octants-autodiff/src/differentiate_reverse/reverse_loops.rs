@@ -1,0 +1,206 @@
+//! Loops in the reverse sweep: parallel ones with both sweeps of an iteration in their bodies, others from the last
+//! iteration to the first, each computed again from the state that was kept at its start.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_ir::{BinaryOp, BlockId, BufferId, ForLoop, Layout, LocalId, Op, Range, Scalar, Type, ValueId};
+
+use super::balance_lanes::{Turns, lengths_of};
+use super::emit_sweeps::Emitter;
+use super::keep_states::{uses_store, uses_store_within};
+use super::sweep_state::{Indices, Iteration, Mode};
+use octants_analysis::{for_each_element, locals_of_all_iterations, may_overlap, touched_at_own_indices};
+
+impl<'a> Emitter<'a> {
+    fn restore(&mut self, v: ValueId) {
+        for &l in &self.plan.loops[&v].restored {
+            if let Some(value) = self.snapshots.get(&(v, l)).copied() {
+                let value = self.carry(value);
+                self.b.store_local(l, value);
+            }
+        }
+    }
+
+    pub(super) fn reverse_parallel(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: a parallel loop that is no `for`") };
+        let shared = locals_of_all_iterations(source, v);
+        let private = (0..source.locals.len() as u32).map(LocalId).filter(|l| !shared.contains(l)).collect();
+        if uses_store_within(self.plan, l.body) {
+            return self.reverse_in_lanes(v, l, private);
+        }
+        let inner = self.b.body.add_block();
+        let copy = self.push_loop(Op::For(Box::new(ForLoop { body: inner, ..(**l).clone() })));
+        self.indices.insert(v, Indices::Of(copy));
+        self.within(inner, |e| e.run_iteration(v, l.body, private));
+    }
+
+    fn run_iteration(&mut self, v: ValueId, from: BlockId, private: HashSet<LocalId>) {
+        let start = self.mark();
+        let own = self.own_buffers(v, from);
+        self.iteration = Some(Iteration { private, own, adjoints: HashMap::new(), start });
+        self.body(v, from);
+        self.iteration = None;
+    }
+
+    /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
+    /// iteration adds to their gradients no other one adds to. Arrays may be the same memory as others, which the pass
+    /// `demote_companion_atomics` knows; fields that share memory are left out.
+    fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
+        let source = self.source();
+        // A kernel may use a gradient like any other memory.
+        let mut used = HashSet::new();
+        for_each_element(source, from, &mut |b, _| _ = used.insert(b));
+        let is_alone = |g: BufferId| {
+            let own = &self.buffers[g.index()];
+            let mut others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
+            !others.any(|(_, b)| may_overlap(own, b))
+        };
+        let own = |b: BufferId| {
+            let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });
+            let gradient = self.gradients[b.index()];
+            is_field && gradient.is_some_and(|g| !used.contains(&g) && is_alone(g))
+        };
+        touched_at_own_indices(source, v).into_iter().filter(|b| own(*b)).collect()
+    }
+
+    /// A parallel loop over lanes, each of which has a part of the store and runs its share of the iterations in order.
+    fn reverse_in_lanes(&mut self, v: ValueId, l: &ForLoop, private: HashSet<LocalId>) {
+        let args = self.store.args();
+        let dims: Vec<Range> =
+            l.dims.iter().map(|r| Range { begin: self.get(r.begin), end: self.get(r.end) }).collect();
+        let n = self.extent(&l.dims);
+        let (zero, one) = (self.b.int(0, Scalar::I64), self.b.int(1, Scalar::I64));
+        let lanes = args.lanes(&mut self.b);
+        let (sum, index) = (self.b.binary(BinaryOp::Add, n, lanes), Scalar::I64);
+        let sum = self.b.binary(BinaryOp::Sub, sum, one);
+        let share = self.b.binary(BinaryOp::Div, sum, lanes);
+        let outer = self.b.body.add_block();
+        let range = vec![Range { begin: zero, end: lanes }];
+        let parallel = ForLoop { dims: range, body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
+        let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
+        self.within(outer, |e| {
+            let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
+            let neighbors = args.neighbors(&mut e.b);
+            let first = e.b.binary(BinaryOp::Mul, lane, share);
+            let first = e.b.push(Op::Select(neighbors, first, lane), index.into());
+            let step = e.b.push(Op::Select(neighbors, one, lanes), index.into());
+            let outside = e.store.begin_lane(&mut e.b, lane);
+            let run = |e: &mut Self, linear: ValueId| {
+                let inside = e.b.binary(BinaryOp::Lt, linear, n);
+                let run = |e: &mut Self| {
+                    let indices = e.spread(linear, &dims);
+                    e.indices.insert(v, Indices::Are(indices));
+                    e.run_iteration(v, l.body, private);
+                };
+                e.branch(inside, run, |_| ());
+            };
+            let turns = Turns { first, step, lanes, share, n };
+            match lengths_of(e.plan, l) {
+                Some(lengths) => e.balanced_turns((v, l), &dims, &turns, &lengths, run),
+                None => e.each(share, |e, turn| {
+                    let own = turns.own(&mut e.b, turn);
+                    run(e, own);
+                }),
+            }
+            e.store = outside;
+        });
+    }
+
+    /// Both sweeps of the body of a loop.
+    fn body(&mut self, v: ValueId, from: BlockId) {
+        self.scopes.push(HashMap::new());
+        self.forward(from, &self.plan.loops[&v].need, Mode::Keep);
+        self.reverse(from);
+        self.scopes.pop();
+    }
+
+    pub(super) fn reverse_loop(&mut self, v: ValueId) {
+        self.restore(v);
+        let source = self.source();
+        let inner = self.b.body.add_block();
+        let counted = self.plan.is_counted(v);
+        let span = source.inst(v).span;
+        let (dims, from) = match &source.inst(v).op {
+            Op::For(l) => {
+                let map = |e: &mut Self, r: &Range| Range { begin: e.get(r.begin), end: e.get(r.end) };
+                let dims: Vec<Range> = l.dims.iter().map(|r| map(self, r)).collect();
+                (dims, l.body)
+            }
+            Op::Loop(from) => (Vec::new(), *from),
+            op => panic!("compiler bug: {op:?} is no loop"),
+        };
+        self.b.span = span;
+        let run = if counted {
+            dims.clone()
+        } else {
+            let trips = self.carry(self.trips[&v]);
+            vec![Range { begin: self.b.int(0, self.plan.trips_type(v)), end: trips }]
+        };
+        if uses_store(self.plan, v) {
+            self.store.settle(&mut self.b, self.plan);
+        }
+        self.begin_deferring(v);
+        let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
+        let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
+        self.within(inner, |e| {
+            let indices = if counted { e.mirrored(copy, &run) } else { e.delinearised(copy, run[0].end, &dims) };
+            e.indices.insert(v, Indices::Are(indices));
+            if let Some(stack) = e.stacks.get(&v).cloned() {
+                e.store.pop(&mut e.b, &stack);
+            }
+            e.body(v, from);
+        });
+        self.end_deferring(v);
+    }
+
+    /// The indices of a loop counted from its end: `begin + (last - index)`. The sum of both bounds may be no number of
+    /// their type, what is left of a range is.
+    fn mirrored(&mut self, copy: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = Vec::new();
+        for (axis, r) in dims.iter().enumerate() {
+            let ty = self.b.ty(r.begin).clone();
+            let s = ty.scalar().expect("compiler bug: bounds are scalars");
+            let one = self.b.int(1, s);
+            let last = self.b.binary(BinaryOp::Sub, r.end, one);
+            let index = self.b.push(Op::LoopIndex(copy, axis as u32), ty);
+            let left = self.b.binary(BinaryOp::Sub, last, index);
+            let index = self.b.binary(BinaryOp::Add, r.begin, left);
+            self.note(index);
+            out.push(index);
+        }
+        out
+    }
+
+    /// The indices of a loop that was left after some iterations, counted from there.
+    fn delinearised(&mut self, copy: ValueId, trips: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let ty = self.b.ty(trips).clone();
+        let one = self.b.int(1, ty.scalar().expect("compiler bug: iterations are counted by a scalar"));
+        let index = self.b.push(Op::LoopIndex(copy, 0), ty);
+        let last = self.b.binary(BinaryOp::Sub, trips, one);
+        let linear = self.b.binary(BinaryOp::Sub, last, index);
+        self.spread(linear, dims)
+    }
+
+    /// The indices of an iteration by its number.
+    pub(super) fn spread(&mut self, linear: ValueId, dims: &[Range]) -> Vec<ValueId> {
+        let mut out = vec![linear; dims.len()];
+        let mut rest = linear;
+        for (axis, r) in dims.iter().enumerate().rev() {
+            let s = self.b.ty(r.begin).scalar().expect("compiler bug: bounds are scalars");
+            let mut at = rest;
+            if axis > 0 {
+                let number = self.b.ty(rest).scalar().expect("compiler bug: a number of an iteration is a scalar");
+                let [begin, end] = [r.begin, r.end].map(|v| self.b.cast(v, number));
+                let extent = self.b.binary(BinaryOp::Sub, end, begin);
+                at = self.b.binary(BinaryOp::Rem, rest, extent);
+                rest = self.b.binary(BinaryOp::Div, rest, extent);
+            }
+            let at = self.b.cast(at, s);
+            out[axis] = self.b.binary(BinaryOp::Add, r.begin, at);
+            self.note(out[axis]);
+        }
+        out
+    }
+}

@@ -1,0 +1,85 @@
+//! What an emitter knows on its way: of iterations, loops, adjoints, and of what is kept.
+
+use std::collections::{HashMap, HashSet};
+
+use octants_ir::{BlockId, BufferId, LocalId, ValueId};
+
+use super::store_arguments::StoreArguments;
+
+/// A place that code can be put to later.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mark {
+    pub block: BlockId,
+    /// It goes behind this instruction.
+    pub inst: ValueId,
+}
+
+/// An iteration of a parallel loop.
+pub(super) struct Iteration {
+    /// Locals of the source that are its own.
+    pub private: HashSet<LocalId>,
+    /// Buffers of which no other iteration touches the same elements.
+    pub own: HashSet<BufferId>,
+    /// The adjoints of its locals, set to zero at its start.
+    pub adjoints: HashMap<LocalId, LocalId>,
+    pub start: Mark,
+}
+
+/// How the indices of a loop of the source are had.
+#[derive(Debug, Clone)]
+pub(super) enum Indices {
+    /// From a loop with the same bounds.
+    Of(ValueId),
+    /// As these values.
+    Are(Vec<ValueId>),
+}
+
+/// Where the adjoint of a value is summed up.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Adjoint {
+    pub value: Option<ValueId>,
+    pub local: Option<LocalId>,
+}
+
+/// Whether a forward sweep keeps what the reverse sweep of its region will ask for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Mode {
+    /// It does.
+    Keep,
+    /// It does not.
+    Pass,
+    /// It counts what would be kept, into these locals.
+    Count([LocalId; 2]),
+}
+
+/// What a loop that is being run backwards puts off.
+pub(super) struct Deferred {
+    /// Where its sums are set to zero.
+    pub start: Mark,
+    pub sums: Vec<Sum>,
+}
+
+pub(super) struct Sum {
+    /// The address in the source.
+    pub addr: ValueId,
+    pub local: LocalId,
+    /// The address is one whatever happens.
+    pub certain: bool,
+}
+
+/// The kept states of one loop.
+#[derive(Debug, Clone)]
+pub(super) struct Stack {
+    pub locals: Vec<LocalId>,
+    /// Arrays of the leaves and the position in them; `None` for the store.
+    pub arrays: Option<(LocalId, Vec<LocalId>)>,
+}
+
+/// The way to the store.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Store {
+    pub args: Option<StoreArguments>,
+    /// Positions in the buffers of words, where code is run by a lane; and whether it is the root.
+    pub tops: Option<[LocalId; 2]>,
+    pub at_root: bool,
+}

@@ -1,0 +1,108 @@
+//! Refuses gradients of kernels whose arrays share a part of their memory in a call, while their gradients do not.
+//!
+//! Runs behind `merge_aliased_buffers`, which gives arrays that are the same memory one buffer.
+
+use std::collections::BTreeSet;
+
+use octants_analysis::trace_element;
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{BufferId, Kernel, Layout, Op};
+use octants_passes::Alias;
+use octants_passes::insert_code::bodies;
+
+/// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose
+/// gradient is other memory: what flows between the two is in neither.
+///
+/// # Errors
+/// The first such write.
+pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
+    // Elements of arrays with gaps may lie between those of the other one.
+    let counts =
+        |b: &BufferId| kernel.companions.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
+    let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();
+    let names: Vec<String> = kernel.buffers.iter().map(|b| b.name.clone()).collect();
+    let mut used = BTreeSet::new();
+    let mut writes = Vec::new();
+    for body in bodies(kernel) {
+        body.visit(body.root, &mut |_, inst| {
+            inst.op.for_each_operand(|u| used.extend(trace_element(body, u).map(|(b, _)| b)));
+            if let Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op {
+                writes.extend(trace_element(body, a).map(|(b, _)| (b, inst.span)));
+            }
+        });
+    }
+    for (written, span) in writes {
+        let other = |a: &Alias| [(a.first, a.second), (a.second, a.first)].iter().find(|p| p.0 == written).map(|p| p.1);
+        if let Some(other) = pairs.iter().filter_map(other).find(|b| used.contains(b)) {
+            let (own, other) = (&names[written.index()], &names[other.index()]);
+            let message = format!(
+                "`{own}` and `{other}` share memory in this call, and their gradients do not: the gradient would \
+                 leave out what flows from one to the other"
+            );
+            return Err(Diagnostic::new(Code::Compilation, span, message)
+                .with_hint("pass arrays of their own, or one array with ranges of indices"));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
+
+    use super::*;
+
+    fn kernel(written: u32, layout: &str) -> Kernel {
+        let text = format!(
+            "kernel k -> unit {{
+  buffer @0 x: f32[1] {layout}
+  buffer @1 y: f32[1] contiguous
+  buffer @2 \"x.grad\": f32[1] contiguous
+  buffer @3 \"y.grad\": f32[1] contiguous
+  buffer @4 z: f32[1] contiguous
+  companion @0 @2
+  companion @1 @3
+  body {{
+    %0: i32 = const 0
+    %1: ref f32 = buffer_addr @0[%0]
+    %2: f32 = load %1
+    %3: ref f32 = buffer_addr @{written}[%0]
+    store %3, %2
+  }}
+}}
+"
+        );
+        text.parse().expect("the kernel is one")
+    }
+
+    fn alias(first: u32, second: u32, same: bool) -> Alias {
+        Alias { first: BufferId(first), second: BufferId(second), same }
+    }
+
+    fn is_refused(written: u32, aliases: &[Alias]) -> bool {
+        let mut kernel = kernel(written, "contiguous");
+        merge_aliased_buffers(&mut kernel, aliases);
+        refuse_shared_writes(&mut kernel, aliases).is_err()
+    }
+
+    #[test]
+    fn arrays_that_share_a_part_must_not_be_written() {
+        assert!(is_refused(1, &[alias(0, 1, false)]));
+        assert!(is_refused(1, &[alias(1, 0, false)]));
+        // What has no gradient is a constant.
+        assert!(!is_refused(4, &[alias(0, 4, false)]));
+        // Nothing of it is written.
+        assert!(!is_refused(4, &[alias(0, 1, false)]));
+    }
+
+    #[test]
+    fn arrays_with_gaps_may_lie_between_one_another() {
+        assert!(refuse_shared_writes(&mut kernel(1, "strided"), &[alias(0, 1, false)]).is_ok());
+    }
+
+    #[test]
+    fn one_array_is_one_where_its_gradient_is() {
+        assert!(!is_refused(1, &[alias(0, 1, true), alias(2, 3, true)]));
+        assert!(is_refused(1, &[alias(0, 1, true)]));
+    }
+}

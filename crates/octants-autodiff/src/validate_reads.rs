@@ -1,0 +1,107 @@
+//! Lets a kernel check that it overwrites nothing that was read before: gradients will read memory again.
+//!
+//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load
+//! leaves its line, and a store or an update asserts that there is none. What an atomic minimum leaves in an element
+//! its gradient reads, so that only further minima may follow: its mark is the line times -2, that of a maximum one
+//! less. An atomic product reads what it overwrites where its operand may have a derivative, which takes what was
+//! there. Whoever records the launches clears the marks, once before the first: a later kernel may overwrite what the
+//! gradient of an earlier one needs. Elements of buffers without marks, and of those whose address went to a function
+//! that is not put in the place of its call, are not checked.
+
+use octants_diag::Sources;
+use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
+
+use crate::differentiate_reverse::varied_values;
+use octants_analysis::trace_element;
+use octants_passes::insert_code::{bodies, rebuild_blocks};
+
+/// Checks at run time that what a kernel has read stays as it is.
+pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
+    let (buffers, companions) = (std::mem::take(&mut kernel.buffers), std::mem::take(&mut kernel.companions));
+    for body in bodies(kernel) {
+        let varied = varied_values(body, &|b| companions.contains_key(&b));
+        rebuild_blocks(body, |b, v| {
+            let marked = |b: &Builder, addr: ValueId| {
+                let (buffer, element) = trace_element(&b.body, addr)?;
+                let Op::BufferAddr(_, indices) = &b.body.inst(element).op else { return None };
+                Some((buffer, *companions.get(&buffer)?, indices.clone()))
+            };
+            match b.body.inst(v).op {
+                Op::Load(addr) | Op::VolatileLoad(addr) => {
+                    if let Some((_, marks, indices)) = marked(b, addr) {
+                        leave_line(b, marks, indices, sources);
+                    }
+                }
+                Op::Atomic(AtomicOp::Mul, addr, x) if varied[x.index()] => {
+                    if let Some((buffer, marks, indices)) = marked(b, addr) {
+                        check(b, &buffers[buffer.index()], marks, indices.clone(), None);
+                        leave_line(b, marks, indices.clone(), sources);
+                        check(b, &buffers[buffer.index()], marks, indices, None);
+                    }
+                }
+                Op::Atomic(op @ (AtomicOp::Min | AtomicOp::Max), addr, _) => {
+                    if let Some((buffer, marks, indices)) = marked(b, addr) {
+                        let is_max = i64::from(op == AtomicOp::Max);
+                        check(b, &buffers[buffer.index()], marks, indices.clone(), Some(is_max));
+                        let line = sources.position(b.span).map_or(1, |p| p.line);
+                        let line = b.int(-2 * i64::from(line) - is_max, Scalar::I32);
+                        let mark = b.push(Op::BufferAddr(marks, indices), Type::Ref(Box::new(Type::I32)));
+                        b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
+                    }
+                }
+                Op::Store(addr, _) | Op::Atomic(_, addr, _) | Op::AtomicCas(addr, ..) => {
+                    if let Some((buffer, marks, indices)) = marked(b, addr) {
+                        check(b, &buffers[buffer.index()], marks, indices, None);
+                    }
+                }
+                _ => {}
+            }
+            b.place(v);
+        });
+    }
+    (kernel.buffers, kernel.companions) = (buffers, companions);
+}
+
+/// Marks an element with the line that reads it.
+fn leave_line(b: &mut Builder, marks: BufferId, indices: Vec<ValueId>, sources: &Sources) {
+    let line = sources.position(b.span).map_or(1, |p| p.line);
+    let line = b.int(i64::from(line), Scalar::I32);
+    let mark = b.push(Op::BufferAddr(marks, indices), Type::Ref(Box::new(Type::I32)));
+    b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
+}
+
+/// Asserts that an element has no mark, or where it is an update by the smaller (0) or larger (1) number, one of such
+/// an update.
+fn check(b: &mut Builder, buffer: &Buffer, marks: BufferId, indices: Vec<ValueId>, extreme: Option<i64>) {
+    let zero = b.int(0, Scalar::I32);
+    let mark = b.push(Op::BufferAddr(marks, indices.clone()), Type::Ref(Box::new(Type::I32)));
+    // Other iterations may be marking it.
+    let found = b.push(Op::Atomic(AtomicOp::Or, mark, zero), Type::I32);
+    let mut unread = b.binary(BinaryOp::Eq, found, zero);
+    let (is_extreme, one) = (b.binary(BinaryOp::Lt, found, zero), b.int(1, Scalar::I32));
+    if let Some(is_max) = extreme {
+        let (which, is_max) = (b.binary(BinaryOp::And, found, one), b.int(is_max, Scalar::I32));
+        let same = b.binary(BinaryOp::Eq, which, is_max);
+        let same = b.binary(BinaryOp::And, same, is_extreme);
+        unread = b.binary(BinaryOp::Or, unread, same);
+    }
+    let line = b.unary(UnaryOp::Neg, found);
+    let line = b.binary(BinaryOp::Shr, line, one);
+    let line = b.push(Op::Select(is_extreme, line, found), Type::I32);
+    let name = if buffer.name.is_empty() { "a field".to_string() } else { format!("`{}`", buffer.name) };
+    let mut text = vec![TextPart::Text(format!("{name}["))];
+    for (i, index) in indices.into_iter().enumerate() {
+        if i > 0 {
+            text.push(TextPart::Text(", ".into()));
+        }
+        text.push(TextPart::Value(index, None));
+    }
+    text.push(TextPart::Text("] is overwritten after line ".into()));
+    text.push(TextPart::Value(line, None));
+    text.push(TextPart::Text(
+        " has read it: the gradient of that line would see the new value. Write to memory of its own, or keep what \
+         was read and use `@qd.ad.grad_replaced`"
+            .into(),
+    ));
+    b.push(Op::Assert(unread, text), Type::Unit);
+}

@@ -1,0 +1,59 @@
+//! Finds numbers with a derivative whose bits a kernel stores as integers, as the library's reductions and scans do
+//! with their partial sums: whoever reads them back reads constants, and the derivative would be wrong without a word.
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{BufferId, Kernel, Op};
+
+use crate::derivative_rules::has_derivative;
+use crate::differentiate_reverse::{gradients, varied_values};
+use octants_analysis::{Place, trace_address};
+
+/// A warning of each place at which bits of what depends on memory with a derivative, or integers computed from them,
+/// go to memory.
+pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
+    let (body, companions) = (&kernel.body, gradients(kernel));
+    let varied = varied_values(body, &|b: BufferId| companions.get(b.index()).is_some_and(Option::is_some));
+    let mut bits = vec![false; body.insts.len()];
+    let mut locals = vec![false; body.locals.len()];
+    let mut changed = true;
+    while std::mem::take(&mut changed) {
+        body.visit(body.root, &mut |v, inst| {
+            let found = match &inst.op {
+                Op::Bitcast(x) => varied[x.index()] || bits[x.index()],
+                Op::Load(a) => matches!(trace_address(body, *a), Place::Local(l) if locals[l.index()]),
+                Op::Store(a, x) => {
+                    if bits[x.index()]
+                        && let Place::Local(l) = trace_address(body, *a)
+                    {
+                        changed |= !std::mem::replace(&mut locals[l.index()], true);
+                    }
+                    false
+                }
+                Op::Unary(..) | Op::Binary(..) | Op::Cast(_) | Op::Select(..) => {
+                    let mut any = false;
+                    inst.op.for_each_operand(|x| any |= bits[x.index()]);
+                    any
+                }
+                _ => false,
+            };
+            // What has become a number again has a derivative of zero, as any constant.
+            if found && !has_derivative(&inst.ty) {
+                changed |= !std::mem::replace(&mut bits[v.index()], true);
+            }
+        });
+    }
+    let mut warnings = Vec::new();
+    body.visit(body.root, &mut |_, inst| {
+        let (Op::Store(a, x) | Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x)) = inst.op else { return };
+        if bits[x.index()] && matches!(trace_address(body, a), Place::Buffer(_)) {
+            let message = "bits of a number with a derivative are stored here as an integer, and no derivative flows \
+                           through them: it will be wrong for what is computed from them";
+            warnings.push(*Diagnostic::new(Code::Compilation, inst.span, message).with_hint(
+                "store the number itself, or say `qd.stop_grad(x)` where it is to count as a constant; \
+                 `qd.algorithms` have no derivatives: write the sum as a loop, or give its gradient with \
+                 `qd.ad.grad_for`",
+            ));
+        }
+    });
+    warnings
+}

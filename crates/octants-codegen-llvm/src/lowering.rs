@@ -1,0 +1,303 @@
+//! [`Lowering`]: an LLVM function while it is filled, and what is known in it.
+//!
+//! The function has an entry block that only holds stack slots and reads of arguments; it is closed last. What fills it is in the
+//! files that lower: control flow in `lower_body`, values in `lower_op`, tasks in `lower_task`.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::ops::Range;
+
+use octants_ir::schedule::{BodySchedule, Jam, Site, WrittenOut};
+use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
+
+use crate::emit::{Bb, Emitter, T, V};
+use crate::place::Place;
+use crate::target::Surroundings;
+use crate::unit::Unit;
+
+/// What an instruction yielded.
+#[derive(Debug, Clone)]
+pub(crate) enum Val {
+    /// Scalar leaves, in the order of `Type::leaves`.
+    Leaves(Vec<V>),
+    /// An address.
+    Place(Place),
+}
+
+/// An index of a loop.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Index {
+    /// As the program sees it, i32 or i64.
+    pub narrow: V,
+    /// The same in 64 bits.
+    pub wide: V,
+}
+
+/// Where `Break` and `Continue` go.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LoopTargets {
+    pub on_break: Bb,
+    pub on_continue: Bb,
+}
+
+/// What leaving the body means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyKind {
+    /// Results go to the launch's result slots; the function returns 0, or 1 where an assertion failed.
+    Task,
+    /// The function returns the leaves, then whether it failed, where it can.
+    Function { fails: bool },
+    /// The prologue of a task alone: nothing is returned.
+    Count,
+}
+
+/// The LLVM function under construction.
+pub(crate) struct Lowering<'u, 'p> {
+    pub u: &'u Unit<'p>,
+    pub e: &'u Emitter,
+    pub body: &'p Body,
+    /// How the body runs.
+    pub schedule: &'p BodySchedule,
+    /// What does not change while the function is filled.
+    pub form: BodyForm<'p>,
+    pub code: Code,
+    pub values: Vec<Option<Val>>,
+    pub locals: Vec<Option<Place>>,
+    /// Parameters of a function; a task's are read from the argument slots.
+    pub params: Vec<Val>,
+    /// The loops around what is being lowered.
+    pub open: OpenLoops,
+    pub parallel: ParallelState,
+    pub copies: Copies<'p>,
+}
+
+/// The form of a body's code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BodyForm<'p> {
+    pub kind: BodyKind,
+    /// Type of what `Return` returns.
+    pub ret: &'p Type,
+    /// One thread runs the task: atomics are plain.
+    pub exclusive: bool,
+    /// The task's loop is too large to become vector code.
+    pub large: bool,
+    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
+    pub independent: bool,
+    /// All threads of the task come by the end of each iteration.
+    pub balances: bool,
+    /// The addresses in argument slots are multiples of so many bytes.
+    pub alignment: Option<u32>,
+    /// Which iterations of the parallel loop run at once.
+    pub jam: Option<&'p Jam>,
+}
+
+/// What code of a function starts from.
+pub(crate) struct Code {
+    pub function: V,
+    pub context: V,
+    pub entry: Bb,
+    pub around: Surroundings,
+    /// Argument slots that were read.
+    pub slots: RefCell<HashMap<(u32, usize), V>>,
+    pub random_key: Cell<Option<(V, V)>>,
+}
+
+/// Loops around what is being lowered.
+#[derive(Debug, Default)]
+pub(crate) struct OpenLoops {
+    /// Of each its indices.
+    pub indices: HashMap<ValueId, Vec<Index>>,
+    /// Where `Break` and `Continue` go, innermost last.
+    pub targets: Vec<LoopTargets>,
+}
+
+/// What belongs to a task's parallel loop.
+#[derive(Debug, Default)]
+pub(crate) struct ParallelState {
+    /// State of the random numbers of the current iteration, where any are drawn.
+    pub rng: Option<V>,
+    /// Where an iteration ends, while its body is lowered.
+    pub iteration_end: Option<Bb>,
+    /// A word that is set where an assertion failed in an iteration, made by the first one that may.
+    pub failed: Cell<Option<V>>,
+    /// Accumulators of its reductions, and how each is folded.
+    pub accumulators: Vec<V>,
+    pub reductions: Vec<AtomicOp>,
+    /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
+    pub moved: HashMap<usize, (V, u64)>,
+}
+
+/// What stands in the code several times.
+#[derive(Default)]
+pub(crate) struct Copies<'p> {
+    /// Sums of the aligned loop that is being lowered.
+    pub gathered: Option<Gathered<'p>>,
+    /// Short loops that are written out.
+    pub writing: Writing<'p>,
+    /// Iterations of the parallel loop that run at once, while their code is made.
+    pub lanes: Option<Lanes>,
+}
+
+/// What an iteration has by itself.
+pub(crate) struct Lane {
+    pub values: Vec<Option<Val>>,
+    pub locals: Vec<Option<Place>>,
+    /// Of the parallel loop.
+    pub indices: Vec<Index>,
+}
+
+/// Iterations that run at once, while their code is made.
+pub(crate) struct Lanes {
+    /// The parallel loop.
+    pub number: ValueId,
+    pub jam: Jam,
+    /// All but the one that code is made for.
+    pub others: Vec<Lane>,
+}
+
+/// The loops that are written out in the body that is being lowered.
+#[derive(Debug, Default)]
+pub(crate) struct Writing<'p> {
+    pub plan: Option<&'p WrittenOut>,
+    /// All of them run, in the code that is being lowered.
+    pub all_run: bool,
+    /// The iteration that is being lowered, of each of them and of an aligned loop.
+    iteration: HashMap<ValueId, usize>,
+}
+
+impl<'p> Writing<'p> {
+    /// Those of a body.
+    pub fn of(plan: &'p WrittenOut) -> Writing<'p> {
+        Writing { plan: Some(plan), ..Writing::default() }
+    }
+
+    /// The indices of a loop that is written out.
+    pub fn indices_of(&self, v: ValueId) -> Option<Range<i64>> {
+        self.plan?.loops.get(&v).cloned()
+    }
+
+    /// The iteration of a loop that is being lowered.
+    pub fn iteration(&self, v: ValueId) -> usize {
+        self.iteration[&v]
+    }
+
+    /// Says which iteration of a loop is being lowered.
+    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
+        self.iteration.insert(v, iteration);
+    }
+}
+
+/// The sums of the aligned loop that is being lowered.
+pub(crate) struct Gathered<'p> {
+    /// The loop.
+    pub number: ValueId,
+    pub sites: &'p [Site],
+    /// For each site where each scalar of each element is collected.
+    pub collected: Vec<Vec<Vec<V>>>,
+}
+
+impl<'p> Gathered<'p> {
+    /// The sites, each with where it is collected.
+    pub fn each(&self) -> impl Iterator<Item = (&'p Site, &Vec<Vec<V>>)> {
+        self.sites.iter().zip(&self.collected)
+    }
+
+    /// The loops that sums follow.
+    pub fn followed(&self) -> impl Iterator<Item = ValueId> {
+        self.sites.iter().map(|site| site.along.number)
+    }
+}
+
+impl<'u, 'p> Lowering<'u, 'p> {
+    /// Starts the code of `function`: its entry block is open, the insertion point is in the block after it.
+    pub fn start(
+        u: &'u Unit<'p>,
+        (body, schedule): (&'p Body, &'p BodySchedule),
+        kind: BodyKind,
+        function: V,
+        context: V,
+    ) -> Lowering<'u, 'p> {
+        let e = &u.e;
+        let entry = e.add_block(function, c"entry");
+        let start = e.add_block(function, c"start");
+        e.position(entry);
+        let around = u.target.surroundings(e, &|load| u.metadata.mark_invariant(load), context);
+        e.position(start);
+        u.target.finish_function(e, function);
+        Lowering {
+            u,
+            e,
+            body,
+            schedule,
+            form: BodyForm {
+                kind,
+                ret: &Type::Unit,
+                exclusive: false,
+                large: false,
+                independent: false,
+                balances: false,
+                alignment: None,
+                jam: None,
+            },
+            code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
+            values: vec![None; body.insts.len()],
+            locals: vec![None; body.locals.len()],
+            params: Vec::new(),
+            open: OpenLoops::default(),
+            parallel: ParallelState::default(),
+            copies: Copies::default(),
+        }
+    }
+
+    /// Closes the entry block.
+    pub fn finish(&self, start: Bb) {
+        self.e.position(self.code.entry);
+        self.e.br(start);
+    }
+
+    /// Emits into the entry block: what is emitted there runs once, before everything else.
+    pub fn at_entry<R>(&self, f: impl FnOnce() -> R) -> R {
+        self.e.in_block(self.code.entry, f)
+    }
+
+    /// A new block of the function.
+    pub fn new_block(&self, name: &std::ffi::CStr) -> Bb {
+        self.e.add_block(self.code.function, name)
+    }
+
+    /// A stack slot.
+    pub fn stack(&self, ty: T, align: u32) -> V {
+        self.at_entry(|| self.e.alloca(ty, align))
+    }
+
+    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        self.schedule.locals.source(v)
+    }
+
+    /// The leaves of a value computed before.
+    pub fn leaves(&self, v: ValueId) -> Vec<V> {
+        match &self.values[v.index()] {
+            Some(Val::Leaves(l)) => l.clone(),
+            other => panic!("compiler bug: {v} ({:?}) is not a computed value: {other:?}", self.body.inst(v).op),
+        }
+    }
+
+    /// The only leaf of a scalar computed before.
+    pub fn value(&self, v: ValueId) -> V {
+        self.leaves(v)[0]
+    }
+
+    /// The address that a value computed before is.
+    pub fn place(&self, v: ValueId) -> Place {
+        match &self.values[v.index()] {
+            Some(Val::Place(p)) => p.clone(),
+            other => panic!("compiler bug: {v} ({:?}) is not an address: {other:?}", self.body.inst(v).op),
+        }
+    }
+
+    /// The scalar of a value's components.
+    pub fn scalar_of(&self, v: ValueId) -> Scalar {
+        self.body.ty(v).scalar().expect("compiler bug: a scalar or tensor was expected")
+    }
+}

@@ -1,0 +1,178 @@
+//! Updates of gradients and duals that look shared and are not: where a parallel loop touches an array only at the
+//! elements of its own indices, no other iteration updates what an iteration does, and an atomic update becomes a load,
+//! an operation and a store.
+//!
+//! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches
+//! may update other memory at the same time. Where launches are in order all memory is looked at in the end
+//! (`demote_atomics`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
+//! memory before it differentiates (`demote_unshared_atomics`), since its sweeps leave it as it is.
+
+use std::collections::{BTreeSet, HashSet};
+
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
+
+use crate::pass_options::PassOptions;
+use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
+
+/// Makes updates of companions plain whose elements belong to an iteration.
+pub fn demote_companion_atomics(kernel: &mut Kernel, options: &PassOptions) {
+    if kernel.companions.is_empty() {
+        return;
+    }
+    let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
+    let sums = |op, _: &Type| match op {
+        AtomicOp::Add => Some(New::Of(BinaryOp::Add)),
+        AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
+        _ => None,
+    };
+    make_plain(kernel, options, &|b| companions.contains(&b), &sums, None);
+}
+
+/// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one
+/// does. Only what a print makes the host launch runs inside a launch: kernels that print stay as they are.
+pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
+    let prints = |body: &Body| {
+        let mut any = false;
+        body.visit(body.root, &mut |_, inst| any |= matches!(inst.op, Op::Print(..)));
+        any
+    };
+    if prints(&kernel.body) || kernel.functions.iter().any(|f| prints(&f.body)) {
+        return;
+    }
+    let all = |op: AtomicOp, _: &Type| Some(op.binary().map_or(New::Operand, New::Of));
+    make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()));
+}
+
+/// Makes updates plain of those `wanted` buffers that a parallel loop touches only at its own indices.
+fn make_plain(
+    kernel: &mut Kernel,
+    options: &PassOptions,
+    wanted: &dyn Fn(BufferId) -> bool,
+    new: &dyn Fn(AtomicOp, &Type) -> Option<New>,
+    mut found: Option<&mut HashSet<ValueId>>,
+) {
+    let Kernel { body, buffers, .. } = kernel;
+    let is_distinct = |b: BufferId| {
+        let own = &buffers[b.index()];
+        let mut others = buffers.iter().enumerate().filter(|(i, _)| *i != b.index());
+        match own.layout {
+            Layout::Dense { .. } => !others.any(|(_, other)| may_overlap(own, other)),
+            Layout::Contiguous => !options.arrays_may_alias,
+            // Elements of one array may be the same memory.
+            Layout::Strided => false,
+        }
+    };
+    for v in body.block(body.root).to_vec() {
+        let Op::For(l) = &body.inst(v).op else { continue };
+        if !l.is_parallel() {
+            continue;
+        }
+        let inner = l.body;
+        let mut own = touched_at_own_indices(body, v);
+        own.retain(|b| wanted(*b) && is_distinct(*b));
+        if !own.is_empty() {
+            let mut rewrite = Rewrite { used: used_values(body), new, found: found.as_deref_mut() };
+            rewrite.block(body, inner, &|b| own.contains(&b));
+        }
+    }
+}
+
+/// Products of floats with elements, and exchanges of them, become a load, a product and a store: what differentiation
+/// has rules for. So they do where no iteration runs at the same time, and in parallel loops with elements that belong
+/// to an iteration. The result is the loads of what the kernel asks such updates for: what they found and overwrote.
+pub fn demote_unshared_atomics(kernel: &mut Kernel) -> HashSet<ValueId> {
+    let body = &mut kernel.body;
+    let new = |op, ty: &Type| match op {
+        _ if !ty.scalar().is_some_and(Scalar::is_float) => None,
+        AtomicOp::Mul => Some(New::Of(BinaryOp::Mul)),
+        AtomicOp::Exchange => Some(New::Operand),
+        _ => None,
+    };
+    let mut found = HashSet::new();
+    let mut rewrite = Rewrite { used: used_values(body), new: &new, found: Some(&mut found) };
+    let mut out = Vec::new();
+    for v in std::mem::take(&mut body.blocks[body.root.index()]) {
+        match &body.inst(v).op {
+            Op::For(l) if l.is_parallel() && !runs_once(body, l) => {
+                let (inner, own) = (l.body, touched_at_own_indices(body, v));
+                rewrite.block(body, inner, &|b| own.contains(&b));
+                out.push(v);
+            }
+            _ => rewrite.inst(body, v, &|_| true, &mut out),
+        }
+    }
+    body.blocks[body.root.index()] = out;
+    found
+}
+
+/// What an update leaves.
+#[derive(Debug, Clone, Copy)]
+enum New {
+    /// The result of an operation on what was there and the operand.
+    Of(BinaryOp),
+    /// The operand.
+    Operand,
+}
+
+fn used_values(body: &Body) -> Vec<bool> {
+    let mut used = vec![false; body.insts.len()];
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
+    used
+}
+
+/// How updates are made plain.
+struct Rewrite<'a> {
+    /// Values that others use.
+    used: Vec<bool>,
+    /// What the updates leave that are made plain.
+    new: &'a dyn Fn(AtomicOp, &Type) -> Option<New>,
+    /// Takes the loads of what was there before, where the kernel asks for that. Without it such updates stay.
+    found: Option<&'a mut HashSet<ValueId>>,
+}
+
+impl Rewrite<'_> {
+    /// Makes plain the updates of an iteration's `own` buffers.
+    fn block(&mut self, body: &mut Body, block: BlockId, own: &dyn Fn(BufferId) -> bool) {
+        let mut out = Vec::new();
+        for v in std::mem::take(&mut body.blocks[block.index()]) {
+            self.inst(body, v, own, &mut out);
+        }
+        body.blocks[block.index()] = out;
+    }
+
+    /// Appends an instruction, or what takes its place, to `out`.
+    fn inst(&mut self, body: &mut Body, v: ValueId, own: &dyn Fn(BufferId) -> bool, out: &mut Vec<ValueId>) {
+        let inst = body.inst(v).clone();
+        inst.op.blocks().into_iter().for_each(|b| self.block(body, b, own));
+        let used = self.used[v.index()];
+        let update = match inst.op {
+            Op::Atomic(op, addr, x)
+                if !(used && self.found.is_none())
+                    && matches!(trace_address(body, addr), Place::Buffer(b) if own(b)) =>
+            {
+                (self.new)(op, &inst.ty).map(|new| (addr, x, new))
+            }
+            _ => None,
+        };
+        let Some((addr, x, new)) = update else {
+            out.push(v);
+            return;
+        };
+        if let Some(found) = self.found.as_mut().filter(|_| used) {
+            // Its number goes on to mean what was there before.
+            body.inst_mut(v).op = Op::Load(addr);
+            found.insert(v);
+            out.push(v);
+        }
+        let value = match new {
+            New::Of(op) => {
+                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
+                let value = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
+                out.extend([old, value]);
+                value
+            }
+            New::Operand => x,
+        };
+        out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
+    }
+}

@@ -1,0 +1,111 @@
+//! Gives memory that a kernel reaches in several ways one buffer: a vector field and the field of a component of it, an
+//! array that is passed for two parameters, a gradient that is an argument too. Passes behind this one tell such memory
+//! apart by the buffer's number alone.
+//!
+//! A buffer stays what it was where its companion is other memory than that of the buffer it lies in: what flows to one
+//! must not flow to the other. Arrays that share a part only stay apart too. The kernel's list of buffers remains as it
+//! is.
+
+use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, ValueId};
+
+use crate::find_overlaps::Alias;
+use crate::insert_code::{bodies, rebuild_blocks};
+
+/// Where the elements of a buffer are, as seen from another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Home {
+    buffer: BufferId,
+    /// Which component of its elements; `None` for the whole.
+    component: Option<u32>,
+}
+
+/// Lets a kernel reach each element by one buffer. `aliases` are the arrays that are the same in the call.
+pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
+    let homes = find_homes(kernel, aliases);
+    if homes.iter().all(Option::is_none) {
+        return;
+    }
+    let buffers = std::mem::take(&mut kernel.buffers);
+    for body in bodies(kernel) {
+        rebuild_blocks(body, |b, v| {
+            let inst = b.body.inst(v);
+            if let Op::BufferAddr(own, indices) = &inst.op
+                && let Some(home) = homes[own.index()]
+            {
+                let (indices, element) = (indices.clone(), buffers[home.buffer.index()].elem.clone());
+                match home.component {
+                    None => b.body.inst_mut(v).op = Op::BufferAddr(home.buffer, indices),
+                    Some(i) => {
+                        let whole = b.push(Op::BufferAddr(home.buffer, indices), Type::Ref(Box::new(element.clone())));
+                        let path = component_path(b, &element, i);
+                        b.body.inst_mut(v).op = Op::ElementAddr(whole, path);
+                    }
+                }
+            }
+            b.place(v);
+        });
+    }
+    kernel.buffers = buffers;
+    for companion in kernel.companions.values_mut() {
+        if let Some(Home { buffer, component: None }) = homes[companion.index()] {
+            *companion = buffer;
+        }
+    }
+}
+
+/// The indices of a component in an element.
+fn component_path(b: &mut Builder, element: &Type, i: u32) -> Vec<ValueId> {
+    match element {
+        Type::Matrix(_, _, columns) => [i / columns, i % columns].map(|k| b.int(i64::from(k), Scalar::I32)).to_vec(),
+        _ => vec![b.int(i64::from(i), Scalar::I32)],
+    }
+}
+
+fn find_homes(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<Home>> {
+    let ids = || (0..kernel.buffers.len() as u32).map(BufferId);
+    let companion = |b: BufferId| kernel.companions.get(&b).copied();
+    let home = |b: BufferId, other: BufferId| {
+        let home = lies_in(&kernel.buffers, aliases, b, other)?;
+        // Of arrays that are the same the first one stands for all.
+        let is_first = home.component.is_some() || other < b;
+        let is_consistent = match (companion(b), companion(other)) {
+            (None, None) => true,
+            (Some(own), Some(others)) if own == others => home.component.is_none(),
+            (Some(own), Some(others)) => {
+                lies_in(&kernel.buffers, aliases, own, others).is_some_and(|c| c.component == home.component)
+            }
+            _ => false,
+        };
+        (is_first && is_consistent).then_some(home)
+    };
+    ids().map(|b| ids().find_map(|other| home(b, other))).collect()
+}
+
+/// Where a buffer is in another one, if it is the same memory or a component of it.
+fn lies_in(buffers: &[Buffer], aliases: &[Alias], b: BufferId, other: BufferId) -> Option<Home> {
+    let (own, whole) = (&buffers[b.index()], &buffers[other.index()]);
+    if b == other || own.ndim != whole.ndim {
+        return None;
+    }
+    let found = |component| Some(Home { buffer: other, component });
+    match (&own.layout, &whole.layout) {
+        (
+            Layout::Dense { shape, offset, components: mine },
+            Layout::Dense { shape: other_shape, offset: other_offset, components },
+        ) => {
+            let is_scalar = matches!(own.elem, Type::Scalar(_)) && whole.elem.is_tensor();
+            if !is_scalar || own.elem.scalar() != whole.elem.scalar() || (shape, offset) != (other_shape, other_offset)
+            {
+                return None;
+            }
+            let i = components.iter().position(|c| std::slice::from_ref(c) == mine.as_slice())?;
+            found(Some(i as u32))
+        }
+        (Layout::Dense { .. }, _) | (_, Layout::Dense { .. }) => None,
+        (mine, others) => {
+            let pair = |x: &&Alias| (x.first, x.second) == (b, other) || (x.first, x.second) == (other, b);
+            let same = mine == others && own.elem == whole.elem && aliases.iter().find(pair).is_some_and(|x| x.same);
+            if same { found(None) } else { None }
+        }
+    }
+}

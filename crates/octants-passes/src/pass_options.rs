@@ -1,0 +1,28 @@
+//! What the pipeline of every kernel is asked for.
+
+use octants_diag::Sources;
+
+use crate::run_pipeline::PassState;
+
+/// What the pipeline is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct PassOptions {
+    /// Check indices at run time.
+    pub check_bounds: bool,
+    /// Report integer overflow at run time.
+    pub debug: bool,
+    /// Floats may be reassociated, contracted, and assumed finite.
+    pub fast_math: bool,
+    /// Two array arguments may be the same memory.
+    pub arrays_may_alias: bool,
+    /// No launch runs while another one does.
+    pub launches_in_order: bool,
+    /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
+    pub merges_aliased_buffers: bool,
+    /// Sums of gradients that inner loops scatter over at least so many elements are gathered instead.
+    pub gather: Option<u32>,
+    /// The user's files, for lines quoted in run-time messages.
+    pub sources: Option<Sources>,
+}
+
+impl PassState for PassOptions {}
