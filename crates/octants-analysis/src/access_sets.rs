@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
 
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, Op, Program, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Effect, Op, Program, Task, ValueId};
 
 use crate::addresses::trace_element;
 use crate::affine::{Affine, Sums, Term};
@@ -73,24 +73,37 @@ pub fn access_sets(program: &Program) -> Vec<TaskAccess> {
 fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess {
     let body = &task.body;
     let mut found = Found { program, body, sums: Sums::new(body), depths: depths(body), sets: BTreeMap::new() };
-    body.visit(body.root, &mut |_, inst| match &inst.op {
-        Op::Load(a) | Op::VolatileLoad(a) => found.add(*a, AccessKind::Read),
-        Op::Store(a, _) => found.add(*a, AccessKind::Write),
-        Op::Atomic(op, a, _) => found.add(*a, AccessKind::Atomic(*op)),
-        Op::AtomicCas(a, ..) => found.add(*a, AccessKind::Atomic(AtomicOp::Exchange)),
-        Op::For(l) => l.reductions.iter().for_each(|r| found.add(r.target, AccessKind::Atomic(r.op))),
-        op @ Op::Call(..) => {
+    body.visit(body.root, &mut |_, inst| match inst.op.effect() {
+        Effect::Read(a) | Effect::ReadVolatile(a) => found.add(a, AccessKind::Read),
+        Effect::Write(a) => found.add(a, AccessKind::Write),
+        Effect::Update(a) => found.add(a, AccessKind::Atomic(update_of(&inst.op))),
+        Effect::For(l) => l.reductions.iter().for_each(|r| found.add(r.target, AccessKind::Atomic(r.op))),
+        Effect::Call(..) => {
             let mut effects = Effects::default();
-            inst_effects(body, op, functions, &mut effects);
+            inst_effects(body, &inst.op, functions, &mut effects);
             effects.access.reads.iter().for_each(|&b| found.add_all(b, AccessKind::Read));
             effects.access.writes.iter().for_each(|&b| found.add_all(b, AccessKind::Write));
         }
-        _ => {}
+        Effect::Pure
+        | Effect::Index
+        | Effect::Reduce
+        | Effect::Draw
+        | Effect::Exchange
+        | Effect::Branch(..)
+        | Effect::Loop(_)
+        | Effect::Leave
+        | Effect::Print
+        | Effect::Assert => {}
     });
     let sets = found.sets.into_iter();
     let accesses =
         sets.flat_map(|((buffer, kind), sets)| sets.into_iter().map(move |axes| Access { buffer, kind, axes }));
     TaskAccess { accesses: accesses.collect() }
+}
+
+/// The update that tells whether others commute with it; what is no [`Op::Atomic`] commutes with nothing.
+fn update_of(op: &Op) -> AtomicOp {
+    if let Op::Atomic(op, ..) = op { *op } else { AtomicOp::Exchange }
 }
 
 /// How many loops are around each loop: bounds of inner ones may depend on outer ones.

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use octants_ir::schedule::Behavior;
-use octants_ir::{Body, FuncId, Op};
+use octants_ir::{Body, Effect, FuncId};
 
 /// A body by itself.
 #[derive(Debug)]
@@ -21,14 +21,23 @@ impl OwnBehavior {
         let behavior = &mut own.behavior;
         body.visit(body.root, &mut |_, inst| {
             behavior.size += 1 + inst.ty.leaf_count().max(1) / 4;
-            match &inst.op {
-                Op::Assert(..) => behavior.fails = true,
-                Op::Random => behavior.draws = true,
-                Op::Balance { .. } => behavior.balances = true,
-                Op::Atomic(..) | Op::AtomicCas(..) => behavior.atomics += 1,
-                Op::For(l) if !l.reductions.is_empty() => behavior.atomics += 1,
-                Op::Call(f, _) => own.calls.push(*f),
-                _ => {}
+            match inst.op.effect() {
+                Effect::Assert => behavior.fails = true,
+                Effect::Draw => behavior.draws = true,
+                Effect::Exchange => behavior.balances = true,
+                Effect::Update(_) => behavior.atomics += 1,
+                Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
+                Effect::Call(f, _) => own.calls.push(f),
+                Effect::Pure
+                | Effect::Index
+                | Effect::Read(_)
+                | Effect::ReadVolatile(_)
+                | Effect::Write(_)
+                | Effect::Reduce
+                | Effect::Branch(..)
+                | Effect::Loop(_)
+                | Effect::Leave
+                | Effect::Print => {}
             }
         });
         own

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use octants_ir::{AccessSet, Body, Function, Op, Program, Type, ValueId};
+use octants_ir::{AccessSet, Body, Effect, Function, Op, Program, Type, ValueId};
 
 use crate::addresses::{Place, trace_address};
 
@@ -72,25 +72,27 @@ pub fn body_effects(body: &Body, functions: &[Effects]) -> Effects {
 /// Adds the effects of one operation, the blocks in it aside.
 pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects) {
     let place = |v: ValueId| trace_address(body, v);
-    match op {
-        Op::Load(a) => e.read(place(*a)),
-        Op::VolatileLoad(a) => {
-            e.read(place(*a));
+    match op.effect() {
+        // A reduction's target is touched by its loop.
+        Effect::Pure | Effect::Index | Effect::Branch(..) | Effect::Loop(_) | Effect::Leave | Effect::Reduce => {}
+        Effect::Read(a) => e.read(place(a)),
+        Effect::ReadVolatile(a) => {
+            e.read(place(a));
             // To wait for others is an effect.
             e.other = true;
         }
-        Op::Store(a, _) => e.write(place(*a)),
-        Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-            e.read(place(*a));
-            e.write(place(*a));
+        Effect::Write(a) => e.write(place(a)),
+        Effect::Update(a) => {
+            e.read(place(a));
+            e.write(place(a));
         }
-        Op::For(l) => {
+        Effect::For(l) => {
             for r in &l.reductions {
                 e.read(place(r.target));
                 e.write(place(r.target));
             }
         }
-        Op::Call(func, args) => {
+        Effect::Call(func, args) => {
             let callee = &functions[func.index()];
             e.access.reads.extend(&callee.access.reads);
             e.access.writes.extend(&callee.access.writes);
@@ -106,8 +108,7 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
                 }
             }
         }
-        Op::Print(_) | Op::Assert(..) | Op::Random | Op::Balance { .. } => e.other = true,
-        _ => {}
+        Effect::Print | Effect::Assert | Effect::Draw | Effect::Exchange => e.other = true,
     }
 }
 

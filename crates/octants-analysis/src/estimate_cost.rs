@@ -1,6 +1,6 @@
 //! A rough price of one iteration in nanoseconds, from which a launch decides whether threads pay.
 
-use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, FuncId, Function, Op, UnaryOp};
+use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, FuncId, Function, Inst, Op, ValueId};
 
 /// Trips assumed of a loop whose bounds are not constants.
 pub const UNKNOWN_TRIPS: f32 = 8.0;
@@ -45,58 +45,41 @@ impl Prices<'_> {
 }
 
 fn block_cost(body: &Body, block: BlockId, functions: &mut Prices) -> f32 {
-    body.block(block)
-        .iter()
-        .map(|v| {
-            let inst = body.inst(*v);
-            let leaves = inst.ty.leaf_count().max(1) as f32;
-            match &inst.op {
-                Op::Const(_) | Op::Param(_) | Op::LocalAddr(_) | Op::LoopIndex(..) | Op::Extract(..) => 0.0,
-                Op::MakeTensor(_) | Op::MakeStruct(_) | Op::Splat(_) | Op::MemberAddr(..) | Op::Shape(..) => 0.0,
-                Op::Unary(op, _) => leaves * unary_cost(*op),
-                Op::Binary(op, ..) => {
-                    leaves
-                        * match op {
-                            BinaryOp::Pow | BinaryOp::Atan2 => 8.0,
-                            BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod | BinaryOp::Rem => 1.0,
-                            _ => 0.15,
-                        }
-                }
-                Op::MatMul(a, _) => body.ty(*a).leaf_count() as f32 * leaves * 0.1,
-                Op::Load(a) => match body.inst(*a).op {
-                    Op::LocalAddr(_) => 0.0,
-                    _ => 0.3 * leaves,
-                },
-                Op::VolatileLoad(_) => leaves,
-                Op::Store(a, value) => match body.inst(*a).op {
-                    Op::LocalAddr(_) => 0.0,
-                    _ => 0.3 * body.ty(*value).leaf_count() as f32,
-                },
-                Op::Atomic(_, _, value) => 4.0 * body.ty(*value).leaf_count() as f32,
-                Op::AtomicCas(..) => 6.0,
-                Op::Random => 8.0 * leaves,
-                Op::Print(_) => 500.0,
-                Op::If(_, a, b) => 0.5 + block_cost(body, *a, functions).max(block_cost(body, *b, functions)) * 0.7,
-                Op::For(l) => estimate_trips(body, l) * (0.3 + block_cost(body, l.body, functions)),
-                Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions)),
-                Op::Call(f, _) => 1.0 + functions.of(*f),
-                _ => 0.15 * leaves,
-            }
-        })
-        .sum()
+    body.block(block).iter().map(|v| inst_cost(body, body.inst(*v), functions)).sum()
 }
 
-fn unary_cost(op: UnaryOp) -> f32 {
-    match op {
-        UnaryOp::Sqrt | UnaryOp::Rsqrt => 1.5,
-        UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => 4.0,
-        UnaryOp::Tan
-        | UnaryOp::Asin
-        | UnaryOp::Acos
-        | UnaryOp::Atan
-        | UnaryOp::Sinh
-        | UnaryOp::Cosh
-        | UnaryOp::Tanh => 8.0,
-        _ => 0.2,
+fn inst_cost(body: &Body, inst: &Inst, functions: &mut Prices) -> f32 {
+    let leaves = inst.ty.leaf_count().max(1) as f32;
+    let of = |v: &ValueId| body.ty(*v).leaf_count() as f32;
+    match inst.op.cost() {
+        CostClass::Free | CostClass::Argument => 0.0,
+        CostClass::Simple if matches!(inst.op, Op::Unary(..)) => 0.2 * leaves,
+        CostClass::Simple | CostClass::Index => 0.15 * leaves,
+        CostClass::Division => 1.0 * leaves,
+        CostClass::Root => 1.5 * leaves,
+        CostClass::Function => 4.0 * leaves,
+        CostClass::LongFunction | CostClass::Draw => 8.0 * leaves,
+        CostClass::Text => 500.0,
+        CostClass::Product => match &inst.op {
+            Op::MatMul(a, _) => of(a) * leaves * 0.1,
+            _ => leaves,
+        },
+        CostClass::Atomic => match &inst.op {
+            Op::Atomic(_, _, operand) => 4.0 * of(operand),
+            _ => 6.0,
+        },
+        CostClass::Memory => match &inst.op {
+            Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => 0.0,
+            Op::Load(_) => 0.3 * leaves,
+            Op::Store(_, value) => 0.3 * of(value),
+            _ => leaves,
+        },
+        CostClass::Nested => match &inst.op {
+            Op::For(l) => estimate_trips(body, l) * (0.3 + block_cost(body, l.body, functions)),
+            Op::Loop(b) => UNKNOWN_TRIPS * (0.3 + block_cost(body, *b, functions)),
+            Op::If(_, a, b) => 0.5 + block_cost(body, *a, functions).max(block_cost(body, *b, functions)) * 0.7,
+            Op::Call(f, _) => 1.0 + functions.of(*f),
+            op => panic!("compiler bug: no cost is known of what {op:?} executes"),
+        },
     }
 }

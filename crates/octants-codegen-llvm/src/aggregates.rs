@@ -80,15 +80,7 @@ impl Lowering<'_, '_> {
     /// One scalar from all components, first to last.
     pub fn fold(&self, op: ReduceOp, v: ValueId) -> V {
         let s = self.scalar_of(v);
-        let op = match op {
-            ReduceOp::Add => BinaryOp::Add,
-            ReduceOp::Mul => BinaryOp::Mul,
-            ReduceOp::Min => BinaryOp::Min,
-            ReduceOp::Max => BinaryOp::Max,
-            ReduceOp::And => BinaryOp::And,
-            ReduceOp::Or => BinaryOp::Or,
-        };
         let leaves = self.leaves(v);
-        leaves[1..].iter().fold(leaves[0], |folded, x| self.binary(op, s, folded, *x))
+        leaves[1..].iter().fold(leaves[0], |folded, x| self.binary(op.binary(), s, folded, *x))
     }
 }

@@ -11,10 +11,7 @@ impl Lowering<'_, '_> {
     /// A unary operation on a scalar of type `s`.
     pub fn unary(&self, op: UnaryOp, s: Scalar, v: V) -> V {
         let e = self.e;
-        if op == UnaryOp::StopGrad {
-            return v;
-        }
-        if s == Scalar::F16 && !matches!(op, UnaryOp::Neg | UnaryOp::Abs) {
+        if s == Scalar::F16 && !matches!(op, UnaryOp::Neg | UnaryOp::Abs | UnaryOp::StopGrad) {
             let r = self.unary(op, Scalar::F32, e.fpext(v, e.f32));
             return if e.type_of(r) == e.f32 { e.fptrunc(r, e.f16) } else { r };
         }
@@ -45,7 +42,14 @@ impl Lowering<'_, '_> {
             }
             UnaryOp::Floor | UnaryOp::Ceil | UnaryOp::Round | UnaryOp::Trunc => v,
             UnaryOp::IsNan | UnaryOp::IsInf => e.zero(e.i1),
-            _ => panic!("compiler bug: {op:?} on {s}"),
+            UnaryOp::StopGrad => v,
+            UnaryOp::Sqrt | UnaryOp::Rsqrt | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => {
+                panic!("compiler bug: {op:?} on {s}")
+            }
+            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Tan | UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atan => {
+                panic!("compiler bug: {op:?} on {s}")
+            }
+            UnaryOp::Sinh | UnaryOp::Cosh | UnaryOp::Tanh => panic!("compiler bug: {op:?} on {s}"),
         }
     }
 
@@ -76,7 +80,26 @@ impl Lowering<'_, '_> {
             UnaryOp::BitNot | UnaryOp::LogicNot | UnaryOp::Popcnt | UnaryOp::Clz | UnaryOp::Ffs => {
                 panic!("compiler bug: {op:?} on {s}")
             }
-            _ => self.math_unary(op, s, v),
+            UnaryOp::StopGrad => v,
+            UnaryOp::Sqrt => e.intrinsic("llvm.sqrt", ty, &[v]),
+            UnaryOp::Rsqrt => e.fdiv(e.real(ty, 1.0), e.intrinsic("llvm.sqrt", ty, &[v])),
+            UnaryOp::Floor => e.intrinsic("llvm.floor", ty, &[v]),
+            UnaryOp::Ceil => e.intrinsic("llvm.ceil", ty, &[v]),
+            UnaryOp::Round => e.intrinsic("llvm.round", ty, &[v]),
+            UnaryOp::Trunc => e.intrinsic("llvm.trunc", ty, &[v]),
+            UnaryOp::Sin => self.math_call("sin", s, &[v]),
+            UnaryOp::Cos => self.math_call("cos", s, &[v]),
+            UnaryOp::Tan => self.math_call("tan", s, &[v]),
+            UnaryOp::Asin => self.math_call("asin", s, &[v]),
+            UnaryOp::Acos => self.math_call("acos", s, &[v]),
+            UnaryOp::Atan => self.math_call("atan", s, &[v]),
+            UnaryOp::Sinh => self.math_call("sinh", s, &[v]),
+            UnaryOp::Cosh => self.math_call("cosh", s, &[v]),
+            UnaryOp::Tanh => self.math_call("tanh", s, &[v]),
+            UnaryOp::Exp => self.math_call("exp", s, &[v]),
+            UnaryOp::Exp2 => self.math_call("exp2", s, &[v]),
+            UnaryOp::Log => self.math_call("log", s, &[v]),
+            UnaryOp::Log2 => self.math_call("log2", s, &[v]),
         }
     }
 
@@ -113,7 +136,9 @@ impl Lowering<'_, '_> {
             BinaryOp::Le => e.fcmp(FloatCmp::LLVMRealOLE, a, b),
             BinaryOp::Gt => e.fcmp(FloatCmp::LLVMRealOGT, a, b),
             BinaryOp::Ge => e.fcmp(FloatCmp::LLVMRealOGE, a, b),
-            _ => panic!("compiler bug: {op:?} on {s}"),
+            BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr | BinaryOp::UShr => {
+                panic!("compiler bug: {op:?} on {s}")
+            }
         }
     }
 

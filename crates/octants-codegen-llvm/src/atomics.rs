@@ -10,18 +10,7 @@ use crate::place::{LeafAt, Place};
 impl Lowering<'_, '_> {
     /// What an update stores.
     pub fn updated(&self, op: AtomicOp, s: Scalar, old: V, operand: V) -> V {
-        let op = match op {
-            AtomicOp::Add => BinaryOp::Add,
-            AtomicOp::Sub => BinaryOp::Sub,
-            AtomicOp::Mul => BinaryOp::Mul,
-            AtomicOp::Min => BinaryOp::Min,
-            AtomicOp::Max => BinaryOp::Max,
-            AtomicOp::And => BinaryOp::And,
-            AtomicOp::Or => BinaryOp::Or,
-            AtomicOp::Xor => BinaryOp::Xor,
-            AtomicOp::Exchange => return operand,
-        };
-        self.binary(op, s, old, operand)
+        op.binary().map_or(operand, |op| self.binary(op, s, old, operand))
     }
 
     /// Updates every leaf; yields the old values.

@@ -2,7 +2,7 @@
 //!
 //! Each call names the vector forms that the target offers; the vectoriser picks one of the width it needs.
 
-use octants_ir::{Scalar, UnaryOp};
+use octants_ir::Scalar;
 
 use crate::emit::{FloatCmp, IntCmp, V};
 use crate::lowering::Lowering;
@@ -19,35 +19,6 @@ fn least_normal_exponent(name: &str, s: Scalar) -> Option<f64> {
 }
 
 impl Lowering<'_, '_> {
-    /// A unary function on f32 or f64.
-    pub fn math_unary(&self, op: UnaryOp, s: Scalar, v: V) -> V {
-        let e = self.e;
-        let ty = e.scalar(s);
-        let name = match op {
-            UnaryOp::Sqrt => return e.intrinsic("llvm.sqrt", ty, &[v]),
-            UnaryOp::Rsqrt => return e.fdiv(e.real(ty, 1.0), e.intrinsic("llvm.sqrt", ty, &[v])),
-            UnaryOp::Floor => return e.intrinsic("llvm.floor", ty, &[v]),
-            UnaryOp::Ceil => return e.intrinsic("llvm.ceil", ty, &[v]),
-            UnaryOp::Round => return e.intrinsic("llvm.round", ty, &[v]),
-            UnaryOp::Trunc => return e.intrinsic("llvm.trunc", ty, &[v]),
-            UnaryOp::Sin => "sin",
-            UnaryOp::Cos => "cos",
-            UnaryOp::Tan => "tan",
-            UnaryOp::Asin => "asin",
-            UnaryOp::Acos => "acos",
-            UnaryOp::Atan => "atan",
-            UnaryOp::Sinh => "sinh",
-            UnaryOp::Cosh => "cosh",
-            UnaryOp::Tanh => "tanh",
-            UnaryOp::Exp => "exp",
-            UnaryOp::Exp2 => "exp2",
-            UnaryOp::Log => "log",
-            UnaryOp::Log2 => "log2",
-            _ => panic!("compiler bug: {op:?} is not a function of mathematics"),
-        };
-        self.math_call(name, s, &[v])
-    }
-
     /// Calls the function with C's name `name`.
     pub fn math_call(&self, name: &'static str, s: Scalar, args: &[V]) -> V {
         let e = self.e;

@@ -6,7 +6,8 @@
 //!   Two tensors must have the same shape.
 //! - `/` converts integers to `default_fp` first. Shifts have the type of their left operand, and so has `**` unless the
 //!   exponent alone is a float.
-//! - Bitwise operators, shifts, `not` and conditions take integers only.
+//! - Bitwise operators, shifts, `not` and conditions take integers only. An operation's domain, in the IR's table of
+//!   operations, says which of these rules it follows.
 //! - A value stored in a variable takes the variable's scalar type silently.
 //!
 //! Compile-time numbers are materialised by the caller, integers as `default_ip` and floats as `default_fp`.
@@ -19,4 +20,4 @@ mod tests;
 
 pub use convert::{assign_cast, bit_cast, broadcast, cast, to_condition, type_name, unsupported};
 pub use functions::{math, select};
-pub use operators::{Comparison, Operator, UnaryOperator, binary, compare, overflow, unary};
+pub use operators::{Comparison, Operator, UnaryOperator, binary, combine, compare, overflow, unary};

@@ -5,6 +5,7 @@ use std::hash::{Hash, Hasher};
 use octants_diag::Span;
 
 use crate::op::*;
+use crate::operation_table::{BinaryOp, UnaryOp, binary_type, unary_type};
 use crate::types::{Scalar, Type};
 
 /// An operation with its result type and the source it came from.

@@ -35,16 +35,19 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`mod@print`] (the text), [`names`], [`parse`];
-//! [`verify`] lists what must hold.
+//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`body`], [`kernel`]; then [`mod@print`] (the text),
+//! [`parse`]; [`verify`] lists what must hold.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 pub mod body;
 pub mod kernel;
 mod lex;
-pub mod names;
 pub mod op;
+pub mod operation_facts;
+#[macro_use]
+mod operation_macros;
+pub mod operation_table;
 pub mod parse;
 mod parse_op;
 pub mod print;
@@ -60,9 +63,11 @@ pub use kernel::{
     Program, Task, TaskKind, first_with_memory,
 };
 pub use op::{
-    AtomicOp, BinaryOp, BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, ReduceOp,
-    Reduction, TextPart, UnaryOp, ValueId, binary_type, fold_identity, unary_type,
+    BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart, ValueId,
+    fold_identity,
 };
+pub use operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yields};
+pub use operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;
 pub use schedule::{Schedule, ScheduleOptions};

@@ -1,9 +1,11 @@
-//! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics.
+//! The operations. Each instruction is an [`Op`] with a result type; `lib.rs` holds their semantics, `operation_table`
+//! what is known of each.
 
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
-use crate::Type;
+use crate::operation_facts::Effect;
+use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
 use crate::types::Scalar;
 
 macro_rules! id {
@@ -70,118 +72,6 @@ impl Hash for Const {
             Const::Float(c) => c.to_bits().hash(state),
         }
     }
-}
-
-/// One operand in, one value out; element by element on tensors.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum UnaryOp {
-    Neg,
-    /// Bitwise complement (integers).
-    BitNot,
-    /// `u1` only.
-    LogicNot,
-    Abs,
-    /// -1, 0 or 1 in the operand's type.
-    Sgn,
-    Sqrt,
-    Rsqrt,
-    Sin,
-    Cos,
-    Tan,
-    Asin,
-    Acos,
-    Atan,
-    Sinh,
-    Cosh,
-    Tanh,
-    Exp,
-    Exp2,
-    Log,
-    Log2,
-    Floor,
-    Ceil,
-    /// To nearest, ties away from zero.
-    Round,
-    Trunc,
-    /// Number of set bits; result i32.
-    Popcnt,
-    /// Leading zeros; result i32.
-    Clz,
-    /// 1-based position of the lowest set bit, 0 for 0; result i32.
-    Ffs,
-    /// Result u1.
-    IsNan,
-    /// Result u1.
-    IsInf,
-    /// The operand, whose derivative is taken to be zero.
-    StopGrad,
-}
-
-/// Two operands of one type in; element by element on tensors. Comparisons yield `u1` of the same shape.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum BinaryOp {
-    Add,
-    Sub,
-    Mul,
-    /// Float division, or integer division rounded towards zero.
-    Div,
-    /// Rounded towards minus infinity.
-    FloorDiv,
-    /// Python's remainder: the sign of the divisor.
-    Mod,
-    /// C's remainder: the sign of the dividend.
-    Rem,
-    Pow,
-    Atan2,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-    Shl,
-    /// Arithmetic for signed, logical for unsigned operands.
-    Shr,
-    /// Logical whatever the sign.
-    UShr,
-    Eq,
-    Ne,
-    Lt,
-    Le,
-    Gt,
-    Ge,
-}
-
-impl BinaryOp {
-    /// Yields `u1`.
-    pub fn is_comparison(self) -> bool {
-        matches!(self, BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge)
-    }
-}
-
-/// Read-modify-write of memory shared by threads.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum AtomicOp {
-    Add,
-    Sub,
-    Mul,
-    Min,
-    Max,
-    And,
-    Or,
-    Xor,
-    /// Stores the operand.
-    Exchange,
-}
-
-/// How the components of a tensor are folded into one scalar.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum ReduceOp {
-    Add,
-    Mul,
-    Min,
-    Max,
-    And,
-    Or,
 }
 
 /// One bound pair of a loop; i32 or i64 values, half open.
@@ -337,43 +227,35 @@ pub enum Op {
 }
 
 impl Op {
-    /// Has no effect and reads no memory that may change: safe to drop, to repeat and to move.
+    /// Has no effect and reads no memory that may change: safe to drop, to repeat and to move where it is defined.
     pub fn is_pure(&self) -> bool {
-        !matches!(
-            self,
-            Op::Load(_)
-                | Op::VolatileLoad(_)
-                | Op::Store(..)
-                | Op::Atomic(..)
-                | Op::AtomicCas(..)
-                | Op::Reduce(..)
-                | Op::If(..)
-                | Op::For(_)
-                | Op::Loop(_)
-                | Op::LoopIndex(..)
-                | Op::Break
-                | Op::Continue
-                | Op::Return(_)
-                | Op::Call(..)
-                | Op::Print(_)
-                | Op::Assert(..)
-                | Op::Random
-                | Op::Balance { .. }
-        )
+        matches!(self.effect(), Effect::Pure)
     }
 
     /// Ends its block.
     pub fn is_terminator(&self) -> bool {
-        matches!(self, Op::Break | Op::Continue | Op::Return(_))
+        matches!(self.effect(), Effect::Leave)
     }
 
     /// The blocks nested in this operation, in order.
     pub fn blocks(&self) -> Vec<BlockId> {
-        match self {
-            Op::If(_, a, b) => vec![*a, *b],
-            Op::For(f) => vec![f.body],
-            Op::Loop(b) => vec![*b],
-            _ => Vec::new(),
+        match self.effect() {
+            Effect::Branch(yes, no) => vec![yes, no],
+            Effect::For(l) => vec![l.body],
+            Effect::Loop(body) => vec![body],
+            Effect::Pure
+            | Effect::Index
+            | Effect::Read(_)
+            | Effect::ReadVolatile(_)
+            | Effect::Write(_)
+            | Effect::Update(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Leave
+            | Effect::Call(..)
+            | Effect::Print
+            | Effect::Assert => Vec::new(),
         }
     }
 
@@ -482,18 +364,4 @@ pub fn fold_identity(op: AtomicOp, s: Scalar) -> Option<Const> {
         AtomicOp::And => Const::Int(-1),
         AtomicOp::Exchange => return None,
     })
-}
-
-/// Type of a unary operation's result.
-pub fn unary_type(op: UnaryOp, operand: &Type) -> Type {
-    match op {
-        UnaryOp::IsNan | UnaryOp::IsInf => operand.with_scalar(Scalar::U1),
-        UnaryOp::Popcnt | UnaryOp::Clz | UnaryOp::Ffs => operand.with_scalar(Scalar::I32),
-        _ => operand.clone(),
-    }
-}
-
-/// Type of a binary operation's result, of the (equal) operand type.
-pub fn binary_type(op: BinaryOp, operand: &Type) -> Type {
-    if op.is_comparison() { operand.with_scalar(Scalar::U1) } else { operand.clone() }
 }

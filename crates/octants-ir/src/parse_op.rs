@@ -2,6 +2,7 @@
 
 use crate::lex::Token;
 use crate::op::*;
+use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
 use crate::parse::{Parsed, Parser};
 
 /// Stands in a control operation until the caller has read its block.
@@ -17,44 +18,25 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             _ => return p.fail("expected a number"),
         },
         "param" => Op::Param(p.int()?),
-        "select" => {
-            let (c, a) = pair(p)?;
-            p.sign(",")?;
-            Op::Select(c, a, p.value()?)
-        }
-        "balance" => {
-            let (number, weight) = pair(p)?;
-            p.sign(",")?;
-            Op::Balance { number, weight, end: p.value()?, heaviest_first: p.eat_word("heaviest_first") }
-        }
+        "select" => Op::Select(p.value()?, next_value(p)?, next_value(p)?),
+        "balance" => Op::Balance {
+            number: p.value()?,
+            weight: next_value(p)?,
+            end: next_value(p)?,
+            heaviest_first: p.eat_word("heaviest_first"),
+        },
         "cast" => Op::Cast(p.value()?),
         "bitcast" => Op::Bitcast(p.value()?),
         "address_bits" => Op::AddressBits(p.value()?),
         "make_tensor" => Op::MakeTensor(values(p, "(", ")")?),
         "splat" => Op::Splat(p.value()?),
         "make_struct" => Op::MakeStruct(values(p, "(", ")")?),
-        "extract" => {
-            let (a, i) = value_and_index(p)?;
-            Op::Extract(a, i)
-        }
+        "extract" => Op::Extract(p.value()?, next_int(p)?),
         "extract_dyn" => Op::ExtractDyn(p.value()?, values(p, "[", "]")?),
-        "matmul" => {
-            let (a, b) = pair(p)?;
-            Op::MatMul(a, b)
-        }
+        "matmul" => Op::MatMul(p.value()?, next_value(p)?),
         "transpose" => Op::Transpose(p.value()?),
-        "fold" => {
-            let word = p.any_word()?;
-            match ReduceOp::from_name(&word) {
-                Some(op) => Op::Fold(op, p.value()?),
-                None => return p.fail(format!("`{word}` is not a fold")),
-            }
-        }
-        "shape" => {
-            let b = BufferId(p.id('@')?);
-            p.sign(",")?;
-            Op::Shape(b, p.int()?)
-        }
+        "fold" => Op::Fold(fold_op(p)?, p.value()?),
+        "shape" => Op::Shape(BufferId(p.id('@')?), next_int(p)?),
         "random" => Op::Random,
         "local_addr" => Op::LocalAddr(LocalId(p.id('$')?)),
         "buffer_addr" => Op::BufferAddr(BufferId(p.id('@')?), values(p, "[", "]")?),
@@ -63,38 +45,17 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             None => return p.fail("expected a frame slot"),
         },
         "element_addr" => Op::ElementAddr(p.value()?, values(p, "[", "]")?),
-        "member_addr" => {
-            let (a, i) = value_and_index(p)?;
-            Op::MemberAddr(a, i)
-        }
+        "member_addr" => Op::MemberAddr(p.value()?, next_int(p)?),
         "load" => Op::Load(p.value()?),
         "volatile_load" => Op::VolatileLoad(p.value()?),
-        "store" => {
-            let (a, v) = pair(p)?;
-            Op::Store(a, v)
-        }
-        "atomic" => {
-            let op = atomic_op(p)?;
-            let (a, v) = pair(p)?;
-            Op::Atomic(op, a, v)
-        }
-        "atomic_cas" => {
-            let (a, e) = pair(p)?;
-            p.sign(",")?;
-            Op::AtomicCas(a, e, p.value()?)
-        }
-        "reduce" => {
-            let slot = p.int()?;
-            p.sign(",")?;
-            Op::Reduce(slot, p.value()?)
-        }
+        "store" => Op::Store(p.value()?, next_value(p)?),
+        "atomic" => Op::Atomic(atomic_op(p)?, p.value()?, next_value(p)?),
+        "atomic_cas" => Op::AtomicCas(p.value()?, next_value(p)?, next_value(p)?),
+        "reduce" => Op::Reduce(p.int()?, next_value(p)?),
         "if" => Op::If(p.value()?, NO_BLOCK, NO_BLOCK),
         "for" => for_loop(p)?,
         "loop" => Op::Loop(NO_BLOCK),
-        "loop_index" => {
-            let (l, axis) = value_and_index(p)?;
-            Op::LoopIndex(l, axis)
-        }
+        "loop_index" => Op::LoopIndex(p.value()?, next_int(p)?),
         "break" => Op::Break,
         "continue" => Op::Continue,
         "return" => Op::Return(returned(p)?),
@@ -110,10 +71,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         }
         other => match (UnaryOp::from_name(other), BinaryOp::from_name(other)) {
             (Some(op), _) => Op::Unary(op, p.value()?),
-            (_, Some(op)) => {
-                let (a, b) = pair(p)?;
-                Op::Binary(op, a, b)
-            }
+            (_, Some(op)) => Op::Binary(op, p.value()?, next_value(p)?),
             _ => return p.fail(format!("`{other}` is not an operation")),
         },
     })
@@ -124,16 +82,16 @@ fn returned(p: &mut Parser) -> Parsed<Option<ValueId>> {
     if matches!(p.peek(), Token::Id('%', _)) { p.value().map(Some) } else { Ok(None) }
 }
 
-fn pair(p: &mut Parser) -> Parsed<(ValueId, ValueId)> {
-    let a = p.value()?;
+/// A further operand.
+fn next_value(p: &mut Parser) -> Parsed<ValueId> {
     p.sign(",")?;
-    Ok((a, p.value()?))
+    p.value()
 }
 
-fn value_and_index(p: &mut Parser) -> Parsed<(ValueId, u32)> {
-    let a = p.value()?;
+/// The same where it is a number of the text.
+fn next_int(p: &mut Parser) -> Parsed<u32> {
     p.sign(",")?;
-    Ok((a, p.int()?))
+    p.int()
 }
 
 fn values(p: &mut Parser, open: &str, close: &str) -> Parsed<Vec<ValueId>> {
@@ -146,6 +104,14 @@ fn atomic_op(p: &mut Parser) -> Parsed<AtomicOp> {
     match AtomicOp::from_name(&word) {
         Some(op) => Ok(op),
         None => p.fail(format!("`{word}` is not an atomic operation")),
+    }
+}
+
+fn fold_op(p: &mut Parser) -> Parsed<ReduceOp> {
+    let word = p.any_word()?;
+    match ReduceOp::from_name(&word) {
+        Some(op) => Ok(op),
+        None => p.fail(format!("`{word}` is not a fold")),
     }
 }
 

@@ -288,64 +288,56 @@ impl Printer {
 }
 
 fn op_text(op: &Op) -> String {
+    let word = op.word();
     match op {
-        Op::Const(Const::Int(c)) => format!("const {c}"),
-        Op::Const(Const::Float(c)) => format!("const {c:?}"),
-        Op::Param(i) => format!("param {i}"),
-        Op::Unary(op, a) => format!("{} {a}", op.name()),
-        Op::Binary(op, a, b) => format!("{} {a}, {b}", op.name()),
-        Op::Select(c, a, b) => format!("select {c}, {a}, {b}"),
-        Op::Cast(a) => format!("cast {a}"),
-        Op::Bitcast(a) => format!("bitcast {a}"),
-        Op::AddressBits(a) => format!("address_bits {a}"),
-        Op::MakeTensor(vs) => format!("make_tensor({})", commas(vs)),
-        Op::Splat(a) => format!("splat {a}"),
-        Op::MakeStruct(vs) => format!("make_struct({})", commas(vs)),
-        Op::Extract(a, i) => format!("extract {a}, {i}"),
-        Op::ExtractDyn(a, vs) => format!("extract_dyn {a}[{}]", commas(vs)),
-        Op::MatMul(a, b) => format!("matmul {a}, {b}"),
-        Op::Transpose(a) => format!("transpose {a}"),
-        Op::Fold(op, a) => format!("fold {} {a}", op.name()),
-        Op::Shape(b, axis) => format!("shape {b}, {axis}"),
-        Op::Random => "random".to_string(),
-        Op::LocalAddr(l) => format!("local_addr {l}"),
-        Op::BufferAddr(b, vs) => format!("buffer_addr {b}[{}]", commas(vs)),
-        Op::FrameAddr(s) => format!("frame_addr {s}"),
-        Op::ElementAddr(a, vs) => format!("element_addr {a}[{}]", commas(vs)),
-        Op::MemberAddr(a, i) => format!("member_addr {a}, {i}"),
-        Op::Load(a) => format!("load {a}"),
-        Op::VolatileLoad(a) => format!("volatile_load {a}"),
-        Op::Store(a, v) => format!("store {a}, {v}"),
-        Op::Atomic(op, a, v) => format!("atomic {} {a}, {v}", op.name()),
-        Op::AtomicCas(a, e, d) => format!("atomic_cas {a}, {e}, {d}"),
+        Op::Random | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(None) => word.to_string(),
+        Op::Const(Const::Int(c)) => format!("{word} {c}"),
+        Op::Const(Const::Float(c)) => format!("{word} {c:?}"),
+        Op::Param(i) => format!("{word} {i}"),
+        Op::Unary(_, a)
+        | Op::Cast(a)
+        | Op::Bitcast(a)
+        | Op::Splat(a)
+        | Op::Transpose(a)
+        | Op::AddressBits(a)
+        | Op::Load(a)
+        | Op::VolatileLoad(a)
+        | Op::If(a, ..)
+        | Op::Return(Some(a)) => format!("{word} {a}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
+        Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
+        Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
+        Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),
+        Op::ExtractDyn(a, vs) | Op::ElementAddr(a, vs) => format!("{word} {a}[{}]", commas(vs)),
+        Op::Fold(op, a) => format!("{word} {} {a}", op.name()),
+        Op::Shape(b, axis) => format!("{word} {b}, {axis}"),
+        Op::LocalAddr(l) => format!("{word} {l}"),
+        Op::BufferAddr(b, vs) => format!("{word} {b}[{}]", commas(vs)),
+        Op::FrameAddr(s) => format!("{word} {s}"),
+        Op::Atomic(op, a, v) => format!("{word} {} {a}, {v}", op.name()),
         Op::Balance { number, weight, end, heaviest_first } => {
             let order = if *heaviest_first { " heaviest_first" } else { "" };
-            format!("balance {number}, {weight}, {end}{order}")
+            format!("{word} {number}, {weight}, {end}{order}")
         }
-        Op::Reduce(slot, v) => format!("reduce {slot}, {v}"),
-        Op::If(c, ..) => format!("if {c}"),
-        Op::For(l) => {
-            let dims: Vec<String> = l.dims.iter().map(|d| format!("{}..{}", d.begin, d.end)).collect();
-            let mut text = format!("for [{}]", dims.join(", "));
-            if let Some(config) = &l.parallel {
-                let _ = write!(text, " parallel{}", config_text(config));
-            }
-            if !l.reductions.is_empty() {
-                let all: Vec<String> = l.reductions.iter().map(|r| format!("{} {}", r.op.name(), r.target)).collect();
-                let _ = write!(text, " reductions({})", all.join(", "));
-            }
-            text
-        }
-        Op::Loop(_) => "loop".to_string(),
-        Op::LoopIndex(l, axis) => format!("loop_index {l}, {axis}"),
-        Op::Break => "break".to_string(),
-        Op::Continue => "continue".to_string(),
-        Op::Return(None) => "return".to_string(),
-        Op::Return(Some(v)) => format!("return {v}"),
-        Op::Call(func, vs) => format!("call {func}({})", commas(vs)),
-        Op::Print(parts) => format!("print({})", parts_text(parts)),
-        Op::Assert(c, parts) => format!("assert {c}, ({})", parts_text(parts)),
+        Op::Reduce(slot, v) => format!("{word} {slot}, {v}"),
+        Op::For(l) => for_text(word, l),
+        Op::Call(func, vs) => format!("{word} {func}({})", commas(vs)),
+        Op::Print(parts) => format!("{word}({})", parts_text(parts)),
+        Op::Assert(c, parts) => format!("{word} {c}, ({})", parts_text(parts)),
     }
+}
+
+fn for_text(word: &str, l: &ForLoop) -> String {
+    let dims: Vec<String> = l.dims.iter().map(|d| format!("{}..{}", d.begin, d.end)).collect();
+    let mut text = format!("{word} [{}]", dims.join(", "));
+    if let Some(config) = &l.parallel {
+        let _ = write!(text, " parallel{}", config_text(config));
+    }
+    if !l.reductions.is_empty() {
+        let all: Vec<String> = l.reductions.iter().map(|r| format!("{} {}", r.op.name(), r.target)).collect();
+        let _ = write!(text, " reductions({})", all.join(", "));
+    }
+    text
 }
 
 fn parts_text(parts: &[TextPart]) -> String {

@@ -5,6 +5,7 @@
 use crate::body::Body;
 use crate::kernel::Layout;
 use crate::op::*;
+use crate::operation_table::{AtomicOp, BinaryOp, UnaryOp, binary_type, unary_type};
 use crate::types::{Scalar, Type};
 use crate::verify::{Rule, Scope};
 
@@ -15,156 +16,192 @@ pub(crate) fn check_types(scope: &Scope, body: &Body, v: ValueId, report: impl F
     }
 }
 
-fn need(holds: bool, rule: Rule) -> Result<(), Rule> {
+fn need(holds: bool, rule: Rule) -> Checked {
     if holds { Ok(()) } else { Err(rule) }
 }
 
-fn check(scope: &Scope, body: &Body, v: ValueId) -> Result<(), Rule> {
-    let inst = body.inst(v);
-    let ty = &inst.ty;
-    let of = |u: &ValueId| body.ty(*u);
-    let pointee = |u: &ValueId, rule: Rule| match body.ty(*u) {
-        Type::Ref(t) => Ok(&**t),
-        _ => Err(rule),
-    };
-    let is_int = |u: &ValueId| matches!(body.ty(*u), Type::Scalar(s) if s.is_int());
-    match &inst.op {
+/// The rule that is broken, if any.
+type Checked = Result<(), Rule>;
+
+fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
+    let ty = &body.inst(v).ty;
+    let c = Check { scope, body, ty };
+    match &body.inst(v).op {
         Op::Const(c) => {
             let fits = |s: Scalar| matches!(c, Const::Float(_)) == s.is_float();
             need(matches!(ty, Type::Scalar(s) if fits(*s)), Rule::ConstType)
         }
         Op::Param(i) => need(scope.params[*i as usize] == ty, Rule::ResultType),
-        Op::Unary(op, a) => {
-            let s = of(a).scalar().ok_or(Rule::UnaryType)?;
-            need(suits_unary(*op, s) && *ty == unary_type(*op, of(a)), Rule::UnaryType)
-        }
-        Op::Binary(op, a, b) => {
-            let s = of(a).scalar().ok_or(Rule::BinaryType)?;
-            need(of(a) == of(b) && suits_binary(*op, s) && *ty == binary_type(*op, of(a)), Rule::BinaryType)
-        }
-        Op::Select(c, a, b) => {
-            let cond = *of(c) == Type::U1 || (ty.is_tensor() && *of(c) == ty.with_scalar(Scalar::U1));
-            need(cond && of(a) == ty && of(b) == ty && !matches!(ty, Type::Ref(_)), Rule::SelectType)
-        }
+        Op::Unary(op, a) => c.unary(*op, *a),
+        Op::Binary(op, a, b) => c.binary(*op, *a, *b),
+        Op::Select(mask, a, b) => c.select(*mask, *a, *b),
         Op::Cast(a) => {
             let to = ty.scalar().ok_or(Rule::CastType)?;
-            need(of(a).scalar().is_some() && of(a).with_scalar(to) == *ty, Rule::CastType)
+            need(c.of(*a).scalar().is_some() && c.of(*a).with_scalar(to) == *ty, Rule::CastType)
         }
         Op::Bitcast(a) => {
-            let (from, to) = of(a).scalar().zip(ty.scalar()).ok_or(Rule::CastType)?;
-            need(of(a).with_scalar(to) == *ty && from.bits() == to.bits(), Rule::CastType)
+            let (from, to) = c.of(*a).scalar().zip(ty.scalar()).ok_or(Rule::CastType)?;
+            need(c.of(*a).with_scalar(to) == *ty && from.bits() == to.bits(), Rule::CastType)
         }
         Op::MakeTensor(vs) => {
             let s = ty.scalar().filter(|_| ty.is_tensor()).ok_or(Rule::AggregateType)?;
-            let parts = vs.len() == ty.leaf_count() && vs.iter().all(|u| *of(u) == Type::Scalar(s));
+            let parts = vs.len() == ty.leaf_count() && vs.iter().all(|u| *c.of(*u) == Type::Scalar(s));
             need(parts, Rule::AggregateType)
         }
         Op::Splat(a) => {
             let s = ty.scalar().filter(|_| ty.is_tensor()).ok_or(Rule::AggregateType)?;
-            need(*of(a) == Type::Scalar(s), Rule::AggregateType)
+            need(*c.of(*a) == Type::Scalar(s), Rule::AggregateType)
         }
-        Op::MakeStruct(vs) => match ty {
-            Type::Struct(s) => {
-                let parts = vs.len() == s.members.len() && vs.iter().zip(&s.members).all(|(u, (_, t))| of(u) == t);
-                need(parts, Rule::AggregateType)
-            }
-            _ => Err(Rule::AggregateType),
-        },
-        Op::Extract(a, i) => need(part(of(a), *i).as_ref() == Some(ty), Rule::AggregateType),
+        Op::MakeStruct(vs) => c.make_struct(vs),
+        Op::Extract(a, i) => need(part(c.of(*a), *i).as_ref() == Some(ty), Rule::AggregateType),
         Op::ExtractDyn(a, vs) => {
-            let t = of(a);
-            let fits = t.is_tensor() && vs.len() == t.shape().len() && vs.iter().all(is_int);
+            let t = c.of(*a);
+            let fits = t.is_tensor() && c.are_indices(vs, t.shape().len());
             need(fits && t.scalar().map(Type::Scalar).as_ref() == Some(ty), Rule::AggregateType)
         }
-        Op::MatMul(a, b) => need(matmul_type(of(a), of(b)).as_ref() == Some(ty), Rule::MatrixType),
-        Op::Transpose(a) => match of(a) {
+        Op::MatMul(a, b) => need(matmul_type(c.of(*a), c.of(*b)).as_ref() == Some(ty), Rule::MatrixType),
+        Op::Transpose(a) => match c.of(*a) {
             Type::Matrix(s, n, m) => need(*ty == Type::Matrix(*s, *m, *n), Rule::MatrixType),
             _ => Err(Rule::MatrixType),
         },
         Op::Fold(op, a) => {
-            let s = of(a).scalar().filter(|_| of(a).is_tensor()).ok_or(Rule::MatrixType)?;
-            let bits = matches!(op, ReduceOp::And | ReduceOp::Or);
-            need(*ty == Type::Scalar(s) && !(bits && s.is_float()), Rule::MatrixType)
+            let s = c.of(*a).scalar().filter(|_| c.of(*a).is_tensor()).ok_or(Rule::MatrixType)?;
+            need(*ty == Type::Scalar(s) && op.binary().domain().contains(s), Rule::MatrixType)
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
-            need(*ty == i64 && [number, weight, end].into_iter().all(|v| *of(v) == i64), Rule::ResultType)
+            need(*ty == i64 && [number, weight, end].into_iter().all(|v| *c.of(*v) == i64), Rule::ResultType)
         }
         Op::LocalAddr(l) => need(points_to(ty, &body.locals[l.index()].ty), Rule::AddressType),
         Op::FrameAddr(s) => {
             let slot = scope.frame.map(|f| &f[s.index()]);
             need(slot.is_some_and(|t| points_to(ty, t)), Rule::AddressType)
         }
-        Op::BufferAddr(b, vs) => {
-            let buffer = &scope.buffers[b.index()];
-            let indices = vs.len() == buffer.ndim as usize && vs.iter().all(is_int);
-            need(indices && dense_fits(&buffer.layout, buffer.ndim) && points_to(ty, &buffer.elem), Rule::AddressType)
-        }
-        Op::ElementAddr(a, vs) => {
-            let t = pointee(a, Rule::AddressType)?;
-            let s = t.scalar().filter(|_| t.is_tensor()).ok_or(Rule::AddressType)?;
-            let indices = vs.len() == t.shape().len() && vs.iter().all(is_int);
-            need(indices && points_to(ty, &Type::Scalar(s)), Rule::AddressType)
-        }
-        Op::MemberAddr(a, i) => match pointee(a, Rule::AddressType)? {
+        Op::BufferAddr(b, vs) => c.buffer_addr(*b, vs),
+        Op::ElementAddr(a, vs) => c.element_addr(*a, vs),
+        Op::MemberAddr(a, i) => match c.pointee(*a, Rule::AddressType)? {
             t @ Type::Struct(_) => need(part(t, *i).is_some_and(|t| points_to(ty, &t)), Rule::AddressType),
             _ => Err(Rule::AddressType),
         },
         Op::AddressBits(a) => {
-            pointee(a, Rule::AddressType)?;
+            c.pointee(*a, Rule::AddressType)?;
             need(*ty == Type::Scalar(Scalar::U64), Rule::AddressType)
         }
-        Op::Load(a) | Op::VolatileLoad(a) => need(pointee(a, Rule::MemoryType)? == ty, Rule::MemoryType),
+        Op::Load(a) | Op::VolatileLoad(a) => need(c.pointee(*a, Rule::MemoryType)? == ty, Rule::MemoryType),
         Op::Store(a, x) => {
-            need(pointee(a, Rule::MemoryType)? == of(x), Rule::MemoryType)?;
-            need(*ty == Type::Unit, Rule::ResultType)
+            need(c.pointee(*a, Rule::MemoryType)? == c.of(*x), Rule::MemoryType)?;
+            c.yields_nothing()
         }
-        Op::Atomic(op, a, x) => {
-            let t = pointee(a, Rule::MemoryType)?;
-            let s = t.scalar().ok_or(Rule::MemoryType)?;
-            let bits = matches!(op, AtomicOp::And | AtomicOp::Or | AtomicOp::Xor);
-            need(t == of(x) && t == ty && !(bits && s.is_float()), Rule::MemoryType)
-        }
+        Op::Atomic(op, a, x) => c.atomic(*op, *a, *x),
         Op::AtomicCas(a, e, d) => {
-            let t = pointee(a, Rule::MemoryType)?;
-            need(matches!(t, Type::Scalar(_)) && t == of(e) && t == of(d) && t == ty, Rule::MemoryType)
+            let t = c.pointee(*a, Rule::MemoryType)?;
+            need(matches!(t, Type::Scalar(_)) && t == c.of(*e) && t == c.of(*d) && t == ty, Rule::MemoryType)
         }
         Op::Reduce(_, x) => {
             // Its loop and the target's type were looked at with rule 10.
-            need(matches!(of(x), Type::Scalar(_)), Rule::MemoryType)?;
-            need(*ty == Type::Unit, Rule::ResultType)
+            need(matches!(c.of(*x), Type::Scalar(_)), Rule::MemoryType)?;
+            c.yields_nothing()
         }
-        Op::If(c, ..) => {
-            need(*of(c) == Type::U1, Rule::ConditionType)?;
-            need(*ty == Type::Unit, Rule::ResultType)
+        Op::If(condition, ..) | Op::Assert(condition, _) => {
+            need(*c.of(*condition) == Type::U1, Rule::ConditionType)?;
+            c.yields_nothing()
         }
-        Op::For(l) => {
-            let bound = |t: &Type| matches!(t, Type::Scalar(Scalar::I32 | Scalar::I64));
-            need(l.dims.iter().all(|d| bound(of(&d.begin)) && of(&d.begin) == of(&d.end)), Rule::ConditionType)?;
-            for r in &l.reductions {
-                let target = pointee(&r.target, Rule::MemoryType)?;
-                need(matches!(target, Type::Scalar(_)) && r.op != AtomicOp::Exchange, Rule::MemoryType)?;
-            }
-            need(*ty == Type::Unit, Rule::ResultType)
-        }
+        Op::For(l) => c.for_loop(l),
         Op::LoopIndex(l, axis) => match &body.inst(*l).op {
-            Op::For(l) => need(of(&l.dims[*axis as usize].begin) == ty, Rule::ConditionType),
+            Op::For(l) => need(c.of(l.dims[*axis as usize].begin) == ty, Rule::ConditionType),
             _ => Ok(()),
         },
-        Op::Call(f, args) => {
-            let f = &scope.functions[f.index()];
-            let fits = args.len() == f.params.len() && args.iter().zip(&f.params).all(|(u, t)| of(u) == t);
-            need(fits && f.ret == *ty, Rule::CallType)
+        Op::Call(f, args) => c.call(*f, args),
+        Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Print(_) => c.yields_nothing(),
+    }
+}
+
+/// An instruction's type, and what its operands are looked up in.
+struct Check<'a> {
+    scope: &'a Scope<'a>,
+    body: &'a Body,
+    ty: &'a Type,
+}
+
+impl<'a> Check<'a> {
+    fn of(&self, u: ValueId) -> &'a Type {
+        self.body.ty(u)
+    }
+
+    fn pointee(&self, u: ValueId, rule: Rule) -> Result<&'a Type, Rule> {
+        match self.body.ty(u) {
+            Type::Ref(t) => Ok(t),
+            _ => Err(rule),
         }
-        Op::Assert(c, _) => {
-            need(*of(c) == Type::U1, Rule::ConditionType)?;
-            need(*ty == Type::Unit, Rule::ResultType)
+    }
+
+    fn are_indices(&self, vs: &[ValueId], axes: usize) -> bool {
+        let is_int = |u: &ValueId| matches!(self.body.ty(*u), Type::Scalar(s) if s.is_int());
+        vs.len() == axes && vs.iter().all(is_int)
+    }
+
+    fn yields_nothing(&self) -> Checked {
+        need(*self.ty == Type::Unit, Rule::ResultType)
+    }
+
+    fn unary(&self, op: UnaryOp, a: ValueId) -> Checked {
+        let s = self.of(a).scalar().ok_or(Rule::UnaryType)?;
+        need(op.domain().contains(s) && *self.ty == unary_type(op, self.of(a)), Rule::UnaryType)
+    }
+
+    fn binary(&self, op: BinaryOp, a: ValueId, b: ValueId) -> Checked {
+        let ty = self.of(a);
+        let s = ty.scalar().ok_or(Rule::BinaryType)?;
+        need(ty == self.of(b) && op.domain().contains(s) && *self.ty == binary_type(op, ty), Rule::BinaryType)
+    }
+
+    fn select(&self, mask: ValueId, a: ValueId, b: ValueId) -> Checked {
+        let (ty, mask) = (self.ty, self.of(mask));
+        let fits = *mask == Type::U1 || (ty.is_tensor() && *mask == ty.with_scalar(Scalar::U1));
+        need(fits && self.of(a) == ty && self.of(b) == ty && !matches!(ty, Type::Ref(_)), Rule::SelectType)
+    }
+
+    fn make_struct(&self, vs: &[ValueId]) -> Checked {
+        let Type::Struct(s) = self.ty else { return Err(Rule::AggregateType) };
+        let parts = vs.len() == s.members.len() && vs.iter().zip(&s.members).all(|(u, (_, t))| self.of(*u) == t);
+        need(parts, Rule::AggregateType)
+    }
+
+    fn buffer_addr(&self, b: BufferId, vs: &[ValueId]) -> Checked {
+        let buffer = &self.scope.buffers[b.index()];
+        let fits = self.are_indices(vs, buffer.ndim as usize) && dense_fits(&buffer.layout, buffer.ndim);
+        need(fits && points_to(self.ty, &buffer.elem), Rule::AddressType)
+    }
+
+    fn element_addr(&self, a: ValueId, vs: &[ValueId]) -> Checked {
+        let t = self.pointee(a, Rule::AddressType)?;
+        let s = t.scalar().filter(|_| t.is_tensor()).ok_or(Rule::AddressType)?;
+        need(self.are_indices(vs, t.shape().len()) && points_to(self.ty, &Type::Scalar(s)), Rule::AddressType)
+    }
+
+    fn atomic(&self, op: AtomicOp, a: ValueId, x: ValueId) -> Checked {
+        let t = self.pointee(a, Rule::MemoryType)?;
+        let s = t.scalar().ok_or(Rule::MemoryType)?;
+        need(t == self.of(x) && t == self.ty && op.domain().contains(s), Rule::MemoryType)
+    }
+
+    fn for_loop(&self, l: &ForLoop) -> Checked {
+        let bound = |t: &Type| matches!(t, Type::Scalar(Scalar::I32 | Scalar::I64));
+        let fits = |d: &Range| bound(self.of(d.begin)) && self.of(d.begin) == self.of(d.end);
+        need(l.dims.iter().all(fits), Rule::ConditionType)?;
+        for r in &l.reductions {
+            let target = self.pointee(r.target, Rule::MemoryType)?;
+            need(matches!(target, Type::Scalar(_)) && r.op != AtomicOp::Exchange, Rule::MemoryType)?;
         }
-        Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Print(_) => {
-            need(*ty == Type::Unit, Rule::ResultType)
-        }
+        self.yields_nothing()
+    }
+
+    fn call(&self, f: FuncId, args: &[ValueId]) -> Checked {
+        let f = &self.scope.functions[f.index()];
+        let fits = args.len() == f.params.len() && args.iter().zip(&f.params).all(|(u, t)| self.of(*u) == t);
+        need(fits && f.ret == *self.ty, Rule::CallType)
     }
 }
 
@@ -196,27 +233,6 @@ fn dense_fits(layout: &Layout, ndim: u32) -> bool {
             let n = ndim as usize;
             shape.len() == n && offset.len() == n && components.iter().all(|c| c.axes.len() == n)
         }
-        _ => true,
-    }
-}
-
-/// The operation is defined on the scalar.
-fn suits_unary(op: UnaryOp, s: Scalar) -> bool {
-    use UnaryOp::*;
-    match op {
-        Neg | Abs | Sgn | StopGrad => true,
-        BitNot | Popcnt | Clz | Ffs => s.is_int(),
-        LogicNot => s == Scalar::U1,
-        _ => s.is_float(),
-    }
-}
-
-/// The operation is defined on the scalar.
-fn suits_binary(op: BinaryOp, s: Scalar) -> bool {
-    use BinaryOp::*;
-    match op {
-        And | Or | Xor | Shl | Shr | UShr => s.is_int(),
-        Atan2 => s.is_float(),
         _ => true,
     }
 }

@@ -39,19 +39,7 @@ pub fn demote_atomics(kernel: &mut Kernel, options: &PassOptions) {
     if prints(&kernel.body) || kernel.functions.iter().any(|f| prints(&f.body)) {
         return;
     }
-    let all = |op, _: &Type| {
-        Some(match op {
-            AtomicOp::Add => New::Of(BinaryOp::Add),
-            AtomicOp::Sub => New::Of(BinaryOp::Sub),
-            AtomicOp::Mul => New::Of(BinaryOp::Mul),
-            AtomicOp::Min => New::Of(BinaryOp::Min),
-            AtomicOp::Max => New::Of(BinaryOp::Max),
-            AtomicOp::And => New::Of(BinaryOp::And),
-            AtomicOp::Or => New::Of(BinaryOp::Or),
-            AtomicOp::Xor => New::Of(BinaryOp::Xor),
-            AtomicOp::Exchange => New::Operand,
-        })
-    };
+    let all = |op: AtomicOp, _: &Type| Some(op.binary().map_or(New::Operand, New::Of));
     make_plain(kernel, options, &|_| true, &all, Some(&mut HashSet::new()));
 }
 

@@ -3,7 +3,7 @@
 //!
 //! A `Loop` stays, for it may not end.
 
-use octants_ir::{BlockId, Body, FuncId, Kernel, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, FuncId, Kernel, Op, ValueId};
 
 use crate::copy_code::renumber;
 use octants_analysis::{Effects, function_effects};
@@ -30,13 +30,23 @@ fn sweep(body: &mut Body, functions: &[Effects]) -> bool {
                 read[l.index()] = true;
             }
         };
-        match &inst.op {
-            Op::Load(a) | Op::VolatileLoad(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => on(*a),
-            Op::For(l) => l.reductions.iter().for_each(|r| on(r.target)),
-            Op::Call(_, args) => {
+        match inst.op.effect() {
+            Effect::Read(a) | Effect::ReadVolatile(a) | Effect::Update(a) => on(a),
+            Effect::For(l) => l.reductions.iter().for_each(|r| on(r.target)),
+            Effect::Call(_, args) => {
                 args.iter().filter(|a| matches!(body.ty(**a), octants_ir::Type::Ref(_))).for_each(|a| on(*a));
             }
-            _ => {}
+            Effect::Pure
+            | Effect::Index
+            | Effect::Write(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Branch(..)
+            | Effect::Loop(_)
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => {}
         }
     });
     let used = vec![false; body.insts.len()];
@@ -79,16 +89,22 @@ impl Sweep<'_> {
 
     /// Does something besides yielding its value.
     fn is_seen(&self, v: ValueId) -> bool {
-        match &self.body.inst(v).op {
-            Op::Load(_) | Op::LoopIndex(..) | Op::Random | Op::Balance { .. } => false,
-            Op::Store(a, _) => match trace_address(self.body, *a) {
+        match self.body.inst(v).op.effect() {
+            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Draw | Effect::Exchange => false,
+            Effect::Write(a) => match trace_address(self.body, a) {
                 Place::Local(l) => self.read[l.index()],
-                _ => true,
+                Place::Buffer(_) | Place::Frame(_) | Place::Param(_) => true,
             },
-            Op::If(_, then, other) => !self.body.block(*then).is_empty() || !self.body.block(*other).is_empty(),
-            Op::For(l) => !self.body.block(l.body).is_empty(),
-            Op::Call(f, _) => !self.functions[f.index()].is_silent(),
-            op => !op.is_pure(),
+            Effect::Branch(then, other) => !self.body.block(then).is_empty() || !self.body.block(other).is_empty(),
+            Effect::For(l) => !self.body.block(l.body).is_empty(),
+            Effect::Call(f, _) => !self.functions[f.index()].is_silent(),
+            Effect::ReadVolatile(_)
+            | Effect::Update(_)
+            | Effect::Reduce
+            | Effect::Loop(_)
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => true,
         }
     }
 }

@@ -10,7 +10,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_diag::Span;
-use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, Kernel, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, Const, Effect, ForLoop, Kernel, Op, Type, ValueId};
 
 use crate::offload::statement_groups;
 use octants_analysis::{Effects, function_effects, inst_effects};
@@ -164,18 +164,18 @@ impl Search<'_> {
     fn visit(&mut self, v: ValueId) {
         let inst = self.body.inst(v);
         let span = inst.span;
-        match &inst.op {
-            Op::Load(a) | Op::VolatileLoad(a) => self.add(*a, false, false, span),
-            Op::Store(a, _) => self.add(*a, true, false, span),
-            Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.add(*a, true, true, span),
-            Op::For(l) => {
+        match inst.op.effect() {
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.add(a, false, false, span),
+            Effect::Write(a) => self.add(a, true, false, span),
+            Effect::Update(a) => self.add(a, true, true, span),
+            Effect::For(l) => {
                 l.reductions.iter().for_each(|r| self.add(r.target, true, true, span));
                 let leaves_early = self.leaves_early(l);
                 self.conditional += u32::from(leaves_early);
                 self.block(l.body);
                 self.conditional -= u32::from(leaves_early);
             }
-            Op::Call(..) => {
+            Effect::Call(..) => {
                 let mut effects = Effects::default();
                 inst_effects(self.body, &inst.op, &self.functions, &mut effects);
                 for (buffers, writes) in [(&effects.access.reads, false), (&effects.access.writes, true)] {
@@ -191,13 +191,21 @@ impl Search<'_> {
                     }));
                 }
             }
-            op => {
+            Effect::Branch(..) | Effect::Loop(_) => {
                 self.conditional += 1;
-                for b in op.blocks() {
+                for b in inst.op.blocks() {
                     self.block(b);
                 }
                 self.conditional -= 1;
             }
+            Effect::Pure
+            | Effect::Index
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => {}
         }
     }
 

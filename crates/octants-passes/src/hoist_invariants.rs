@@ -7,7 +7,7 @@
 //! The loop may run no iteration: then what was moved is computed for nothing, and must do no harm. So what
 //! `check_overflow` would report loses its span; the kernel itself reports it where it is computed.
 
-use octants_ir::{BinaryOp, BlockId, Body, Kernel, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, Definedness, Effect, Kernel, Op, Type, ValueId};
 
 /// Moves values that do not depend on the iteration out of the inner loops of the kernel and its functions.
 pub fn hoist_invariants(kernel: &mut Kernel) {
@@ -66,11 +66,5 @@ fn take_invariants(body: &mut Body, inner: BlockId) -> Vec<ValueId> {
 
 /// Computing it where the loop runs no iteration does no harm: no division by zero, no index outside.
 fn may_move(op: &Op) -> bool {
-    match op {
-        Op::Binary(BinaryOp::Div | BinaryOp::FloorDiv | BinaryOp::Mod | BinaryOp::Rem, ..) | Op::ExtractDyn(..) => {
-            false
-        }
-        Op::LoopIndex(..) => true,
-        op => op.is_pure(),
-    }
+    op.definedness() == Definedness::Total && matches!(op.effect(), Effect::Pure | Effect::Index)
 }

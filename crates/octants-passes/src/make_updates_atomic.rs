@@ -5,7 +5,7 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Kernel, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, Effect, Kernel, LocalId, Op, ValueId};
 
 use octants_analysis::{Place, locals_of_all_iterations, same_address, trace_address};
 
@@ -112,7 +112,7 @@ fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> 
     let Op::Store(addr, math) = body.inst(list[at]).op else { return None };
     let Place::Local(local) = trace_address(body, addr) else { return None };
     let Op::Binary(op, x, y) = body.inst(math).op else { return None };
-    let op = atomic_op(op)?;
+    let op = AtomicOp::from_binary(op)?;
     if !wanted(local, op) {
         return None;
     }
@@ -129,7 +129,7 @@ fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> 
     for &v in &list[start + 1..at] {
         found |= v == math;
         let op = &body.inst(v).op;
-        let quiet = op.is_pure() || matches!(op, Op::LoopIndex(..) | Op::Random | Op::Load(_));
+        let quiet = matches!(op.effect(), Effect::Pure | Effect::Index | Effect::Draw | Effect::Read(_));
         let mut uses = false;
         op.for_each_operand(|u| uses |= (u == load && v != math) || u == math);
         if !quiet || uses {
@@ -137,18 +137,4 @@ fn find_update(body: &Body, list: &[ValueId], at: usize, wanted: Wanted<'_>) -> 
         }
     }
     (found && operand != load).then_some(Update { load, math, op, addr, operand })
-}
-
-fn atomic_op(op: BinaryOp) -> Option<AtomicOp> {
-    Some(match op {
-        BinaryOp::Add => AtomicOp::Add,
-        BinaryOp::Sub => AtomicOp::Sub,
-        BinaryOp::Mul => AtomicOp::Mul,
-        BinaryOp::Min => AtomicOp::Min,
-        BinaryOp::Max => AtomicOp::Max,
-        BinaryOp::And => AtomicOp::And,
-        BinaryOp::Or => AtomicOp::Or,
-        BinaryOp::Xor => AtomicOp::Xor,
-        _ => return None,
-    })
 }

@@ -16,7 +16,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Const, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
 };
 
 use crate::copy_code::Copier;
@@ -151,13 +151,7 @@ impl<'a> Cut<'a> {
     /// Instructions that computing `v` again takes; above the limit for what cannot be.
     fn cost_of(&self, v: ValueId) -> u32 {
         let inst = self.source.inst(v);
-        let cheap = match &inst.op {
-            Op::Unary(op, _) => is_cheap_unary(*op),
-            Op::Binary(op, ..) => is_cheap_binary(*op),
-            Op::MatMul(..) => false,
-            op => op.is_pure(),
-        };
-        if !cheap {
+        if !inst.op.is_pure() || !is_cheap(inst.op.cost()) {
             return REMATERIALIZE_LIMIT + 1;
         }
         let mut cost = 1u32;
@@ -338,29 +332,12 @@ pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32
     groups
 }
 
-fn is_cheap_unary(op: octants_ir::UnaryOp) -> bool {
-    use octants_ir::UnaryOp::*;
-    matches!(
-        op,
-        Neg | BitNot
-            | LogicNot
-            | Abs
-            | Sgn
-            | Floor
-            | Ceil
-            | Round
-            | Trunc
-            | Popcnt
-            | Clz
-            | Ffs
-            | IsNan
-            | IsInf
-            | StopGrad
-    )
-}
-
-fn is_cheap_binary(op: octants_ir::BinaryOp) -> bool {
-    !matches!(op, octants_ir::BinaryOp::Pow | octants_ir::BinaryOp::Atan2)
+fn is_cheap(cost: CostClass) -> bool {
+    match cost {
+        CostClass::Free | CostClass::Argument | CostClass::Index | CostClass::Simple | CostClass::Division => true,
+        CostClass::Root | CostClass::Function | CostClass::LongFunction | CostClass::Product | CostClass::Draw => false,
+        CostClass::Memory | CostClass::Atomic | CostClass::Text | CostClass::Nested => false,
+    }
 }
 
 fn push(body: &mut Body, block: BlockId, op: Op, ty: Type) -> ValueId {

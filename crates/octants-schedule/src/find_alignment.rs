@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use octants_analysis::{may_leave, trace_indices};
 use octants_ir::schedule::{Alignment, Along, Scatter, Site};
-use octants_ir::{AtomicOp, BinaryOp, Const, ForLoop, Op, Range, Scalar, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, Const, Effect, ForLoop, Op, Range, Scalar, ValueId};
 
 use crate::facts::BodyFacts;
 use crate::find_early_loads::find_early_loads;
@@ -79,10 +79,10 @@ pub(crate) fn find_alignment(
     let mut leaves = false;
     body.visit(l.body, &mut |v, inst| {
         inside.insert(v);
-        leaves |= match &inst.op {
-            Op::Return(_) | Op::Assert(..) => true,
-            Op::Call(f, _) => facts.of.behaviors[f.index()].fails,
-            _ => false,
+        leaves |= match inst.op.effect() {
+            Effect::Assert => true,
+            Effect::Call(f, _) => facts.of.behaviors[f.index()].fails,
+            _ => matches!(inst.op, Op::Return(_)),
         };
     });
     if leaves || may_leave(body, l.body) {

@@ -10,7 +10,7 @@ use std::collections::HashSet;
 
 use octants_analysis::trace_indices;
 use octants_ir::schedule::{EarlyLoads, EarlyStep};
-use octants_ir::{BlockId, Body, LocalId, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, LocalId, Op, ValueId};
 
 use crate::facts::BodyFacts;
 
@@ -20,13 +20,13 @@ pub(crate) fn find_early_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> Ear
     let (mut inside, mut written, mut watches) = (HashSet::new(), HashSet::new(), false);
     body.visit(loop_body, &mut |v, inst| {
         inside.insert(v);
-        match &inst.op {
-            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                written.extend(trace_indices(body, *a, &mut Vec::new()));
-            }
+        match inst.op.effect() {
+            Effect::Write(a) | Effect::Update(a) => written.extend(trace_indices(body, a, &mut Vec::new())),
             // What others write is seen in the order of the program.
-            Op::Call(..) | Op::VolatileLoad(_) => watches = true,
-            _ => {}
+            Effect::Call(..) | Effect::ReadVolatile(_) => watches = true,
+            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Reduce | Effect::Draw | Effect::Exchange => {}
+            Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => {}
+            Effect::Print | Effect::Assert => {}
         }
     });
     let mut found = EarlyLoads::default();

@@ -9,7 +9,7 @@
 use std::collections::HashSet;
 
 use octants_ir::schedule::{Grouping, TILE_COLUMNS};
-use octants_ir::{BinaryOp, Body, BufferId, Layout, Op, Program, Task, ValueId};
+use octants_ir::{BinaryOp, Body, BufferId, Effect, Layout, Op, Program, Task, ValueId};
 
 /// Longest body, in instructions.
 const MOST_INSTRUCTIONS: usize = 64;
@@ -33,34 +33,34 @@ pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: O
     let mut tiles = false;
     body.visit(l.body, &mut |_, inst| {
         size += 1;
-        match &inst.op {
-            Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Call(..) | Op::Print(_) | Op::Assert(..) => fits = false,
-            Op::Random | Op::Balance { .. } => fits = false,
-            Op::Break | Op::Continue | Op::Return(_) => fits = false,
-            Op::BufferAddr(b, index) => {
-                let buffer = &program.buffers[b.index()];
-                let walks = index.last().is_some_and(|i| is_index(body, *i, v, last));
-                let Some(scalar) = buffer.elem.scalar() else {
-                    fits = false;
-                    return;
-                };
-                let unit = match &buffer.layout {
-                    Layout::Contiguous => true,
-                    Layout::Strided => false,
-                    Layout::Dense { components, .. } => components.iter().all(|c| {
-                        let digits = c.axes.last().map_or(&[][..], |d| d.as_slice());
-                        digits.len() == 1 && digits[0].stride <= u64::from(BYTES)
-                    }),
-                };
-                if walks {
-                    in_order |= unit;
-                    widest = widest.max(scalar.bytes());
-                    let row = index[..index.len() - 1].to_vec();
-                    tiles |= rows.iter().any(|(of, other)| of == b && !same_row(body, &row, other));
-                    rows.push((*b, row));
-                }
+        fits &= match inst.op.effect() {
+            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) => true,
+            Effect::Write(_) | Effect::Update(_) | Effect::Reduce => true,
+            Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => false,
+            Effect::Draw | Effect::Exchange | Effect::Print | Effect::Assert => false,
+        };
+        if let Op::BufferAddr(b, index) = &inst.op {
+            let buffer = &program.buffers[b.index()];
+            let walks = index.last().is_some_and(|i| is_index(body, *i, v, last));
+            let Some(scalar) = buffer.elem.scalar() else {
+                fits = false;
+                return;
+            };
+            let unit = match &buffer.layout {
+                Layout::Contiguous => true,
+                Layout::Strided => false,
+                Layout::Dense { components, .. } => components.iter().all(|c| {
+                    let digits = c.axes.last().map_or(&[][..], |d| d.as_slice());
+                    digits.len() == 1 && digits[0].stride <= u64::from(BYTES)
+                }),
+            };
+            if walks {
+                in_order |= unit;
+                widest = widest.max(scalar.bytes());
+                let row = index[..index.len() - 1].to_vec();
+                tiles |= rows.iter().any(|(of, other)| of == b && !same_row(body, &row, other));
+                rows.push((*b, row));
             }
-            _ => {}
         }
     });
     let lanes = (BYTES / widest).min(8);

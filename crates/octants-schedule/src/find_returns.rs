@@ -6,7 +6,7 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{BlockId, Body, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::find_scatter::{buffer_of, touched_by};
@@ -48,23 +48,35 @@ impl Walk<'_> {
 
     /// Memory that an instruction uses.
     fn uses(&self, v: ValueId) -> Vec<Class> {
-        match &self.body.inst(v).op {
-            Op::Load(a) | Op::VolatileLoad(a) => self.class(*a).into_iter().collect(),
+        match self.body.inst(v).op.effect() {
+            Effect::Read(a) | Effect::ReadVolatile(a) => self.class(a).into_iter().collect(),
             _ => self.writes(v),
         }
     }
 
     /// Memory that an instruction may write to.
     fn writes(&self, v: ValueId) -> Vec<Class> {
-        match &self.body.inst(v).op {
-            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => self.class(*a).into_iter().collect(),
-            Op::Call(f, args) => {
+        match self.body.inst(v).op.effect() {
+            Effect::Write(a) | Effect::Update(a) => self.class(a).into_iter().collect(),
+            Effect::Call(f, args) => {
                 let mut buffers = Default::default();
-                touched_by(self.facts.program, *f, &mut Default::default(), &mut buffers);
+                touched_by(self.facts.program, f, &mut Default::default(), &mut buffers);
                 let passed = args.iter().filter_map(|a| self.class(*a));
                 buffers.into_iter().map(|b| self.facts.memory_class(b)).chain(passed).collect()
             }
-            _ => Vec::new(),
+            Effect::Pure
+            | Effect::Index
+            | Effect::Read(_)
+            | Effect::ReadVolatile(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Branch(..)
+            | Effect::For(_)
+            | Effect::Loop(_)
+            | Effect::Leave
+            | Effect::Print
+            | Effect::Assert => Vec::new(),
         }
     }
 

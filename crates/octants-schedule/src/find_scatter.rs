@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use octants_analysis::{UNKNOWN_TRIPS, estimate_trips, trace_element};
 use octants_ir::schedule::{Region, RegionMemory, Scatter};
-use octants_ir::{AtomicOp, BlockId, Body, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::facts::ProgramFacts;
 
@@ -71,7 +71,7 @@ fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
             }
             op => {
                 let reduces = matches!(op, Op::For(l) if !l.reductions.is_empty());
-                are_all &= !reduces && !matches!(op, Op::Atomic(..) | Op::AtomicCas(..));
+                are_all &= !reduces && !matches!(op.effect(), Effect::Update(_));
                 used_operands(op, &mut used);
             }
         }

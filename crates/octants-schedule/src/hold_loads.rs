@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use octants_analysis::may_leave;
-use octants_ir::{BlockId, Body, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::find_scatter::buffer_of;
@@ -42,11 +42,15 @@ impl Walk<'_> {
         for &v in self.body.block(block) {
             self.clock += 1;
             let op = &self.body.inst(v).op;
-            let (read, stored) = match op {
-                Op::Load(a) => (Some(*a), None),
-                Op::Store(a, _) => (None, Some(*a)),
-                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => (Some(*a), Some(*a)),
-                _ => (None, None),
+            let (read, stored) = match op.effect() {
+                Effect::Read(a) => (Some(a), None),
+                Effect::Write(a) => (None, Some(a)),
+                Effect::Update(a) => (Some(a), Some(a)),
+                // A volatile load stays where it is, and a call is looked at below.
+                Effect::ReadVolatile(_) | Effect::Call(..) => (None, None),
+                Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::Exchange => (None, None),
+                Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => (None, None),
+                Effect::Print | Effect::Assert => (None, None),
             };
             if let (true, Some(place)) = (conditional, read.and_then(|a| self.place(a))) {
                 self.reads.push((v, place, self.clock));

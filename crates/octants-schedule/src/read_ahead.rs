@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use octants_ir::schedule::Unroll;
-use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, UnaryOp, ValueId};
+use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, Op, ValueId};
 
 /// Loops of at most so many iterations get code for each, if it is short, without being asked to.
 const FEW_ITERATIONS: i64 = 64;
@@ -86,17 +86,16 @@ fn is_row(body: &Body, l: &ForLoop) -> bool {
 
 /// Roughly how many instructions on scalars an operation is. Locals are registers.
 pub(crate) fn operations(body: &Body, op: &Op) -> usize {
-    match op {
-        Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => 0,
-        Op::Const(_) | Op::LocalAddr(_) | Op::BufferAddr(..) | Op::ElementAddr(..) | Op::MemberAddr(..) => 0,
-        Op::LoopIndex(..) | Op::Splat(_) | Op::Extract(..) | Op::MakeTensor(_) | Op::MakeStruct(_) => 0,
-        Op::Unary(op, _) => match op {
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => 20,
-            UnaryOp::Tan | UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atan => 30,
-            UnaryOp::Sinh | UnaryOp::Cosh | UnaryOp::Tanh => 30,
-            _ => 1,
-        },
-        Op::Binary(BinaryOp::Pow | BinaryOp::Atan2, ..) => 30,
-        _ => 1,
+    if let Op::Load(a) | Op::Store(a, _) = op
+        && matches!(body.inst(*a).op, Op::LocalAddr(_))
+    {
+        return 0;
+    }
+    match op.cost() {
+        CostClass::Free | CostClass::Index => 0,
+        CostClass::Argument | CostClass::Simple | CostClass::Division | CostClass::Root | CostClass::Product => 1,
+        CostClass::Draw | CostClass::Memory | CostClass::Atomic | CostClass::Text | CostClass::Nested => 1,
+        CostClass::Function => 20,
+        CostClass::LongFunction => 30,
     }
 }

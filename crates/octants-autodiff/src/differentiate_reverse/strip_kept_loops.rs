@@ -17,7 +17,7 @@ use std::collections::{HashMap, HashSet};
 
 use octants_diag::Span;
 use octants_ir::{
-    BinaryOp, BlockId, Body, BufferId, Builder, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp, ValueId,
+    BinaryOp, BlockId, Body, BufferId, Builder, CostClass, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp, ValueId,
 };
 
 use super::keep_states::{fits_locals, words_of};
@@ -138,19 +138,16 @@ fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
 
 fn operations(body: &Body, op: &Op) -> usize {
     match op {
-        Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => 0,
-        Op::Const(_) | Op::Param(_) | Op::LoopIndex(..) | Op::Shape(..) => 0,
-        Op::LocalAddr(_) | Op::BufferAddr(..) | Op::ElementAddr(..) | Op::MemberAddr(..) => 0,
-        Op::Splat(_) | Op::Extract(..) | Op::MakeTensor(_) | Op::MakeStruct(_) => 0,
-        Op::Unary(op, _) => match op {
-            UnaryOp::Sin | UnaryOp::Cos | UnaryOp::Exp | UnaryOp::Exp2 | UnaryOp::Log | UnaryOp::Log2 => 20,
-            UnaryOp::Tan | UnaryOp::Asin | UnaryOp::Acos | UnaryOp::Atan => 30,
-            UnaryOp::Sinh | UnaryOp::Cosh | UnaryOp::Tanh => 30,
-            _ => 1,
-        },
-        Op::Binary(BinaryOp::Pow | BinaryOp::Atan2, ..) => 30,
-        Op::MatMul(a, _) => body.ty(*a).leaf_count(),
-        _ => 1,
+        Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => return 0,
+        Op::MatMul(a, _) => return body.ty(*a).leaf_count(),
+        _ => {}
+    }
+    match op.cost() {
+        CostClass::Free | CostClass::Argument | CostClass::Index => 0,
+        CostClass::Simple | CostClass::Division | CostClass::Root | CostClass::Product | CostClass::Draw => 1,
+        CostClass::Memory | CostClass::Atomic | CostClass::Text | CostClass::Nested => 1,
+        CostClass::Function => 20,
+        CostClass::LongFunction => 30,
     }
 }
 

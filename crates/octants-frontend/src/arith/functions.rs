@@ -3,36 +3,26 @@
 use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BinaryOp, Builder, Op, Scalar, StructType, Type, UnaryOp, ValueId};
+use octants_ir::{BinaryOp, Builder, Domain, Op, Scalar, StructType, Type, UnaryOp, ValueId};
 
 use super::convert::{broadcast, expect_integers, promote_pair, to_mask, type_name, unsupported};
-use super::operators::{
-    Comparison, Operator, UnaryOperator, arithmetic, binary, bitwise, compare, float_promotion, shift, unary,
-};
+use super::operators::{Operator, UnaryOperator, arithmetic, binary, combine, unary};
 use crate::world::Options;
 
 /// What a name stands for.
 #[derive(Clone, Copy)]
 enum Function {
-    /// Takes integers too, as `default_fp`.
-    Float(UnaryOp),
-    /// `floor` and its like: an integer is refused, since nothing would happen to it.
-    Rounding(UnaryOp),
-    /// Result u1, whatever the operand.
-    Classify(UnaryOp),
-    /// Integers only; result i32.
-    Bits(UnaryOp),
-    Unary(UnaryOperator),
+    /// The operation, whose domain decides about operands.
+    Unary(UnaryOp),
+    /// The same of two operands.
+    Binary(BinaryOp),
+    UnaryOperator(UnaryOperator),
+    Operator(Operator),
     Abs,
-    Sign,
     Reciprocal,
     Frexp,
-    Operator(Operator),
-    Comparison(Comparison),
-    /// Result of the promoted type.
-    Promoted(BinaryOp, &'static str),
-    UnsignedShift,
-    Atan2,
+    /// C's: integers stay integers.
+    RawDivision,
     /// Any number of operands.
     Extremum(BinaryOp),
     LogicalAnd,
@@ -40,91 +30,47 @@ enum Function {
     Select,
 }
 
+/// Functions that are more than one operation, or whose operands follow other rules than those of the operation's
+/// domain. The others are in the table of operations.
+const COMPOSED: &[(&str, Function)] = &[
+    ("neg", Function::UnaryOperator(UnaryOperator::Neg)),
+    ("pos", Function::UnaryOperator(UnaryOperator::Pos)),
+    ("bit_not", Function::UnaryOperator(UnaryOperator::Invert)),
+    ("invert", Function::UnaryOperator(UnaryOperator::Invert)),
+    ("logical_not", Function::UnaryOperator(UnaryOperator::Not)),
+    ("abs", Function::Abs),
+    ("rcp", Function::Reciprocal),
+    ("frexp", Function::Frexp),
+    ("truediv", Function::Operator(Operator::Div)),
+    ("raw_div", Function::RawDivision),
+    ("pow", Function::Operator(Operator::Pow)),
+    ("matmul", Function::Operator(Operator::MatMul)),
+    ("max", Function::Extremum(BinaryOp::Max)),
+    ("min", Function::Extremum(BinaryOp::Min)),
+    ("logical_and", Function::LogicalAnd),
+    ("logical_or", Function::LogicalOr),
+    ("select", Function::Select),
+    ("ifte", Function::Select),
+];
+
 fn function(name: &str) -> Option<Function> {
-    use Function as F;
-    Some(match name {
-        "sin" => F::Float(UnaryOp::Sin),
-        "cos" => F::Float(UnaryOp::Cos),
-        "tan" => F::Float(UnaryOp::Tan),
-        "asin" => F::Float(UnaryOp::Asin),
-        "acos" => F::Float(UnaryOp::Acos),
-        "atan" => F::Float(UnaryOp::Atan),
-        "sinh" => F::Float(UnaryOp::Sinh),
-        "cosh" => F::Float(UnaryOp::Cosh),
-        "tanh" => F::Float(UnaryOp::Tanh),
-        "exp" => F::Float(UnaryOp::Exp),
-        "exp2" => F::Float(UnaryOp::Exp2),
-        "log" => F::Float(UnaryOp::Log),
-        "log2" => F::Float(UnaryOp::Log2),
-        "sqrt" => F::Float(UnaryOp::Sqrt),
-        "rsqrt" => F::Float(UnaryOp::Rsqrt),
-        "floor" => F::Rounding(UnaryOp::Floor),
-        "ceil" => F::Rounding(UnaryOp::Ceil),
-        "round" => F::Rounding(UnaryOp::Round),
-        "trunc" => F::Rounding(UnaryOp::Trunc),
-        "isnan" => F::Classify(UnaryOp::IsNan),
-        "isinf" => F::Classify(UnaryOp::IsInf),
-        "popcnt" => F::Bits(UnaryOp::Popcnt),
-        "clz" => F::Bits(UnaryOp::Clz),
-        "ffs" => F::Bits(UnaryOp::Ffs),
-        "neg" => F::Unary(UnaryOperator::Neg),
-        "pos" => F::Unary(UnaryOperator::Pos),
-        "bit_not" | "invert" => F::Unary(UnaryOperator::Invert),
-        "logical_not" => F::Unary(UnaryOperator::Not),
-        "abs" => F::Abs,
-        "sgn" => F::Sign,
-        "rcp" => F::Reciprocal,
-        "frexp" => F::Frexp,
-        "add" => F::Operator(Operator::Add),
-        "sub" => F::Operator(Operator::Sub),
-        "mul" => F::Operator(Operator::Mul),
-        "truediv" => F::Operator(Operator::Div),
-        "floordiv" => F::Operator(Operator::FloorDiv),
-        "mod" => F::Operator(Operator::Mod),
-        "pow" => F::Operator(Operator::Pow),
-        "bit_shl" => F::Operator(Operator::Shl),
-        "bit_sar" => F::Operator(Operator::Shr),
-        "bit_and" => F::Operator(Operator::BitAnd),
-        "bit_or" => F::Operator(Operator::BitOr),
-        "bit_xor" => F::Operator(Operator::BitXor),
-        "matmul" => F::Operator(Operator::MatMul),
-        "cmp_lt" => F::Comparison(Comparison::Lt),
-        "cmp_le" => F::Comparison(Comparison::Le),
-        "cmp_gt" => F::Comparison(Comparison::Gt),
-        "cmp_ge" => F::Comparison(Comparison::Ge),
-        "cmp_eq" => F::Comparison(Comparison::Eq),
-        "cmp_ne" => F::Comparison(Comparison::Ne),
-        "raw_div" => F::Promoted(BinaryOp::Div, "raw_div"),
-        "raw_mod" => F::Promoted(BinaryOp::Rem, "raw_mod"),
-        "bit_shr" => F::UnsignedShift,
-        "atan2" => F::Atan2,
-        "max" => F::Extremum(BinaryOp::Max),
-        "min" => F::Extremum(BinaryOp::Min),
-        "logical_and" => F::LogicalAnd,
-        "logical_or" => F::LogicalOr,
-        "select" | "ifte" => F::Select,
-        _ => return None,
-    })
+    let composed = || COMPOSED.iter().find(|(n, _)| *n == name).map(|(_, f)| *f);
+    let binary = || BinaryOp::from_function(name).map(Function::Binary);
+    UnaryOp::from_function(name).map(Function::Unary).or_else(binary).or_else(composed)
 }
 
 impl Function {
     /// Number of operands; `None` for one or more.
     fn arity(self) -> Option<usize> {
         match self {
-            Function::Float(_)
-            | Function::Rounding(_)
-            | Function::Classify(_)
-            | Function::Bits(_)
-            | Function::Unary(_)
+            Function::Unary(_)
+            | Function::UnaryOperator(_)
             | Function::Abs
-            | Function::Sign
             | Function::Reciprocal
             | Function::Frexp => Some(1),
-            Function::Operator(_)
-            | Function::Comparison(_)
-            | Function::Promoted(..)
-            | Function::UnsignedShift
-            | Function::Atan2
+            Function::Binary(_)
+            | Function::Operator(_)
+            | Function::RawDivision
             | Function::LogicalAnd
             | Function::LogicalOr => Some(2),
             Function::Extremum(_) => None,
@@ -150,35 +96,14 @@ fn apply(b: &mut Builder, o: &Options, f: Function, name: &str, args: &[ValueId]
         return Err(Diagnostic::new(Code::Type, b.span, format!("`{name}` takes {wanted}, {} given", args.len())));
     }
     match f {
-        Function::Float(op) => {
-            let x = as_float(b, o, name, args[0])?;
-            Ok(b.unary(op, x))
-        }
-        Function::Rounding(op) => match b.ty(args[0]).scalar() {
-            Some(s) if s.is_float() => Ok(b.unary(op, args[0])),
-            _ => Err(Diagnostic::new(
-                Code::Type,
-                b.span,
-                format!("'{name}' takes real inputs only, however '{}' is provided", type_name(b.ty(args[0]))),
-            )),
-        },
-        Function::Classify(op) => {
-            let x = as_float(b, o, name, args[0])?;
-            Ok(b.unary(op, x))
-        }
-        Function::Bits(op) => {
-            expect_integers(b, name, args[0])?;
-            Ok(b.unary(op, args[0]))
-        }
-        Function::Unary(op) => unary(b, o, op, args[0]),
+        Function::Unary(op) => unary_function(b, o, op, name, args[0]),
+        Function::Binary(op) => combine(b, o, op, op.symbol(), args[0], args[1]),
+        Function::UnaryOperator(op) => unary(b, o, op, args[0]),
+        Function::Operator(op) => binary(b, o, op, args[0], args[1]),
         Function::Abs => match number(b, name, args[0])? {
             s if s.is_unsigned() => Ok(args[0]),
             _ => Ok(b.unary(UnaryOp::Abs, args[0])),
         },
-        Function::Sign => {
-            number(b, name, args[0])?;
-            Ok(b.unary(UnaryOp::Sgn, args[0]))
-        }
         Function::Reciprocal => {
             let x = as_float(b, o, name, args[0])?;
             let ty = b.ty(x).clone();
@@ -187,24 +112,40 @@ fn apply(b: &mut Builder, o: &Options, f: Function, name: &str, args: &[ValueId]
             Ok(b.binary(BinaryOp::Div, one, x))
         }
         Function::Frexp => frexp(b, args[0]),
-        Function::Operator(op) => binary(b, o, op, args[0], args[1]),
-        Function::Comparison(op) => compare(b, o, op, args[0], args[1]),
-        Function::Promoted(op, symbol) => arithmetic(b, op, symbol, args[0], args[1]),
-        Function::UnsignedShift => shift(b, BinaryOp::UShr, "shr", args[0], args[1]),
-        Function::Atan2 => {
-            // There is no half-precision atan2 anywhere.
-            let s = float_promotion(b, o, name, args[0], args[1])?.promote(Scalar::F32);
-            let (y, x) = promote_pair(b, name, args[0], args[1], s)?;
-            Ok(b.binary(BinaryOp::Atan2, y, x))
-        }
+        Function::RawDivision => arithmetic(b, BinaryOp::Div, name, args[0], args[1]),
         Function::Extremum(op) => {
             number(b, name, args[0])?;
             args[1..].iter().try_fold(args[0], |best, &x| arithmetic(b, op, name, best, x))
         }
-        Function::LogicalAnd => logical(b, BinaryOp::And, "&&", args[0], args[1]),
-        Function::LogicalOr => logical(b, BinaryOp::Or, "||", args[0], args[1]),
+        Function::LogicalAnd => logical(b, o, BinaryOp::And, "&&", args[0], args[1]),
+        Function::LogicalOr => logical(b, o, BinaryOp::Or, "||", args[0], args[1]),
         Function::Select => select(b, o, args[0], args[1], args[2]),
     }
+}
+
+/// The operation of a value that is converted by the rule of its domain.
+fn unary_function(b: &mut Builder, o: &Options, op: UnaryOp, name: &str, x: ValueId) -> Result<ValueId> {
+    let refuse = |b: &Builder, wanted: &str| {
+        let have = type_name(b.ty(x));
+        Diagnostic::new(Code::Type, b.span, format!("'{name}' takes {wanted} only, however '{have}' is provided"))
+    };
+    let x = match op.domain() {
+        Domain::Number => {
+            number(b, name, x)?;
+            x
+        }
+        Domain::Integer | Domain::Shift => {
+            expect_integers(b, name, x)?;
+            x
+        }
+        Domain::Float => as_float(b, o, name, x)?,
+        Domain::OnlyFloat | Domain::Bit => match b.ty(x).scalar() {
+            Some(s) if op.domain().contains(s) => x,
+            _ if op.domain() == Domain::Bit => return Err(refuse(b, "u1 inputs")),
+            _ => return Err(refuse(b, "real inputs")),
+        },
+    };
+    Ok(b.unary(op, x))
 }
 
 fn number(b: &Builder, name: &str, v: ValueId) -> Result<Scalar> {
@@ -223,10 +164,10 @@ fn as_float(b: &mut Builder, o: &Options, name: &str, v: ValueId) -> Result<Valu
 }
 
 /// Python's `and` and `or` with both sides evaluated: one of the operands, in their promoted type.
-fn logical(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
+fn logical(b: &mut Builder, o: &Options, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
     let both_u1 = b.ty(l).scalar() == Some(Scalar::U1) && b.ty(r).scalar() == Some(Scalar::U1);
     if both_u1 {
-        return bitwise(b, op, symbol, l, r);
+        return combine(b, o, op, symbol, l, r);
     }
     let (ls, rs) = match (b.ty(l).scalar(), b.ty(r).scalar()) {
         (Some(ls), Some(rs)) if ls.is_int() && rs.is_int() => (ls, rs),

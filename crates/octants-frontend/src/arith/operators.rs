@@ -1,7 +1,7 @@
 //! Python's operators on run-time values: arithmetic, bitwise, comparison and unary ones, and the tests for overflow.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
+use octants_ir::{BinaryOp, Builder, Const, Domain, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use super::convert::{expect_integers, promote_pair, type_name, unsupported};
 use crate::world::Options;
@@ -38,23 +38,28 @@ pub enum Operator {
 }
 
 impl Operator {
+    /// The operation on two numbers; a product of matrices is none.
+    pub fn operation(self) -> Option<BinaryOp> {
+        Some(match self {
+            Operator::Add => BinaryOp::Add,
+            Operator::Sub => BinaryOp::Sub,
+            Operator::Mul => BinaryOp::Mul,
+            Operator::Div => BinaryOp::Div,
+            Operator::FloorDiv => BinaryOp::FloorDiv,
+            Operator::Mod => BinaryOp::Mod,
+            Operator::Pow => BinaryOp::Pow,
+            Operator::Shl => BinaryOp::Shl,
+            Operator::Shr => BinaryOp::Shr,
+            Operator::BitAnd => BinaryOp::And,
+            Operator::BitOr => BinaryOp::Or,
+            Operator::BitXor => BinaryOp::Xor,
+            Operator::MatMul => return None,
+        })
+    }
+
     /// As it is written in a program.
     pub fn symbol(self) -> &'static str {
-        match self {
-            Operator::Add => "+",
-            Operator::Sub => "-",
-            Operator::Mul => "*",
-            Operator::Div => "/",
-            Operator::FloorDiv => "//",
-            Operator::Mod => "%",
-            Operator::Pow => "**",
-            Operator::Shl => "<<",
-            Operator::Shr => ">>",
-            Operator::BitAnd => "&",
-            Operator::BitOr => "|",
-            Operator::BitXor => "^",
-            Operator::MatMul => "@",
-        }
+        self.operation().map_or("@", BinaryOp::symbol)
     }
 }
 
@@ -76,16 +81,21 @@ pub enum Comparison {
 }
 
 impl Comparison {
+    /// The operation on two numbers.
+    pub fn operation(self) -> BinaryOp {
+        match self {
+            Comparison::Lt => BinaryOp::Lt,
+            Comparison::Le => BinaryOp::Le,
+            Comparison::Gt => BinaryOp::Gt,
+            Comparison::Ge => BinaryOp::Ge,
+            Comparison::Eq => BinaryOp::Eq,
+            Comparison::Ne => BinaryOp::Ne,
+        }
+    }
+
     /// As it is written in a program.
     pub fn symbol(self) -> &'static str {
-        match self {
-            Comparison::Lt => "<",
-            Comparison::Le => "<=",
-            Comparison::Gt => ">",
-            Comparison::Ge => ">=",
-            Comparison::Eq => "==",
-            Comparison::Ne => "!=",
-        }
+        self.operation().symbol()
     }
 }
 
@@ -106,35 +116,47 @@ impl UnaryOperator {
     /// As it is written in a program.
     pub fn symbol(self) -> &'static str {
         match self {
-            UnaryOperator::Neg => "-",
+            UnaryOperator::Neg => UnaryOp::Neg.symbol(),
             UnaryOperator::Pos => "+",
-            UnaryOperator::Invert => "~",
-            UnaryOperator::Not => "not",
+            UnaryOperator::Invert => UnaryOp::BitNot.symbol(),
+            UnaryOperator::Not => UnaryOp::LogicNot.symbol(),
         }
     }
 }
 
 /// `l op r`.
 pub fn binary(b: &mut Builder, o: &Options, op: Operator, l: ValueId, r: ValueId) -> Result<ValueId> {
-    let symbol = op.symbol();
-    match op {
-        Operator::Add => arithmetic(b, BinaryOp::Add, symbol, l, r),
-        Operator::Sub => arithmetic(b, BinaryOp::Sub, symbol, l, r),
-        Operator::Mul => arithmetic(b, BinaryOp::Mul, symbol, l, r),
-        Operator::FloorDiv => arithmetic(b, BinaryOp::FloorDiv, symbol, l, r),
-        Operator::Mod => arithmetic(b, BinaryOp::Mod, symbol, l, r),
-        Operator::Div => {
-            let s = float_promotion(b, o, symbol, l, r)?;
-            let (l, r) = promote_pair(b, symbol, l, r, s)?;
+    match op.operation() {
+        None => matmul(b, l, r),
+        Some(BinaryOp::Pow) => power(b, o, l, r),
+        // The quotient of integers is a float too.
+        Some(BinaryOp::Div) => {
+            let s = float_promotion(b, o, op.symbol(), l, r)?;
+            let (l, r) = promote_pair(b, op.symbol(), l, r, s)?;
             Ok(b.binary(BinaryOp::Div, l, r))
         }
-        Operator::Pow => power(b, o, l, r),
-        Operator::Shl => shift(b, BinaryOp::Shl, symbol, l, r),
-        Operator::Shr => shift(b, BinaryOp::Shr, symbol, l, r),
-        Operator::BitAnd => bitwise(b, BinaryOp::And, symbol, l, r),
-        Operator::BitOr => bitwise(b, BinaryOp::Or, symbol, l, r),
-        Operator::BitXor => bitwise(b, BinaryOp::Xor, symbol, l, r),
-        Operator::MatMul => matmul(b, l, r),
+        Some(operation) => combine(b, o, operation, operation.symbol(), l, r),
+    }
+}
+
+/// An operation on numbers that are converted by the rule of its domain; `symbol` is for errors.
+pub fn combine(b: &mut Builder, o: &Options, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
+    match op.domain() {
+        Domain::Number => arithmetic(b, op, symbol, l, r),
+        Domain::Shift => shift(b, op, symbol, l, r),
+        Domain::Float => {
+            // No machine has such a function in half precision.
+            let s = float_promotion(b, o, symbol, l, r)?.promote(Scalar::F32);
+            let (l, r) = promote_pair(b, symbol, l, r, s)?;
+            Ok(b.binary(op, l, r))
+        }
+        Domain::Integer | Domain::Bit | Domain::OnlyFloat => {
+            let (ls, rs) = scalars(b, symbol, l, r)?;
+            if !op.domain().contains(ls) || !op.domain().contains(rs) {
+                return Err(unsupported(b, symbol, l, r));
+            }
+            arithmetic(b, op, symbol, l, r)
+        }
     }
 }
 
@@ -150,22 +172,14 @@ pub(super) fn arithmetic(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId
 }
 
 /// The type of an operation on floats: integers count as `default_fp`.
-pub(super) fn float_promotion(b: &Builder, o: &Options, symbol: &str, l: ValueId, r: ValueId) -> Result<Scalar> {
+fn float_promotion(b: &Builder, o: &Options, symbol: &str, l: ValueId, r: ValueId) -> Result<Scalar> {
     let (ls, rs) = scalars(b, symbol, l, r)?;
     let float = |s: Scalar| if s.is_float() { s } else { o.default_fp };
     Ok(float(ls).promote(float(rs)))
 }
 
-pub(super) fn bitwise(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
-    let (ls, rs) = scalars(b, symbol, l, r)?;
-    if ls.is_float() || rs.is_float() {
-        return Err(unsupported(b, symbol, l, r));
-    }
-    arithmetic(b, op, symbol, l, r)
-}
-
 /// A shift has the type of its left operand.
-pub(super) fn shift(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
+fn shift(b: &mut Builder, op: BinaryOp, symbol: &str, l: ValueId, r: ValueId) -> Result<ValueId> {
     let (ls, rs) = scalars(b, symbol, l, r)?;
     if ls.is_float() || rs.is_float() {
         return Err(unsupported(b, symbol, l, r));
@@ -288,15 +302,7 @@ fn matmul(b: &mut Builder, l: ValueId, r: ValueId) -> Result<ValueId> {
 
 /// `l op r`: `u1`, or a tensor of `u1`.
 pub fn compare(b: &mut Builder, _o: &Options, op: Comparison, l: ValueId, r: ValueId) -> Result<ValueId> {
-    let ir = match op {
-        Comparison::Lt => BinaryOp::Lt,
-        Comparison::Le => BinaryOp::Le,
-        Comparison::Gt => BinaryOp::Gt,
-        Comparison::Ge => BinaryOp::Ge,
-        Comparison::Eq => BinaryOp::Eq,
-        Comparison::Ne => BinaryOp::Ne,
-    };
-    arithmetic(b, ir, op.symbol(), l, r)
+    arithmetic(b, op.operation(), op.symbol(), l, r)
 }
 
 /// `op v`.

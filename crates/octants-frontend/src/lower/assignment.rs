@@ -423,15 +423,7 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, format!("{what} cannot be changed by `{}=`", op.symbol()));
         };
         let ty = self.b.pointee(place.addr).clone();
-        let atomic = match op {
-            Operator::Add => Some(AtomicOp::Add),
-            Operator::Sub => Some(AtomicOp::Sub),
-            Operator::Mul => Some(AtomicOp::Mul),
-            Operator::BitAnd => Some(AtomicOp::And),
-            Operator::BitOr => Some(AtomicOp::Or),
-            Operator::BitXor => Some(AtomicOp::Xor),
-            _ => None,
-        };
+        let atomic = op.operation().and_then(AtomicOp::from_binary);
         let mut v = self.operand_for(value, &ty)?;
         let (to, from) = (ty.scalar(), self.b.ty(v).scalar());
         // `+=` and `-=` convert the operand to the target's type; the others work in the type of `target op value`.

@@ -358,4 +358,18 @@ impl Lowerer<'_> {
         }
         Ok(Value::Rt(value))
     }
+
+    /// A method of a struct value: `self` by reference, so that it can change its members.
+    pub(super) fn call_method_by_reference(
+        &mut self,
+        method: Obj,
+        kind: FuncKind,
+        args: Vec<Value>,
+        kwargs: Vec<(String, Value)>,
+    ) -> Result<Value> {
+        self.self_by_reference = true;
+        let result = self.call_function(method, kind, args, kwargs);
+        self.self_by_reference = false;
+        result
+    }
 }

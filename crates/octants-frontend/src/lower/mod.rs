@@ -2,12 +2,14 @@
 
 mod arguments;
 mod assignment;
+mod atomics;
 mod builtins;
 mod call;
 mod choose_form;
 mod companions;
 mod compile_time;
 mod control;
+mod conversions;
 mod dicts;
 mod expr;
 mod function;
@@ -16,12 +18,16 @@ mod loops;
 mod outlined;
 mod pass;
 mod purity;
+mod ranges;
 mod returns;
+mod sequences;
+mod static_functions;
 mod stmt;
 mod stop_gradient;
 mod structs;
 mod subscript;
 mod tensor;
+mod tensor_methods;
 mod text;
 mod values;
 

@@ -6,7 +6,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, ForLoop, Layout, LocalId, Op, Type, ValueId};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Effect, ForLoop, Layout, LocalId, Op, Type, ValueId,
+};
 
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
 use octants_analysis::{CodeLayout, Place, may_overlap, trace_address};
@@ -152,10 +154,10 @@ impl Search<'_> {
     fn only_added_to(&self, buffer: BufferId) -> bool {
         let mut only = true;
         self.body.visit(self.outer.body, &mut |_, inst| {
-            let addr = match &inst.op {
-                Op::Load(a) | Op::VolatileLoad(a) | Op::Store(a, _) | Op::AtomicCas(a, ..) => *a,
-                Op::Atomic(op, a, _) if !matches!(op, AtomicOp::Add | AtomicOp::Sub) => *a,
-                Op::AddressBits(a) => *a,
+            let addr = match (&inst.op, inst.op.effect()) {
+                (Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..), _) => return,
+                (Op::AddressBits(a), _) => *a,
+                (_, Effect::Read(a) | Effect::ReadVolatile(a) | Effect::Write(a) | Effect::Update(a)) => a,
                 _ => return,
             };
             only &= !matches!(trace_address(self.body, addr), Place::Buffer(b) if self.overlap(b, buffer));

@@ -1,0 +1,87 @@
+//! Built-in functions of memory that threads share: `atomic_add` and its like, `atomic_cas`, `volatile_load`,
+//! `get_addr`.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{AtomicOp, Op, Scalar, ValueId};
+
+use super::Lowerer;
+use super::builtins::Call;
+use crate::arith;
+use crate::arith::type_name;
+use crate::value::{Place, Value};
+
+impl Lowerer<'_> {
+    pub(super) fn lower_atomic(&mut self, op: AtomicOp, call: Call) -> Result<Value> {
+        let name = &call.name;
+        let [x, y] = &call.args[..] else { return self.err(Code::Type, format!("`{name}` takes a place and a value")) };
+        let Some(place) = self.place(x) else { return self.not_a_place(x) };
+        let ty = self.b.pointee(place.addr).clone();
+        let Some(scalar) = ty.scalar() else {
+            return self.err(Code::Type, format!("`{name}` on a value of type {ty}", ty = type_name(&ty)));
+        };
+        if !op.domain().contains(scalar) {
+            return self.err(Code::Type, format!("`{name}` takes integers, not {ty}", ty = type_name(&ty)));
+        }
+        let v = self.operand_for(y, &ty)?;
+        let v = arith::assign_cast(&mut self.b, v, &ty)?;
+        if place.global {
+            return Ok(Value::Rt(self.b.push(Op::Atomic(op, place.addr, v), ty)));
+        }
+        let old = self.local_update(place, |l, old| match op.binary() {
+            Some(binary) => arith::combine(&mut l.b, &l.options, binary, binary.symbol(), old, v),
+            None => Ok(v),
+        })?;
+        Ok(Value::Rt(old))
+    }
+
+    /// Old value, new value stored: an atomic operation on a local.
+    fn local_update(
+        &mut self,
+        place: Place,
+        update: impl FnOnce(&mut Self, ValueId) -> Result<ValueId>,
+    ) -> Result<ValueId> {
+        let ty = self.b.pointee(place.addr).clone();
+        let old = self.b.load(place.addr);
+        let new = update(self, old)?;
+        let new = arith::assign_cast(&mut self.b, new, &ty)?;
+        self.b.store(place.addr, new);
+        Ok(old)
+    }
+
+    pub(super) fn lower_compare_and_swap(&mut self, call: Call) -> Result<Value> {
+        let (x, expected, desired) = (&call.args[0], &call.args[1], &call.args[2]);
+        let Some(place) = self.place(x) else { return self.not_a_place(x) };
+        let ty = self.b.pointee(place.addr).clone();
+        let e = self.value_for(expected, &ty)?;
+        let d = self.value_for(desired, &ty)?;
+        Ok(Value::Rt(self.b.push(Op::AtomicCas(place.addr, e, d), ty)))
+    }
+
+    pub(super) fn lower_volatile_load(&mut self, call: Call) -> Result<Value> {
+        let x = &call.args[0];
+        let Some(place) = self.place(x).filter(|place| place.global) else {
+            let what = self.describe(x);
+            return self
+                .err(Code::Type, format!("`volatile_load` takes an element of a field or an array, not {what}"));
+        };
+        let ty = self.b.pointee(place.addr).clone();
+        Ok(Value::Rt(self.b.push(Op::VolatileLoad(place.addr), ty)))
+    }
+
+    pub(super) fn lower_address(&mut self, call: Call) -> Result<Value> {
+        let (array, index) = (&call.args[0], &call.args[1]);
+        let Some(buffer) = self.as_array(array)? else {
+            let what = self.describe(array);
+            return self.err(Code::Type, format!("`get_addr` takes a field or an array, not {what}"));
+        };
+        let element = self.element(buffer, std::slice::from_ref(index))?;
+        let Some(place) = self.place(&element) else { return self.not_a_place(array) };
+        Ok(Value::Rt(self.b.push(Op::AddressBits(place.addr), Scalar::U64.into())))
+    }
+
+    fn not_a_place<T>(&mut self, v: &Value) -> Result<T> {
+        let what = self.describe(v);
+        Err(Diagnostic::new(Code::Type, self.b.span, format!("cannot use {what} as the target of an atomic operation"))
+            .with_hint("the first argument must be an element of an array or field, or a variable"))
+    }
+}

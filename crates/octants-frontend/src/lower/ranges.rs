@@ -1,0 +1,150 @@
+//! What loops run over and how: `range`, `ndrange`, `grouped`, `loop_config`.
+
+use std::rc::Rc;
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{LoopConfig, Type};
+
+use super::Lowerer;
+use super::builtins::Call;
+use crate::value::{Ndrange, Value};
+
+const NDRANGE_BOUNDS: &str = "Every argument of ndrange should be a scalar or a tuple/list like (begin, end)";
+
+impl Lowerer<'_> {
+    pub(super) fn lower_range(&mut self, call: Call) -> Result<Value> {
+        let args = &call.args[..];
+        if self.static_depth > 0
+            && args.len() == 3
+            && let [Value::Int(a), Value::Int(b), Value::Int(step)] = args
+        {
+            let (a, b, step) = (*a, *b, *step);
+            if step == 0 {
+                return self.err(Code::Value, "range() arg 3 must not be zero");
+            }
+            let mut items = Vec::new();
+            let mut i = a;
+            while (step > 0 && i < b) || (step < 0 && i > b) {
+                items.push(Value::Int(i));
+                i += step;
+            }
+            return Ok(Value::Static(Rc::new(items)));
+        }
+        match args {
+            [end] => Ok(Value::Range(Rc::new((Value::Int(0), end.clone())))),
+            [begin, end] => Ok(Value::Range(Rc::new((begin.clone(), end.clone())))),
+            _ => Err(Diagnostic::new(
+                Code::Syntax,
+                self.b.span,
+                format!("Range should have 1 or 2 arguments, found {}", args.len()),
+            )
+            .with_hint("a step is possible in `qd.static(range(...))`, or multiply the index in the loop")),
+        }
+    }
+
+    pub(super) fn lower_ndrange(&mut self, call: Call) -> Result<Value> {
+        let mut dims = Vec::new();
+        for a in &call.args {
+            let as_pair = match a {
+                Value::Tuple(_) | Value::List(_) => Some(self.unpack(a)?),
+                Value::Range(r) => Some(vec![r.0.clone(), r.1.clone()]),
+                _ => None,
+            };
+            match as_pair {
+                Some(pair) => match &pair[..] {
+                    [b, e] => dims.push((b.clone(), e.clone())),
+                    _ => return self.err(Code::Syntax, NDRANGE_BOUNDS),
+                },
+                None => {
+                    if let Some(Type::Vector(_, n)) = self.runtime_type(a) {
+                        if n != 2 {
+                            return self.err(Code::Syntax, NDRANGE_BOUNDS);
+                        }
+                        let pair = self.unpack(a)?;
+                        dims.push((pair[0].clone(), pair[1].clone()));
+                        continue;
+                    }
+                    dims.push((Value::Int(0), a.clone()));
+                }
+            }
+        }
+        for (b, e) in &dims {
+            for v in [b, e] {
+                if let Value::Float(_) = v {
+                    return self.err(
+                        Code::Type,
+                        "Every argument of ndrange should be an integer scalar or a tuple/list of (int, int)",
+                    );
+                }
+            }
+        }
+        let order = self.order_of_axes(dims.len(), call.keyword("axes"))?;
+        Ok(Value::Ndrange(Rc::new(Ndrange { dims, order })))
+    }
+
+    /// The order in which the axes of an `ndrange` are gone through, outermost first.
+    fn order_of_axes(&mut self, n: usize, axes: Option<Value>) -> Result<Vec<usize>> {
+        let v = match axes {
+            None | Some(Value::None) => return Ok((0..n).collect()),
+            Some(v) => v,
+        };
+        let mut order = Vec::new();
+        for item in self.unpack(&v)? {
+            match item {
+                Value::Int(i) => order.push(i),
+                _ => return self.err(Code::Type, "`axes` of qd.ndrange must be integers"),
+            }
+        }
+        let mut sorted = order.clone();
+        sorted.sort_unstable();
+        if sorted != (0..n as i128).collect::<Vec<_>>() {
+            return self.err(Code::Syntax, format!("`axes` of qd.ndrange must be a permutation of range({n})"));
+        }
+        Ok(order.into_iter().map(|i| i as usize).collect())
+    }
+
+    pub(super) fn lower_grouped(&mut self, call: Call) -> Result<Value> {
+        match &call.args[..] {
+            [Value::Static(items)] => Ok(Value::Static(items.clone())),
+            [v] => {
+                if let Value::Obj(o) = v
+                    && let Some(n) = self.host_ndrange(*o)?
+                {
+                    return Ok(Value::Grouped(Rc::new(Value::Ndrange(Rc::new(n)))));
+                }
+                Ok(Value::Grouped(Rc::new(v.clone())))
+            }
+            _ => self.err(Code::Syntax, "`qd.grouped` takes one argument"),
+        }
+    }
+
+    pub(super) fn lower_loop_config(&mut self, call: Call) -> Result<Value> {
+        if !call.args.is_empty() {
+            return self.err(Code::Syntax, "`qd.loop_config` takes keyword arguments only");
+        }
+        let mut config = self.pending_config.take().unwrap_or_default();
+        for (name, v) in &call.kwargs {
+            let number = |l: &Self| match v {
+                Value::Int(i) if *i >= 0 && *i <= i128::from(u32::MAX) => Ok(*i as u32),
+                Value::None => Ok(0),
+                _ => l.err(Code::Type, format!("`{name}` of loop_config must be a non-negative integer")),
+            };
+            match name.as_str() {
+                "serialize" => config.serialize = self.compile_time_truth(v, "`serialize` of loop_config")?,
+                "block_dim" => config.block_dim = Some(number(self)?).filter(|n| *n > 0),
+                "parallelize" => config.num_threads = Some(number(self)?).filter(|n| *n > 0),
+                "name" => {
+                    config.name = match v {
+                        Value::Str(s) => Some(s.to_string()),
+                        Value::None => None,
+                        _ => return self.err(Code::Type, "`name` of loop_config must be a string"),
+                    }
+                }
+                "block_dim_adaptive" | "bit_vectorize" => {}
+                other => return self.err(Code::Syntax, format!("`qd.loop_config` has no option `{other}`")),
+            }
+        }
+        self.pending_config = Some(LoopConfig { group: None, ..config });
+        Ok(Value::None)
+    }
+}

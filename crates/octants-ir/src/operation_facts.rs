@@ -1,0 +1,135 @@
+//! What the table of operations states: the columns of [`mod@crate::operation_table`].
+//!
+//! Facts are about an operation as such. What follows from its operands' values or from its target is found by analyses
+//! and stated by code generators.
+
+use crate::op::{BlockId, ForLoop, FuncId, ValueId};
+use crate::types::Scalar;
+
+/// The scalars that an operation takes, alone or as components of a tensor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Domain {
+    /// Every scalar.
+    Number,
+    /// Integers, `u1` among them.
+    Integer,
+    /// The same. The language converts the right operand to the left one's type.
+    Shift,
+    /// `u1`.
+    Bit,
+    /// Floats. The language converts integers to `default_fp`.
+    Float,
+    /// Floats. The language refuses integers, because nothing would happen to them.
+    OnlyFloat,
+}
+
+impl Domain {
+    /// The scalar belongs to it.
+    pub fn contains(self, s: Scalar) -> bool {
+        match self {
+            Domain::Number => true,
+            Domain::Integer | Domain::Shift => s.is_int(),
+            Domain::Bit => s == Scalar::U1,
+            Domain::Float | Domain::OnlyFloat => s.is_float(),
+        }
+    }
+}
+
+/// The scalar type of a result; its shape is the operand's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Yields {
+    /// The operand's.
+    Operand,
+    I32,
+    U1,
+}
+
+/// Whether a result is defined for all values of the operands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Definedness {
+    /// It is.
+    Total,
+    /// Some values are undefined behavior: a zero divisor, an index outside. Such an operation must not be executed
+    /// where the program does not.
+    Partial,
+}
+
+/// How an operation takes part in differentiation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Derivative {
+    /// The rules of differentiation have one for it.
+    Rule,
+    /// The derivative of its result is zero: constants, integers, steps.
+    Zero,
+    /// Addresses, memory, control, calls and effects: what becomes of them depends on the mode of differentiation.
+    Structure,
+}
+
+/// The order of magnitude of an operation's cost. Each cost model has its own number for each class.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CostClass {
+    /// No instruction on any target: constants, and names for what is in registers.
+    Free,
+    /// Reads an argument of the launch.
+    Argument,
+    /// Index arithmetic of an address, mostly part of the access.
+    Index,
+    /// An instruction.
+    Simple,
+    Division,
+    Root,
+    /// A function of the mathematics library: a polynomial.
+    Function,
+    /// The same with a division or several functions in it.
+    LongFunction,
+    /// A product of matrices.
+    Product,
+    /// A draw of the random number generator.
+    Draw,
+    /// Access to memory.
+    Memory,
+    /// Read-modify-write of memory that threads share.
+    Atomic,
+    /// Text for the host.
+    Text,
+    /// The cost of blocks or of a function.
+    Nested,
+}
+
+/// What an operation does besides yielding its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Effect<'a> {
+    /// Nothing, and it reads no memory that may change: safe to drop and to repeat, and to move where it is defined.
+    Pure,
+    /// Yields the index of a loop: safe to drop, to repeat and to move within that loop.
+    Index,
+    /// Reads memory at the address.
+    Read(ValueId),
+    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its
+    /// place.
+    ReadVolatile(ValueId),
+    /// Writes memory at the address.
+    Write(ValueId),
+    /// Reads and writes memory at the address, atomically where threads share it.
+    Update(ValueId),
+    /// Folds a value into a reduction of the enclosing loop.
+    Reduce,
+    /// Advances the iteration's random numbers: safe to drop when no one uses the value.
+    Draw,
+    /// Exchanges values with other threads of a block: safe to drop when no one uses the value.
+    Exchange,
+    /// Executes one of two blocks.
+    Branch(BlockId, BlockId),
+    /// Executes a block for each index, and updates the targets of its reductions.
+    For(&'a ForLoop),
+    /// Executes a block until something leaves it.
+    Loop(BlockId),
+    /// Leaves a block.
+    Leave,
+    /// Does what a function does, to memory that the arguments point to among others.
+    Call(FuncId, &'a [ValueId]),
+    /// Tells the host.
+    Print,
+    /// Tells the host, and ends the iteration, when the condition is false.
+    Assert,
+}

@@ -1,0 +1,192 @@
+//! The table of operations: one row for each, from which the IR's text, the verifier, analyses, cost models, passes and
+//! the front end take what they must know of it.
+//!
+//! A new operation is a new row. Its enum is made of the rows, and each column is a `match` without a catch-all, so
+//! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
+//! operands of [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
+
+use crate::op::Op;
+use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yields};
+use crate::types::{Scalar, Type};
+
+unary_operations! {
+    // variant  text         takes      yields   costs         derivative  symbol       functions
+    Neg         "neg"        Number     Operand  Simple        Rule        "-"          [];
+    /// Bitwise complement.
+    BitNot      "bit_not"    Integer    Operand  Simple        Zero        "~"          [];
+    LogicNot    "logic_not"  Bit        Operand  Simple        Zero        "not"        [];
+    Abs         "abs"        Number     Operand  Simple        Rule        "abs"        [];
+    /// -1, 0 or 1 in the operand's type.
+    Sgn         "sgn"        Number     Operand  Simple        Zero        "sgn"        ["sgn"];
+    Sqrt        "sqrt"       Float      Operand  Root          Rule        "sqrt"       ["sqrt"];
+    Rsqrt       "rsqrt"      Float      Operand  Root          Rule        "rsqrt"      ["rsqrt"];
+    Sin         "sin"        Float      Operand  Function      Rule        "sin"        ["sin"];
+    Cos         "cos"        Float      Operand  Function      Rule        "cos"        ["cos"];
+    Tan         "tan"        Float      Operand  LongFunction  Rule        "tan"        ["tan"];
+    Asin        "asin"       Float      Operand  LongFunction  Rule        "asin"       ["asin"];
+    Acos        "acos"       Float      Operand  LongFunction  Rule        "acos"       ["acos"];
+    Atan        "atan"       Float      Operand  LongFunction  Rule        "atan"       ["atan"];
+    Sinh        "sinh"       Float      Operand  LongFunction  Rule        "sinh"       ["sinh"];
+    Cosh        "cosh"       Float      Operand  LongFunction  Rule        "cosh"       ["cosh"];
+    Tanh        "tanh"       Float      Operand  LongFunction  Rule        "tanh"       ["tanh"];
+    Exp         "exp"        Float      Operand  Function      Rule        "exp"        ["exp"];
+    Exp2        "exp2"       Float      Operand  Function      Rule        "exp2"       ["exp2"];
+    Log         "log"        Float      Operand  Function      Rule        "log"        ["log"];
+    Log2        "log2"       Float      Operand  Function      Rule        "log2"       ["log2"];
+    Floor       "floor"      OnlyFloat  Operand  Simple        Zero        "floor"      ["floor"];
+    Ceil        "ceil"       OnlyFloat  Operand  Simple        Zero        "ceil"       ["ceil"];
+    /// To nearest, ties away from zero.
+    Round       "round"      OnlyFloat  Operand  Simple        Zero        "round"      ["round"];
+    Trunc       "trunc"      OnlyFloat  Operand  Simple        Zero        "trunc"      ["trunc"];
+    /// Number of set bits.
+    Popcnt      "popcnt"     Integer    I32      Simple        Zero        "popcnt"     ["popcnt"];
+    /// Leading zeros.
+    Clz         "clz"        Integer    I32      Simple        Zero        "clz"        ["clz"];
+    /// 1-based position of the lowest set bit, 0 for 0.
+    Ffs         "ffs"        Integer    I32      Simple        Zero        "ffs"        ["ffs"];
+    IsNan       "is_nan"     Float      U1       Simple        Zero        "isnan"      ["isnan"];
+    IsInf       "is_inf"     Float      U1       Simple        Zero        "isinf"      ["isinf"];
+    /// The operand, whose derivative is taken to be zero.
+    StopGrad    "stop_grad"  Number     Operand  Simple        Zero        "stop_grad"  [];
+}
+
+binary_operations! {
+    // variant  text         takes    yields   defined  costs         derivative  symbol     functions
+    Add         "add"        Number   Operand  Total    Simple        Rule        "+"        ["add"];
+    Sub         "sub"        Number   Operand  Total    Simple        Rule        "-"        ["sub"];
+    Mul         "mul"        Number   Operand  Total    Simple        Rule        "*"        ["mul"];
+    /// Float division, or integer division rounded towards zero.
+    Div         "div"        Number   Operand  Partial  Division      Rule        "/"        [];
+    /// Rounded towards minus infinity.
+    FloorDiv    "floor_div"  Number   Operand  Partial  Division      Zero        "//"       ["floordiv"];
+    /// Python's remainder: the sign of the divisor.
+    Mod         "mod"        Number   Operand  Partial  Division      Rule        "%"        ["mod"];
+    /// C's remainder: the sign of the dividend.
+    Rem         "rem"        Number   Operand  Partial  Division      Rule        "raw_mod"  ["raw_mod"];
+    Pow         "pow"        Number   Operand  Total    LongFunction  Rule        "**"       [];
+    Atan2       "atan2"      Float    Operand  Total    LongFunction  Rule        "atan2"    ["atan2"];
+    Min         "min"        Number   Operand  Total    Simple        Rule        "min"      [];
+    Max         "max"        Number   Operand  Total    Simple        Rule        "max"      [];
+    And         "and"        Integer  Operand  Total    Simple        Zero        "&"        ["bit_and"];
+    Or          "or"         Integer  Operand  Total    Simple        Zero        "|"        ["bit_or"];
+    Xor         "xor"        Integer  Operand  Total    Simple        Zero        "^"        ["bit_xor"];
+    Shl         "shl"        Shift    Operand  Total    Simple        Zero        "<<"       ["bit_shl"];
+    /// Arithmetic for signed, logical for unsigned operands.
+    Shr         "shr"        Shift    Operand  Total    Simple        Zero        ">>"       ["bit_sar"];
+    /// Logical whatever the sign.
+    UShr        "ushr"       Shift    Operand  Total    Simple        Zero        "shr"      ["bit_shr"];
+    Eq          "eq"         Number   U1       Total    Simple        Zero        "=="       ["cmp_eq"];
+    Ne          "ne"         Number   U1       Total    Simple        Zero        "!="       ["cmp_ne"];
+    Lt          "lt"         Number   U1       Total    Simple        Zero        "<"        ["cmp_lt"];
+    Le          "le"         Number   U1       Total    Simple        Zero        "<="       ["cmp_le"];
+    Gt          "gt"         Number   U1       Total    Simple        Zero        ">"        ["cmp_gt"];
+    Ge          "ge"         Number   U1       Total    Simple        Zero        ">="       ["cmp_ge"];
+}
+
+atomic_operations! {
+    // variant  text        new value              takes    function
+    Add         "add"       Some(BinaryOp::Add),   Number   "atomic_add";
+    Sub         "sub"       Some(BinaryOp::Sub),   Number   "atomic_sub";
+    Mul         "mul"       Some(BinaryOp::Mul),   Number   "atomic_mul";
+    Min         "min"       Some(BinaryOp::Min),   Number   "atomic_min";
+    Max         "max"       Some(BinaryOp::Max),   Number   "atomic_max";
+    And         "and"       Some(BinaryOp::And),   Integer  "atomic_and";
+    Or          "or"        Some(BinaryOp::Or),    Integer  "atomic_or";
+    Xor         "xor"       Some(BinaryOp::Xor),   Integer  "atomic_xor";
+    /// Stores the operand.
+    Exchange    "exchange"  None,                  Number   "atomic_exchange";
+}
+
+fold_operations! {
+    // variant  text   joins by
+    Add         "add"  Add;
+    Mul         "mul"  Mul;
+    Min         "min"  Min;
+    Max         "max"  Max;
+    And         "and"  And;
+    Or          "or"   Or;
+}
+
+const RULE: Derivative = Derivative::Rule;
+const ZERO: Derivative = Derivative::Zero;
+const STRUCTURE: Derivative = Derivative::Structure;
+
+operations! {
+    scalar {
+        Op::Unary(op, _) => op.name(), Effect::Pure, Definedness::Total, op.cost(), op.derivative();
+        Op::Binary(op, ..) => op.name(), Effect::Pure, op.definedness(), op.cost(), op.derivative();
+    }
+    // pattern          text             effect                         defined  costs      derivative
+    Op::Const(_)        => "const",         Effect::Pure,               Total,   Free,      ZERO;
+    Op::Param(_)        => "param",         Effect::Pure,               Total,   Argument,  STRUCTURE;
+    Op::Select(..)      => "select",        Effect::Pure,               Total,   Simple,    RULE;
+    Op::Cast(_)         => "cast",          Effect::Pure,               Total,   Simple,    RULE;
+    // Bits are no number.
+    Op::Bitcast(_)      => "bitcast",       Effect::Pure,               Total,   Simple,    ZERO;
+    Op::MakeTensor(_)   => "make_tensor",   Effect::Pure,               Total,   Free,      RULE;
+    Op::Splat(_)        => "splat",         Effect::Pure,               Total,   Free,      RULE;
+    Op::MakeStruct(_)   => "make_struct",   Effect::Pure,               Total,   Free,      RULE;
+    Op::Extract(..)     => "extract",       Effect::Pure,               Total,   Free,      RULE;
+    Op::ExtractDyn(..)  => "extract_dyn",   Effect::Pure,               Partial, Simple,    RULE;
+    Op::MatMul(..)      => "matmul",        Effect::Pure,               Total,   Product,   RULE;
+    Op::Transpose(_)    => "transpose",     Effect::Pure,               Total,   Simple,    RULE;
+    Op::Fold(op, _)     => "fold",          Effect::Pure,               Total,   Simple,    op.binary().derivative();
+    Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
+    // What is drawn depends on no operand.
+    Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
+    Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;
+    Op::BufferAddr(..)  => "buffer_addr",   Effect::Pure,               Total,   Index,     STRUCTURE;
+    Op::FrameAddr(_)    => "frame_addr",    Effect::Pure,               Total,   Simple,    STRUCTURE;
+    Op::ElementAddr(..) => "element_addr",  Effect::Pure,               Total,   Index,     STRUCTURE;
+    Op::MemberAddr(..)  => "member_addr",   Effect::Pure,               Total,   Free,      STRUCTURE;
+    Op::AddressBits(_)  => "address_bits",  Effect::Pure,               Total,   Simple,    ZERO;
+    Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
+    Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
+    Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
+    Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
+    Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
+    Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;
+    Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
+    Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
+    Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
+    Op::LoopIndex(..)   => "loop_index",    Effect::Index,              Total,   Free,      ZERO;
+    Op::Balance { .. }  => "balance",       Effect::Exchange,           Total,   Simple,    STRUCTURE;
+    Op::Break           => "break",         Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Continue        => "continue",      Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Return(_)       => "return",        Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Call(f, args)   => "call",          Effect::Call(*f, args),     Total,   Nested,    STRUCTURE;
+    Op::Print(_)        => "print",         Effect::Print,              Total,   Text,      STRUCTURE;
+    Op::Assert(..)      => "assert",        Effect::Assert,             Total,   Simple,    STRUCTURE;
+}
+
+impl BinaryOp {
+    /// Yields `u1`.
+    pub fn is_comparison(self) -> bool {
+        self.yields() == Yields::U1
+    }
+}
+
+impl AtomicOp {
+    /// The update that stores what a binary operation makes of the old value and the operand.
+    pub fn from_binary(op: BinaryOp) -> Option<AtomicOp> {
+        AtomicOp::ALL.iter().copied().find(|atomic| atomic.binary() == Some(op))
+    }
+}
+
+/// The type of a unary operation's result.
+pub fn unary_type(op: UnaryOp, operand: &Type) -> Type {
+    result_type(op.yields(), operand)
+}
+
+/// The type of a binary operation's result, of the type of both operands.
+pub fn binary_type(op: BinaryOp, operand: &Type) -> Type {
+    result_type(op.yields(), operand)
+}
+
+fn result_type(yields: Yields, operand: &Type) -> Type {
+    match yields {
+        Yields::Operand => operand.clone(),
+        Yields::I32 => operand.with_scalar(Scalar::I32),
+        Yields::U1 => operand.with_scalar(Scalar::U1),
+    }
+}
