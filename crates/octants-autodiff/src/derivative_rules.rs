@@ -1,6 +1,6 @@
 //! The rules of differentiation: for each operation its derivative, as code for both modes.
 //!
-//! [`kind_of`] says how an operation takes part. Those with a rule are linear maps from the tangents of their operands
+//! The operation table says how an operation takes part (`octants_ir::Derivative`). Those with a rule are linear maps from the tangents of their operands
 //! to the tangent of their result: [`push_forward`] builds that map, [`pull_back`] its transpose, which takes the
 //! adjoint of the result to contributions to the adjoints of the operands. Operations that work component by component
 //! state a [`Partial`] for each operand, once, and both functions use it; the others (`MatMul`, `Extract`, ...) are
@@ -18,90 +18,6 @@
 
 use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
 use octants_passes::insert_code::zero;
-
-/// How an operation takes part in differentiation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// [`push_forward`] and [`pull_back`] know it.
-    Rule,
-    /// The derivative of its result is zero: constants, integers, steps.
-    Zero,
-    /// Addresses, memory, control, calls and effects: what becomes of them depends on the mode.
-    Structure,
-}
-
-/// The kind of an operation. No wildcard: an operation that is added must be given its kind.
-pub fn kind_of(op: &Op) -> Kind {
-    match op {
-        Op::Unary(op, _) => unary_kind(*op),
-        Op::Binary(op, ..) => binary_kind(*op),
-        Op::Fold(op, _) => fold_kind(*op),
-        Op::Select(..)
-        | Op::Cast(_)
-        | Op::MakeTensor(_)
-        | Op::Splat(_)
-        | Op::MakeStruct(_)
-        | Op::Extract(..)
-        | Op::ExtractDyn(..)
-        | Op::MatMul(..)
-        | Op::Transpose(_) => Kind::Rule,
-        // Bits are no number, and what is drawn depends on nothing.
-        Op::Const(_) | Op::Shape(..) | Op::Random | Op::Bitcast(_) | Op::AddressBits(_) | Op::LoopIndex(..) => {
-            Kind::Zero
-        }
-        Op::Param(_)
-        | Op::LocalAddr(_)
-        | Op::BufferAddr(..)
-        | Op::FrameAddr(_)
-        | Op::ElementAddr(..)
-        | Op::MemberAddr(..)
-        | Op::Load(_)
-        | Op::VolatileLoad(_)
-        | Op::Store(..)
-        | Op::Atomic(..)
-        | Op::AtomicCas(..)
-        | Op::Reduce(..)
-        | Op::Balance { .. }
-        | Op::If(..)
-        | Op::For(_)
-        | Op::Loop(_)
-        | Op::Break
-        | Op::Continue
-        | Op::Return(_)
-        | Op::Call(..)
-        | Op::Print(_)
-        | Op::Assert(..) => Kind::Structure,
-    }
-}
-
-/// The kind of a unary operation on floats.
-pub fn unary_kind(op: UnaryOp) -> Kind {
-    use UnaryOp::*;
-    match op {
-        Neg | Abs | Sqrt | Rsqrt | Sin | Cos | Tan | Asin | Acos | Atan | Sinh | Cosh | Tanh | Exp | Exp2 | Log
-        | Log2 => Kind::Rule,
-        Sgn | Floor | Ceil | Round | Trunc | IsNan | IsInf | StopGrad => Kind::Zero,
-        BitNot | LogicNot | Popcnt | Clz | Ffs => Kind::Zero,
-    }
-}
-
-/// The kind of a binary operation on floats.
-pub fn binary_kind(op: BinaryOp) -> Kind {
-    use BinaryOp::*;
-    match op {
-        Add | Sub | Mul | Div | Mod | Rem | Pow | Atan2 | Min | Max => Kind::Rule,
-        FloorDiv | Eq | Ne | Lt | Le | Gt | Ge => Kind::Zero,
-        And | Or | Xor | Shl | Shr | UShr => Kind::Zero,
-    }
-}
-
-/// The kind of a fold of floats.
-pub fn fold_kind(op: ReduceOp) -> Kind {
-    match op {
-        ReduceOp::Add | ReduceOp::Mul | ReduceOp::Min | ReduceOp::Max => Kind::Rule,
-        ReduceOp::And | ReduceOp::Or => Kind::Zero,
-    }
-}
 
 /// A value of this type has a derivative: it holds floats.
 pub fn has_derivative(ty: &Type) -> bool {
@@ -299,7 +215,7 @@ fn constant_of(b: &Builder, v: ValueId) -> Option<Const> {
 }
 
 /// The tangent of a result, from those of the operands (`None` for zero); `None` when it is zero. `op`, of
-/// [`Kind::Rule`] and with a result of a type that [`has_derivative`], was built as `y` in `b` before.
+/// `Derivative::Rule` and with a result of a type that [`has_derivative`], was built as `y` in `b` before.
 pub fn push_forward(b: &mut Builder, y: ValueId, tangents: &[Option<ValueId>]) -> Option<ValueId> {
     if tangents.iter().all(Option::is_none) {
         return None;
@@ -380,7 +296,7 @@ pub struct Contribution {
 }
 
 /// What the adjoint of a result contributes to those of its operands, where `wanted` asks for the operand. `op`, of
-/// [`Kind::Rule`] and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose
+/// `Derivative::Rule` and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose
 /// type has no derivative get nothing.
 pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(usize) -> bool) -> Vec<Contribution> {
     let mut out = Vec::new();

@@ -16,10 +16,11 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Function, Kernel, LocalId, Op, StructType, Type, ValueId,
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Derivative, Function, Kernel, LocalId, Op, StructType, Type,
+    ValueId,
 };
 
-use crate::derivative_rules::{Kind, has_derivative, kind_of, push_forward};
+use crate::derivative_rules::{has_derivative, push_forward};
 use octants_analysis::{Place, locals_of_all_iterations, touched_at_own_indices, trace_address};
 use octants_passes::insert_code::zero;
 
@@ -241,7 +242,7 @@ impl<'a> Forward<'a> {
             }
             op => {
                 self.b.place(v);
-                let rule = kind_of(&op) == Kind::Rule && has_derivative(&ty);
+                let rule = op.derivative() == Derivative::Rule && has_derivative(&ty);
                 let mut operands = Vec::new();
                 op.for_each_operand(|x| operands.push(self.tangent(x)));
                 if rule { push_forward(&mut self.b, v, &operands) } else { None }

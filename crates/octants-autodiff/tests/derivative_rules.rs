@@ -8,11 +8,10 @@
 
 use std::sync::Arc;
 
-use octants_autodiff::derivative_rules::{
-    Kind, binary_kind, fold_kind, has_derivative, kind_of, pull_back, push_forward, unary_kind, whole,
-};
+use octants_autodiff::derivative_rules::{has_derivative, pull_back, push_forward, whole};
 use octants_ir::{
-    BinaryOp, Builder, Const, Op, ReduceOp, Scalar, StructType, Type, UnaryOp, ValueId, binary_type, unary_type,
+    BinaryOp, Builder, Const, Derivative, Op, ReduceOp, Scalar, StructType, Type, UnaryOp, ValueId, binary_type,
+    unary_type,
 };
 
 /// Leaves of a value, whatever its type; integers and truth values as f64 too.
@@ -260,7 +259,7 @@ fn cases() -> Vec<Case> {
     for ty in [VEC, MAT] {
         let n = ty.leaf_count();
         for &op in ReduceOp::ALL {
-            if fold_kind(op) == Kind::Rule {
+            if op.binary().derivative() == Derivative::Rule {
                 let params = vec![(ty.clone(), POSITIVE)];
                 out.push(case(format!("Fold {op:?} {ty}"), params, F64, move |_, p| Op::Fold(op, p[0])));
             }
@@ -330,7 +329,7 @@ fn derive(case: &Case) -> Derived {
     let position = |v: ValueId| params[..n].iter().position(|p| *p == v);
     let mut operands = Vec::new();
     op.for_each_operand(|v| operands.push(position(v)));
-    if kind_of(&op) != Kind::Rule || !has_derivative(&case.ty) {
+    if op.derivative() != Derivative::Rule || !has_derivative(&case.ty) {
         return Derived { b, y, tangent: None, contributions: Vec::new() };
     }
     let active = |i: &Option<usize>| i.filter(|i| has_derivative(&case.params[*i].0));
@@ -435,17 +434,17 @@ fn what_is_left_out_contributes_no_nan() {
 
 #[test]
 fn stop_grad_ends_a_derivative() {
-    assert_eq!(unary_kind(UnaryOp::StopGrad), Kind::Zero);
+    assert_eq!(UnaryOp::StopGrad.derivative(), Derivative::Zero);
 }
 
 /// Operations on integers alone have the derivative zero.
 #[test]
 fn operations_on_integers_are_flat() {
     for &op in UnaryOp::ALL {
-        assert!(unary_kind(op) == Kind::Zero || !on_integers(move || unary(op, 0.5)), "{op:?}");
+        assert!(op.derivative() == Derivative::Zero || !on_integers(move || unary(op, 0.5)), "{op:?}");
     }
     for &op in BinaryOp::ALL {
-        assert!(binary_kind(op) == Kind::Zero || !on_integers(move || binary(op, 0.5, 0.25)), "{op:?}");
+        assert!(op.derivative() == Derivative::Zero || !on_integers(move || binary(op, 0.5, 0.25)), "{op:?}");
     }
 }
 

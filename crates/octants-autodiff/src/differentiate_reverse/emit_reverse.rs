@@ -3,12 +3,12 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{AtomicOp, BlockId, Op, UnaryOp, ValueId};
+use octants_ir::{AtomicOp, BlockId, Derivative, Op, UnaryOp, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
-use crate::derivative_rules::{Kind, Part, kind_of, pull_back};
+use crate::derivative_rules::{Part, pull_back};
 use octants_passes::insert_code::zero;
 
 impl Emitter<'_> {
@@ -64,7 +64,7 @@ impl Emitter<'_> {
                     self.contribute(*x, &Part::Whole, adjoint);
                 }
             }
-            op if kind_of(op) == Kind::Rule => self.reverse_rule(v),
+            op if op.derivative() == Derivative::Rule => self.reverse_rule(v),
             op => panic!("compiler bug: {op:?} cannot be reversed\n{source}"),
         }
     }

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, BufferId, Derivative, LocalId, Op, ValueId};
 
-use crate::derivative_rules::{Kind, has_derivative, kind_of};
+use crate::derivative_rules::has_derivative;
 use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_own_indices, trace_address};
 
 /// What takes part in differentiation.
@@ -134,7 +134,7 @@ fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: 
                 into_place(marks, *a, *x);
                 from_place(marks, *a)
             }
-            op if kind_of(op) == Kind::Rule => {
+            op if op.derivative() == Derivative::Rule => {
                 let mut any = false;
                 op.for_each_operand(|u| any |= marks.values[u.index()]);
                 any
@@ -181,7 +181,7 @@ fn spread_backward(
                     changed |= marks.local(l);
                 }
             }
-            op if kind_of(op) == Kind::Rule && marks.values[v.index()] => op.for_each_operand(|u| {
+            op if op.derivative() == Derivative::Rule && marks.values[v.index()] => op.for_each_operand(|u| {
                 if has_derivative(body.ty(u)) {
                     changed |= marks.value(u);
                 }

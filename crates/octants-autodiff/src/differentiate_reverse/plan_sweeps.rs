@@ -13,12 +13,11 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{BlockId, Body, LocalId, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{BlockId, Body, Derivative, LocalId, Op, Range, Scalar, Type, ValueId};
 
 use super::find_active_values::Activity;
 use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
-use crate::derivative_rules::{Kind, kind_of};
 use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_all_iterations, trace_address};
 
 /// What a sweep computes.
@@ -244,7 +243,7 @@ impl<'a> Plan<'a> {
                         seeds.push(Seed::Value(*x));
                     }
                 }
-                op if kind_of(op) == Kind::Rule => {
+                op if op.derivative() == Derivative::Rule => {
                     needed_operands(op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
                 }
                 _ => {}
