@@ -7,11 +7,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::device::DeviceCore;
+use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
 use crate::report::lock;
-use crate::stream::{Stream, StreamCore};
+use crate::stream::Stream;
 
 /// So many adopted streams are kept before those are looked for whose work is done.
 const MANY: usize = 32;

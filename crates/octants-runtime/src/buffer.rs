@@ -9,63 +9,12 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
-use crate::device::DeviceCore;
+use crate::cores::{BufferCore, DeviceCore, StreamCore, Use, Writes};
 use crate::driver::{Caller, Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::report::lock;
-use crate::stream::StreamCore;
-
-/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
-const CLOSED: u64 = 1 << 63;
-
-pub(crate) struct BufferCore {
-    device: Arc<DeviceCore>,
-    pub(crate) id: u64,
-    ptr: DevicePtr,
-    bytes: u64,
-    state: AtomicU64,
-    /// Set by whoever frees the memory.
-    freed: AtomicBool,
-    /// Other libraries may use the memory.
-    shared: AtomicBool,
-    uses: Mutex<Uses>,
-}
-
-/// Who uses a buffer's memory.
-#[derive(Default)]
-struct Uses {
-    /// Streams that were given the address, and whether to write.
-    streams: Vec<Use>,
-    writes: Writes,
-}
-
-/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are queued (one by one, as
-/// one graph, measured, in groups on worker streams, inside another launch); what is queued in place of a kernel (fills, copies, uploads and
-/// writes on a stream), before the stream's turn is given on; and the host ([`Buffer::write`]).
-#[derive(Clone, Copy)]
-enum Writes {
-    /// So often.
-    Seen(u64),
-    /// It may be written to unseen: others were given the address, or work that writes there may have been captured into a graph, which its
-    /// owner runs as often as they like.
-    Unseen,
-}
-
-impl Default for Writes {
-    fn default() -> Writes {
-        Writes::Seen(0)
-    }
-}
-
-impl Writes {
-    fn add(&mut self) {
-        if let Writes::Seen(count) = self {
-            *count += 1;
-        }
-    }
-}
 
 /// Contents of a buffer: as long as its version is the same, so are they.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +26,6 @@ pub struct Version {
     ended: u64,
 }
 
-struct Use {
-    stream: Weak<StreamCore>,
-    writes: bool,
-}
-
 /// What a host is about to do with a buffer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
@@ -90,6 +34,9 @@ pub enum HostAccess {
     /// Write: all work must be done.
     Write,
 }
+
+/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
+const CLOSED: u64 = 1 << 63;
 
 impl BufferCore {
     /// The program has ended: gives the memory back unless it is pinned.

@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use octants_artifact::DeviceChannel;
 
-use crate::device::DeviceCore;
-use crate::driver::DevicePtr;
+use crate::driver::{DevicePtr, Driver};
 use crate::error::Result;
-use crate::kernel::KernelMeta;
-use crate::report::{Failures, Printer, fail_at_site, print_site};
+use crate::kernel_meta::KernelMeta;
+use crate::report::{Failures, Printer};
+use crate::site_messages::{fail_at_site, print_site};
 
 /// Bytes of a channel.
 const BYTES: u64 = 1 << 20;
@@ -32,9 +32,9 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(core: &DeviceCore) -> Result<Channel> {
+    pub(crate) fn new(driver: &dyn Driver) -> Result<Channel> {
         // SAFETY: the size is not zero.
-        let memory = unsafe { core.driver.allocate_pinned(BYTES) }.map_err(|e| core.explain(e))?;
+        let memory = unsafe { driver.allocate_pinned(BYTES) }?;
         // SAFETY: the memory is the host's to write, and zeroed.
         unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
         Ok(Channel { memory, speakers: Vec::new(), taken: 0, failure_taken: false })
@@ -138,9 +138,9 @@ impl Channel {
     }
 
     /// Gives the memory back. The stream's work is done.
-    pub(crate) fn free(self, core: &DeviceCore) {
+    pub(crate) fn free(self, driver: &dyn Driver) {
         // SAFETY: allocated above; nothing uses it any more.
-        unsafe { core.driver.free_pinned(self.memory, BYTES) }
+        unsafe { driver.free_pinned(self.memory, BYTES) }
     }
 }
 

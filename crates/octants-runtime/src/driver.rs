@@ -5,13 +5,14 @@
 //! done says so with [`Driver::is_immediate`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
 use crate::error::Result;
-use crate::kernel::KernelMeta;
+use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
+use crate::poll::poll;
 use crate::report::{Failures, Printer};
 
 /// An address in the device's memory.
@@ -58,28 +59,6 @@ pub trait Caller {
     /// after [`Caller::will_block`], where the caller's own code may run.
     fn is_interrupted(&self) -> bool {
         false
-    }
-}
-
-/// Between two looks whether a thread was interrupted that waits.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
-
-/// Asks `done` until it says so, or `time` is over; whether it is done. The longer it takes, the longer the pauses.
-pub(crate) fn poll(time: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
-    let start = Instant::now();
-    loop {
-        if done()? {
-            return Ok(true);
-        }
-        let waited = start.elapsed();
-        if waited >= time {
-            return Ok(false);
-        }
-        if waited < Duration::from_micros(100) {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep((waited / 16).min(Duration::from_millis(1)));
-        }
     }
 }
 

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 
 use crate::buffer::{Buffer, HostAccess};
-use crate::device::DeviceCore;
+use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
-use crate::stream::{Stream, StreamCore};
+use crate::stream::Stream;
 
 /// An event for one use.
 pub(crate) struct Once<'a> {

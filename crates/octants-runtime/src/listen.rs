@@ -3,12 +3,12 @@
 use std::sync::atomic::Ordering;
 
 use crate::channel::Channel;
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::nesting;
 use crate::scratch::Scratch;
-use crate::stream::StreamCore;
 
 impl StreamCore {
     /// The channel for a launch that may say something, and the kernel's number there.
@@ -22,7 +22,7 @@ impl StreamCore {
             Some(channel) => channel,
             none => {
                 self.check_not_capturing("be the first place where a kernel prints or checks something")?;
-                let channel = Channel::new(&self.device)?;
+                let channel = Channel::new(&*self.device.driver).map_err(|e| self.device.explain(e))?;
                 self.channel_at.store(channel.memory().0, Ordering::Release);
                 none.insert(channel)
             }

@@ -6,10 +6,10 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::device::DeviceCore;
+use crate::cores::DeviceCore;
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::{DeviceError, Result};
-use crate::kernel::KernelMeta;
+use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::profile::{Anchor, Pending, Queued, State};
 

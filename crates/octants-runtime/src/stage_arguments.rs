@@ -8,7 +8,7 @@
 //! overlap share one copy. Of an array with gaps between its elements only the bytes that the launch has changed come back: what
 //! lies between is not its own, and other threads may be at work there.
 
-use crate::device::DeviceCore;
+use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
@@ -158,7 +158,7 @@ pub(crate) unsafe fn stage(
     let spilled = kernel.spilled_at.map_or(0, |_| 8 * args.len() as u64);
     let pinned_bytes = if staged.pinned { bytes } else { 0 } + spilled;
     if pinned_bytes > 0 {
-        staged.block = Some(scratch.staging.take(core, pinned_bytes, caller)?);
+        staged.block = Some(scratch.staging.take(&*core.driver, pinned_bytes, caller).map_err(|e| core.explain(e))?);
     }
     // SAFETY: the contract above; what is freed and copied was allocated with these sizes.
     let filled = unsafe { staged.fill(core, stream, (arrays, shared), bytes, scratch) };
@@ -180,7 +180,7 @@ pub(crate) unsafe fn stage(
             // SAFETY: the stream is alive. Copies of what was noted may be queued.
             let _ = unsafe { core.driver.synchronize(stream) };
         }
-        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(core, stream, block));
+        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(&*core.driver, stream, block));
         return Err(error);
     }
     Ok(staged)
@@ -204,7 +204,7 @@ impl Staged {
         }
         let mut aparts: Vec<Apart> = Vec::new();
         let twin = match &mut self.block {
-            Some(block) if self.pinned && !shared => block.twin(core, stream)?,
+            Some(block) if self.pinned && !shared => block.twin(&*core.driver, stream).map_err(|e| core.explain(e))?,
             _ => None,
         };
         let pinned = self.block.as_ref().filter(|_| self.pinned);
@@ -302,7 +302,7 @@ impl Staged {
             }
         }
         if let Some(block) = self.block.take_if(|_| !self.waits) {
-            end = end.and(scratch.staging.give_back(core, stream, block));
+            end = end.and(scratch.staging.give_back(&*core.driver, stream, block));
         }
         end
     }
@@ -345,7 +345,7 @@ impl Staged {
         }
         match block {
             Some(block) if done => scratch.staging.put_idle(block),
-            Some(block) => _ = scratch.staging.give_back(core, stream, block),
+            Some(block) => _ = scratch.staging.give_back(&*core.driver, stream, block),
             None => {}
         }
     }

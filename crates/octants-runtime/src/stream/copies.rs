@@ -1,7 +1,8 @@
 //! Copies and fills of buffers, in the order of a stream.
 
-use super::{Stream, StreamCore};
+use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::nesting;
@@ -128,10 +129,10 @@ impl Stream {
         let core = &self.0;
         core.check_not_capturing("take a copy of the host's memory")?;
         let mut scratch = core.wait_turn(caller);
-        let block = scratch.staging.take(&core.device, bytes, caller)?;
+        let block = scratch.staging.take(&*core.device.driver, bytes, caller).map_err(|e| core.device.explain(e))?;
         to.note_use(core, true);
         let end = work(&block);
-        let end = end.and(scratch.staging.give_back(&core.device, core.handle, block));
+        let end = end.and(scratch.staging.give_back(&*core.device.driver, core.handle, block));
         core.mark_work().and(end)
     }
 

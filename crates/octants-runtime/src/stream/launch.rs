@@ -7,8 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Stream;
 use super::results::{Results, results};
-use super::{Stream, StreamCore};
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::fork::Fork;
@@ -85,9 +86,10 @@ impl StreamCore {
         {
             return Err(self.refuse(kernel, args));
         }
-        if !scratch.fits(kernel) {
+        if !scratch.fits(kernel.room()) {
             let graphs = self.was_captured.load(Ordering::Relaxed) || self.is_captured()?;
-            scratch.grow(device, self.handle, kernel, graphs)?;
+            let grown = scratch.grow(&*device.driver, self.handle, kernel.room(), graphs);
+            grown.map_err(|e| device.explain(e))?;
         }
         if !(device.immediate || nested) {
             scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
@@ -300,7 +302,7 @@ impl StreamCore {
         if !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
             self.device.note_uses(self, kernel, args, &[]);
         }
-        scratch.free(&self.device, self.handle);
+        scratch.free(&*self.device.driver, self.handle);
         end
     }
 
