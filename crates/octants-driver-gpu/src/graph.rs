@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use octants_runtime::{Launch, Result};
 
 use crate::context::Entered;
-use crate::module::LoadedTask;
+use crate::loaded_task::LoadedTask;
 use crate::plan_grid::Parameter;
 use crate::symbols::{RawFunction, RawStream};
 use crate::vendor::{KernelNode, RawGraph};

@@ -12,8 +12,8 @@
 //! - A launch takes no lock and allocates nothing.
 //! - After an error that the device does not recover from, every call says that the device is lost, and frees are silent.
 //!
-//! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`], [`memory`], [`pinned`], [`streams`], [`module`],
-//! [`plan_grid`], [`graph`], [`gpu_driver`]; [`find_device_library`].
+//! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`], [`memory`], [`pinned`], [`streams`], [`plan_grid`],
+//! [`loaded_task`], [`graph`], [`module`], [`gpu_driver`]; [`find_device_library`].
 
 pub mod calls;
 pub mod context;
@@ -24,6 +24,7 @@ pub mod gpu_driver;
 pub mod graph;
 pub mod last_launches;
 pub mod library;
+pub mod loaded_task;
 pub mod memory;
 pub mod module;
 pub mod open;

@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 
-use crate::processor::{Code, Crash, Entry, Grid, Processor};
-use crate::twin::{GPU, machine_of};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, machine_of};
 
 /// What loads code objects.
 #[derive(Debug)]

@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::exports::LAUNCHES;
 use crate::faults;
-use crate::state::{SEED, lock, state};
+use crate::lock::lock;
+use crate::state::{SEED, state};
 
 /// Sets the seed of what streams do; zero: they never sleep.
 #[unsafe(no_mangle)]

@@ -19,8 +19,8 @@
 //! Environment variables, read when the library is first used: `HIP_VISIBLE_DEVICES`; `HIP_STANDIN_SEED`, `HIP_STANDIN_VERSION`,
 //! `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
 //!
-//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`faults`], [`memory`], [`stream`], [`event`], [`capture`],
-//! [`code`], [`processor`], [`twin`], [`fibers`], [`code_object`].
+//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`outcome`], [`lock`], [`faults`], [`memory`], [`work`], [`stream`],
+//! [`event`], [`capture`], [`code`], [`processor`], [`twin`], [`fibers`], [`code_object`].
 
 pub mod capture;
 pub mod code;
@@ -30,8 +30,11 @@ pub mod event;
 pub mod exports;
 pub mod faults;
 pub mod fibers;
+pub mod lock;
 pub mod memory;
+pub mod outcome;
 pub mod processor;
 pub mod state;
 pub mod stream;
 pub mod twin;
+pub mod work;

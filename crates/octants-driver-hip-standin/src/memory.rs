@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::faults::note;
-use crate::state::{Outcome, code, lock};
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
 
 /// What memory holds before anything is written, and after it was given back.
 const RUBBISH: u8 = 0xcd;

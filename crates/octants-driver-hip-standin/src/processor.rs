@@ -50,3 +50,13 @@ pub struct Entry {
     /// Most threads of a block.
     pub most_threads: u32,
 }
+
+/// Where an ELF file says what machine it is for.
+const MACHINE: std::ops::Range<usize> = 18..20;
+/// The number of AMD's GPUs.
+pub const GPU: u16 = 224;
+
+/// What machine code is for; nothing where it is no such file.
+pub fn machine_of(image: &[u8]) -> Option<u16> {
+    image.get(MACHINE).filter(|_| image.starts_with(b"\x7fELF")).map(|m| u16::from_le_bytes([m[0], m[1]]))
+}

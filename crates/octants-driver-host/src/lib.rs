@@ -9,18 +9,23 @@
 //!   have joined its task, so threads that are gone (after a `fork`) cost speed alone.
 //! - No panic crosses into compiled code.
 //!
-//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], [`queues`], [`schedule`], [`linker`], [`memory`],
-//! [`arena`], [`separate_memory`].
+//! Reading order: [`host_driver`], [`run_task`], [`enter`], [`plan_chunks`], [`pool`], `job_slot`, `lane`, `ranges`, `apart`,
+//! [`copies`], [`queues`], [`schedule`], [`linker`], [`memory`], `arena`, `map_pages`, [`separate_memory`].
 
+mod apart;
 mod arena;
 pub mod copies;
 mod enter;
 pub mod host_driver;
+mod job_slot;
+mod lane;
 pub mod linker;
+mod map_pages;
 pub mod memory;
 pub mod plan_chunks;
 pub mod pool;
 pub mod queues;
+mod ranges;
 pub mod run_task;
 pub mod schedule;
 pub mod separate_memory;

@@ -6,9 +6,11 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::{Address, Handle, enqueue, finish, give, known_device, queue, unsafe_call};
 use crate::faults::note;
+use crate::lock::lock;
 use crate::memory::Kind;
-use crate::state::{Outcome, code, current, lock, state};
-use crate::stream::Work;
+use crate::outcome::{Outcome, code};
+use crate::state::{current, state};
+use crate::work::Work;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
