@@ -9,7 +9,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use amdhip64::state::code as standin;
+use amdhip64::outcome::code as standin;
 use octants_driver_gpu::symbols::{PoolProperties, Signature};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, code, layout, number};
 

@@ -8,9 +8,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
+use crate::element_types::element_type;
+use crate::evaluate_annotations::{enclosing_locals, evaluate};
 use crate::names::{Known, marker, own_marker, text_attribute};
-use crate::ndarray::element_type;
-use crate::signature::{enclosing_locals, evaluate};
 
 /// How a parameter takes its argument.
 pub enum ParamKind {

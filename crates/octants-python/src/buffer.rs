@@ -7,8 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-use crate::ndarray::scalar_by_name;
-use crate::{dlpack, errors, fork, host_work, program, stream};
+use crate::element_types::scalar_by_name;
+use crate::{detached, dlpack, errors, host_work, program, program_functions, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -20,7 +20,8 @@ impl Buffer {
     /// Allocates on the current program's device.
     pub fn allocate(py: Python<'_>, bytes: u64) -> PyResult<Buffer> {
         let program = program::require(py)?;
-        let memory = fork::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
+        let memory =
+            detached::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
         Ok(Buffer { memory })
     }
 
@@ -43,7 +44,7 @@ impl Buffer {
     /// Where all calls return after their work, waits for those that other threads make.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program::sync(py) } else { Ok(()) }
+        if program::is_immediate() { program_functions::sync(py) } else { Ok(()) }
     }
 
     /// Whether the program that made it still runs.
@@ -97,7 +98,11 @@ impl Buffer {
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program::sync(py) } else { host_work::wait_for_buffer(py, self, write) }
+        if program::is_immediate() {
+            program_functions::sync(py)
+        } else {
+            host_work::wait_for_buffer(py, &self.memory, write)
+        }
     }
 
     /// Whether all work is done within the call that asks for it.
@@ -116,7 +121,7 @@ impl Buffer {
     fn read<'py>(&self, py: Python<'py>, offset: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
         self.settle(py)?;
         // The array is new: no one else sees it while the interpreter is free.
-        PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, self, offset, to))
+        PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, &self.memory, offset, to))
     }
 
     /// Copies bytes into an array of the host's, once the work that writes to the memory is done.
@@ -131,14 +136,14 @@ impl Buffer {
             // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the bytes.
             n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
         };
-        host_work::read_buffer(py, self, offset, to)
+        host_work::read_buffer(py, &self.memory, offset, to)
     }
 
     /// Sets some bytes, once the work that uses the memory is done.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let data = PyUntypedBuffer::get(data)?;
-        host_work::write_buffer(py, self, offset, contiguous(&data)?)
+        host_work::write_buffer(py, &self.memory, offset, contiguous(&data)?)
     }
 
     /// Queues on a stream that `count` elements from an offset on become `element`.
@@ -219,7 +224,7 @@ impl Buffer {
     #[pyo3(signature = (stream = None))]
     fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
         self.address(py)?;
-        host_work::hand_over(py, self, stream)
+        host_work::hand_over(py, &self.memory, stream)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {

@@ -5,9 +5,9 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use crate::array::ArrayView;
+use crate::array_view::ArrayView;
 use crate::buffer::Buffer;
-use crate::ndarray::scalar_by_name;
+use crate::element_types::scalar_by_name;
 
 /// Scalars in a buffer.
 #[pyclass(module = "octants._octants", frozen)]

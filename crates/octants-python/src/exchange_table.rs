@@ -9,10 +9,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::array::ArrayView;
+use crate::array_view::ArrayView;
 use crate::dlpack::{MAJOR, Tensor, Version, view_of};
 use crate::errors;
-use crate::foreign_array::is_host;
+use crate::host_memory::is_host;
 
 const NAME: &CStr = c"dlpack_exchange_api";
 

@@ -13,8 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use smallvec::SmallVec;
 
-use crate::array::{ArrayView, scalar_of_kind};
+use crate::array_view::ArrayView;
+use crate::element_types::scalar_of_kind;
 use crate::element_view::ElementView;
+use crate::host_memory::is_host;
 use crate::{dlpack, exchange_table, program};
 
 thread_local! {
@@ -79,21 +81,6 @@ fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         tensor.setattr(pyo3::intern!(py, "grad"), found.call_method0(pyo3::intern!(py, "contiguous"))?)?;
     }
     Ok(true)
-}
-
-/// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's device has it.
-pub fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
-    if dlpack::is_host(device) {
-        return Ok(true);
-    }
-    let own = program::dlpack_device();
-    if device == own {
-        return Ok(false);
-    }
-    let (name, runs) = (name(), program::device_name());
-    let hint =
-        if dlpack::is_host(own) { "to the host (`.cpu()`) first" } else { "to that device, or to the host, first" };
-    Err(PyValueError::new_err(format!("an array on {name} cannot be used by a kernel on {runs}: move it {hint}")))
 }
 
 fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {

@@ -7,7 +7,9 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
-use crate::signature::{evaluate_annotations, is_method, parameter_names};
+use crate::evaluate_annotations::evaluate_annotations;
+use crate::names::function_name;
+use crate::signature::{is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
@@ -138,11 +140,6 @@ impl Func {
 // Part of CPython's C API since 2.0, but not among the declarations of `pyo3::ffi`.
 unsafe extern "C" {
     fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
-}
-
-/// The function's `__name__`.
-pub fn function_name(function: &Bound<'_, PyAny>) -> String {
-    crate::names::text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
 }
 
 /// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not be there yet.

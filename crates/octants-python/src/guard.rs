@@ -16,10 +16,10 @@ use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
-use smallvec::SmallVec;
 
 use crate::argument::Gathered;
-use crate::array::{self, ArrayView};
+use crate::array;
+use crate::array_view::ArrayView;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 use crate::scalar::{ScalarError, scalar_to_slot};
@@ -65,9 +65,6 @@ impl Path {
             .collect()
     }
 }
-
-/// Objects that must live until a launch has ended.
-pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
 pub const MARKS: &str = "_read_marks";

@@ -6,7 +6,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::program;
-use crate::stream::waiting;
+use crate::waiting::waiting;
 
 /// Count, and total, shortest and longest in milliseconds.
 type Sums = (u64, f64, f64, f64);

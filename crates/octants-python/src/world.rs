@@ -16,17 +16,16 @@ use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference,
-};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefReference};
 
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
+use crate::constant::Constant;
 use crate::errors;
-use crate::func::{Func, function_name};
+use crate::func::Func;
 use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
-use crate::names::{marker, text_attribute, unwrap_tensor};
+use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
 use crate::signature::declaration;
 use crate::source::definition_length;
 
@@ -36,25 +35,6 @@ pub struct Read<'py> {
     pub path: Path,
     /// What was there.
     pub value: Bound<'py, PyAny>,
-}
-
-/// A number that a kernel takes from around it, by the name of a function's global or of an object's attribute.
-pub struct Constant {
-    /// The function or object. It is not kept: it may hold the kernel.
-    owner: Py<PyWeakrefReference>,
-    name: String,
-    value: Py<PyAny>,
-}
-
-impl Constant {
-    /// The same.
-    pub fn clone_ref(&self, py: Python<'_>) -> Constant {
-        Constant { owner: self.owner.clone_ref(py), name: self.name.clone(), value: self.value.clone_ref(py) }
-    }
-
-    fn is_of(&self, owner: &Bound<'_, PyAny>, name: &str) -> bool {
-        self.name == name && self.owner.bind(owner.py()).upgrade().is_some_and(|o| o.is(owner))
-    }
 }
 
 /// Python, for one compilation.

@@ -16,9 +16,9 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
+use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
-use crate::fork;
 use crate::interpreter::Interpreter;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
@@ -228,7 +228,7 @@ impl Kernel {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
-        fork::before_launch(py);
+        detached::before_launch(py);
         let interpreter = Interpreter::of_launch(py, flats);
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
         // the specialisation keep alive, and whose extents they report.

@@ -17,12 +17,13 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::Gathered;
 use crate::classify::Handles;
+use crate::constant::Constant;
 use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
 use crate::result::ResultKind;
 use crate::specialization::{Described, Slots, Specialization};
-use crate::world::{Constant, PyWorld};
-use crate::{errors, fork};
+use crate::world::PyWorld;
+use crate::{detached, errors};
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
@@ -146,7 +147,7 @@ impl Kernel {
                     let asked = (&search.tracing as &dyn World, &world);
                     let (lowering, alias) = Self::lower(slf, prepared, (gathered, args, mode), &described, asked)?;
                     inspection::show(py, || Inspection::new(&this.name, &prepared.program, &lowering, alias))?;
-                    let code = guarded(py, &this.name, || fork::working(py, || session.build(&lowering, alias)))?
+                    let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_notices() {
@@ -274,7 +275,7 @@ impl Kernel {
                 continue;
             }
             let watch = search.watch.clone();
-            let Some(code) = fork::working(world.py(), || session.load_recalled(&found, watch)) else {
+            let Some(code) = detached::working(world.py(), || session.load_recalled(&found, watch)) else {
                 search.reason = String::from("its code is no longer kept");
                 continue;
             };

@@ -14,10 +14,10 @@ use pyo3::types::PyTuple;
 
 use super::Kernel;
 use super::refusals::IN_SCOPE;
-use super::tally::Tally;
 use crate::errors;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::in_stream_scope;
+use crate::tally::Tally;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -77,7 +77,7 @@ impl RecordedLaunch {
     /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
     fn tally_now<'py>(&self, kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>]) -> PyResult<Tally> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        Tally::take(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
+        Kernel::take_tally(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -132,7 +132,7 @@ impl RecordedLaunch {
             self.check_arguments(kernel, args)?;
         }
         if !self.tally.is_empty() {
-            self.tally.check(&self.tally_now(kernel, args)?, kernel)?;
+            self.tally.check(&self.tally_now(kernel, args)?, &kernel.get().name, kernel.py())?;
         }
         let (mode, numbers) = (AutodiffMode::Reverse, self.spec.numbers(&self.slots));
         kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)
