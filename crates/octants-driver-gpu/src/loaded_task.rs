@@ -17,8 +17,8 @@ pub struct LoadedTask {
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
     kind: Kind,
-    /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every thread that
-    /// the device can hold.
+    /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
+    /// thread that the device can hold.
     pub local_bytes: u32,
 }
 
@@ -92,8 +92,8 @@ pub(crate) unsafe fn load_task(
                         let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
                         Some(Wide { form: OnceLock::from(Some((form, None))) })
                     }
-                    // Loading may wait for the device, which the launches to come should not. What is still to be assembled
-                    // takes longer, for a form that may never be used.
+                    // Loading may wait for the device, which the launches to come should not. What is still to be
+                    // assembled takes longer, for a form that may never be used.
                     Some(w) if w.code.starts_with(BINARY) => {
                         Some(Wide { form: OnceLock::from(load_wide(context, calls, w, meta).ok()) })
                     }
@@ -159,7 +159,8 @@ fn load_wide(
 }
 
 impl LoadedTask {
-    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is nothing to do.
+    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is
+    /// nothing to do.
     #[inline]
     pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
         let forms = match &self.kind {

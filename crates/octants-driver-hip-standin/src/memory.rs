@@ -13,7 +13,8 @@ const RUBBISH: u8 = 0xcd;
 const GONE: u8 = 0xdd;
 /// Bytes at either end of a block that are overwritten: whole large blocks would take long.
 const SCRIBBLED: usize = 1 << 20;
-/// Bytes of blocks that are kept for a while after they were given back, so that a late access finds rubbish and not another's data.
+/// Bytes of blocks that are kept for a while after they were given back, so that a late access finds rubbish and not
+/// another's data.
 const QUARANTINE: usize = 8 << 20;
 
 /// Whose memory it is.

@@ -32,8 +32,8 @@ pub trait Processor: Send + Sync {
 pub trait Code: Send + Sync {
     /// An entry point by its name.
     fn entry(&self, name: &str) -> Option<Entry>;
-    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what a launch passes by
-    /// value; the memory that it points to is the process's.
+    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what
+    /// a launch passes by value; the memory that it points to is the process's.
     ///
     /// # Safety
     /// The parameter is what the code expects.

@@ -143,7 +143,8 @@ impl Stream {
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
                 let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
-                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's affair.
+                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
+                // affair.
                 let ran = unsafe { function.module.code.run(function.entry, grid, parameter) };
                 if let Err(crash) = ran {
                     note(format!("`{}` crashed: {}", function.name, crash.why));

@@ -3,9 +3,10 @@
 //! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share
 //! huge pages ([`Arena`]).
 //!
-//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
-//! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
-//! checks of bounds they shall run on here too, instead of ending the process or spoiling its allocator's bookkeeping.
+//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as
+//! the row before the first in a stencil at the border, and run on elsewhere because their fields are parts of one
+//! large block. Without checks of bounds they shall run on here too, instead of ending the process or spoiling its
+//! allocator's bookkeeping.
 
 use crate::arena::Arena;
 use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, unmap};

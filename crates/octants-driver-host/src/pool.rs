@@ -37,7 +37,8 @@ thread_local! {
 const MOST_THREADS: u32 = 1 << 20;
 /// Jobs that may share the pool at one time.
 const SLOTS: usize = 16;
-/// The longest time that a thread looks for work before it sleeps. Waking up takes tens of microseconds, more on virtual machines.
+/// The longest time that a thread looks for work before it sleeps. Waking up takes tens of microseconds, more on
+/// virtual machines.
 const LONGEST_SPIN: Duration = Duration::from_micros(250);
 /// Looks after which a thread takes a lane that another one has not come for.
 const HOLD: u32 = 128;
@@ -161,7 +162,8 @@ impl Pool {
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         let me = thread::current().id();
         for handle in workers.handles {
-            // After a fork the threads are those of another process; a worker that ends the pool cannot wait for itself.
+            // After a fork the threads are those of another process; a worker that ends the pool cannot wait for
+            // itself.
             if workers.process == std::process::id() && handle.thread().id() != me {
                 let _ = handle.join();
             }

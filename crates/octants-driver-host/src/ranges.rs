@@ -7,7 +7,8 @@ use octants_runtime::Caller;
 use crate::apart::Apart;
 use crate::lane::{Lane, pack, take_first, take_last};
 
-/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others' from the back.
+/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others'
+/// from the back.
 pub struct Ranges<'a> {
     /// All numbers, where one thread takes them.
     pub(crate) whole: Option<(u64, u64)>,

@@ -1,8 +1,8 @@
 //! What keeps a crate readable from the inside, held over the source text of all crates.
 //!
 //! 1. No import cycle among the modules of a crate. A module imports another one when it names a path below `crate::`,
-//!    `super::` or `self::` that leads there, in a `use` or in code. A module that names its own children does not count,
-//!    nor does code for tests.
+//!    `super::` or `self::` that leads there, in a `use` or in code. A module that names its own children does not
+//!    count, nor does code for tests.
 //! 2. No function over 100 lines.
 //! 3. No file over 600 lines.
 //!
@@ -208,7 +208,8 @@ fn paths_from(tokens: &[TokenTree], mut at: usize, mut prefix: Vec<String>, out:
     }
 }
 
-/// Collects the paths that begin with `crate`, `super` or `self`, each as a path below the crate's root. `module` is where the tokens stand.
+/// Collects the paths that begin with `crate`, `super` or `self`, each as a path below the crate's root. `module` is
+/// where the tokens stand.
 fn named_paths(tokens: &[TokenTree], module: &ModulePath, out: &mut Vec<ModulePath>) {
     for (at, token) in tokens.iter().enumerate() {
         match token {

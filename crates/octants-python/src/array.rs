@@ -1,5 +1,5 @@
-//! Arrays that a caller passes: this package's ndarrays, numpy arrays, and, in [`crate::foreign_array`], those of others.
-//! Each becomes an [`ArrayView`]: pointer, extents and strides, with no copy.
+//! Arrays that a caller passes: this package's ndarrays, numpy arrays, and, in [`crate::foreign_array`], those of
+//! others. Each becomes an [`ArrayView`]: pointer, extents and strides, with no copy.
 
 use numpy::{PyArrayDescrMethods, PyUntypedArray, PyUntypedArrayMethods};
 use octants_engine::ir::{Scalar, Type};
@@ -23,7 +23,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     if value.is_instance(Known::get(py)?.np_ndarray.bind(py))? {
         return from_numpy(value).map(Some);
     }
-    // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is the array.
+    // It exports itself to other libraries too, which would lose its element type and its gradient: what it wraps is
+    // the array.
     if is_tensor(value)? {
         return Ok(None);
     }

@@ -61,7 +61,8 @@ fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
     }
     Ok(match data.len_bytes() {
         0 => &[],
-        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any copy.
+        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any
+        // copy.
         n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
     })
 }
@@ -93,8 +94,8 @@ impl Buffer {
         self.is_alive()
     }
 
-    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for all
-    /// that use it.
+    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`,
+    /// for all that use it.
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
@@ -133,7 +134,8 @@ impl Buffer {
         }
         let to = match to.len_bytes() {
             0 => &mut [],
-            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the bytes.
+            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the
+            // bytes.
             n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
         };
         host_work::read_buffer(py, &self.memory, offset, to)
@@ -184,14 +186,15 @@ impl Buffer {
         self.memory.dlpack_device()
     }
 
-    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a protocol.
+    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a
+    /// protocol.
     #[getter]
     fn array_protocol(&self) -> Option<&'static str> {
         self.memory.array_protocol()
     }
 
-    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by the driver's
-    /// handle, waits for the work that uses the memory; -1 lets it wait for nothing.
+    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by
+    /// the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing.
     fn dlpack(
         &self,
         py: Python<'_>,
@@ -219,8 +222,9 @@ impl Buffer {
         dlpack::Exported { memory, address, device, scalar, shape, strides }.into_capsule(py, versioned)
     }
 
-    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without one, the stream that
-    /// libraries use where none is named. Returns its handle, or None where the host has waited instead.
+    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
+    /// one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
+    /// instead.
     #[pyo3(signature = (stream = None))]
     fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
         self.address(py)?;

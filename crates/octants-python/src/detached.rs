@@ -115,8 +115,8 @@ pub fn working<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// A fork is about to be made: begins nothing of what a fork waits for, and waits for what others compile; with `launches`, for some
-/// time for what they launch too.
+/// A fork is about to be made: begins nothing of what a fork waits for, and waits for what others compile; with
+/// `launches`, for some time for what they launch too.
 pub fn pause_for_fork(py: Python<'_>, launches: bool) {
     FORKING.fetch_add(1, Ordering::SeqCst);
     py.detach(|| {

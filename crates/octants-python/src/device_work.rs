@@ -1,4 +1,5 @@
-//! Work that the device does in place of the host, on the default stream, in the order of the work that uses the same memory.
+//! Work that the device does in place of the host, on the default stream, in the order of the work that uses the same
+//! memory.
 
 use pyo3::prelude::*;
 
@@ -7,8 +8,8 @@ use crate::program;
 use crate::stream::{Kind, Stream};
 use crate::waiting::{raised, waiting};
 
-/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a device does in place of
-/// the host.
+/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a
+/// device does in place of the host.
 #[pyfunction]
 pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResult<Stream> {
     let program = program::require(py)?;

@@ -1,4 +1,5 @@
-//! [`ElementView`]: components of a field, or any part of a buffer with a stride for each axis, as an argument of kernels.
+//! [`ElementView`]: components of a field, or any part of a buffer with a stride for each axis, as an argument of
+//! kernels.
 
 use octants_engine::ir::Type;
 use pyo3::exceptions::PyValueError;

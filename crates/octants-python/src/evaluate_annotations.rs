@@ -1,4 +1,5 @@
-//! Annotations that are strings (`from __future__ import annotations`), and what they mean where the function or class stands.
+//! Annotations that are strings (`from __future__ import annotations`), and what they mean where the function or class
+//! stands.
 
 use pyo3::exceptions::PyNameError;
 use pyo3::prelude::*;
@@ -6,7 +7,8 @@ use pyo3::types::{PyDict, PyString};
 
 use crate::names::text_attribute;
 
-/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all are text.
+/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all
+/// are text.
 pub fn evaluate<'py>(
     text: &Bound<'py, PyAny>,
     globals: &Bound<'py, PyAny>,
@@ -17,8 +19,8 @@ pub fn evaluate<'py>(
     if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
 }
 
-/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are not defined
-/// yet they stay text. Says whether all have a meaning.
+/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are
+/// not defined yet they stay text. Says whether all have a meaning.
 pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = function.py();
     let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;

@@ -1,8 +1,8 @@
 //! Arrays of other libraries: torch tensors, the buffer protocol, the array protocol of the device, DLPack.
 //!
-//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here (what a
-//! launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's: whoever
-//! passes it keeps it alive until the work on the device is done, and orders the streams.
+//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here
+//! (what a launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's:
+//! whoever passes it keeps it alive until the work on the device is done, and orders the streams.
 
 use std::cell::RefCell;
 
@@ -50,7 +50,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     // SAFETY: `value` is a live object.
     if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
         match from_buffer(value) {
-            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in another way.
+            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in
+            // another way.
             Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
             other => return other,
         }
@@ -64,7 +65,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     }
 }
 
-/// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add to.
+/// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add
+/// to.
 fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let wants = tensor.getattr_opt(pyo3::intern!(py, "requires_grad"))?;
@@ -186,8 +188,8 @@ fn torch_scalar(dtype: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     Ok(scalar)
 }
 
-/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the contents are
-/// ready on.
+/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the
+/// contents are ready on.
 fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
     let wrong = |what: &str| PyTypeError::new_err(format!("{name}: {what}"));
     let shown = shown.cast::<PyDict>().map_err(|_| wrong("a dictionary is expected"))?;

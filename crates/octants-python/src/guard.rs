@@ -1,10 +1,11 @@
-//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read while
-//! it was compiled. A launch looks again and takes other code where something has changed.
+//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read
+//! while it was compiled. A launch looks again and takes other code where something has changed.
 //!
-//! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object. Vectors, matrices and
-//! numpy arrays that are the same object are taken to be unchanged: their contents are looked at only when the object is
-//! another one. An ndarray may be replaced by any other of its type. Other objects in containers must be the same,
-//! unless their class compares what they hold; they are not kept, since what they hold may hold the argument.
+//! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object.
+//! Vectors, matrices and numpy arrays that are the same object are taken to be unchanged: their contents are looked at
+//! only when the object is another one. An ndarray may be replaced by any other of its type. Other objects in
+//! containers must be the same, unless their class compares what they hold; they are not kept, since what they hold may
+//! hold the argument.
 
 use std::sync::Arc;
 
@@ -444,8 +445,8 @@ impl LiveNumber {
                 PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.name(), self.scalar))
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
-                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of numbers that \
-                 kernels read at launch",
+                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of \
+                 numbers that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

@@ -1,4 +1,5 @@
-//! [`Held`]: the objects that a launch keeps alive, and [`HoldLater`]: those that it keeps from when others may free them.
+//! [`Held`]: the objects that a launch keeps alive, and [`HoldLater`]: those that it keeps from when others may free
+//! them.
 
 use pyo3::prelude::*;
 use smallvec::SmallVec;

@@ -7,8 +7,8 @@ use crate::program;
 use crate::stream::{Kind, Stream, scope_stream, stream_argument};
 use crate::waiting::waiting;
 
-/// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is, or where all
-/// work is done at once.
+/// The stream on which work in place of a kernel is queued: the one given, or that of a scope. `None` where neither is,
+/// or where all work is done at once.
 #[pyfunction]
 #[pyo3(signature = (qd_stream = None))]
 pub fn queueing_stream(py: Python<'_>, qd_stream: Option<&Bound<'_, PyAny>>) -> PyResult<Option<Stream>> {

@@ -1,5 +1,5 @@
-//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the others
-//! who want it wait.
+//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the
+//! others who want it wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
@@ -42,8 +42,8 @@ impl InProgress {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits for itself:
-    /// what the compiler asks of Python may call the kernel.
+    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits
+    /// for itself: what the compiler asks of Python may call the kernel.
     pub fn enter<'a>(&'a self, py: Python<'_>, key: &'a [u64]) -> Option<Turn<'a>> {
         self.enter_process();
         let me = thread::current().id();

@@ -1,9 +1,10 @@
-//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if there is
-//! none, fills the slots and launches, all without a Python frame.
+//! [`Kernel`]: what `@kernel` makes of a function. A call finds the specialisation of its arguments, compiles it if
+//! there is none, fills the slots and launches, all without a Python frame.
 //!
 //! [`call`] is that way, with [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
-//! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`see_launches`] for gradients
-//! that are asked for by hand, both with [`take_tally`]; [`methods`] are what Python calls; [`unmade_call`] does without the launch; [`refusals`] says what kernels do not take.
+//! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
+//! are asked for by hand, both with [`take_tally`]; [`methods`] are what Python calls; [`unmade_call`] does without the
+//! launch; [`refusals`] says what kernels do not take.
 
 mod bind_arguments;
 mod call;
@@ -157,12 +158,12 @@ impl Kernel {
     }
 }
 
-/// Lets `object.kernel(...)` call the kernel with the object as first argument, as it does functions, without a bound method in between.
-/// The interpreter remembers where it found a method only of types that cannot change.
+/// Lets `object.kernel(...)` call the kernel with the object as first argument, as it does functions, without a bound
+/// method in between. The interpreter remembers where it found a method only of types that cannot change.
 pub fn call_as_methods(py: Python<'_>) {
     let class = py.get_type::<Kernel>();
-    // SAFETY: the type is alive, and nothing else knows it yet. What the flag promises holds: `__get__` of an instance returns an object
-    // that calls the kernel with the instance ahead of its arguments.
+    // SAFETY: the type is alive, and nothing else knows it yet. What the flag promises holds: `__get__` of an instance
+    // returns an object that calls the kernel with the instance ahead of its arguments.
     unsafe {
         (*class.as_type_ptr()).tp_flags |= ffi::Py_TPFLAGS_METHOD_DESCRIPTOR | ffi::Py_TPFLAGS_IMMUTABLETYPE;
         ffi::PyType_Modified(class.as_type_ptr());

@@ -74,8 +74,8 @@ pub fn begin(session: Session) {
 
 static FORKED: AtomicBool = AtomicBool::new(false);
 
-/// In a child process: lets go of the parent's program where streams are real, since the threads that serve them are the
-/// parent's. Without streams the program goes on.
+/// In a child process: lets go of the parent's program where streams are real, since the threads that serve them are
+/// the parent's. Without streams the program goes on.
 ///
 /// # Safety
 /// The process has just been made by a fork, and this is its only thread.

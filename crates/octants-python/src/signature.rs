@@ -1,8 +1,8 @@
 //! What a Python function declares: names, annotations, defaults, return annotation.
 //!
 //! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
-//! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the local variables
-//! around it are there. Those with names that come later wait until the function is compiled.
+//! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the
+//! local variables around it are there. Those with names that come later wait until the function is compiled.
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;
@@ -169,8 +169,8 @@ impl Signature {
         self.params.iter().try_for_each(|p| p.kind.traverse(visit))
     }
 
-    /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds depend on
-    /// the argument, the kernel's parameters in general.
+    /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds
+    /// depend on the argument, the kernel's parameters in general.
     pub fn leaf_name(&self, leaf: usize) -> String {
         fn count(kind: &ParamKind) -> usize {
             match kind {
@@ -206,7 +206,8 @@ impl Signature {
                 return Err(errors::syntax_error(
                     py,
                     format!(
-                        "Octants kernels do not support default values for arguments: parameter `{}` of kernel `{kernel}`",
+                        "Octants kernels do not support default values for arguments: parameter `{}` of kernel \
+                         `{kernel}`",
                         p.name
                     ),
                 ));
@@ -221,7 +222,8 @@ impl Signature {
                     return Err(errors::syntax_error(
                         py,
                         format!(
-                            "Octants kernels parameters must be type annotated: write for example `{}: qd.f32` in kernel `{kernel}`",
+                            "Octants kernels parameters must be type annotated: write for example `{}: qd.f32` in \
+                             kernel `{kernel}`",
                             p.name
                         ),
                     ));
@@ -238,8 +240,8 @@ fn invalid_annotation(index: usize, name: &str, kernel: &str, annotation: &Bound
     errors::syntax_error(
         annotation.py(),
         format!(
-            "Invalid type annotation (argument {index}) of Octants kernel `{kernel}`: `{name}: {text}` is neither a scalar, \
-             vector, matrix or struct type, nor an array, template, tensor or dataclass"
+            "Invalid type annotation (argument {index}) of Octants kernel `{kernel}`: `{name}: {text}` is neither a \
+             scalar, vector, matrix or struct type, nor an array, template, tensor or dataclass"
         ),
     )
 }

@@ -142,8 +142,8 @@ impl CapturedArray {
     }
 }
 
-/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second counts these and
-/// then the others.
+/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second
+/// counts these and then the others.
 type Sharing = SmallVec<[(usize, usize, bool); 4]>;
 
 /// An array argument that the code uses.
@@ -196,8 +196,8 @@ impl Specialization {
         self.alive[first..].iter().take_while(|(p, _)| *p == param).all(|(_, object)| object.is_alive(py))
     }
 
-    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed. Code
-    /// that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
+    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed.
+    /// Code that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
     #[inline]
     pub fn fill<'py>(
         &self,
@@ -303,13 +303,14 @@ impl Specialization {
         })
     }
 
-    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same ones.
+    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same
+    /// ones.
     pub fn numbers(&self, slots: &[u64]) -> SmallVec<[u64; 4]> {
         self.numbers.iter().map(|n| slots[n.slot()]).collect()
     }
 
-    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of all, where it is
-    /// one's.
+    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of
+    /// all, where it is one's.
     pub fn changed_slot(&self, one: &[u64], other: &[u64]) -> Option<Option<u32>> {
         let is_number = |i: usize| self.numbers.iter().any(|n| n.slot() == i);
         let i = (0..one.len()).find(|&i| other.get(i) != Some(&one[i]) && !is_number(i))? as u32;

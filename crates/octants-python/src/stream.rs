@@ -1,7 +1,7 @@
 //! [`Stream`] as a Python object, and this thread's current stream. What Python calls is in [`crate::stream_methods`].
 //!
-//! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a stream
-//! that one thread destroys stays whole for what another is just launching.
+//! A Python object holds its runtime stream until it is destroyed; a launch on it holds another reference, so that a
+//! stream that one thread destroys stays whole for what another is just launching.
 
 use std::cell::{Cell, RefCell};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -138,7 +138,8 @@ pub fn in_stream_scope() -> bool {
     DEPTH.with(Cell::get) > 0
 }
 
-/// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default stream.
+/// The stream of the scope that this thread is in, or torch's where the program follows that; `None` for the default
+/// stream.
 #[inline]
 pub fn scope_stream(py: Python<'_>) -> PyResult<Option<runtime::Stream>> {
     if DEPTH.with(Cell::get) > 0 {

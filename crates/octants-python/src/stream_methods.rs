@@ -19,7 +19,8 @@ pub struct StreamScope {
 
 #[pymethods]
 impl Stream {
-    /// Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never destroyed.
+    /// Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never
+    /// destroyed.
     #[staticmethod]
     fn from_handle(py: Python<'_>, handle: u64) -> PyResult<Stream> {
         let program = program::require(py)?;
@@ -62,7 +63,8 @@ impl Stream {
         end.map_err(|e| raised(py, e))
     }
 
-    /// Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go of.
+    /// Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go
+    /// of.
     fn destroy(&self, py: Python<'_>) -> PyResult<()> {
         self.finish(py, true)
     }

@@ -7,7 +7,8 @@ use crate::errors;
 /// What is tallied after a launch, and again before its gradient.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions apart.
+    /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions
+    /// apart.
     places: Vec<[i64; 4]>,
 }
 
@@ -34,8 +35,9 @@ impl Tally {
         let ([is_read, line, old, _], [_, _, new, _]) = (was, is);
         if *is_read != 0 {
             let text = format!(
-                "the gradient of kernel `{kernel}` would be wrong: what line {line} read from memory was overwritten after the launch, and \
-                 the gradient reads it again. Write to memory of its own, or keep what was read and use `@qd.ad.grad_replaced`"
+                "the gradient of kernel `{kernel}` would be wrong: what line {line} read from memory was overwritten \
+                 after the launch, and the gradient reads it again. Write to memory of its own, or keep what was read \
+                 and use `@qd.ad.grad_replaced`"
             );
             return Err(errors::exception(py, "OctantsAssertionError", text));
         }
@@ -46,8 +48,9 @@ impl Tally {
             format!("ran {} in all, and would run {} now", times(*old), times(*new))
         };
         let text = format!(
-            "the gradient of kernel `{kernel}` cannot be computed: the loop at line {line} {change}. What its length is read from was \
-             written after the kernel read it: give each launch memory of its own for that, or compute the gradient before it changes"
+            "the gradient of kernel `{kernel}` cannot be computed: the loop at line {line} {change}. What its length \
+             is read from was written after the kernel read it: give each launch memory of its own for that, or \
+             compute the gradient before it changes"
         );
         Err(errors::runtime_error(py, text))
     }

@@ -1,7 +1,8 @@
 //! The compiler's view of Python: names, attributes, calls and iteration at compile time.
 //!
-//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that were
-//! passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still hold.
+//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that
+//! were passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still
+//! hold.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -309,8 +310,8 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     let start = (first as usize).saturating_sub(1);
     if lines.len() <= start {
         return Err(PyOSError::new_err(format!(
-            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from their \
-             source, so define them in a file, not in an interactive session or `exec`"
+            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from \
+             their source, so define them in a file, not in an interactive session or `exec`"
         )));
     }
     if name == "<lambda>" {
@@ -402,8 +403,8 @@ impl World for PyWorld<'_> {
             {
                 let name = text_attribute(&function, pyo3::intern!(self.py, "__name__")).unwrap_or_default();
                 let text = format!(
-                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. Call it before the kernel, \
-                     or after it"
+                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. \
+                     Call it before the kernel, or after it"
                 );
                 return Err(errors::exception(self.py, "OctantsScopeError", text));
             }

@@ -1,11 +1,11 @@
 //! [`Buffer`]: memory on a device.
 //!
-//! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the address
-//! for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
+//! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the
+//! address for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
 //!
-//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back behind
-//! that work, and a host that reads waits for those that write. It also counts its writes, so that what was computed from its contents
-//! is known to hold still: see [`Version`].
+//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back
+//! behind that work, and a host that reads waits for those that write. It also counts its writes, so that what was
+//! computed from its contents is known to hold still: see [`Version`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -78,8 +78,8 @@ impl BufferCore {
         streams.push(Use { stream: Arc::downgrade(stream), writes });
     }
 
-    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen, and where another
-    /// stream has been given the memory to write to, since that may do so later.
+    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen,
+    /// and where another stream has been given the memory to write to, since that may do so later.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
@@ -179,8 +179,8 @@ impl Buffer {
         self.0.note_use(stream, writes);
     }
 
-    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those. Reports
-    /// failures of theirs that were not reported yet.
+    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those.
+    /// Reports failures of theirs that were not reported yet.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         if self.0.device.immediate { Ok(()) } else { self.wait_for_streams(access, caller) }
@@ -230,7 +230,8 @@ impl Buffer {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
             return Ok(());
         }
-        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what is there then.
+        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what
+        // is there then.
         self.0.note_write();
         // SAFETY: the range is checked and pinned, and its users are waited for.
         let end = unsafe { device.transfers.write(&*device.driver, to, from) };

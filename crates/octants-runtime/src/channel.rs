@@ -1,8 +1,8 @@
 //! [`Channel`]: what code of a device has to say, in memory that it writes and the host reads.
 //!
-//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its stream's channel, which
-//! the host takes out when it has waited for the stream. Kernels are known in records by their place in the channel's list, where they
-//! stay: work that was captured into a graph may speak again at any time.
+//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its
+//! stream's channel, which the host takes out when it has waited for the stream. Kernels are known in records by their
+//! place in the channel's list, where they stay: work that was captured into a graph may speak again at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -76,8 +76,8 @@ impl Channel {
         next.load(Ordering::Acquire) == 0 && failed.load(Ordering::Acquire) == 0
     }
 
-    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be writing, only what is
-    /// complete is taken, and what comes behind it stays.
+    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be
+    /// writing, only what is complete is taken, and what comes behind it stays.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =
@@ -98,7 +98,8 @@ impl Channel {
             fail_at_site(&kernel, failures, site, &values);
             self.failure_taken = true;
         }
-        // What the host writes while the device changes the same word may be lost: not every bus makes the two take turns.
+        // What the host writes while the device changes the same word may be lost: not every bus makes the two take
+        // turns.
         if !idle {
             return;
         }

@@ -1,8 +1,8 @@
 //! [`DeviceCore`], [`StreamCore`] and [`BufferCore`]: the state behind devices, streams and buffers.
 //!
-//! The three know one another: a stream and a buffer keep their device alive, the device lists its streams and buffers, and a buffer
-//! the streams that use it. So their types stand in one module, below those that hold what is done with them: `device`, `stream`,
-//! `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
+//! The three know one another: a stream and a buffer keep their device alive, the device lists its streams and buffers,
+//! and a buffer the streams that use it. So their types stand in one module, below those that hold what is done with
+//! them: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -95,7 +95,8 @@ pub(crate) struct StreamCore {
     /// Someone has captured work of ours on it into a graph.
     pub(crate) was_captured: AtomicBool,
     pub(crate) failures: Arc<Failures>,
-    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
+    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it
+    /// stays.
     pub(crate) channel_at: AtomicU64,
     /// Held for the time of a launch: it is what keeps the launches of several threads in order.
     pub(crate) scratch: Renewable<Scratch>,
@@ -124,15 +125,16 @@ pub(crate) struct Uses {
     pub(crate) writes: Writes,
 }
 
-/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are queued (one by one, as
-/// one graph, measured, in groups on worker streams, inside another launch); what is queued in place of a kernel (fills, copies, uploads and
-/// writes on a stream), before the stream's turn is given on; and the host ([`crate::Buffer::write`]).
+/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are
+/// queued (one by one, as one graph, measured, in groups on worker streams, inside another launch); what is queued in
+/// place of a kernel (fills, copies, uploads and writes on a stream), before the stream's turn is given on; and the
+/// host ([`crate::Buffer::write`]).
 #[derive(Clone, Copy)]
 pub(crate) enum Writes {
     /// So often.
     Seen(u64),
-    /// It may be written to unseen: others were given the address, or work that writes there may have been captured into a graph, which its
-    /// owner runs as often as they like.
+    /// It may be written to unseen: others were given the address, or work that writes there may have been captured
+    /// into a graph, which its owner runs as often as they like.
     Unseen,
 }
 

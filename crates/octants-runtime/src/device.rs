@@ -82,8 +82,8 @@ impl Device {
         Ok(stream)
     }
 
-    /// The stream with this handle: the default stream for zero, one of this device's own, or one made by someone else, who
-    /// also destroys it.
+    /// The stream with this handle: the default stream for zero, one of this device's own, or one made by someone else,
+    /// who also destroys it.
     pub fn stream_from_handle(&self, handle: u64) -> Result<Stream> {
         let core = &self.0.core;
         core.check_open("device")?;
@@ -142,7 +142,8 @@ impl Device {
         Buffer::allocate(&self.0.core, bytes, Contents::Any)
     }
 
-    /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to `threads` threads.
+    /// The artifact with machine code in the place of text, where the device has an assembler to call, made on up to
+    /// `threads` threads.
     pub fn assemble(&self, artifact: &Artifact, threads: usize) -> Option<Artifact> {
         assemble(&*self.0.core.driver, artifact, threads)
     }
@@ -174,8 +175,8 @@ impl Device {
         Ok(kernel)
     }
 
-    /// Waits for all work of this program, on every stream, and writes out what it printed. Reports a failure that was not
-    /// reported yet; of several streams' the others are left for the next such call.
+    /// Waits for all work of this program, on every stream, and writes out what it printed. Reports a failure that was
+    /// not reported yet; of several streams' the others are left for the next such call.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
         if core.immediate {
@@ -216,7 +217,8 @@ impl Device {
             return true;
         }
         core.abandon();
-        // Another thread may have held the lock, and is not there to give it back. What is missed is refused when it meets the device.
+        // Another thread may have held the lock, and is not there to give it back. What is missed is refused when it
+        // meets the device.
         if let Ok(buffers) = core.buffers.try_lock() {
             buffers.values().filter_map(Weak::upgrade).for_each(|b| b.close());
         }
@@ -252,8 +254,8 @@ impl Device {
     }
 
     /// Ends the program: waits for its work, after which every use of its objects is an error. Memory is given back at
-    /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work that was
-    /// not waited for before; the program has ended all the same.
+    /// once, that of pinned buffers when the last pin goes; threads end. Closing twice is fine. An error is of work
+    /// that was not waited for before; the program has ended all the same.
     pub fn close(&self, caller: &dyn Caller) -> Result<()> {
         let core = &self.0.core;
         let mut end = self.0.default.drain(caller, || core.set_closed());

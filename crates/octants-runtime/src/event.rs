@@ -73,7 +73,8 @@ impl Event {
         unsafe { self.device.wait_events(core.handle, &[self.handle]) }
     }
 
-    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported yet.
+    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported
+    /// yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         self.device.check_open("event")?;
         if nesting::inside() {

@@ -20,7 +20,8 @@ impl DeviceCore {
         // SAFETY: the users' streams are alive while their cores are; the memory by the contract.
         if unsafe { self.free_on_reclaim(users, memory, bytes) }.is_err() {
             for user in users {
-                // Without events, and while the program ends, the host waits; an error leaves nothing that could use the memory.
+                // Without events, and while the program ends, the host waits; an error leaves nothing that could use
+                // the memory.
                 let _ = user.wait_for_own_work(&Patient);
             }
             // SAFETY: as above.

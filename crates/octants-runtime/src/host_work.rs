@@ -1,7 +1,8 @@
 //! Fills and copies that a device does in place of the host, on the default stream, where the user names no stream.
 //!
-//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is launched later,
-//! on whichever stream, comes behind them. The host waits only where streams exist that know nothing of the default one.
+//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is
+//! launched later, on whichever stream, comes behind them. The host waits only where streams exist that know nothing of
+//! the default one.
 
 use std::sync::Arc;
 

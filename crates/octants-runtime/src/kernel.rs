@@ -77,8 +77,8 @@ impl LoadedKernel {
         &self.meta
     }
 
-    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which buffer;
-    /// memory that is not the device's makes a launch wait for its work.
+    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which
+    /// buffer; memory that is not the device's makes a launch wait for its work.
     pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
         let mut kernel = self;
         kernel.pointers = pointers.into_boxed_slice();
@@ -92,7 +92,8 @@ impl LoadedKernel {
         kernel
     }
 
-    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit to their number.
+    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit
+    /// to their number.
     pub fn threads_at_once(&self) -> Option<u64> {
         // SAFETY: the module is loaded while this value lives.
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
@@ -129,8 +130,8 @@ impl Drop for LoadedKernel {
         if *self.in_graph.get_mut() {
             return self.core.unload_at_end(self.module);
         }
-        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it has queued
-        // is the driver's to wait for.
+        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it
+        // has queued is the driver's to wait for.
         unsafe { self.core.driver.unload(self.module) }
     }
 }

@@ -1,4 +1,5 @@
-//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to it.
+//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to
+//! it.
 
 use std::sync::atomic::Ordering;
 

@@ -1,12 +1,13 @@
 //! [`Profile`]: when the tasks of launches ran, on which stream, and what they came behind.
 //!
-//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does everything at
-//! once, between two looks at the clock). Nothing waits for them: their times are read once someone asks, or when many have gathered
-//! whose work is done. Sums are kept for every kernel; of single tasks the latest [`MOST_SPANS`]. While it is off, launches look at one
-//! flag that they have loaded anyway.
+//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does
+//! everything at once, between two looks at the clock). Nothing waits for them: their times are read once someone asks,
+//! or when many have gathered whose work is done. Sums are kept for every kernel; of single tasks the latest
+//! [`MOST_SPANS`]. While it is off, launches look at one flag that they have loaded anyway.
 //!
-//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was recorded on,
-//! and who waits for it comes behind them. How launches are measured is in `measure`, what users ask for in `profiler`.
+//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was
+//! recorded on, and who waits for it comes behind them. How launches are measured is in `measure`, what users ask for
+//! in `profiler`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

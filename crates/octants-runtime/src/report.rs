@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 
 use crate::renewable::Renewable;
 
-/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a launching thread
-/// may hold (the lock of an interpreter, say).
+/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a
+/// launching thread may hold (the lock of an interpreter, say).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Text held back at most.

@@ -59,8 +59,8 @@ impl Scratch {
     /// Makes room for a kernel's frame and results.
     #[cold]
     pub(crate) fn grow(&mut self, driver: &dyn Driver, stream: StreamHandle, room: Room, graphs: bool) -> Result<()> {
-        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old frame is
-        // queued before its free; results are read before the next launch.
+        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old
+        // frame is queued before its free; results are read before the next launch.
         unsafe {
             if room.frame_bytes > self.frame_bytes {
                 let bytes = room.frame_bytes.next_power_of_two().max(256);

@@ -137,9 +137,9 @@ impl Stream {
         !self.0.device.is_closed()
     }
 
-    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the version is the
-    /// same, so are they. `None` where that cannot be told: the memory is not this device's, others may write to it, another stream
-    /// may do so yet, or writes are not counted there.
+    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the
+    /// version is the same, so are they. `None` where that cannot be told: the memory is not this device's, others may
+    /// write to it, another stream may do so yet, or writes are not counted there.
     pub fn version_at(&self, address: u64) -> Option<Version> {
         self.0.device.version_at(&self.0, address)
     }
@@ -151,8 +151,8 @@ impl Stream {
         unsafe { self.0.device.driver.query_stream(self.0.handle) }
     }
 
-    /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not reported
-    /// yet.
+    /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
+    /// reported yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         if core.device.immediate {

@@ -13,8 +13,8 @@ use crate::stage_arguments::HostArray;
 impl DeviceCore {
     /// The buffer that holds this address.
     fn buffer_at(&self, address: u64) -> Option<Arc<BufferCore>> {
-        // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just dropped, and
-        // the last reference takes the lock to leave the map.
+        // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just
+        // dropped, and the last reference takes the lock to leave the map.
         let buffer = {
             let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
             map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
@@ -22,7 +22,8 @@ impl DeviceCore {
         buffer.filter(|b| address - b.address() < b.len())
     }
 
-    /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the slots.
+    /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the
+    /// slots.
     pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
         for p in &kernel.pointers {
             let address = args[p.slot as usize];
@@ -50,9 +51,10 @@ impl DeviceCore {
         }
     }
 
-    /// Notes that a launch on `stream` uses the memory its arguments name, that of `arrays` aside. True when some of it is the host's
-    /// and not among them: the launch must then wait for its work, since nothing else knows who uses that memory. A device that
-    /// cannot use the host's memory was given someone else's memory of its own, whose owner orders its uses.
+    /// Notes that a launch on `stream` uses the memory its arguments name, that of `arrays` aside. True when some of it
+    /// is the host's and not among them: the launch must then wait for its work, since nothing else knows who uses that
+    /// memory. A device that cannot use the host's memory was given someone else's memory of its own, whose owner
+    /// orders its uses.
     pub(crate) fn note_uses(
         &self,
         stream: &Arc<StreamCore>,
@@ -79,9 +81,9 @@ impl DeviceCore {
         foreign && self.driver.is_host_addressable()
     }
 
-    /// The contents of the buffer at an address, for work that is queued on `stream` from now on: see [`BufferCore::version`]. `None`
-    /// where there is no buffer of this device, or where nobody tells when it is written to: because launches do not, or because the
-    /// host does so by address.
+    /// The contents of the buffer at an address, for work that is queued on `stream` from now on: see
+    /// [`BufferCore::version`]. `None` where there is no buffer of this device, or where nobody tells when it is
+    /// written to: because launches do not, or because the host does so by address.
     pub(crate) fn version_at(&self, stream: &Arc<StreamCore>, address: u64) -> Option<Version> {
         if self.immediate || self.host_addressable {
             return None;

@@ -1,8 +1,8 @@
 //! [`WorkerPool`]: the worker streams of a device, on which launches run groups of tasks.
 //!
-//! A worker goes back to the pool only once its join event is recorded: whoever takes it next queues behind that. A worker that has
-//! become part of a graph, because the launching stream was being captured, goes back as well, but until that capture ends only
-//! launches on the same stream get it.
+//! A worker goes back to the pool only once its join event is recorded: whoever takes it next queues behind that. A
+//! worker that has become part of a graph, because the launching stream was being captured, goes back as well, but
+//! until that capture ends only launches on the same stream get it.
 
 use std::sync::Mutex;
 
@@ -46,7 +46,8 @@ impl Worker {
         events().inspect_err(|_| unsafe { driver.destroy_stream(stream) })
     }
 
-    /// False while it is part of a graph that another stream's capture makes. `capture` is the stream that wants it, if that is captured.
+    /// False while it is part of a graph that another stream's capture makes. `capture` is the stream that wants it, if
+    /// that is captured.
     fn is_free(&mut self, driver: &dyn Driver, capture: Option<StreamHandle>) -> bool {
         let Some(with) = self.captured_with else { return true };
         // SAFETY: the stream is the worker's own.

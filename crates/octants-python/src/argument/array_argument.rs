@@ -51,8 +51,8 @@ fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, pla
             Ok(Type::tensor(scalar, &shape))
         } else {
             Err(PyValueError::new_err(format!(
-                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided (kernel \
-                 `{kernel}`)",
+                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided \
+                 (kernel `{kernel}`)",
                 if rank == 1 { "vector" } else { "matrix" },
                 type_text(&view.elem)
             )))
@@ -60,8 +60,8 @@ fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, pla
     }
     let Some(at) = view.extents.len().checked_sub(rank) else {
         return Err(PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is provided \
-             (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is \
+             provided (kernel `{kernel}`)",
             view.extents.len()
         )));
     };
@@ -111,23 +111,23 @@ fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, p
     if given < rank || ndim.is_some_and(|n| n as usize + rank != given) {
         let wanted = ndim.map_or_else(String::new, |n| format!("ndim={n} "));
         return PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} dimensions \
-             is provided (kernel `{kernel}`)"
+            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} \
+             dimensions is provided (kernel `{kernel}`)"
         ));
     }
     let last = &view.extents[given - rank..];
     if last.iter().zip(&elem.shape()).any(|(&a, &b)| a != u64::from(b)) {
         return PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is provided: the \
-             last axes of an array of shape {} are its elements (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is \
+             provided: the last axes of an array of shape {} are its elements (kernel `{kernel}`)",
             tuple_text(&elem.shape()),
             tuple_text(last),
             tuple_text(&view.extents)
         ));
     }
     PyValueError::new_err(format!(
-        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: pass \
-         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
+        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: \
+         pass numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
     ))
 }
 
@@ -166,8 +166,8 @@ fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyEr
         )
     } else {
         format!(
-            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions is provided \
-             (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions \
+             is provided (kernel `{kernel}`)",
             got + rank
         )
     })

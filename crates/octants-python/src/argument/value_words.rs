@@ -24,8 +24,8 @@ pub fn bad_scalar(error: ScalarError, value: &Bound<'_, PyAny>, scalar: Scalar, 
             value.py(),
             "OctantsRuntimeTypeError",
             format!(
-                "Argument ({},) (type={}) cannot be converted into required type {scalar} (parameter `{name}` of kernel \
-                 `{kernel}`)",
+                "Argument ({},) (type={}) cannot be converted into required type {scalar} (parameter `{name}` of \
+                 kernel `{kernel}`)",
                 place.index,
                 value.get_type().repr().map_or_else(|_| "?".to_string(), |r| r.to_string())
             ),

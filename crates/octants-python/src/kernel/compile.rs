@@ -1,5 +1,5 @@
-//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an earlier process, or
-//! compiled.
+//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an
+//! earlier process, or compiled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -91,8 +91,8 @@ impl Kernel {
         let Some((param, path)) = same[0].changed(args) else { return Ok(()) };
         let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
         let text = format!(
-            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes often is better \
-             passed as an argument, or kept in a field",
+            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes \
+             often is better passed as an argument, or kept in a field",
             self.name
         );
         let text = std::ffi::CString::new(text).unwrap_or_default();
@@ -185,8 +185,8 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative is of that,
-    /// whatever has become of the numbers.
+    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative
+    /// is of that, whatever has become of the numbers.
     fn constants(&self, py: Python<'_>, prepared: &Prepared, args: &[Bound<'_, PyAny>]) -> PyResult<Vec<Constant>> {
         let launched = self.gather(prepared, args, AutodiffMode::None)?;
         let state = self.lock();
@@ -213,7 +213,8 @@ impl Kernel {
         Ok(described)
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before `world`.
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before
+    /// `world`.
     pub(super) fn lower<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,

@@ -25,7 +25,8 @@ impl Kernel {
     #[new]
     #[pyo3(signature = (fn_, graph = false, library = false))]
     fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
-        // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
+        // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the
+        // first call.
         if evaluate_annotations(&fn_)? {
             let program = program::current();
             let default = octants_engine::Config::default();
@@ -77,8 +78,8 @@ impl Kernel {
         self.pure.store(true, Ordering::Relaxed);
     }
 
-    /// Launches, and keeps what the gradient needs when it gets the arguments that `with_gradients` returns; for functions of torch.
-    /// `None` in scopes, of which the launch is then a part.
+    /// Launches, and keeps what the gradient needs when it gets the arguments that `with_gradients` returns; for
+    /// functions of torch. `None` in scopes, of which the launch is then a part.
     fn _launch(
         slf: &Bound<'_, Self>,
         args: &Bound<'_, PyTuple>,

@@ -46,14 +46,16 @@ impl Kernel {
         Ok(())
     }
 
-    /// Forgets the launches that were seen: there is one of another kind, on a stream or for a tape, that the next gradient may be of.
+    /// Forgets the launches that were seen: there is one of another kind, on a stream or for a tape, that the next
+    /// gradient may be of.
     pub(super) fn forget_seen(&self) {
         if self.sees_launches.swap(false, Ordering::Relaxed) {
             self.lock().specializations.iter().for_each(|spec| spec.seen.forget());
         }
     }
 
-    /// Raises where loops of the gradient with these arguments, which is asked for by hand, would run as in no launch that was seen.
+    /// Raises where loops of the gradient with these arguments, which is asked for by hand, would run as in no launch
+    /// that was seen.
     pub(super) fn check_seen<'py>(slf: &Bound<'py, Self>, args: &[Bound<'py, PyAny>]) -> PyResult<()> {
         let (this, py) = (slf.get(), slf.py());
         this.differentiated.store(true, Ordering::Relaxed);

@@ -8,7 +8,8 @@ use crate::specialization::Slots;
 use crate::tally::Tally;
 
 impl Kernel {
-    /// The tally of a launch with these arguments and numbers as memory is now; the mode is that of loops, or that of what gradients read too.
+    /// The tally of a launch with these arguments and numbers as memory is now; the mode is that of loops, or that of
+    /// what gradients read too.
     pub(super) fn take_tally<'py>(
         slf: &Bound<'py, Self>,
         args: &[Bound<'py, PyAny>],

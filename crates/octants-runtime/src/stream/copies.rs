@@ -42,7 +42,8 @@ impl Stream {
         })
     }
 
-    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large copy waits.
+    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large
+    /// copy waits.
     pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         let bytes = from.len() as u64;

@@ -1,7 +1,8 @@
 //! The launcher: how a kernel's tasks get on a stream.
 //!
-//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of tasks on worker
-//! streams between a fork and a join, and the call returns unless there is a result or host memory to wait for.
+//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of
+//! tasks on worker streams between a fork and a join, and the call returns unless there is a result or host memory to
+//! wait for.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -22,21 +23,21 @@ use crate::stage_arguments::{HostArray, stage};
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
     ///
-    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch itself
-    /// where the driver is immediate, else of the next call that waits for this stream.
+    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch
+    /// itself where the driver is immediate, else of the next call that waits for this stream.
     ///
     /// # Safety
-    /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive for
-    /// the call), extents that do not exceed it, values of the parameters.
+    /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive
+    /// for the call), extents that do not exceed it, values of the parameters.
     #[inline]
     pub unsafe fn launch(&self, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<Option<Results>> {
         // SAFETY: the caller's contract.
         unsafe { self.launch_with(kernel, args, &[], caller) }
     }
 
-    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays` the call
-    /// returns before the work is done all the same, as if the work had been done at once: later changes of the arrays do not reach it. With
-    /// one, it waits for this stream.
+    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays`
+    /// the call returns before the work is done all the same, as if the work had been done at once: later changes of
+    /// the arrays do not reach it. With one, it waits for this stream.
     ///
     /// # Safety
     /// As [`Stream::launch`]; `arrays` are alive for the call, and their slots hold addresses within them.
@@ -109,7 +110,8 @@ impl StreamCore {
             if i > 0 && caller.is_interrupted() {
                 return Err(ErrorKind::Interrupted.into());
             }
-            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
+            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the
+            // contract.
             unsafe { device.driver.launch(self.handle, task, &launch)? };
             if self.failures.any() {
                 self.report()?;
