@@ -30,11 +30,11 @@ MUTATIONS = [
         "match Ok(())",
     ),
     ("worker lost when a fork fails", f"{RUNTIME}/fork.rs", "        let _ = self.finish();", ""),
-    ("captures share workers", f"{RUNTIME}/fork.rs", "return capture == Some(with);", "return true;"),
-    ("all groups on workers' pool forever", f"{RUNTIME}/fork.rs", "s.idle.push(worker);", "std::mem::forget(worker);"),
+    ("captures share workers", f"{RUNTIME}/worker_pool.rs", "return capture == Some(with);", "return true;"),
+    ("all groups on workers' pool forever", f"{RUNTIME}/worker_pool.rs", "s.idle.push(worker);", "std::mem::forget(worker);"),
     (
         "memory freed on the default stream",
-        f"{RUNTIME}/device.rs",
+        f"{RUNTIME}/free_behind.rs",
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),
@@ -93,8 +93,8 @@ MUTATIONS = [
     (
         "S16: staging memory is used again at once",
         f"{RUNTIME}/staging.rs",
-        "if !unsafe { core",
-        "if false && !unsafe { core",
+        "if !unsafe { driver",
+        "if false && !unsafe { driver",
     ),
     ("S16: staging has no bound", f"{RUNTIME}/staging.rs", "self.busy_bytes + bytes > MOST_BUSY", "false"),
     ("S16: uploads note no use", f"{RUNTIME}/stream/copies.rs", "        to.note_use(core, true);", ""),
@@ -149,7 +149,7 @@ MUTATIONS = [
     ),
     (
         "S18, S23: a free waits for one user alone",
-        f"{RUNTIME}/device.rs",
+        f"{RUNTIME}/free_behind.rs",
         "for user in users {\n                user.order_before",
         "for user in users.iter().take(1) {\n                user.order_before",
     ),
@@ -179,7 +179,7 @@ MUTATIONS = [
         "        self.expose();\n        self.0.shared",
         "        self.0.shared",
     ),
-    ("versions: addresses are not told", f"{RUNTIME}/device.rs", "if kernel.tells_addresses {", "if false {"),
+    ("versions: addresses are not told", f"{RUNTIME}/track_uses.rs", "if kernel.tells_addresses {", "if false {"),
     (
         "versions: a launch inside another writes nothing",
         f"{RUNTIME}/stream/launch.rs",
@@ -195,7 +195,7 @@ MUTATIONS = [
     ),
     (
         "versions: the host writes by address unseen",
-        f"{RUNTIME}/device.rs",
+        f"{RUNTIME}/track_uses.rs",
         "if self.immediate || self.host_addressable {",
         "if self.immediate {",
     ),
@@ -233,7 +233,7 @@ FROM_PYTHON = [
     ("S16: host arrays are not copied", f"{RUNTIME}/stage_arguments.rs", "shared && staged.waits;", "shared;"),
     (
         "S18: memory goes before its last use",
-        f"{RUNTIME}/device.rs",
+        f"{RUNTIME}/free_behind.rs",
         "if self.immediate || users.is_empty() {",
         "if true {",
     ),

@@ -1,8 +1,10 @@
-//! [`DriverAssembler`]: the assembler that comes with NVIDIA's driver, called by name, so that its results can be kept like other code.
+//! [`DriverAssembler`]: the assembler that comes with NVIDIA's driver, called by name, so that its results can be kept
+//! like other code.
 //!
-//! The driver's library assembles text when it is loaded, by this same assembler, and keeps the result where users may have turned that off,
-//! or bounded it. Code as fast came from it on an H200 (driver 580), and from `ptxas`; that of the linkers, `cuLinkComplete` and nvJitLink, was
-//! up to 15 % slower. The functions are those that a toolkit has in a static library; where the driver's has none, text is loaded as it is.
+//! The driver's library assembles text when it is loaded, by this same assembler, and keeps the result where users may
+//! have turned that off, or bounded it. Code as fast came from it on an H200 (driver 580), and from `ptxas`; that of
+//! the linkers, `cuLinkComplete` and nvJitLink, was up to 15 % slower. The functions are those that a toolkit has in a
+//! static library; where the driver's has none, text is loaded as it is.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -39,7 +41,8 @@ own_functions! {
 impl Functions {
     /// Those of the driver that is installed. It stays loaded, as the driver itself would keep it.
     fn of_driver() -> Option<Functions> {
-        // SAFETY: loading NVIDIA's assembler has no effect on anything else; the functions' types are those of its header.
+        // SAFETY: loading NVIDIA's assembler has no effect on anything else; the functions' types are those of its
+        // header.
         let functions = unsafe {
             let library = Box::leak(Box::new(libloading::Library::new(LIBRARY).ok()?));
             Functions::find(library).ok()?

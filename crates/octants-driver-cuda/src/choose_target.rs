@@ -1,13 +1,14 @@
 //! [`choose_target`]: the processor and the version of the assembly language that code is made for.
 //!
-//! Code travels as assembly text (PTX), which the driver compiles for the chip it finds. Text made for a chip runs on every later one,
-//! so that a chip unknown to the code generator gets text for the last one that is known. The language's version must be no newer
-//! than the driver reads, and no older than the chip's name in it: LLVM ends the process otherwise.
+//! Code travels as assembly text (PTX), which the driver compiles for the chip it finds. Text made for a chip runs on
+//! every later one, so that a chip unknown to the code generator gets text for the last one that is known. The
+//! language's version must be no newer than the driver reads, and no older than the chip's name in it: LLVM ends the
+//! process otherwise.
 
 use octants_artifact::CodeTarget;
 
-/// Chips that the code generator (LLVM 22) knows, and the first version of the language that has them: compute capability times ten,
-/// version times ten.
+/// Chips that the code generator (LLVM 22) knows, and the first version of the language that has them: compute
+/// capability times ten, version times ten.
 const CHIPS: &[(u32, u32)] = &[
     (70, 60),
     (72, 61),
@@ -26,8 +27,8 @@ const CHIPS: &[(u32, u32)] = &[
     (121, 88),
 ];
 
-/// The newest version of the language that a driver reads: its CUDA version, as the driver says it, and the version times ten. Versions
-/// beyond the last are not known to the code generator.
+/// The newest version of the language that a driver reads: its CUDA version, as the driver says it, and the version
+/// times ten. Versions beyond the last are not known to the code generator.
 const VERSIONS: &[(i32, u32)] = &[
     (11020, 72),
     (11030, 73),

@@ -1,4 +1,5 @@
-//! [`find_device_library`]: NVIDIA's library of mathematical functions for GPU code (libdevice), wherever it is installed.
+//! [`find_device_library`]: NVIDIA's library of mathematical functions for GPU code (libdevice), wherever it is
+//! installed.
 //!
 //! Its licence keeps it from coming with this package. A CUDA toolkit has it, and so have several packages for Python.
 
@@ -11,7 +12,8 @@ pub const HOME_VARIABLES: &[&str] = &["CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"];
 
 const PLACES: Places = Places {
     in_home: &["nvvm/libdevice/libdevice.10.bc"],
-    // `nvidia-nvvm` and `nvidia-cuda-nvcc` name the folder by the major version, `nvidia-cuda-nvcc-cu12` by the package.
+    // `nvidia-nvvm` and `nvidia-cuda-nvcc` name the folder by the major version, `nvidia-cuda-nvcc-cu12` by the
+    // package.
     in_packages: &[
         "nvidia/cu13/nvvm/libdevice/libdevice.10.bc",
         "nvidia/nvvm/libdevice/libdevice.10.bc",
@@ -23,7 +25,8 @@ const PLACES: Places = Places {
     alone: &["usr/lib/nvidia-cuda-toolkit/libdevice/libdevice.10.bc"],
 };
 
-/// The library: in the toolkits that `homes` names, below the directories of packages, then where systems usually have it.
+/// The library: in the toolkits that `homes` names, below the directories of packages, then where systems usually have
+/// it.
 pub fn find_device_library(homes: &[PathBuf], packages: &[PathBuf]) -> Option<PathBuf> {
     PLACES.find(homes, packages)
 }

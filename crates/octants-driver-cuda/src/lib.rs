@@ -1,11 +1,12 @@
-//! NVIDIA GPUs as a device, through the driver library that comes with the graphics driver. Nothing of a toolkit is needed, neither to
-//! build nor to run.
+//! NVIDIA GPUs as a device, through the driver library that comes with the graphics driver. Nothing of a toolkit is
+//! needed, neither to build nor to run.
 //!
-//! The library is looked up when a device is opened ([`open()`]); without it, a device, or a driver new enough, that fails with a reason for
-//! the user, and nothing else happens. What is done with the library is `octants_driver_gpu`'s: here are its functions' names, what is CUDA's
-//! alone, and which code the chips take.
+//! The library is looked up when a device is opened ([`open()`]); without it, a device, or a driver new enough, that
+//! fails with a reason for the user, and nothing else happens. What is done with the library is `octants_driver_gpu`'s:
+//! here are its functions' names, what is CUDA's alone, and which code the chips take.
 //!
-//! Reading order: [`symbols`], [`cuda`], [`graphs`], [`assembler`], [`mod@open`], [`choose_target`], [`mod@find_device_library`].
+//! Reading order: [`symbols`], [`cuda`], [`graphs`], [`assembler`], [`mod@open`], [`choose_target`],
+//! [`mod@find_device_library`].
 
 pub mod assembler;
 pub mod choose_target;

@@ -12,7 +12,8 @@ use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["nvcuda.dll"];
-// The name with a version is the driver's own; the one without may be a stand-in of a toolkit, which can only be linked to.
+// The name with a version is the driver's own; the one without may be a stand-in of a toolkit, which can only be linked
+// to.
 #[cfg(not(windows))]
 const LIBRARIES: &[&str] = &["libcuda.so.1", "libcuda.so"];
 

@@ -1,7 +1,8 @@
 //! The functions of the driver library, by the exact names it exports.
 //!
-//! CUDA's headers give several functions a newer version under their old name (`cuStreamDestroy` is a macro for `cuStreamDestroy_v2`); the
-//! library exports both, and only the versioned one has today's behaviour. The table names what is meant.
+//! CUDA's headers give several functions a newer version under their old name (`cuStreamDestroy` is a macro for
+//! `cuStreamDestroy_v2`); the library exports both, and only the versioned one has today's behaviour. The table names
+//! what is meant.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -84,8 +85,8 @@ pub const NAMES: Names = Names {
     event_query: "cuEventQuery",
     // The second version differs in rounding alone and came late.
     event_elapsed: "cuEventElapsedTime",
-    // Text is what we load: the driver assembles it and keeps the result on disk by itself. Binaries that its linker makes of the same text
-    // (`cuLinkComplete`) were 6 to 15 % slower on an H200.
+    // Text is what we load: the driver assembles it and keeps the result on disk by itself. Binaries that its linker
+    // makes of the same text (`cuLinkComplete`) were 6 to 15 % slower on an H200.
     module_load: "cuModuleLoadDataEx",
     module_unload: "cuModuleUnload",
     module_function: "cuModuleGetFunction",

@@ -1,5 +1,5 @@
-//! What a driver's library does on the thread's current device, each call checked: methods of [`Entered`], which is there only while that
-//! device is the right one.
+//! What a driver's library does on the thread's current device, each call checked: methods of [`Entered`], which is
+//! there only while that device is the right one.
 //!
 //! Functions take handles as they are: who calls sees to it that they are alive.
 //!

@@ -1,8 +1,8 @@
 //! [`Context`]: a device with its primary context, and the thread's way into it.
 //!
-//! The primary context is the one that libraries of the vendor's runtime use, so that memory, streams and events of all are good for all. It
-//! is retained for good: making it anew may take a fifth of a second, which a program that is started again would pay each time, and
-//! other libraries may have put their state into it.
+//! The primary context is the one that libraries of the vendor's runtime use, so that memory, streams and events of all
+//! are good for all. It is retained for good: making it anew may take a fifth of a second, which a program that is
+//! started again would pay each time, and other libraries may have put their state into it.
 
 use std::marker::PhantomData;
 
@@ -61,16 +61,16 @@ impl Context {
     /// The calls, with the device made the thread's own for as long as the value lives.
     #[inline]
     pub fn enter(&self) -> Result<Entered<'_>> {
-        // The library keeps the current device in a thread-local variable: asking costs some nanoseconds, and is right whatever other
-        // libraries do to the thread in between.
+        // The library keeps the current device in a thread-local variable: asking costs some nanoseconds, and is right
+        // whatever other libraries do to the thread in between.
         let current = self.library.current()?;
         let restore = if current == self.place { None } else { self.switch(current)? };
         Ok(Entered { context: self, restore, mode: None, here: PhantomData })
     }
 
-    /// As [`Context::enter`], for calls that have nothing to do with a capture of a stream that another library may be making: many calls
-    /// are forbidden to the whole process while one is made, and end the capture if they come, unless the thread says
-    /// that it knows what it does.
+    /// As [`Context::enter`], for calls that have nothing to do with a capture of a stream that another library may be
+    /// making: many calls are forbidden to the whole process while one is made, and end the capture if they come,
+    /// unless the thread says that it knows what it does.
     #[inline]
     pub fn enter_aside(&self) -> Result<Entered<'_>> {
         let mut entered = self.enter()?;
@@ -78,8 +78,8 @@ impl Context {
         Ok(entered)
     }
 
-    /// As [`Context::enter_aside`] for what gives things back: `None` where the library has ended already (at the end of the process), which
-    /// has given back everything.
+    /// As [`Context::enter_aside`] for what gives things back: `None` where the library has ended already (at the end
+    /// of the process), which has given back everything.
     pub fn enter_to_free(&self) -> Option<Entered<'_>> {
         self.enter_aside().ok()
     }

@@ -1,4 +1,5 @@
-//! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs no GPU.
+//! What users are told when a call of a driver's library fails, seen with a library in which a chosen call does. Needs
+//! no GPU.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_int;

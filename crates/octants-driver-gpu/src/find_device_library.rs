@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-/// Paths of the library, the first that is there counting. `*` stands for a version in a folder's name; of several the newest comes first.
+/// Paths of the library, the first that is there counting. `*` stands for a version in a folder's name; of several the
+/// newest comes first.
 #[derive(Debug)]
 pub struct Places {
     /// In an installation of the vendor's.
@@ -16,7 +17,8 @@ pub struct Places {
 }
 
 impl Places {
-    /// The library: in the installations that `homes` names, below the directories of packages, then where systems usually have it.
+    /// The library: in the installations that `homes` names, below the directories of packages, then where systems
+    /// usually have it.
     pub fn find(&self, homes: &[PathBuf], packages: &[PathBuf]) -> Option<PathBuf> {
         let below = |dirs: &[PathBuf], names| dirs.iter().find_map(|dir| find_first(dir, names));
         below(homes, self.in_home)

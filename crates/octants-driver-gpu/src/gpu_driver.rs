@@ -9,8 +9,9 @@ use octants_runtime::{
 
 use crate::context::{Context, Entered};
 use crate::graph::Graph;
+use crate::loaded_task::LoadedTask;
 use crate::memory::Memory;
-use crate::module::{LoadedTask, Module};
+use crate::module::Module;
 use crate::open::{GpuConfig, Unavailable};
 use crate::pinned::Pinned;
 use crate::streams::Streams;

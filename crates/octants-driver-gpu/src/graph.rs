@@ -1,8 +1,8 @@
 //! [`Graph`]: the tasks of a kernel as one piece of work, described to the driver once and launched often.
 //!
-//! Ten launches of one task take the host many times as long as the launch of a graph of ten, even where all parameters have changed and the
-//! driver is told first; a graph of one task is quicker to launch than the task, too. A graph cannot run beside itself, so it is for one
-//! stream; launches on others are made task by task.
+//! Ten launches of one task take the host many times as long as the launch of a graph of ten, even where all parameters
+//! have changed and the driver is told first; a graph of one task is quicker to launch than the task, too. A graph
+//! cannot run beside itself, so it is for one stream; launches on others are made task by task.
 
 use std::ffi::c_void;
 use std::sync::atomic::Ordering;
@@ -10,13 +10,13 @@ use std::sync::atomic::Ordering;
 use octants_runtime::{Launch, Result};
 
 use crate::context::Entered;
-use crate::module::LoadedTask;
+use crate::loaded_task::LoadedTask;
 use crate::plan_grid::Parameter;
 use crate::symbols::{RawFunction, RawStream};
 use crate::vendor::{KernelNode, RawGraph};
 
-/// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream idle: many kernels
-/// are not launched as often.
+/// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
+/// idle: many kernels are not launched as often.
 const MADE_AT: u32 = 3;
 /// Graphs of a device at most. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;

@@ -1,19 +1,23 @@
-//! What the drivers of GPUs with streams share: contexts, memory, streams, modules, launches, and the errors of calls. A vendor's crate is
-//! a table of its library's functions ([`Symbols`]), the few functions that differ in kind ([`Vendor`]), and how its device is found.
+//! What the drivers of GPUs with streams share: contexts, memory, streams, modules, launches, and the errors of calls.
+//! A vendor's crate is a table of its library's functions ([`Symbols`]), the few functions that differ in kind
+//! ([`Vendor`]), and how its device is found.
 //!
 //! # Invariants
 //!
-//! - Three layers: [`symbols`] are a library's functions as they are; [`library`] and [`calls`] check what they return, so that every error
-//!   says which call failed, how, and what was being done; the rest is safe to use by the rules of `octants_runtime::Driver`.
-//! - What a library does on "the thread's current device" is a method of [`Entered`] alone, a value that exists only while the right device is
-//!   the thread's. A call that forgets to switch does not compile.
-//! - The device's primary context is used, so that other libraries of the process work on the same memory and streams. A thread's current
-//!   context is put back where another library had set one.
+//! - Three layers: [`symbols`] are a library's functions as they are; [`library`] and [`calls`] check what they return,
+//!   so that every error says which call failed, how, and what was being done; the rest is safe to use by the rules of
+//!   `octants_runtime::Driver`.
+//! - What a library does on "the thread's current device" is a method of [`Entered`] alone, a value that exists only
+//!   while the right device is the thread's. A call that forgets to switch does not compile.
+//! - The device's primary context is used, so that other libraries of the process work on the same memory and streams.
+//!   A thread's current context is put back where another library had set one.
 //! - A launch takes no lock and allocates nothing.
-//! - After an error that the device does not recover from, every call says that the device is lost, and frees are silent.
+//! - After an error that the device does not recover from, every call says that the device is lost, and frees are
+//!   silent.
 //!
-//! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`], [`memory`], [`pinned`], [`streams`], [`module`],
-//! [`plan_grid`], [`graph`], [`gpu_driver`]; [`find_device_library`].
+//! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
+//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`graph`], [`module`], [`gpu_driver`];
+//! [`find_device_library`].
 
 pub mod calls;
 pub mod context;
@@ -24,6 +28,7 @@ pub mod gpu_driver;
 pub mod graph;
 pub mod last_launches;
 pub mod library;
+pub mod loaded_task;
 pub mod memory;
 pub mod module;
 pub mod open;

@@ -1,5 +1,5 @@
-//! [`Library`]: a driver's library, with those of its functions that work without a current device, each checked. An error says which
-//! call failed, with what code, and what was being done.
+//! [`Library`]: a driver's library, with those of its functions that work without a current device, each checked. An
+//! error says which call failed, with what code, and what was being done.
 
 use std::ffi::{CStr, c_int};
 use std::sync::OnceLock;

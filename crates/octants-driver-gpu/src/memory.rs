@@ -1,8 +1,9 @@
 //! [`Memory`]: the device's memory, given out and taken back in the order of streams.
 //!
-//! Where the device can, memory comes from a pool of our own, whose allocations and frees are work of a stream: no call waits, and
-//! what one stream freed another gets only once it is free. What the pool keeps for later is this program's alone, and goes back when it
-//! ends. Elsewhere memory comes from plain calls; a free is kept until an event behind the stream's work says that it may be made.
+//! Where the device can, memory comes from a pool of our own, whose allocations and frees are work of a stream: no call
+//! waits, and what one stream freed another gets only once it is free. What the pool keeps for later is this program's
+//! alone, and goes back when it ends. Elsewhere memory comes from plain calls; a free is kept until an event behind the
+//! stream's work says that it may be made.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -18,7 +19,8 @@ const KEPT_PART: u64 = 8;
 #[derive(Debug)]
 pub struct Memory {
     pool: Option<RawPool>,
-    /// On which memory for all streams is allocated and zeroed. Nothing else happens there, so that waiting for it is short.
+    /// On which memory for all streams is allocated and zeroed. Nothing else happens there, so that waiting for it is
+    /// short.
     setup: RawStream,
     kept_frees: Mutex<Vec<KeptFree>>,
 }
@@ -50,8 +52,8 @@ impl Memory {
             let pools = context.library().has_pools() && supported.is_ok_and(|yes| yes != 0);
             let pool = if pools { Some(calls.create_pool(context.device, keep)?) } else { None };
             let setup = calls.create_stream(number::STREAM_NON_BLOCKING, 0)?;
-            // The first memory of a pool takes the driver some milliseconds: the program's start, not its first array. What goes wrong here
-            // shows when memory is asked for.
+            // The first memory of a pool takes the driver some milliseconds: the program's start, not its first array.
+            // What goes wrong here shows when memory is asked for.
             if let Some(first) = pool.and_then(|pool| calls.allocate_on(pool, 1, setup).ok()) {
                 let _ = calls.free_on(first, setup);
             }
@@ -128,7 +130,8 @@ impl Memory {
     }
 
     unsafe fn free_entered(&self, calls: &Entered<'_>, stream: RawStream, at: u64) {
-        // SAFETY: the callers' contract. Errors leave the memory to the end of the process: nothing more can be done about it.
+        // SAFETY: the callers' contract. Errors leave the memory to the end of the process: nothing more can be done
+        // about it.
         unsafe {
             if self.pool.is_some() {
                 let _ = calls.free_on(at, stream);

@@ -34,8 +34,8 @@ impl fmt::Display for Unavailable {
 
 impl std::error::Error for Unavailable {}
 
-/// Loads a driver's library: the one that was asked for, or the first of `names` that there is. It stays loaded: it cannot be unloaded
-/// safely once it has threads.
+/// Loads a driver's library: the one that was asked for, or the first of `names` that there is. It stays loaded: it
+/// cannot be unloaded safely once it has threads.
 pub fn load(config: &GpuConfig, names: &[&str], nothing: &str) -> Result<&'static Loaded, Unavailable> {
     // SAFETY: loading a driver has no effect on anything else.
     let open = |name: &std::ffi::OsStr| unsafe { Loaded::new(name) };

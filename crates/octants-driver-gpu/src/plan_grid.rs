@@ -1,9 +1,9 @@
 //! How many blocks of how many threads run a task, and the parameter they get.
 //!
-//! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid computes the right
-//! result. A grid is as large as the work, up to a number of blocks that fills the device several times over; where there is more
-//! work, it is as large as lets each thread run a few iterations. Where the number of iterations is not known, it fills the device
-//! once.
+//! Code of a parallel task is a loop that each thread walks with the stride of the whole grid, so that any grid
+//! computes the right result. A grid is as large as the work, up to a number of blocks that fills the device several
+//! times over; where there is more work, it is as large as lets each thread run a few iterations. Where the number of
+//! iterations is not known, it fills the device once.
 
 use std::mem::MaybeUninit;
 
@@ -12,16 +12,16 @@ use octants_runtime::Launch;
 
 /// Threads of a block where the program does not say.
 pub const PREFERRED_BLOCK: u32 = 256;
-/// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others then take up less while it runs one
-/// that is long.
+/// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
+/// then take up less while it runs one that is long.
 pub const LEAST_EACH: u64 = 2;
 /// Up to so many blocks, in multiples of what the device holds at once, a thread runs one iteration.
 pub const LEAST_WAVES: u64 = 8;
-/// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when iterations differ in
-/// length.
+/// Blocks at most, in the same measure. More pay for their start; fewer leave multiprocessors idle at the end when
+/// iterations differ in length.
 pub const MOST_WAVES: u64 = 32;
-/// What a thread should run before it pays for its start, in nanoseconds of the estimate for a CPU. Measured with loops that wait for
-/// memory, which like eight short iterations, and one that computes, which likes two.
+/// What a thread should run before it pays for its start, in nanoseconds of the estimate for a CPU. Measured with loops
+/// that wait for memory, which like eight short iterations, and one that computes, which likes two.
 const WORTH_A_THREAD: f32 = 16.0;
 
 /// Words of a [`DeviceContext`].

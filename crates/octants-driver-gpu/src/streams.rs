@@ -1,10 +1,10 @@
 //! [`Streams`]: streams and events.
 //!
-//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches the vendor's null stream, which orders every other
-//! stream behind it; but it is one of those that the null stream does order. Libraries that put their work on the null stream (PyTorch,
-//! unless told otherwise) are thus in step with the default stream, in both directions, as they are with programs that use the
-//! null stream itself, and handing them handle 0 as our stream is true to that. Streams that a program creates are independent of
-//! both: events alone order them.
+//! Handle 0 is this program's default stream. It is a stream of its own, so that nothing touches the vendor's null
+//! stream, which orders every other stream behind it; but it is one of those that the null stream does order. Libraries
+//! that put their work on the null stream (PyTorch, unless told otherwise) are thus in step with the default stream, in
+//! both directions, as they are with programs that use the null stream itself, and handing them handle 0 as our stream
+//! is true to that. Streams that a program creates are independent of both: events alone order them.
 
 use octants_runtime::{ErrorKind, EventHandle, Result, StreamHandle};
 
@@ -70,7 +70,8 @@ impl Streams {
     /// Takes over someone else's stream.
     pub fn adopt(&self, context: &Context, handle: u64) -> Result<StreamHandle> {
         let calls = context.enter_aside()?;
-        // A handle is an address that the driver follows: no call can tell a wrong one for sure. Small numbers are never one.
+        // A handle is an address that the driver follows: no call can tell a wrong one for sure. Small numbers are
+        // never one.
         if handle > PER_THREAD && handle < 4096 {
             let message = format!("{handle} is not the handle of a {} stream", context.facts().api);
             return Err(ErrorKind::Misuse { message }.into());

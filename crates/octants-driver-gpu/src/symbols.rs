@@ -1,9 +1,9 @@
-//! [`Symbols`]: the functions of a GPU driver's library that the vendors have in the same form, each under a name of its own ([`Names`]);
-//! and [`crate::own_functions`], by which a vendor's crate declares those that it has in another.
+//! [`Symbols`]: the functions of a GPU driver's library that the vendors have in the same form, each under a name of
+//! its own ([`Names`]); and [`crate::own_functions`], by which a vendor's crate declares those that it has in another.
 //!
-//! Results are plain integers here: a newer library may return codes that no enumeration of ours lists. Each parameter has a type of its
-//! own name where the vendors' headers have one, so that declarations can be checked against the headers from what [`Names::signatures`]
-//! tells.
+//! Results are plain integers here: a newer library may return codes that no enumeration of ours lists. Each parameter
+//! has a type of its own name where the vendors' headers have one, so that declarations can be checked against the
+//! headers from what [`Names::signatures`] tells.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -167,7 +167,8 @@ macro_rules! functions {
             /// Looks all functions up. The error is the name of one that is missing.
             ///
             /// # Safety
-            /// The names are those of the library's functions of these types, and it stays loaded as long as the functions are used.
+            /// The names are those of the library's functions of these types, and it stays loaded as long as the
+            /// functions are used.
             pub unsafe fn find(library: &Library, names: &Names) -> Result<Symbols, &'static str> {
                 // SAFETY: the contract above.
                 unsafe {
@@ -280,10 +281,13 @@ functions! {
     }
 }
 
-/// Declares the functions that a vendor has in a form of its own: a struct of functions, found like [`Symbols`], all required.
+/// Declares the functions that a vendor has in a form of its own: a struct of functions, found like [`Symbols`], all
+/// required.
 #[macro_export]
 macro_rules! own_functions {
-    ($(#[$about:meta])* $own:ident { $($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)* }) => {
+    ($(#[$about:meta])* $own:ident {
+        $($(#[$doc:meta])* $name:ident = $symbol:literal ($($arg:ty),*) $(-> $ret:ty)?;)*
+    }) => {
         $(#[$about])*
         #[derive(Debug)]
         pub struct $own {

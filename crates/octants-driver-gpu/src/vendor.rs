@@ -69,8 +69,8 @@ pub struct RawGraph {
     pub nodes: Vec<*mut c_void>,
 }
 
-/// A vendor's graphs: work that is described once and launched often. The device is the thread's own where these are called; functions' modules are
-/// loaded, and parameters are copied before a call returns.
+/// A vendor's graphs: work that is described once and launched often. The device is the thread's own where these are
+/// called; functions' modules are loaded, and parameters are copied before a call returns.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait Graphs {
     /// A graph of kernels, one behind the other, ready to be launched.
@@ -126,7 +126,7 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Forgets the code of the last call that failed, where the library keeps it for a thread to ask for: another library in the process would
-    /// take it for that of a call of its own.
+    /// Forgets the code of the last call that failed, where the library keeps it for a thread to ask for: another
+    /// library in the process would take it for that of a call of its own.
     fn forget_error(&self) {}
 }

@@ -1,10 +1,11 @@
 //! The kernels that vendors write by hand, in the form that the code generator gives them, and the launches of them:
 //!
-//! - `mad`: `x[i] = x[i] * a + b` for `i` below `n`, by threads with the stride of the grid, none of them before `ns` nanoseconds. The slots
-//!   are `x`, `n`, `ns`, `a`, `b`.
+//! - `mad`: `x[i] = x[i] * a + b` for `i` below `n`, by threads with the stride of the grid, none of them before `ns`
+//!   nanoseconds. The slots are `x`, `n`, `ns`, `a`, `b`.
 //! - `answer`: writes its argument plus one to the result, and where the argument is zero to address 16 too.
 //! - `speak`: says its argument at site 0, and lets the assertion of site 1 fail with it.
-//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They lie where the first slot says, since they are many.
+//! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They lie where the first slot says,
+//!   since they are many.
 
 use octants_artifact::{Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
 use octants_runtime::{Buffer, LoadedKernel, Patient, Pointer, Result, Stream};

@@ -1,5 +1,5 @@
-//! An error that a driver does not recover from is told once with its kernel, and then that the GPU is lost. Each such error takes the
-//! process's context with it, so that it happens in a process of its own.
+//! An error that a driver does not recover from is told once with its kernel, and then that the GPU is lost. Each such
+//! error takes the process's context with it, so that it happens in a process of its own.
 
 use std::process::Command;
 

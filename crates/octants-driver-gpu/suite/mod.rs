@@ -1,13 +1,16 @@
-//! The device suite: what every vendor's driver must do on a device, through the runtime's types. A file for vendors' tests to include, each
-//! in a program of its own (`tests/gpu/main.rs` of its crate), so that the tests are written once.
+//! The device suite: what every vendor's driver must do on a device, through the runtime's types. A file for vendors'
+//! tests to include, each in a program of its own (`tests/gpu/main.rs` of its crate), so that the tests are written
+//! once.
 //!
 //! The program has a module `vendor` beside this one, with what the suite must know of it:
 //!
 //! - `open(&GpuConfig) -> Option<GpuDriver>`: the first device; `None`, with a line that says why, where there is none;
 //! - `code(name) -> Vec<u8>`: machine code or text of each kernel that [`kernels`] describes;
 //! - `broken()`, `NOT_FOUND`, `ILLEGAL_ADDRESS`: codes that cannot be loaded, and what is said of such things;
-//! - `library() -> Library` and `GRAPHS`: the vendor's library, and its functions that begin and end a capture, make a graph ready and launch it;
-//! - `held() -> Vec<u64>` and `SLACK`: what the vendor's library holds of the device, and how much more of each is no leak;
+//! - `library() -> Library` and `GRAPHS`: the vendor's library, and its functions that begin and end a capture, make a
+//!   graph ready and launch it;
+//! - `held() -> Vec<u64>` and `SLACK`: what the vendor's library holds of the device, and how much more of each is no
+//!   leak;
 //! - `faults() -> String`: what it saw that must not be done, since the last call;
 //! - `PACE`: how many times longer than on a GPU anything may take.
 

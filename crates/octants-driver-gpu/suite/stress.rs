@@ -42,7 +42,8 @@ fn s22_eight_threads_with_streams_of_their_own() {
     eprintln!("{launches} launches in {:?}", start.elapsed());
 }
 
-/// One thread: launches on four streams in turn, which an event orders, among memory, streams and whole programs that come and go.
+/// One thread: launches on four streams in turn, which an event orders, among memory, streams and whole programs that
+/// come and go.
 fn work(shared: &Shared<'_>, thread: i32) {
     let gpu = shared.gpu;
     let streams: Vec<_> = (0..4).map(|p| gpu.device.create_stream(p).unwrap()).collect();

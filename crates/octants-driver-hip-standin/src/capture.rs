@@ -1,16 +1,19 @@
 //! [`Captures`]: streams whose work is written down instead of done; [`Graph`]: what was written down.
 //!
-//! Work that is queued on a captured stream becomes a node behind the stream's last one. An event that is recorded there stands for the stream's
-//! last nodes, and a stream that waits for it is captured too. The capture ends on the stream that it began on, which must have waited for all
-//! others. What would disturb a capture breaks it, and is noted as a fault.
+//! Work that is queued on a captured stream becomes a node behind the stream's last one. An event that is recorded
+//! there stands for the stream's last nodes, and a stream that waits for it is captured too. The capture ends on the
+//! stream that it began on, which must have waited for all others. What would disturb a capture breaks it, and is noted
+//! as a fault.
 
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 use crate::faults::note;
-use crate::state::{Outcome, code, lock, state};
-use crate::stream::{Stream, Work};
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
+use crate::work::{Graph, Node, Stream, Work};
 
 /// How strict a capture is, and a thread: by HIP's numbers, the strictest first.
 pub mod mode {
@@ -27,18 +30,6 @@ thread_local! {
 pub fn exchange_mode(mode: i32) -> i32 {
     MODE.replace(mode)
 }
-
-/// A piece of work, and the nodes that come before it.
-#[derive(Debug)]
-pub struct Node {
-    /// The work.
-    pub work: Work,
-    /// Numbers of the nodes that it waits for, all smaller than its own.
-    pub after: Vec<usize>,
-}
-
-/// What was captured, by node.
-pub type Graph = Vec<Node>;
 
 #[derive(Debug)]
 struct Capture {
@@ -57,6 +48,9 @@ struct Capture {
 /// The captures that have not ended.
 #[derive(Debug, Default)]
 pub struct Captures(Vec<Capture>);
+
+/// Streams by their handles.
+pub type Streams = Mutex<HashMap<u64, Arc<Stream>>>;
 
 /// What becomes of work that is queued.
 pub enum Queued {
@@ -119,10 +113,10 @@ impl Captures {
         self.of(stream).map_or(0, |c| 1 + i32::from(c.broken))
     }
 
-    /// Work that is queued on a stream.
-    pub fn queue(&mut self, stream: &Stream, work: Work) -> Outcome<Queued> {
+    /// Work that is queued on a stream, which is one of `streams` or a null stream.
+    pub fn queue(&mut self, stream: &Stream, work: Work, streams: &Streams) -> Outcome<Queued> {
         if stream.handle == 0 {
-            return self.implicit(stream.device).map(|()| Queued::Now(work));
+            return self.implicit(stream.device, streams).map(|()| Queued::Now(work));
         }
         let Some(capture) = self.of(stream.handle) else { return Ok(Queued::Now(work)) };
         if matches!(work, Work::Allocate { .. } | Work::Free { .. } | Work::Graph { .. }) {
@@ -136,8 +130,8 @@ impl Captures {
     }
 
     /// The null stream is in step with captured streams, which cannot be.
-    fn implicit(&mut self, device: i32) -> Outcome<()> {
-        let streams = lock(&state().streams);
+    fn implicit(&mut self, device: i32, streams: &Streams) -> Outcome<()> {
+        let streams = lock(streams);
         let in_step = |h: &u64| streams.get(h).is_some_and(|s| s.blocking && s.device == device);
         match self.0.iter_mut().find(|c| c.last.keys().any(in_step)) {
             Some(capture) => {

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use crate::code_object::Reader;
+use crate::outcome::{Outcome, code};
 use crate::processor::{Code, Entry, Processor};
-use crate::state::{Outcome, code};
 use crate::twin::Twin;
 
 /// Loaded code.

@@ -1,11 +1,10 @@
-//! [`Reader`]: takes code objects for AMD GPUs as they are, finds their entry points and what these need, and runs nothing: a launch does no
-//! more than to come to its turn. It shows that the code that would go to a GPU is found, and asked for with the names and sizes that it has;
-//! an emulator would begin here.
+//! [`Reader`]: takes code objects for AMD GPUs as they are, finds their entry points and what these need, and runs
+//! nothing: a launch does no more than to come to its turn. It shows that the code that would go to a GPU is found, and
+//! asked for with the names and sizes that it has; an emulator would begin here.
 
 use std::collections::HashMap;
 
-use crate::processor::{Code, Crash, Entry, Grid, Processor};
-use crate::twin::{GPU, machine_of};
+use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, machine_of};
 
 /// What loads code objects.
 #[derive(Debug)]

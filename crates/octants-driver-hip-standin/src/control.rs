@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 
 use crate::exports::LAUNCHES;
 use crate::faults;
-use crate::state::{SEED, lock, state};
+use crate::lock::lock;
+use crate::state::{SEED, state};
 
 /// Sets the seed of what streams do; zero: they never sleep.
 #[unsafe(no_mangle)]
@@ -14,7 +15,8 @@ pub extern "C" fn standin_set_seed(seed: u64) {
     SEED.store(seed, Ordering::Relaxed);
 }
 
-/// Takes out the faults since the last call, a line each, as far as there is room for them; returns how many there were.
+/// Takes out the faults since the last call, a line each, as far as there is room for them; returns how many there
+/// were.
 ///
 /// # Safety
 /// There is room for so many bytes.
@@ -34,7 +36,8 @@ pub unsafe extern "C" fn standin_take_faults(text: *mut c_char, room: usize) -> 
     faults.len()
 }
 
-/// How much there is: streams, events, modules, pools; blocks of plain memory, of pools, of pinned memory; launches so far.
+/// How much there is: streams, events, modules, pools; blocks of plain memory, of pools, of pinned memory; launches so
+/// far.
 ///
 /// # Safety
 /// There is room for eight numbers.
@@ -56,7 +59,8 @@ pub unsafe extern "C" fn standin_count(counts: *mut [u64; 8]) {
     unsafe { counts.write(counted) }
 }
 
-/// Breaks a device: every call on it returns this code from now on, as after an error from which there is no way back. Zero mends it.
+/// Breaks a device: every call on it returns this code from now on, as after an error from which there is no way back.
+/// Zero mends it.
 #[unsafe(no_mangle)]
 pub extern "C" fn standin_break(device: c_int, code: c_int) {
     if let Some(device) = state().devices.get(device as usize) {

@@ -3,19 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
-use crate::state::{Outcome, code, lock};
-use crate::stream::{Stream, Work};
-
-/// An event.
-#[derive(Debug)]
-pub struct Event {
-    /// Its device.
-    pub device: i32,
-    /// It can be asked for the time.
-    pub timing: bool,
-    recorded: Mutex<Option<(Arc<Stream>, u64)>>,
-    time: Mutex<Option<Instant>>,
-}
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
+use crate::work::{Event, Stream, Work};
 
 impl Event {
     /// A new event, not recorded yet.

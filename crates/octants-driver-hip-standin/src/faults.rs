@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use crate::state::lock;
+use crate::lock::lock;
 
 static FAULTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
 

@@ -1,5 +1,5 @@
-//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a barrier, or within a warp, to
-//! exchange values or to know whether all are there.
+//! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a
+//! barrier, or within a warp, to exchange values or to know whether all are there.
 
 use std::cell::{Cell, RefCell};
 
@@ -46,8 +46,8 @@ thread_local! {
     static STACKS: RefCell<Vec<DefaultStack>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The table of functions that twins' code uses. `fault` is for code written by hand: a real access to memory that is not there would end
-/// the process.
+/// The table of functions that twins' code uses. `fault` is for code written by hand: a real access to memory that is
+/// not there would end the process.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Table {
@@ -145,7 +145,8 @@ impl Block {
                 return Err(self.crash(ILLEGAL_ADDRESS, "a thread uses memory that is not there"));
             }
             if warp.iter().any(|at| matches!(at, At::Asks(_))) {
-                // Nobody else comes any more: the others have ended, wait for the block, or for these to exchange values.
+                // Nobody else comes any more: the others have ended, wait for the block, or for these to exchange
+                // values.
                 let is_whole = warp.len() == self.grid.warp as usize && warp.iter().all(|at| *at == warp[0]);
                 for at in &mut self.places[first..end] {
                     if matches!(at, At::Asks(_)) {

@@ -1,26 +1,30 @@
-//! A library that plays HIP's (`libamdhip64.so`) on a machine without an AMD GPU, for tests alone: the functions that our driver uses, with
-//! the meaning that HIP's documentation gives them, as strict as it allows.
+//! A library that plays HIP's (`libamdhip64.so`) on a machine without an AMD GPU, for tests alone: the functions that
+//! our driver uses, with the meaning that HIP's documentation gives them, as strict as it allows.
 //!
-//! - Streams are threads with queues. Between two pieces of work a seed decides how long a stream sleeps, so that orders come up that no
-//!   event forbids.
-//! - Memory of a stream is valid, and filled with rubbish, once the stream has come to its allocation; it is overwritten when the stream comes
-//!   to its release, and then given to whoever asks next.
-//! - What a program must not do is written down as a fault ([`faults`]) even where the real library would let it pass: an object used while
-//!   another device is the thread's, or after it was destroyed, or code unloaded while it is queued.
-//! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses among those allowed.
+//! - Streams are threads with queues. Between two pieces of work a seed decides how long a stream sleeps, so that
+//!   orders come up that no event forbids.
+//! - Memory of a stream is valid, and filled with rubbish, once the stream has come to its allocation; it is
+//!   overwritten when the stream comes to its release, and then given to whoever asks next.
+//! - What a program must not do is written down as a fault ([`faults`]) even where the real library would let it pass:
+//!   an object used while another device is the thread's, or after it was destroyed, or code unloaded while it is
+//!   queued.
+//! - A captured stream's work is written down, and done where the graph is launched, in an order that the seed chooses
+//!   among those allowed.
 //! - There are two devices, so that a call that forgets to make its device the thread's own shows.
-//! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far it is code of the same
-//!   form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read and not run ([`code_object`]): an emulator of their
-//!   instructions could take that place.
+//! - Running code is behind a trait ([`processor::Processor`]): code in, memory and arguments in, results out. So far
+//!   it is code of the same form as a GPU's, made for this machine's processor ([`twin`]). Code of real GPUs is read
+//!   and not run ([`code_object`]): an emulator of their instructions could take that place.
 //!
-//! What this proves: that our driver's calls are right by HIP's documentation, and that what is built on them computes right results in every
-//! order that they allow. What it does not: that HIP keeps to its documentation, nor anything of AMD's machine code.
+//! What this proves: that our driver's calls are right by HIP's documentation, and that what is built on them computes
+//! right results in every order that they allow. What it does not: that HIP keeps to its documentation, nor anything of
+//! AMD's machine code.
 //!
-//! Environment variables, read when the library is first used: `HIP_VISIBLE_DEVICES`; `HIP_STANDIN_SEED`, `HIP_STANDIN_VERSION`,
-//! `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
+//! Environment variables, read when the library is first used: `HIP_VISIBLE_DEVICES`; `HIP_STANDIN_SEED`,
+//! `HIP_STANDIN_VERSION`, `HIP_STANDIN_ARCH`, `HIP_STANDIN_MEMORY`.
 //!
-//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`faults`], [`memory`], [`stream`], [`event`], [`capture`],
-//! [`code`], [`processor`], [`twin`], [`fibers`], [`code_object`].
+//! Reading order: [`exports`] (HIP's functions), [`control`] (ours for tests), [`state`], [`outcome`], [`lock`],
+//! [`faults`], [`memory`], [`work`], [`stream`], [`event`], [`capture`], [`code`], [`processor`], [`twin`], [`fibers`],
+//! [`code_object`].
 
 pub mod capture;
 pub mod code;
@@ -30,8 +34,11 @@ pub mod event;
 pub mod exports;
 pub mod faults;
 pub mod fibers;
+pub mod lock;
 pub mod memory;
+pub mod outcome;
 pub mod processor;
 pub mod state;
 pub mod stream;
 pub mod twin;
+pub mod work;

@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use crate::faults::note;
-use crate::state::{Outcome, code, lock};
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
 
 /// What memory holds before anything is written, and after it was given back.
 const RUBBISH: u8 = 0xcd;
 const GONE: u8 = 0xdd;
 /// Bytes at either end of a block that are overwritten: whole large blocks would take long.
 const SCRIBBLED: usize = 1 << 20;
-/// Bytes of blocks that are kept for a while after they were given back, so that a late access finds rubbish and not another's data.
+/// Bytes of blocks that are kept for a while after they were given back, so that a late access finds rubbish and not
+/// another's data.
 const QUARANTINE: usize = 8 << 20;
 
 /// Whose memory it is.

@@ -32,8 +32,8 @@ pub trait Processor: Send + Sync {
 pub trait Code: Send + Sync {
     /// An entry point by its name.
     fn entry(&self, name: &str) -> Option<Entry>;
-    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what a launch passes by
-    /// value; the memory that it points to is the process's.
+    /// Runs an entry point in every thread of a grid, and returns when all have come to their end. `parameter` is what
+    /// a launch passes by value; the memory that it points to is the process's.
     ///
     /// # Safety
     /// The parameter is what the code expects.
@@ -49,4 +49,14 @@ pub struct Entry {
     pub parameter_bytes: usize,
     /// Most threads of a block.
     pub most_threads: u32,
+}
+
+/// Where an ELF file says what machine it is for.
+const MACHINE: std::ops::Range<usize> = 18..20;
+/// The number of AMD's GPUs.
+pub const GPU: u16 = 224;
+
+/// What machine code is for; nothing where it is no such file.
+pub fn machine_of(image: &[u8]) -> Option<u16> {
+    image.get(MACHINE).filter(|_| image.starts_with(b"\x7fELF")).map(|m| u16::from_le_bytes([m[0], m[1]]))
 }

@@ -1,61 +1,15 @@
 //! [`Stream`]: a thread that works off a queue.
 
-use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
-use crate::capture::{Graph, some_order};
-use crate::code::Function;
-use crate::event::Event;
+use crate::capture::some_order;
 use crate::faults::note;
+use crate::lock::lock;
 use crate::processor::Grid;
-use crate::state::{SEED, lock, state};
-
-/// A piece of work.
-#[allow(missing_docs)] // The variants tell of their fields.
-#[derive(Debug)]
-pub enum Work {
-    /// Copies memory: addresses of where to and from, bytes, and whether each side is the device's.
-    Copy { to: (u64, bool), from: (u64, bool), bytes: usize },
-    /// Sets bytes to copies of some.
-    Fill { to: u64, pattern: Vec<u8>, bytes: usize },
-    /// Makes allocated memory valid.
-    Allocate { at: u64 },
-    /// Gives memory back.
-    Free { at: u64 },
-    /// Runs code.
-    Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
-    /// Does what was captured.
-    Graph { graph: Arc<Graph> },
-    /// Waits until another stream has done so many pieces of work.
-    Wait { stream: Arc<Stream>, count: u64 },
-    /// Notes when it came here.
-    Record { event: Arc<Event> },
-    /// Nothing more comes.
-    End,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Work>,
-    queued: u64,
-    done: u64,
-    started: bool,
-}
-
-/// A stream.
-#[derive(Debug)]
-pub struct Stream {
-    /// Its handle; zero for a device's null stream.
-    pub handle: u64,
-    /// Its device.
-    pub device: i32,
-    /// Ordered with the null stream.
-    pub blocking: bool,
-    queue: Mutex<Queue>,
-    changed: Condvar,
-}
+use crate::state::{SEED, state};
+use crate::work::{Stream, Work};
 
 impl Stream {
     /// A new stream without work.
@@ -189,7 +143,8 @@ impl Stream {
             Work::Free { at } => state.memory.release(*at),
             Work::Launch { function, blocks, threads, parameter } => {
                 let grid = Grid { blocks: *blocks, threads: *threads, warp: state.settings.warp };
-                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's affair.
+                // SAFETY: the parameter has as many bytes as the function takes; what it points to is the caller's
+                // affair.
                 let ran = unsafe { function.module.code.run(function.entry, grid, parameter) };
                 if let Err(crash) = ran {
                     note(format!("`{}` crashed: {}", function.name, crash.why));
@@ -197,17 +152,6 @@ impl Stream {
                 }
                 function.module.queued.fetch_sub(1, Ordering::AcqRel);
             }
-        }
-    }
-}
-
-impl Work {
-    /// The functions that it runs.
-    fn functions(&self) -> Vec<&Arc<Function>> {
-        match self {
-            Work::Launch { function, .. } => vec![function],
-            Work::Graph { graph } => graph.iter().flat_map(|node| node.work.functions()).collect(),
-            _ => Vec::new(),
         }
     }
 }

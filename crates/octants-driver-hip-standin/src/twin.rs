@@ -1,5 +1,5 @@
-//! [`Twin`]: runs code of a GPU's form that was made for this machine's processor: a shared object, as the code generator's file `twin.rs`
-//! describes it.
+//! [`Twin`]: runs code of a GPU's form that was made for this machine's processor: a shared object, as the code
+//! generator's file `twin.rs` describes it.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,22 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_LOCAL, RTLD_NOW};
 
 use crate::fibers::{EntryPoint, TABLE, Table, run_block};
-use crate::processor::{Code, Crash, Entry, Grid, Processor};
-use crate::state::lock;
+use crate::lock::lock;
+use crate::processor::{Code, Crash, Entry, GPU, Grid, Processor, machine_of};
 
 /// The processor of this machine, in a GPU's place.
 #[derive(Debug)]
 pub struct Twin;
-
-/// Where an ELF file says what machine it is for.
-const MACHINE: std::ops::Range<usize> = 18..20;
-/// The number of AMD's GPUs.
-pub const GPU: u16 = 224;
-
-/// What machine code is for; nothing where it is no such file.
-pub fn machine_of(image: &[u8]) -> Option<u16> {
-    image.get(MACHINE).filter(|_| image.starts_with(b"\x7fELF")).map(|m| u16::from_le_bytes([m[0], m[1]]))
-}
 
 impl Processor for Twin {
     fn takes(&self, image: &[u8]) -> bool {

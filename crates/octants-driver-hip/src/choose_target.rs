@@ -1,10 +1,12 @@
 //! [`choose_target`]: the processor that code is made for, from the name by which HIP calls an architecture.
 //!
-//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may change its code. Ours runs with them in any state.
+//! `gfx90a:sramecc+:xnack-` is a processor with the state of features that may change its code. Ours runs with them in
+//! any state.
 
 use octants_artifact::CodeTarget;
 
-/// The first version of HIP, as it writes them, whose own compiler makes code objects of the fifth version. Those before get the fourth.
+/// The first version of HIP, as it writes them, whose own compiler makes code objects of the fifth version. Those
+/// before get the fourth.
 const FIFTH: i32 = 60_000_000;
 
 /// What code is made for, with a version of HIP; `None` for a name that is no architecture's.

@@ -1,6 +1,7 @@
 //! [`find_device_library`]: AMD's library of mathematical functions for GPU code (`ocml.bc`), wherever it is installed.
 //!
-//! It comes with ROCm, as a package of its own with Debian and Ubuntu (`rocm-device-libs`), and with several packages for Python.
+//! It comes with ROCm, as a package of its own with Debian and Ubuntu (`rocm-device-libs`), and with several packages
+//! for Python.
 
 use std::path::PathBuf;
 
@@ -29,7 +30,8 @@ const PLACES: Places = Places {
     ],
 };
 
-/// The library: in the installations that `homes` names, below the directories of packages, then where systems usually have it.
+/// The library: in the installations that `homes` names, below the directories of packages, then where systems usually
+/// have it.
 pub fn find_device_library(homes: &[PathBuf], packages: &[PathBuf]) -> Option<PathBuf> {
     PLACES.find(homes, packages)
 }

@@ -14,7 +14,8 @@ const LIBRARIES: &[&str] = &["libamdhip64.so.7", "libamdhip64.so.6", "libamdhip6
 #[cfg(windows)]
 const LIBRARIES: &[&str] = &["amdhip64_7.dll", "amdhip64_6.dll", "amdhip64.dll"];
 
-/// The first version whose pools of memory are relied on, as the library says versions: before it they were new, and not documented.
+/// The first version whose pools of memory are relied on, as the library says versions: before it they were new, and
+/// not documented.
 const POOLS: i32 = 50_400_000;
 
 /// Opens an AMD GPU, or says why it cannot be used.
@@ -45,16 +46,16 @@ fn why_not_started(c: i32, describe: impl Fn(i32) -> String) -> Option<String> {
     Some(match c {
         code::SUCCESS => return None,
         code::NO_DEVICE | code::INVALID_DEVICE => {
-            "no AMD GPU was found (the kernel's driver may be missing, this user may have no access to /dev/kfd, or HIP_VISIBLE_DEVICES \
-             may hide those that there are)"
+            "no AMD GPU was found (the kernel's driver may be missing, this user may have no access to /dev/kfd, or \
+             HIP_VISIBLE_DEVICES may hide those that there are)"
                 .into()
         }
         c => format!("HIP cannot be started: hipInit failed with code {c} ({})", describe(c)),
     })
 }
 
-/// What HIP calls a device's architecture. No attribute tells it; the struct that does has changed with ROCm 6.0, together with the name of
-/// the function.
+/// What HIP calls a device's architecture. No attribute tells it; the struct that does has changed with ROCm 6.0,
+/// together with the name of the function.
 fn architecture(loaded: &Loaded, device: i32) -> Result<String, Unavailable> {
     // SAFETY: both functions have this type.
     let found = DESCRIBE.map(|name| unsafe { loaded.get::<Describe>(name) }.ok());

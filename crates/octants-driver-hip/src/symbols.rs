@@ -1,8 +1,9 @@
 //! The functions of HIP's library, by the exact names it exports.
 //!
-//! The declarations are compared with AMD's headers by a test (`tests/header.rs`), so that a parameter too few or one of another type does
-//! not go unnoticed. Where a header gives a function a newer version under its old name (`hipGetDeviceProperties` is a macro for
-//! `hipGetDevicePropertiesR0600` since ROCm 6.0, since the struct that it fills has changed), the table names what is meant.
+//! The declarations are compared with AMD's headers by a test (`tests/header.rs`), so that a parameter too few or one
+//! of another type does not go unnoticed. Where a header gives a function a newer version under its old name
+//! (`hipGetDeviceProperties` is a macro for `hipGetDevicePropertiesR0600` since ROCm 6.0, since the struct that it
+//! fills has changed), the table names what is meant.
 
 use std::ffi::{c_char, c_int, c_void};
 

@@ -1,7 +1,9 @@
-//! The table of functions against AMD's own headers: a file in C, made from the table, assigns each function of the headers to a pointer of
-//! the type that the table declares, and compares numbers and layouts. It must compile without a warning; with a slip in the table it must not.
+//! The table of functions against AMD's own headers: a file in C, made from the table, assigns each function of the
+//! headers to a pointer of the type that the table declares, and compares numbers and layouts. It must compile without
+//! a warning; with a slip in the table it must not.
 //!
-//! The headers are Debian's (`libamdhip64-dev`), ROCm's, or those in the folder that `OCTANTS_HIP_HEADERS` names. Without them the tests say so and do nothing.
+//! The headers are Debian's (`libamdhip64-dev`), ROCm's, or those in the folder that `OCTANTS_HIP_HEADERS` names.
+//! Without them the tests say so and do nothing.
 
 #![allow(clippy::unwrap_used)]
 
@@ -9,7 +11,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use amdhip64::state::code as standin;
+use amdhip64::outcome::code as standin;
 use octants_driver_gpu::symbols::{PoolProperties, Signature};
 use octants_driver_hip::symbols::{DESCRIBE, NAMES, Own, code, layout, number};
 
@@ -85,8 +87,8 @@ fn in_c(ty: &str) -> String {
 /// A file in C that compiles where the functions are as declared.
 fn program(table: &[Signature]) -> String {
     let mut c = String::from(
-        "#define __HIP_PLATFORM_AMD__ 1\n#include <stddef.h>\n#include <hip/hip_runtime_api.h>\n#if HIP_VERSION >= 60000000\n\
-         #include <hip/hip_deprecated.h>\n#endif\n#ifndef SOURCE\n#define SOURCE void *\n#endif\n",
+        "#define __HIP_PLATFORM_AMD__ 1\n#include <stddef.h>\n#include <hip/hip_runtime_api.h>\n\
+         #if HIP_VERSION >= 60000000\n#include <hip/hip_deprecated.h>\n#endif\n#ifndef SOURCE\n#define SOURCE void *\n#endif\n",
     );
     for (i, f) in table.iter().enumerate() {
         // A result of no type of its own is a code.

@@ -1,5 +1,6 @@
-//! The stand-in for HIP's library: its functions have the types of our table, and it sees what must not be done. That our driver does none
-//! of it, and that what is built on it computes right results, is tested from Python (`pytest --arch amdgpu-standin`, `test_hip.py`).
+//! The stand-in for HIP's library: its functions have the types of our table, and it sees what must not be done. That
+//! our driver does none of it, and that what is built on it computes right results, is tested from Python
+//! (`pytest --arch amdgpu-standin`, `test_hip.py`).
 
 #![allow(clippy::unwrap_used)]
 

@@ -10,7 +10,7 @@ use std::sync::{MutexGuard, PoisonError};
 
 use octants_runtime::renewable::Renewable;
 
-use crate::memory::{ALIGNMENT, map, unmap};
+use crate::map_pages::{ALIGNMENT, map, unmap};
 
 /// Bytes of a chunk: of its pages only those that were touched take memory.
 const CHUNK: usize = 32 << 20;

@@ -11,8 +11,8 @@ use std::sync::{Arc, PoisonError};
 
 use octants_runtime::Renewable;
 
+use crate::apart::Apart;
 use crate::memory::HostMemory;
-use crate::pool::Apart;
 
 /// Sets that no launch uses.
 #[derive(Default)]

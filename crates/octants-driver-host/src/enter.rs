@@ -1,5 +1,5 @@
-//! [`Entry`]: how the code of a task is entered. Code that computes with floats under fast math wants a processor that treats denormals as
-//! zero; it is set back for whoever comes next on the thread.
+//! [`Entry`]: how the code of a task is entered. Code that computes with floats under fast math wants a processor that
+//! treats denormals as zero; it is set back for whoever comes next on the thread.
 
 use octants_artifact::{HostContext, HostTask};
 
@@ -31,7 +31,8 @@ impl Entry {
     }
 }
 
-/// Calls `code` with the other parameters between setting the processor and setting it back. No artifact asks for it on other processors.
+/// Calls `code` with the other parameters between setting the processor and setting it back. No artifact asks for it on
+/// other processors.
 #[cfg(all(target_arch = "x86_64", not(windows)))]
 #[unsafe(naked)]
 unsafe extern "C" fn enter_flushing(context: *const HostContext, begin: i64, end: i64, code: HostTask) -> u32 {

@@ -23,13 +23,13 @@ use crate::separate_memory::SeparateMemory;
 pub struct HostConfig {
     /// Most threads that run tasks, the caller among them; `None` for as many as the process may use.
     pub max_threads: Option<u32>,
-    /// Streams are queues that work side by side, and launches return before their work is done. Otherwise every call does its
-    /// work before it returns.
+    /// Streams are queues that work side by side, and launches return before their work is done. Otherwise every call
+    /// does its work before it returns.
     pub streams: bool,
     /// The seed of a schedule for tests, in place of threads that serve the queues.
     pub schedule: Option<u64>,
-    /// For tests: says that host and device cannot use one another's memory, as with a device on a card, so that all must be
-    /// copied between them. Streams are real then, as such a device's are.
+    /// For tests: says that host and device cannot use one another's memory, as with a device on a card, so that all
+    /// must be copied between them. Streams are real then, as such a device's are.
     pub separate_memory: bool,
 }
 

@@ -1,8 +1,8 @@
 //! Links object files into the process with LLVM's ORC and JITLink.
 //!
-//! One [`Linker`] serves a program. The objects of a kernel get a symbol table of their own, so that kernels may use the same names, and it
-//! is given back its table's place when it is unloaded (LLVM's C interface can clear a table but not remove it).
-//! Undefined symbols are looked up in the process, libm, libmvec and libgcc.
+//! One [`Linker`] serves a program. The objects of a kernel get a symbol table of their own, so that kernels may use
+//! the same names, and it is given back its table's place when it is unloaded (LLVM's C interface can clear a table but
+//! not remove it). Undefined symbols are looked up in the process, libm, libmvec and libgcc.
 
 use std::ffi::{CStr, CString, c_void};
 use std::sync::{Mutex, Once, PoisonError, mpsc};
@@ -131,8 +131,8 @@ impl Linker {
     fn link_into(&self, table: LLVMOrcJITDylibRef, objects: &[Vec<u8>], symbols: &[&str]) -> Found {
         let names: Vec<CString> =
             symbols.iter().map(|s| CString::new(*s).map_err(|e| e.to_string())).collect::<Result<_, _>>()?;
-        // SAFETY: the buffers are copies that the jit takes over; interned names are retained until the lookup is over, which
-        // takes over one reference of each.
+        // SAFETY: the buffers are copies that the jit takes over; interned names are retained until the lookup is over,
+        // which takes over one reference of each.
         unsafe {
             for object in objects {
                 let (start, length) = (object.as_ptr().cast(), object.len());
@@ -235,7 +235,8 @@ unsafe fn check(error: LLVMErrorRef) -> Result<(), String> {
     }
 }
 
-/// Prepares LLVM's native target and opens the libraries that compiled code calls, so that their symbols are the process's.
+/// Prepares LLVM's native target and opens the libraries that compiled code calls, so that their symbols are the
+/// process's.
 fn prepare_process() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

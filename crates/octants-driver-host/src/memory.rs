@@ -3,23 +3,18 @@
 //! Large blocks come from the operating system as untouched zero pages, huge ones where they fit; smaller ones share
 //! huge pages ([`Arena`]).
 //!
-//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as the row
-//! before the first in a stencil at the border, and run on elsewhere because their fields are parts of one large block. Without
-//! checks of bounds they shall run on here too, instead of ending the process or spoiling its allocator's bookkeeping.
+//! Every block has a margin on both sides. Programs exist that read or write a little beside an array or field, such as
+//! the row before the first in a stencil at the border, and run on elsewhere because their fields are parts of one
+//! large block. Without checks of bounds they shall run on here too, instead of ending the process or spoiling its
+//! allocator's bookkeeping.
 
 use crate::arena::Arena;
+use crate::map_pages::{ALIGNMENT, HUGE_PAGE, MARGIN, map, unmap};
 
-/// Alignment of every block.
-pub const ALIGNMENT: usize = 64;
 /// Blocks from this size on are mapped by themselves.
 const MAPPED_FROM: usize = HUGE_PAGE;
-/// Bytes on either side of a mapped block. Nobody touches them, as a rule, and then they take no memory. A multiple of all
-/// usual sizes of a page.
-const MARGIN: usize = 64 << 10;
 /// Least and most bytes on either side of a smaller block.
 const SLACK: (usize, usize) = (256, MARGIN);
-/// Size of a huge page.
-const HUGE_PAGE: usize = 2 << 20;
 
 /// Gives out blocks.
 #[derive(Default)]
@@ -70,43 +65,6 @@ impl HostMemory {
 fn small(bytes: usize) -> (usize, usize) {
     let slack = (bytes / 8).clamp(SLACK.0, SLACK.1).next_multiple_of(ALIGNMENT);
     (bytes.next_multiple_of(ALIGNMENT) + 2 * slack, slack)
-}
-
-/// Zeroed memory in huge pages, between two margins: at least [`HUGE_PAGE`] bytes.
-pub(crate) fn map(bytes: usize) -> Option<usize> {
-    // The block starts on a huge page: map more and cut off both ends.
-    let all = bytes.checked_add(HUGE_PAGE + 2 * MARGIN)?;
-    let protection = libc::PROT_READ | libc::PROT_WRITE;
-    // SAFETY: a new anonymous mapping; what is unmapped lies inside it and is used by no one.
-    unsafe {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-        let start = libc::mmap(std::ptr::null_mut(), all, protection, flags, -1, 0);
-        if start == libc::MAP_FAILED {
-            return None;
-        }
-        let start = start as usize;
-        let block = (start + MARGIN).next_multiple_of(HUGE_PAGE);
-        let page = libc::sysconf(libc::_SC_PAGESIZE).max(4096) as usize;
-        let end = (block + bytes).next_multiple_of(page) + MARGIN;
-        if block - MARGIN > start {
-            libc::munmap(start as *mut _, block - MARGIN - start);
-        }
-        if start + all > end {
-            libc::munmap(end as *mut _, start + all - end);
-        }
-        #[cfg(target_os = "linux")]
-        libc::madvise(block as *mut _, bytes, libc::MADV_HUGEPAGE);
-        Some(block)
-    }
-}
-
-/// Gives memory back to the system.
-///
-/// # Safety
-/// `address` came from `map(bytes)` and is used no more.
-pub(crate) unsafe fn unmap(address: usize, bytes: usize) {
-    // SAFETY: the margins are the mapping's.
-    unsafe { libc::munmap((address - MARGIN) as *mut _, bytes + 2 * MARGIN) };
 }
 
 /// Bytes of memory that the process may use: the machine's, or less where a control group limits it.

@@ -12,7 +12,8 @@ const PER_CHUNK: f64 = 1_000.0;
 const CHUNKS_PER_THREAD: (u64, u64) = (8, 64);
 /// Chunks of more nanoseconds are cut further, up to the most.
 const LONG_CHUNK: f64 = 20_000.0;
-/// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other things to do.
+/// Nanoseconds of an atomic sum where many threads add to the same memory. Work that was seen to take longer has other
+/// things to do.
 const ATOMIC_SUM: f64 = 40.0;
 /// A thread that adds to a copy adds as much as so many whose sums are atomic.
 const LEAST_SHARE: u64 = 4;
@@ -71,7 +72,8 @@ impl Shape {
         if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.at_once }
     }
 
-    /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument slots.
+    /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument
+    /// slots.
     #[inline]
     pub fn plan(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         if self.threads == 1 || count as f64 * cost < INLINE_BELOW {

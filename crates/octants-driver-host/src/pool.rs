@@ -11,7 +11,6 @@
 //! sleep on a futex. The caller wakes two of them, and each that wakes wakes two more while there is room, so that the
 //! caller's time does not grow with the number of threads.
 
-use std::any::Any;
 use std::cell::{Cell, UnsafeCell};
 use std::hint::spin_loop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +21,13 @@ use std::time::{Duration, Instant};
 
 use octants_runtime::{Caller, Renewable, nesting};
 
+use crate::apart::Apart;
 use crate::copies::Copies;
+use crate::job_slot::{Body, Job, Slot, panicked};
+use crate::lane::{LOOKS, Lane, SPIN, pack, state};
+
+pub use crate::job_slot::Stopped;
+pub use crate::ranges::Ranges;
 
 thread_local! {
     static WORKER: Cell<bool> = const { Cell::new(false) };
@@ -32,75 +37,11 @@ thread_local! {
 const MOST_THREADS: u32 = 1 << 20;
 /// Jobs that may share the pool at one time.
 const SLOTS: usize = 16;
-/// How long a caller looks for the end of its job, and the least time that a thread looks for work, before it sleeps.
-const SPIN: Duration = Duration::from_micros(40);
-/// The most. Waking up takes tens of microseconds, more on virtual machines.
+/// The longest time that a thread looks for work before it sleeps. Waking up takes tens of microseconds, more on
+/// virtual machines.
 const LONGEST_SPIN: Duration = Duration::from_micros(250);
-/// Looks between two looks at the clock.
-const LOOKS: u32 = 64;
 /// Looks after which a thread takes a lane that another one has not come for.
 const HOLD: u32 = 128;
-
-/// States of a lane.
-mod lane {
-    /// No one may take it.
-    pub const CLOSED: u32 = 0;
-    /// A participant may take it.
-    pub const OPEN: u32 = 1;
-    /// A participant works.
-    pub const TAKEN: u32 = 2;
-    /// A participant works, and the caller sleeps until it is done.
-    pub const AWAITED: u32 = 3;
-}
-
-/// Why a job was not done to its end.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Stopped {
-    /// Something panicked, with this message.
-    Panicked(String),
-    /// The caller was interrupted.
-    Interrupted,
-}
-
-/// What each participant of a job calls.
-type Body<'a> = dyn Fn(&mut Ranges<'_>) + Sync + 'a;
-
-/// What a job is.
-#[derive(Clone, Copy)]
-struct Job {
-    /// Lives until the caller has closed the job and everyone has left.
-    body: *const Body<'static>,
-    count: u64,
-    chunk: u64,
-    width: u32,
-}
-
-/// Keeps neighbours off a cache line, and off the one that is fetched with it.
-#[repr(align(128))]
-pub(crate) struct Apart<T>(pub T);
-
-/// A participant's share of a job.
-#[derive(Default)]
-struct Lane {
-    state: AtomicU32,
-    /// The chunks that no one has taken: the first in the low half, the end in the high half.
-    chunks: AtomicU64,
-}
-
-struct Slot {
-    taken: AtomicBool,
-    /// Lanes of the open job; 0 while there is none.
-    width: AtomicU32,
-    job: UnsafeCell<Option<Job>>,
-    lanes: Box<[Apart<Lane>]>,
-    panic: Renewable<Option<Stopped>>,
-}
-
-// SAFETY: `job` is written by the thread that took the slot, before it opens lanes and after the last participant has
-// left; participants read it between taking an open lane and leaving it.
-unsafe impl Sync for Slot {}
-// SAFETY: the pointer in `job` is used as above whichever thread holds the slot.
-unsafe impl Send for Slot {}
 
 struct Shared {
     slots: Box<[Apart<Slot>]>,
@@ -221,7 +162,8 @@ impl Pool {
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         let me = thread::current().id();
         for handle in workers.handles {
-            // After a fork the threads are those of another process; a worker that ends the pool cannot wait for itself.
+            // After a fork the threads are those of another process; a worker that ends the pool cannot wait for
+            // itself.
             if workers.process == std::process::id() && handle.thread().id() != me {
                 let _ = handle.join();
             }
@@ -242,7 +184,7 @@ impl Pool {
             }
             slot.panic.lock().unwrap_or_else(PoisonError::into_inner).take();
             slot.width.store(0, Ordering::Relaxed);
-            slot.lanes.iter().for_each(|lane| lane.0.state.store(lane::CLOSED, Ordering::Relaxed));
+            slot.lanes.iter().for_each(|lane| lane.0.state.store(state::CLOSED, Ordering::Relaxed));
             slot.taken.store(false, Ordering::Relaxed);
         }
         self.shared.sleepers.store(0, Ordering::Relaxed);
@@ -359,208 +301,6 @@ impl Shared {
             }
         }
     }
-}
-
-impl Slot {
-    /// Starts a job: gives each participant its share of the chunks and opens the lanes, but for the caller's.
-    fn open(&self, job: Job, chunks: u32) {
-        // SAFETY: this thread took the slot and no lane is open.
-        unsafe { *self.job.get() = Some(job) };
-        let (width, all) = (u64::from(job.width), u64::from(chunks));
-        for (i, lane) in self.lanes[..job.width as usize].iter().enumerate() {
-            let n = i as u64;
-            let share = pack((n * all / width) as u32, ((n + 1) * all / width) as u32);
-            lane.0.chunks.store(share, Ordering::Relaxed);
-            if i > 0 {
-                lane.0.state.store(lane::OPEN, Ordering::Release);
-            }
-        }
-        self.width.store(job.width, Ordering::Release);
-    }
-
-    fn is_open(&self) -> bool {
-        self.width.load(Ordering::Relaxed) > 0
-    }
-
-    /// The lanes of the open job that are not the caller's.
-    fn others(&self) -> impl Iterator<Item = (usize, &Lane)> {
-        let width = self.width.load(Ordering::Acquire) as usize;
-        self.lanes[..width].iter().map(|l| &l.0).enumerate().skip(1)
-    }
-
-    fn has_room(&self) -> bool {
-        self.others().any(|(_, lane)| lane.is_wanted())
-    }
-
-    /// Takes the lane with this number, if the open job has one that nobody has taken, and works for the job.
-    fn take_own(&self, number: usize) -> bool {
-        number < self.width.load(Ordering::Acquire) as usize && self.take_part(number)
-    }
-
-    /// The same with any lane.
-    fn take_any(&self) -> bool {
-        self.others().any(|(number, lane)| lane.is_wanted() && self.take_part(number))
-    }
-
-    fn take_part(&self, number: usize) -> bool {
-        let state = &self.lanes[number].0.state;
-        let taken = state.compare_exchange(lane::OPEN, lane::TAKEN, Ordering::Acquire, Ordering::Relaxed);
-        if taken.is_err() {
-            return false;
-        }
-        // SAFETY: this thread has taken an open lane; the job is written before, and kept until all have left.
-        if let Some(job) = unsafe { *self.job.get() } {
-            self.work(&job, number, None);
-        }
-        if state.swap(lane::CLOSED, Ordering::AcqRel) == lane::AWAITED {
-            // The slot is part of the pool's shared state, which this thread keeps alive, so its address stays good.
-            atomic_wait::wake_all(state);
-        }
-        true
-    }
-
-    /// Runs chunks until there are none left, or the caller is interrupted, whose thread this may be: true then.
-    fn work(&self, job: &Job, own: usize, caller: Option<&dyn Caller>) -> bool {
-        // SAFETY: participants use the body only here, between taking a lane and leaving it.
-        let body = unsafe { &*job.body };
-        let lanes = &self.lanes[..job.width as usize];
-        let (chunk, count) = (job.chunk, job.count);
-        let mut ranges = Ranges { whole: None, lanes, own, empty: 0, chunk, count, caller, interrupted: false };
-        while let Err(payload) = catch_unwind(AssertUnwindSafe(|| body(&mut ranges))) {
-            let mut first = self.panic.lock().unwrap_or_else(PoisonError::into_inner);
-            first.get_or_insert_with(|| panicked(&*payload));
-        }
-        ranges.interrupted
-    }
-
-    /// Closes the lanes that nobody came for and waits until everyone who came has left.
-    fn finish(&self) {
-        let others = self.others();
-        self.width.store(0, Ordering::Relaxed);
-        let start = Instant::now();
-        others.for_each(|(_, lane)| lane.finish(start));
-    }
-}
-
-impl Lane {
-    /// Nobody has taken it, and it has chunks.
-    fn is_wanted(&self) -> bool {
-        let (first, end) = unpack(self.chunks.load(Ordering::Relaxed));
-        self.state.load(Ordering::Relaxed) == lane::OPEN && first < end
-    }
-
-    /// Closes the lane, once its participant has left if it has one.
-    fn finish(&self, start: Instant) {
-        let closed = self.state.compare_exchange(lane::OPEN, lane::CLOSED, Ordering::Acquire, Ordering::Acquire);
-        if closed.is_ok() {
-            return;
-        }
-        loop {
-            for _ in 0..LOOKS {
-                if self.state.load(Ordering::Acquire) == lane::CLOSED {
-                    return;
-                }
-                spin_loop();
-            }
-            if start.elapsed() >= SPIN {
-                break;
-            }
-        }
-        let awaited = self.state.compare_exchange(lane::TAKEN, lane::AWAITED, Ordering::Acquire, Ordering::Acquire);
-        if awaited.is_ok() {
-            while self.state.load(Ordering::Acquire) == lane::AWAITED {
-                atomic_wait::wait(&self.state, lane::AWAITED);
-            }
-        }
-    }
-}
-
-/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others' from the back.
-pub struct Ranges<'a> {
-    /// All numbers, where one thread takes them.
-    whole: Option<(u64, u64)>,
-    lanes: &'a [Apart<Lane>],
-    own: usize,
-    /// Lanes that were found empty, from the own one on: they stay so.
-    empty: usize,
-    chunk: u64,
-    count: u64,
-    /// Of the job, on its own thread, if it may be interrupted.
-    caller: Option<&'a dyn Caller>,
-    interrupted: bool,
-}
-
-impl Ranges<'_> {
-    /// Takes all chunks that nobody has begun, so that the job ends.
-    #[cold]
-    fn drain(&mut self) {
-        self.lanes.iter().for_each(|lane| lane.0.chunks.store(pack(0, 0), Ordering::Relaxed));
-        self.interrupted = true;
-    }
-
-    /// The number of the participant, less than the job's width.
-    pub fn lane(&self) -> usize {
-        self.own
-    }
-}
-
-impl Iterator for Ranges<'_> {
-    type Item = (u64, u64);
-
-    fn next(&mut self) -> Option<(u64, u64)> {
-        if self.whole.is_some() {
-            return self.whole.take();
-        }
-        if self.caller.is_some_and(|c| c.is_interrupted()) {
-            self.drain();
-        }
-        while self.empty < self.lanes.len() {
-            let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0.chunks;
-            if let Some(chunk) = if self.empty == 0 { take_first(lane) } else { take_last(lane) } {
-                let begin = u64::from(chunk) * self.chunk;
-                return Some((begin, begin.saturating_add(self.chunk).min(self.count)));
-            }
-            self.empty += 1;
-        }
-        None
-    }
-}
-
-fn pack(first: u32, end: u32) -> u64 {
-    u64::from(first) | u64::from(end) << 32
-}
-
-fn unpack(lane: u64) -> (u32, u32) {
-    (lane as u32, (lane >> 32) as u32)
-}
-
-fn take_first(lane: &AtomicU64) -> Option<u32> {
-    take(lane, |first, end| (first, pack(first + 1, end)))
-}
-
-fn take_last(lane: &AtomicU64) -> Option<u32> {
-    take(lane, |first, end| (end - 1, pack(first, end - 1)))
-}
-
-#[inline]
-fn take(lane: &AtomicU64, choose: impl Fn(u32, u32) -> (u32, u64)) -> Option<u32> {
-    let mut now = lane.load(Ordering::Relaxed);
-    loop {
-        let (first, end) = unpack(now);
-        if first >= end {
-            return None;
-        }
-        let (chunk, rest) = choose(first, end);
-        match lane.compare_exchange_weak(now, rest, Ordering::Relaxed, Ordering::Relaxed) {
-            Ok(_) => return Some(chunk),
-            Err(other) => now = other,
-        }
-    }
-}
-
-fn panicked(payload: &(dyn Any + Send)) -> Stopped {
-    let text = payload.downcast_ref::<&str>().map(|s| s.to_string());
-    Stopped::Panicked(text.or_else(|| payload.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic".into()))
 }
 
 #[cfg(test)]
@@ -723,7 +463,7 @@ mod tests {
         pool.shared.ended.store(false, Ordering::SeqCst);
         let slot = pool.take_slot().unwrap();
         slot.width.store(4, Ordering::Relaxed);
-        slot.lanes[1].0.state.store(lane::TAKEN, Ordering::Relaxed);
+        slot.lanes[1].0.state.store(state::TAKEN, Ordering::Relaxed);
         // SAFETY: no other thread uses the pool.
         unsafe { pool.renew_after_fork() };
         assert!(!slot.taken.load(Ordering::Relaxed));

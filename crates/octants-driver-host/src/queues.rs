@@ -1,11 +1,12 @@
 //! In-order queues of work and the threads that serve them: what a stream is on the CPU when streams are real.
 //!
-//! A queue with work is on the list of ready queues. A dispatcher takes it from there, does one piece of its work, which may
-//! spread over the thread pool, and puts it back at the end, so that busy queues take turns. A queue that waits for a point of another one is off
-//! the list until that point is reached: it holds no thread, so a few dispatchers serve any number of streams and
-//! cannot block one another.
+//! A queue with work is on the list of ready queues. A dispatcher takes it from there, does one piece of its work,
+//! which may spread over the thread pool, and puts it back at the end, so that busy queues take turns. A queue that
+//! waits for a point of another one is off the list until that point is reached: it holds no thread, so a few
+//! dispatchers serve any number of streams and cannot block one another.
 //!
-//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule picks.
+//! Under a [`Schedule`] there are no dispatchers: the threads that queue work or wait for it do what the schedule
+//! picks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -227,8 +228,8 @@ impl Queues {
         point.at().is_some()
     }
 
-    /// Waits until the work that is in the queue now is done. This thread does what no other has begun, so that a short wait is
-    /// not one for threads to wake up.
+    /// Waits until the work that is in the queue now is done. This thread does what no other has begun, so that a short
+    /// wait is not one for threads to wake up.
     pub fn wait(&self, queue: &Queue) {
         let until = lock(&queue.state).queued;
         if self.shared.steps_until(|| lock(&queue.state).done >= until) {

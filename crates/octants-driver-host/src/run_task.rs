@@ -387,8 +387,8 @@ impl QueuedTask {
         })
     }
 
-    /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which pieces
-    /// consist. `None` where it runs as a whole.
+    /// For a schedule that runs the task piece by piece: the number of its iterations, and the multiples of which
+    /// pieces consist. `None` where it runs as a whole.
     pub fn pieces(&self) -> Option<(u64, u64)> {
         self.with(|task, launch| {
             let Kind::Parallel { count, shape, .. } = &task.kind else { return None };
@@ -426,8 +426,8 @@ fn context(launch: &Launch<'_>) -> HostContext {
 /// A context that several threads read.
 struct Shared<'a>(&'a HostContext);
 
-// SAFETY: tasks only read the context. What it leads to is the launch's memory, which tasks may share, and the launch, of which
-// `print` and `fail` use only parts that are `Sync`.
+// SAFETY: tasks only read the context. What it leads to is the launch's memory, which tasks may share, and the launch,
+// of which `print` and `fail` use only parts that are `Sync`.
 unsafe impl Sync for Shared<'_> {}
 
 impl Shared<'_> {
@@ -436,8 +436,8 @@ impl Shared<'_> {
     }
 }
 
-/// What is known of the time that a task's iterations take: the compiler's guess at first, then what was measured. A guess may
-/// be off by orders of magnitude, and would then cost the use of threads or keep others waiting.
+/// What is known of the time that a task's iterations take: the compiler's guess at first, then what was measured. A
+/// guess may be off by orders of magnitude, and would then cost the use of threads or keep others waiting.
 struct Pace {
     runs: AtomicU32,
     /// Bits of an `f32`: nanoseconds per iteration on one thread.

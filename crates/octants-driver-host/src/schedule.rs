@@ -1,7 +1,8 @@
 //! [`Schedule`]: which work is done when, chosen by a seed to be as awkward as the semantics of streams allow.
 //!
-//! Most work is left lying until someone waits for it; then pieces are done in an order that is shuffled across queues. What
-//! waits for too little, or relies on an order that no event gives, shows it under some seed, and again under the same.
+//! Most work is left lying until someone waits for it; then pieces are done in an order that is shuffled across queues.
+//! What waits for too little, or relies on an order that no event gives, shows it under some seed, and again under the
+//! same.
 
 /// A seeded chooser.
 pub struct Schedule {

@@ -1,4 +1,5 @@
-//! [`SeparateMemory`]: which addresses are the device's, for tests in which the CPU plays a device with memory of its own.
+//! [`SeparateMemory`]: which addresses are the device's, for tests in which the CPU plays a device with memory of its
+//! own.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

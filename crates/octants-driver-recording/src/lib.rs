@@ -1,8 +1,9 @@
 //! A driver for tests: writes down every call, checks the order of streams, and fails calls on request.
 //!
 //! Nothing runs. Each stream has a vector clock; an event carries the clock of the moment it was recorded. Memory knows
-//! when it was used and by whom, so that every use can be proved to come after its allocation and before its free, and every two launches that
-//! share a frame to come one after the other. What is wrong is kept in [`Log::mistakes`], leaks included.
+//! when it was used and by whom, so that every use can be proved to come after its allocation and before its free, and
+//! every two launches that share a frame to come one after the other. What is wrong is kept in [`Log::mistakes`], leaks
+//! included.
 //!
 //! Reading order: [`clock`], [`log`], [`recording_driver`], [`device`](mod@device).
 

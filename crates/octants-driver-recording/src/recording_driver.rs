@@ -59,8 +59,8 @@ impl RecordingDriver {
         RecordingDriver { immediate: true, ..self }
     }
 
-    /// With memory that is allocated and freed by plain calls, which know nothing of streams: a free waits, on the calling thread,
-    /// for the one stream that it is asked for.
+    /// With memory that is allocated and freed by plain calls, which know nothing of streams: a free waits, on the
+    /// calling thread, for the one stream that it is asked for.
     pub fn without_ordered_memory(self) -> RecordingDriver {
         RecordingDriver { ordered_memory: false, ..self }
     }

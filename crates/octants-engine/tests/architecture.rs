@@ -92,6 +92,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
     ("crates/octants-engine/src/inspect.rs", "the names of machines a user may ask code for"),
     ("crates/octants-engine/src/open_gpu.rs", "where GPUs' drivers are opened"),
     ("crates/octants-python/src/stream.rs", "`__cuda_stream__`, by which libraries hand streams to one another"),
+    ("crates/octants-python/src/stream_methods.rs", "the same"),
     ("crates/octants-codegen-llvm/src/fatal_errors.rs", "its tests ask for code at which LLVM ends the process"),
     ("crates/octants-engine/tests/architecture.rs", "this file"),
 ];

@@ -8,9 +8,9 @@ use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString, PyTuple, PyType};
 
+use crate::element_types::element_type;
+use crate::evaluate_annotations::{enclosing_locals, evaluate};
 use crate::names::{Known, marker, own_marker, text_attribute};
-use crate::ndarray::element_type;
-use crate::signature::{enclosing_locals, evaluate};
 
 /// How a parameter takes its argument.
 pub enum ParamKind {
@@ -170,8 +170,8 @@ pub fn param_kind(annotation: &Bound<'_, PyAny>, config: &Config) -> PyResult<Op
             for (name, ty) in fields {
                 if ty.is_instance_of::<PyType>() && ty.hasattr(pyo3::intern!(py, "_octants_data_oriented"))? {
                     let message = format!(
-                        "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are passed in \
-                         a parameter of their own, annotated qd.template()",
+                        "member `{name}` of dataclass {} is an object of a @qd.data_oriented class: such objects are \
+                         passed in a parameter of their own, annotated qd.template()",
                         annotation.cast::<PyType>()?.name()?
                     );
                     members.push((PyString::intern(py, &name).unbind(), ParamKind::Refused(message)));

@@ -1,7 +1,7 @@
 //! From the arguments of a call to the key of its specialisation and the words of its slots.
 //!
-//! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the words
-//! mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
+//! This is the hot path: one pass over the arguments, nothing hashed, nothing allocated for ordinary kernels. What the
+//! words mean is fixed by the key, so that a specialisation can copy them to its slots blindly.
 
 mod array_argument;
 mod compile_time_key;
@@ -22,9 +22,10 @@ use self::compile_time_key::template_key;
 pub use self::overlaps::{Overlap, Span};
 use self::value_words::{bad_scalar, bad_struct, bad_tensor, struct_words, tensor_words};
 use crate::annotation::{ArrayKind, ParamKind};
-use crate::array::{self, ArrayView};
+use crate::array_view::ArrayView;
+use crate::element_types::type_word;
 use crate::errors;
-use crate::guard::Held;
+use crate::held::Held;
 use crate::names::{marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 use crate::scalar::scalar_to_slot;
@@ -287,12 +288,4 @@ pub fn templated_float(name: &str, kernel: &str) -> PyErr {
     PyValueError::new_err(format!(
         "Floats not allowed as templated types (raise_on_templated_floats=True): `{name}` of kernel `{kernel}`"
     ))
-}
-
-/// A scalar or tensor type in 32 bits.
-pub fn type_word(ty: &Type) -> u64 {
-    let scalar = array::scalar_of(ty) as u64;
-    let shape = ty.shape();
-    let extent = |i: usize| u64::from(shape.get(i).copied().unwrap_or(0)) & 0xfff;
-    scalar | (shape.len() as u64) << 4 | extent(0) << 8 | extent(1) << 20
 }

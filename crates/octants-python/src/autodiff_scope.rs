@@ -49,8 +49,8 @@ pub fn in_autodiff_scope() -> bool {
     in_scope()
 }
 
-/// Opens a scope for this thread, in place of the one it is in: "forward", or "record" with the function that is told of launches;
-/// `None` closes it. Returns nothing: the package keeps what it opened.
+/// Opens a scope for this thread, in place of the one it is in: "forward", or "record" with the function that is told
+/// of launches; `None` closes it. Returns nothing: the package keeps what it opened.
 #[pyfunction]
 #[pyo3(signature = (kind, record = None, validation = false))]
 pub fn set_autodiff_scope(kind: Option<&str>, record: Option<Py<PyAny>>, validation: bool) -> PyResult<()> {

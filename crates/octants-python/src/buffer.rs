@@ -7,8 +7,8 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyByteArray, PyBytes};
 
-use crate::ndarray::scalar_by_name;
-use crate::{dlpack, errors, fork, host_work, program, stream};
+use crate::element_types::scalar_by_name;
+use crate::{detached, dlpack, errors, host_work, program, program_functions, stream};
 
 /// Memory of the current program, zeroed.
 #[pyclass(module = "octants._octants", frozen, weakref)]
@@ -20,7 +20,8 @@ impl Buffer {
     /// Allocates on the current program's device.
     pub fn allocate(py: Python<'_>, bytes: u64) -> PyResult<Buffer> {
         let program = program::require(py)?;
-        let memory = fork::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
+        let memory =
+            detached::working(py, || program.session.allocate(bytes)).map_err(|e| errors::from_engine(py, e))?;
         Ok(Buffer { memory })
     }
 
@@ -43,7 +44,7 @@ impl Buffer {
     /// Where all calls return after their work, waits for those that other threads make.
     fn settle(&self, py: Python<'_>) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program::sync(py) } else { Ok(()) }
+        if program::is_immediate() { program_functions::sync(py) } else { Ok(()) }
     }
 
     /// Whether the program that made it still runs.
@@ -60,7 +61,8 @@ fn contiguous(data: &PyUntypedBuffer) -> PyResult<&[u8]> {
     }
     Ok(match data.len_bytes() {
         0 => &[],
-        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any copy.
+        // SAFETY: the buffer is contiguous and held; who changes it meanwhile changes what is written, as with any
+        // copy.
         n => unsafe { std::slice::from_raw_parts(data.buf_ptr().cast::<u8>(), n) },
     })
 }
@@ -92,12 +94,16 @@ impl Buffer {
         self.is_alive()
     }
 
-    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`, for all
-    /// that use it.
+    /// Waits until the host may read the memory: for the streams whose work writes to it, and no others. With `write`,
+    /// for all that use it.
     #[pyo3(signature = (write = false))]
     fn wait(&self, py: Python<'_>, write: bool) -> PyResult<()> {
         self.address(py)?;
-        if program::is_immediate() { program::sync(py) } else { host_work::wait_for_buffer(py, self, write) }
+        if program::is_immediate() {
+            program_functions::sync(py)
+        } else {
+            host_work::wait_for_buffer(py, &self.memory, write)
+        }
     }
 
     /// Whether all work is done within the call that asks for it.
@@ -116,7 +122,7 @@ impl Buffer {
     fn read<'py>(&self, py: Python<'py>, offset: u64, nbytes: usize) -> PyResult<Bound<'py, PyByteArray>> {
         self.settle(py)?;
         // The array is new: no one else sees it while the interpreter is free.
-        PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, self, offset, to))
+        PyByteArray::new_with(py, nbytes, |to| host_work::read_buffer(py, &self.memory, offset, to))
     }
 
     /// Copies bytes into an array of the host's, once the work that writes to the memory is done.
@@ -128,17 +134,18 @@ impl Buffer {
         }
         let to = match to.len_bytes() {
             0 => &mut [],
-            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the bytes.
+            // SAFETY: the buffer is contiguous, writable and held; who else uses the array meanwhile sees some of the
+            // bytes.
             n => unsafe { std::slice::from_raw_parts_mut(to.buf_ptr().cast::<u8>(), n) },
         };
-        host_work::read_buffer(py, self, offset, to)
+        host_work::read_buffer(py, &self.memory, offset, to)
     }
 
     /// Sets some bytes, once the work that uses the memory is done.
     fn write(&self, py: Python<'_>, offset: u64, data: &Bound<'_, PyAny>) -> PyResult<()> {
         self.settle(py)?;
         let data = PyUntypedBuffer::get(data)?;
-        host_work::write_buffer(py, self, offset, contiguous(&data)?)
+        host_work::write_buffer(py, &self.memory, offset, contiguous(&data)?)
     }
 
     /// Queues on a stream that `count` elements from an offset on become `element`.
@@ -179,14 +186,15 @@ impl Buffer {
         self.memory.dlpack_device()
     }
 
-    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a protocol.
+    /// Name of the attribute by which Python objects show arrays in the memory of this device, if there is such a
+    /// protocol.
     #[getter]
     fn array_protocol(&self) -> Option<&'static str> {
         self.memory.array_protocol()
     }
 
-    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by the driver's
-    /// handle, waits for the work that uses the memory; -1 lets it wait for nothing.
+    /// A DLPack capsule of an array here, which keeps the memory: `strides` in bytes. The consumer's stream, given by
+    /// the driver's handle, waits for the work that uses the memory; -1 lets it wait for nothing.
     fn dlpack(
         &self,
         py: Python<'_>,
@@ -214,12 +222,13 @@ impl Buffer {
         dlpack::Exported { memory, address, device, scalar, shape, strides }.into_capsule(py, versioned)
     }
 
-    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without one, the stream that
-    /// libraries use where none is named. Returns its handle, or None where the host has waited instead.
+    /// Makes another library's stream, given by the driver's handle, wait for the work that uses the memory; without
+    /// one, the stream that libraries use where none is named. Returns its handle, or None where the host has waited
+    /// instead.
     #[pyo3(signature = (stream = None))]
     fn hand_over(&self, py: Python<'_>, stream: Option<u64>) -> PyResult<Option<u64>> {
         self.address(py)?;
-        host_work::hand_over(py, self, stream)
+        host_work::hand_over(py, &self.memory, stream)
     }
 
     unsafe fn __getbuffer__(slf: Bound<'_, Self>, view: *mut ffi::Py_buffer, flags: std::ffi::c_int) -> PyResult<()> {

@@ -1,7 +1,7 @@
 //! What a Python object is to the compiler.
 //!
-//! The package's classes say so themselves by a class attribute `_octants_entity`; functions and classes that the compiler
-//! knows carry `_octants_builtin`. Everything else is told apart by its type.
+//! The package's classes say so themselves by a class attribute `_octants_entity`; functions and classes that the
+//! compiler knows carry `_octants_builtin`. Everything else is told apart by its type.
 
 use octants_engine::Config;
 use octants_engine::frontend::{Entity, FieldDesc, FuncKind, Obj};
@@ -10,12 +10,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyFunction, PyInt, PyList, PyString, PyTuple, PyType};
 
 use crate::annotation::{dataclass_fields, scalar_type, value_type};
-use crate::array::scalar_of;
 use crate::bound_kernel::BoundKernel;
+use crate::element_types::{element_type, scalar_by_name, scalar_of};
 use crate::func::Func;
 use crate::kernel::Kernel;
 use crate::names::{Known, marker, text_attribute};
-use crate::ndarray::{Ndarray, element_type, scalar_by_name};
+use crate::ndarray::Ndarray;
 
 /// What a classification needs of the world around it.
 pub trait Handles<'py> {

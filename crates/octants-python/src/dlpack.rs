@@ -1,5 +1,5 @@
-//! DLPack, the protocol by which libraries hand arrays on a device to one another: capsules of this program's memory, and views
-//! of other libraries' capsules. The structures are those of DLPack 1.x and of the form before it.
+//! DLPack, the protocol by which libraries hand arrays on a device to one another: capsules of this program's memory,
+//! and views of other libraries' capsules. The structures are those of DLPack 1.x and of the form before it.
 
 use std::ffi::{CStr, c_void};
 
@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use smallvec::SmallVec;
 
-use crate::array::ArrayView;
+use crate::array_view::ArrayView;
 
 const NAME: &CStr = c"dltensor";
 const NAME_VERSIONED: &CStr = c"dltensor_versioned";
@@ -113,7 +113,8 @@ pub struct Exported {
 }
 
 impl Exported {
-    /// The capsule, in the form with a version where the consumer knows that one. The memory lives until the consumer lets go of it.
+    /// The capsule, in the form with a version where the consumer knows that one. The memory lives until the consumer
+    /// lets go of it.
     pub fn into_capsule(self, py: Python<'_>, versioned: bool) -> PyResult<Py<PyAny>> {
         let (shape, strides) = (self.shape.into_boxed_slice(), self.strides.into_boxed_slice());
         let mut kept = Box::new(Kept { _memory: self.memory, shape, strides });
@@ -213,8 +214,8 @@ pub fn is_host(device: (i32, i32)) -> bool {
     HOST_KINDS.contains(&device.0)
 }
 
-/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronised: whoever passes memory of a
-/// device orders its uses.
+/// A view of an object with `__dlpack__`, and the capsule that keeps it. Nothing is synchronised: whoever passes memory
+/// of a device orders its uses.
 pub fn import(value: &Bound<'_, PyAny>) -> PyResult<ArrayView> {
     let py = value.py();
     let keywords = PyDict::new(py);

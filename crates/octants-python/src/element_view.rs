@@ -1,13 +1,14 @@
-//! [`ElementView`]: components of a field, or any part of a buffer with a stride for each axis, as an argument of kernels.
+//! [`ElementView`]: components of a field, or any part of a buffer with a stride for each axis, as an argument of
+//! kernels.
 
 use octants_engine::ir::Type;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
 
-use crate::array::ArrayView;
+use crate::array_view::ArrayView;
 use crate::buffer::Buffer;
-use crate::ndarray::scalar_by_name;
+use crate::element_types::scalar_by_name;
 
 /// Scalars in a buffer.
 #[pyclass(module = "octants._octants", frozen)]

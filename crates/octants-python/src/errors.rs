@@ -32,8 +32,8 @@ pub fn syntax_error(py: Python<'_>, message: impl Into<String>) -> PyErr {
 /// Use before `init`.
 pub fn no_program(py: Python<'_>, forked: bool) -> PyErr {
     if forked {
-        let text = "this process was forked from one whose program has real streams, which are served by threads that a fork does not \
-                    copy: call `init()` here, or start processes with the `spawn` method";
+        let text = "this process was forked from one whose program has real streams, which are served by threads that \
+            a fork does not copy: call `init()` here, or start processes with the `spawn` method";
         return runtime_error(py, text);
     }
     runtime_error(py, "Octants is not initialized: call `init()` first, for example `octants.init(arch=octants.cpu)`")

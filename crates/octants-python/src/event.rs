@@ -6,7 +6,8 @@ use octants_engine::runtime;
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 
-use crate::stream::{lock, raised, stream_or_current, waiting};
+use crate::stream::{lock, stream_or_current};
+use crate::waiting::{raised, waiting};
 use crate::{errors, program};
 
 /// A point in a stream's work, for other streams or the host to wait for.

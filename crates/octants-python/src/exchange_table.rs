@@ -1,6 +1,6 @@
-//! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor without
-//! a Python call. The quick way for arguments; what it cannot do is left to the other ways. The table also tells the library's
-//! current stream.
+//! DLPack's table of functions: how a library whose tensors' type has one (torch's has since 2.10) describes a tensor
+//! without a Python call. The quick way for arguments; what it cannot do is left to the other ways. The table also
+//! tells the library's current stream.
 
 use std::cell::RefCell;
 use std::ffi::{CStr, c_int, c_void};
@@ -9,10 +9,10 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-use crate::array::ArrayView;
+use crate::array_view::ArrayView;
 use crate::dlpack::{MAJOR, Tensor, Version, view_of};
 use crate::errors;
-use crate::foreign_array::is_host;
+use crate::host_memory::is_host;
 
 const NAME: &CStr = c"dlpack_exchange_api";
 
@@ -63,7 +63,8 @@ fn table_of(ty: Bound<'_, PyType>) -> PyResult<Option<*const Table>> {
 pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     let Some(table) = table_of(value.get_type())? else { return Ok(None) };
     let mut tensor = Tensor::EMPTY;
-    // SAFETY: the table is its type's, which is alive; a description is used before anything else is asked of the library.
+    // SAFETY: the table is its type's, which is alive; a description is used before anything else is asked of the
+    // library.
     unsafe {
         let Some(describe) = (*table).describe else { return Ok(None) };
         if describe(value.as_ptr(), &mut tensor) != 0 {
@@ -94,8 +95,8 @@ pub fn torch_stream(py: Python<'_>, device: (i32, i32)) -> PyResult<Option<u64>>
     let Some(ask) = ask else {
         return Err(errors::runtime_error(
             py,
-            "follow_torch_stream=True needs a torch that tells its stream by DLPack's table of functions (2.10 or newer); pass \
-             qd_stream=torch's stream instead",
+            "follow_torch_stream=True needs a torch that tells its stream by DLPack's table of functions (2.10 or \
+             newer); pass qd_stream=torch's stream instead",
         ));
     };
     let mut stream = std::ptr::null_mut();

@@ -12,6 +12,7 @@ use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place, Span};
+use crate::held::{Held, HoldLater};
 use crate::watched::Watched;
 
 /// The latest arguments of a parameter, the last one first.
@@ -28,7 +29,8 @@ struct Latest {
     flat: Option<Arc<Flat>>,
 }
 
-/// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed when it came.
+/// How often an object came: it is flattened when it comes a second time, and more seldom the more often it had changed
+/// when it came.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     before: bool,
@@ -126,6 +128,14 @@ impl Flattened {
         drop(latest);
         drop((old, excess));
         Ok(())
+    }
+}
+
+/// Dataclass arguments that a launch has seen before. From when it lets go of the interpreter other threads may assign
+/// to their members.
+impl HoldLater for [Arc<Flat>] {
+    fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>) {
+        held.extend(self.iter().flat_map(|flat| flat.watched.members(py)));
     }
 }
 

@@ -1,8 +1,8 @@
 //! Arrays of other libraries: torch tensors, the buffer protocol, the array protocol of the device, DLPack.
 //!
-//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here (what a
-//! launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's: whoever
-//! passes it keeps it alive until the work on the device is done, and orders the streams.
+//! An array lies either in the host's memory or in that of the program's device; both are used without a copy here
+//! (what a launch stages is the runtime's affair). Memory of a device is used as the libraries there use one another's:
+//! whoever passes it keeps it alive until the work on the device is done, and orders the streams.
 
 use std::cell::RefCell;
 
@@ -13,8 +13,10 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyString};
 use smallvec::SmallVec;
 
-use crate::array::{ArrayView, scalar_of_kind};
+use crate::array_view::ArrayView;
+use crate::element_types::scalar_of_kind;
 use crate::element_view::ElementView;
+use crate::host_memory::is_host;
 use crate::{dlpack, exchange_table, program};
 
 thread_local! {
@@ -48,7 +50,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     // SAFETY: `value` is a live object.
     if unsafe { pyo3::ffi::PyObject_CheckBuffer(value.as_ptr()) } != 0 {
         match from_buffer(value) {
-            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in another way.
+            // Some arrays on a device say only when asked that the host cannot have them: they show themselves in
+            // another way.
             Err(_) if dlpack::device_of(value)?.is_some_and(|d| !dlpack::is_host(d)) => {}
             other => return other,
         }
@@ -62,7 +65,8 @@ pub fn view(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
     }
 }
 
-/// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add to.
+/// Whether a tensor requires a gradient. If so it has one from here on, row-major without gaps, that kernels can add
+/// to.
 fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
     let py = tensor.py();
     let wants = tensor.getattr_opt(pyo3::intern!(py, "requires_grad"))?;
@@ -79,21 +83,6 @@ fn has_gradient(tensor: &Bound<'_, PyAny>) -> PyResult<bool> {
         tensor.setattr(pyo3::intern!(py, "grad"), found.call_method0(pyo3::intern!(py, "contiguous"))?)?;
     }
     Ok(true)
-}
-
-/// Whether memory of a device, as DLPack names it, is the host's. An error where neither the host nor the program's device has it.
-pub fn is_host(device: (i32, i32), name: impl Fn() -> String) -> PyResult<bool> {
-    if dlpack::is_host(device) {
-        return Ok(true);
-    }
-    let own = program::dlpack_device();
-    if device == own {
-        return Ok(false);
-    }
-    let (name, runs) = (name(), program::device_name());
-    let hint =
-        if dlpack::is_host(own) { "to the host (`.cpu()`) first" } else { "to that device, or to the host, first" };
-    Err(PyValueError::new_err(format!("an array on {name} cannot be used by a kernel on {runs}: move it {hint}")))
 }
 
 fn from_buffer(value: &Bound<'_, PyAny>) -> PyResult<Option<ArrayView>> {
@@ -199,8 +188,8 @@ fn torch_scalar(dtype: &Bound<'_, PyAny>) -> PyResult<Scalar> {
     Ok(scalar)
 }
 
-/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the contents are
-/// ready on.
+/// The dictionary by which arrays on the device show themselves: numpy's array interface, with the stream that the
+/// contents are ready on.
 fn from_protocol(shown: &Bound<'_, PyAny>, name: &str) -> PyResult<ArrayView> {
     let wrong = |what: &str| PyTypeError::new_err(format!("{name}: {what}"));
     let shown = shown.cast::<PyDict>().map_err(|_| wrong("a dictionary is expected"))?;

@@ -7,12 +7,14 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyTuple};
 
 use crate::errors;
-use crate::signature::{evaluate_annotations, is_method, parameter_names};
+use crate::evaluate_annotations::evaluate_annotations;
+use crate::names::function_name;
+use crate::signature::{is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
 pub struct Wrapped {
-    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which leaves zeroes
-    /// (`None`), and its initialisation, because they make the `__dict__` in between.
+    /// Always there, but for the collector: CPython 3.11 and 3.12 may run it between an object's allocation, which
+    /// leaves zeroes (`None`), and its initialisation, because they make the `__dict__` in between.
     function: Option<Py<PyAny>>,
 }
 
@@ -117,7 +119,8 @@ impl Func {
             py,
             "OctantsScopeError",
             format!(
-                "`{name}` is a function of the kernel language (@func): it can be called from a kernel or another @func, not from Python"
+                "`{name}` is a function of the kernel language (@func): it can be called from a kernel or another \
+                 @func, not from Python"
             ),
         ))
     }
@@ -140,12 +143,8 @@ unsafe extern "C" {
     fn PyMethod_New(function: *mut ffi::PyObject, instance: *mut ffi::PyObject) -> *mut ffi::PyObject;
 }
 
-/// The function's `__name__`.
-pub fn function_name(function: &Bound<'_, PyAny>) -> String {
-    crate::names::text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
-}
-
-/// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not be there yet.
+/// What is wrong with a declaration is said where it stands. What annotations mean is seen later: names in them may not
+/// be there yet.
 fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
     let py = function.py();
     let names = parameter_names(function)?;
@@ -156,7 +155,8 @@ fn check_declaration(function: &Bound<'_, PyAny>, real: bool) -> PyResult<()> {
             return Err(errors::syntax_error(
                 py,
                 format!(
-                    "Octants real functions parameters must be type annotated: write for example `{name}: qd.f32` in `{}`",
+                    "Octants real functions parameters must be type annotated: write for example `{name}: qd.f32` in \
+                     `{}`",
                     function_name(function)
                 ),
             ));

@@ -1,10 +1,11 @@
-//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read while
-//! it was compiled. A launch looks again and takes other code where something has changed.
+//! What code assumes of the objects that were passed as compile-time values: the attributes and items that were read
+//! while it was compiled. A launch looks again and takes other code where something has changed.
 //!
-//! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object. Vectors, matrices and
-//! numpy arrays that are the same object are taken to be unchanged: their contents are looked at only when the object is
-//! another one. An ndarray may be replaced by any other of its type. Other objects in containers must be the same,
-//! unless their class compares what they hold; they are not kept, since what they hold may hold the argument.
+//! Numbers and strings are compared by value, containers item by item. Fields and types must be the same object.
+//! Vectors, matrices and numpy arrays that are the same object are taken to be unchanged: their contents are looked at
+//! only when the object is another one. An ndarray may be replaced by any other of its type. Other objects in
+//! containers must be the same, unless their class compares what they hold; they are not kept, since what they hold may
+//! hold the argument.
 
 use std::sync::Arc;
 
@@ -16,10 +17,10 @@ use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat, PyInt, PyList, PyString, PyTuple, PyType, PyWeakrefMethods, PyWeakrefReference};
-use smallvec::SmallVec;
 
 use crate::argument::Gathered;
-use crate::array::{self, ArrayView};
+use crate::array;
+use crate::array_view::ArrayView;
 use crate::names::{Known, marker, unwrap_tensor};
 use crate::ndarray::Ndarray;
 use crate::scalar::{ScalarError, scalar_to_slot};
@@ -65,9 +66,6 @@ impl Path {
             .collect()
     }
 }
-
-/// Objects that must live until a launch has ended.
-pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
 
 /// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
 pub const MARKS: &str = companion_attribute(Companion::ReadMarks);
@@ -447,8 +445,8 @@ impl LiveNumber {
                 PyTypeError::new_err(format!("attribute `{}` does not fit {}", self.name(), self.scalar))
             }
             ScalarError::WrongType => PyTypeError::new_err(format!(
-                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of numbers that \
-                 kernels read at launch",
+                "attribute `{}` was compiled as {}; a {} would be truncated (or is no number): keep the type of \
+                 numbers that kernels read at launch",
                 self.name(),
                 self.scalar,
                 object.get_type()

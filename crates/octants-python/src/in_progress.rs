@@ -1,5 +1,5 @@
-//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the others
-//! who want it wait.
+//! [`InProgress`]: the specialisations of a kernel that threads are compiling, so that each is compiled once and the
+//! others who want it wait.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Condvar, MutexGuard, PoisonError};
@@ -8,7 +8,7 @@ use std::thread::{self, ThreadId};
 use octants_engine::runtime::Renewable;
 use pyo3::prelude::*;
 
-use crate::fork;
+use crate::detached;
 
 /// Keys of specialisations, each with the thread that compiles it.
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Turn<'a> {
 impl InProgress {
     /// For a thread with the interpreter. In a child process, forgets the threads of its parent.
     fn enter_process(&self) {
-        let generation = fork::generation();
+        let generation = detached::generation();
         if self.generation.swap(generation, Ordering::Relaxed) != generation {
             // SAFETY: this thread has the interpreter, and no other one of this process has been here: those that wait
             // for a compilation have been here before.
@@ -42,8 +42,8 @@ impl InProgress {
         self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits for itself:
-    /// what the compiler asks of Python may call the kernel.
+    /// Lets this thread compile for a key; `None` after having waited for another thread that did. A thread never waits
+    /// for itself: what the compiler asks of Python may call the kernel.
     pub fn enter<'a>(&'a self, py: Python<'_>, key: &'a [u64]) -> Option<Turn<'a>> {
         self.enter_process();
         let me = thread::current().id();
@@ -55,7 +55,7 @@ impl InProgress {
                 return Some(Turn { all: self, key });
             }
         }
-        fork::waiting(py, || {
+        detached::waiting(py, || {
             let keys = self.lock();
             drop(self.ended.wait_while(keys, |keys| of_others(keys)).unwrap_or_else(PoisonError::into_inner));
         });

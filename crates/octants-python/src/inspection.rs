@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::program::Program;
-use crate::{errors, fork};
+use crate::{detached, errors};
 
 /// What is called with each kernel that is compiled.
 static OBSERVER: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
@@ -44,7 +44,7 @@ impl Inspection {
     ) -> PyResult<(Bound<'py, PyBytes>, &'static str)> {
         let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
         let session = &self.program.session;
-        let made = fork::working(py, || {
+        let made = detached::working(py, || {
             let form = Form::named(form)?;
             let machine = session.machine(arch, target, &packages)?;
             let code = session.inspect(&self.lowering, self.arrays_may_alias, &machine, form)?;

@@ -2,22 +2,20 @@
 //! now and then whether the user has interrupted the program.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use octants_engine::runtime::Caller;
 use pyo3::ffi;
 use pyo3::prelude::*;
 
-use crate::flattened::Flat;
-use crate::fork;
-use crate::guard::Held;
+use crate::detached;
+use crate::held::{Held, HoldLater};
 
 /// Between two looks. Each takes the interpreter for a moment.
 const BETWEEN: Duration = Duration::from_millis(50);
 
 /// A thread that has the interpreter until it is about to take long.
-pub struct Interpreter<'a, 'py> {
+pub struct Interpreter<'a, 'py, L: HoldLater + ?Sized = ()> {
     saved: Cell<*mut ffi::PyThreadState>,
     /// When to look again; nothing before the first question.
     next: Cell<Option<Instant>>,
@@ -25,29 +23,30 @@ pub struct Interpreter<'a, 'py> {
     main: Cell<bool>,
     deaf: Cell<bool>,
     raised: RefCell<Option<PyErr>>,
-    /// Dataclass arguments of a launch whose members nothing else holds, and these members while the interpreter is let
-    /// go.
-    flats: &'a [Arc<Flat>],
-    members: RefCell<Held<'py>>,
+    /// What nothing else holds while the interpreter is let go, and the objects that these are then.
+    later: &'a L,
+    held: RefCell<Held<'py>>,
     py: Python<'py>,
 }
 
-impl<'a, 'py> Interpreter<'a, 'py> {
+impl<'py> Interpreter<'static, 'py> {
     /// Of a thread that has it.
-    pub fn held(py: Python<'py>) -> Interpreter<'a, 'py> {
-        Interpreter::of_launch(py, &[])
+    pub fn held(py: Python<'py>) -> Interpreter<'static, 'py> {
+        Interpreter::of_launch(py, &())
     }
+}
 
-    /// Of a thread that launches a kernel with dataclasses that it has seen before.
-    pub fn of_launch(py: Python<'py>, flats: &'a [Arc<Flat>]) -> Interpreter<'a, 'py> {
+impl<'a, 'py, L: HoldLater + ?Sized> Interpreter<'a, 'py, L> {
+    /// Of a thread that launches a kernel whose arguments others might free.
+    pub fn of_launch(py: Python<'py>, later: &'a L) -> Interpreter<'a, 'py, L> {
         Interpreter {
             saved: Cell::new(std::ptr::null_mut()),
             next: Cell::new(None),
             main: Cell::new(false),
             deaf: Cell::new(false),
             raised: RefCell::new(None),
-            flats,
-            members: RefCell::default(),
+            later,
+            held: RefCell::default(),
             py,
         }
     }
@@ -60,11 +59,11 @@ impl<'a, 'py> Interpreter<'a, 'py> {
     fn let_go(&self) {
         // SAFETY: this thread holds the interpreter.
         self.saved.set(unsafe { ffi::PyEval_SaveThread() });
-        fork::leave();
+        detached::leave();
     }
 
     fn come_back(&self) {
-        fork::come_back();
+        detached::come_back();
         // SAFETY: saved by this thread above.
         unsafe { ffi::PyEval_RestoreThread(self.saved.replace(std::ptr::null_mut())) }
     }
@@ -96,12 +95,11 @@ fn is_main_thread(py: Python<'_>) -> PyResult<bool> {
     main.eq(threading.call_method0("get_ident")?)
 }
 
-impl Caller for Interpreter<'_, '_> {
+impl<L: HoldLater + ?Sized> Caller for Interpreter<'_, '_, L> {
     fn will_block(&self) {
         if self.saved.get().is_null() {
-            // From here on other threads may assign to members.
-            let members = self.flats.iter().flat_map(|flat| flat.watched.members(self.py));
-            self.members.borrow_mut().extend(members);
+            // From here on other threads may free them.
+            self.later.hold(self.py, &mut self.held.borrow_mut());
             self.let_go();
         }
     }
@@ -132,7 +130,7 @@ impl Caller for Interpreter<'_, '_> {
     }
 }
 
-impl Drop for Interpreter<'_, '_> {
+impl<L: HoldLater + ?Sized> Drop for Interpreter<'_, '_, L> {
     fn drop(&mut self) {
         if !self.saved.get().is_null() {
             self.come_back();

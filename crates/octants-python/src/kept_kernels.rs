@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::program::current;
-use crate::{errors, fork};
+use crate::{detached, errors};
 
 /// The store in a folder; in the one that a program gets without further words where none is given.
 fn store(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Store> {
@@ -52,7 +52,7 @@ pub fn cache_counts(py: Python<'_>) -> PyResult<Option<Bound<'_, PyDict>>> {
 #[pyo3(signature = (folder = None))]
 pub fn cache_examine(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Bound<'_, PyDict>> {
     let store = store(py, folder)?;
-    let contents = fork::working(py, || store.examine());
+    let contents = detached::working(py, || store.examine());
     let dict = PyDict::new(py);
     dict.set_item("folder", store.folder())?;
     dict.set_item("entries", contents.entries)?;
@@ -70,5 +70,6 @@ pub fn cache_examine(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Bound<
 #[pyo3(signature = (folder = None))]
 pub fn cache_clear(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<(u64, u64)> {
     let store = store(py, folder)?;
-    fork::working(py, || store.clear()).map_err(|e| PyOSError::new_err(format!("{}: {e}", store.folder().display())))
+    detached::working(py, || store.clear())
+        .map_err(|e| PyOSError::new_err(format!("{}: {e}", store.folder().display())))
 }

@@ -130,6 +130,11 @@ pub fn text_attribute(object: &Bound<'_, PyAny>, name: &Bound<'_, PyString>) -> 
     value.cast::<PyString>().ok()?.to_str().ok().map(str::to_string)
 }
 
+/// The function's `__name__`.
+pub fn function_name(function: &Bound<'_, PyAny>) -> String {
+    text_attribute(function, pyo3::intern!(function.py(), "__name__")).unwrap_or_else(|| "?".to_string())
+}
+
 /// `octants.Tensor`, the base of the wrappers around fields and ndarrays.
 fn tensor_class(py: Python<'_>) -> PyResult<&'static Py<PyType>> {
     static CLASS: PyOnceLock<Py<PyType>> = PyOnceLock::new();

@@ -4,14 +4,14 @@
 use std::sync::OnceLock;
 
 use octants_engine::frontend::NdarrayDesc;
-use octants_engine::ir::{Scalar, Type};
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use octants_engine::ir::Type;
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 use smallvec::SmallVec;
 
-use crate::argument::type_word;
 use crate::buffer::Buffer;
+use crate::element_types::{element_type, scalar_by_name, type_word};
 use crate::errors;
 
 /// An array in the device's memory.
@@ -85,19 +85,6 @@ impl Ndarray {
     /// Byte strides of the axes; empty where row-major.
     pub fn strides(&self) -> &[i64] {
         self.strides.get().map_or(&[], |s| s)
-    }
-}
-
-/// A scalar type by name, or the error that lists them.
-pub fn scalar_by_name(name: &str) -> PyResult<Scalar> {
-    Scalar::from_name(name).ok_or_else(|| PyTypeError::new_err(format!("`{name}` is not a scalar type")))
-}
-
-/// The type of an element of 0, 1 or 2 axes.
-pub fn element_type(scalar: Scalar, shape: &[u32]) -> PyResult<Type> {
-    match shape.len() {
-        0..=2 => Ok(Type::tensor(scalar, shape)),
-        n => Err(PyValueError::new_err(format!("an element has at most two axes, not {n}"))),
     }
 }
 

@@ -1,6 +1,8 @@
-//! The arrays that most calls pass: our ndarrays, and numpy arrays without gaps, of the very type that the annotation asks for.
+//! The arrays that most calls pass: our ndarrays, and numpy arrays without gaps, of the very type that the annotation
+//! asks for.
 //!
-//! They go straight to the words of the call. Whatever else there is goes by an [`crate::array::ArrayView`], which also knows the errors.
+//! They go straight to the words of the call. Whatever else there is goes by an [`crate::array_view::ArrayView`], which
+//! also knows the errors.
 
 use numpy::npyffi::flags::{NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_WRITEABLE};
 use numpy::{PyUntypedArray, PyUntypedArrayMethods};
@@ -9,8 +11,9 @@ use pyo3::ffi;
 use pyo3::prelude::*;
 
 use crate::annotation::ArrayKind;
-use crate::argument::{Gathered, Memory, type_word};
+use crate::argument::{Gathered, Memory};
 use crate::array::numpy_scalar;
+use crate::element_types::type_word;
 use crate::names::Known;
 use crate::ndarray::Ndarray;
 

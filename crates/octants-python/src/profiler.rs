@@ -1,4 +1,5 @@
-//! What `octants.profiler` reads: times of tasks and kernels, what was compiled, memory in use. How it looks is Python's.
+//! What `octants.profiler` reads: times of tasks and kernels, what was compiled, memory in use. How it looks is
+//! Python's.
 
 use octants_engine::compile_times::{Compilation, Phase, Step};
 use octants_engine::runtime::{Lane, Profiler, SpanId, Total};
@@ -6,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::program;
-use crate::stream::waiting;
+use crate::waiting::waiting;
 
 /// Count, and total, shortest and longest in milliseconds.
 type Sums = (u64, f64, f64, f64);
@@ -49,8 +50,8 @@ pub fn profiler_stop(py: Python<'_>) -> PyResult<SpanId> {
     Ok(profiler(py)?.stop())
 }
 
-/// The spans with these numbers by begin, the lanes (number of the stream, or negated that of the worker), and how many spans
-/// were dropped. Waits for all launches.
+/// The spans with these numbers by begin, the lanes (number of the stream, or negated that of the worker), and how many
+/// spans were dropped. Waits for all launches.
 #[pyfunction]
 pub fn profiler_spans(py: Python<'_>, first: SpanId, last: SpanId) -> PyResult<(Vec<SpanRow>, Vec<i64>, u64)> {
     let profiler = profiler(py)?;

@@ -1,5 +1,5 @@
-//! [`Recorder`]: a program on the driver that writes down what it is asked to do, so that tests of what Python decides (scopes of
-//! streams, tapes) can tell which launches reached which stream. Nothing runs, and wheels do not have it.
+//! [`Recorder`]: a program on the driver that writes down what it is asked to do, so that tests of what Python decides
+//! (scopes of streams, tapes) can tell which launches reached which stream. Nothing runs, and wheels do not have it.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use octants_engine::recording::{Log, RecordingDriver};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::prelude::*;
 
-use crate::{errors, fork, program};
+use crate::{detached, errors, program};
 
 /// What the program's driver was asked to do.
 #[pyclass(module = "octants._octants", frozen)]
@@ -35,7 +35,7 @@ pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let driver = RecordingDriver::new(log.clone());
     let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::keep_printed)));
     let session = session.map_err(|e| errors::from_engine(py, e))?;
-    fork::working(py, || program::replace(None));
+    detached::working(py, || program::replace(None));
     program::replace(Some(session));
     Ok(Recorder(log))
 }

@@ -20,8 +20,8 @@ pub enum ScalarError {
 
 /// The slot of `value` as a `scalar`.
 ///
-/// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers wider than the type keep
-/// their low bits, as a cast in a kernel does; a negative one given for an unsigned type is refused.
+/// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers wider than the type
+/// keep their low bits, as a cast in a kernel does; a negative one given for an unsigned type is refused.
 #[inline]
 pub fn scalar_to_slot(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarError> {
     if scalar.is_float() {

@@ -1,8 +1,8 @@
 //! What a Python function declares: names, annotations, defaults, return annotation.
 //!
 //! Read straight from the function's code object, not through `inspect`, which costs tens of microseconds. Annotations
-//! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the local variables
-//! around it are there. Those with names that come later wait until the function is compiled.
+//! that are strings (`from __future__ import annotations`) are evaluated when the function is decorated, while the
+//! local variables around it are there. Those with names that come later wait until the function is compiled.
 
 use octants_engine::Config;
 use pyo3::exceptions::PyNameError;
@@ -12,8 +12,8 @@ use pyo3::types::{PyDict, PyString, PyTuple};
 
 use crate::annotation::{ParamKind, param_kind};
 use crate::errors;
-use crate::func::function_name;
-use crate::names::text_attribute;
+use crate::evaluate_annotations::{closure, evaluate};
+use crate::names::{function_name, text_attribute};
 
 /// A declared parameter, not yet given a meaning.
 pub struct Declared<'py> {
@@ -135,89 +135,6 @@ fn meaning<'py>(function: &Bound<'py, PyAny>, annotation: Bound<'py, PyAny>) -> 
     })
 }
 
-/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all are text.
-pub fn evaluate<'py>(
-    text: &Bound<'py, PyAny>,
-    globals: &Bound<'py, PyAny>,
-    locals: &Bound<'py, PyDict>,
-) -> PyResult<Bound<'py, PyAny>> {
-    let eval = text.py().import("builtins")?.getattr("eval")?;
-    let value = eval.call1((text, globals, locals))?;
-    if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
-}
-
-/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are not defined
-/// yet they stay text. Says whether all have a meaning.
-pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
-    let py = function.py();
-    let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
-    let texts: Vec<_> = annotations.iter().filter(|(_, a)| a.is_instance_of::<PyString>()).collect();
-    if texts.is_empty() {
-        return Ok(true);
-    }
-    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
-    let locals = enclosing_locals(function, &globals)?;
-    locals.update(closure(function)?.as_mapping())?;
-    let mut all = true;
-    for (name, text) in texts {
-        match evaluate(&text, &globals, &locals) {
-            Ok(value) => annotations.set_item(name, value)?,
-            Err(e) if e.is_instance_of::<PyNameError>(py) => all = false,
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(all)
-}
-
-/// The local variables of the functions and class bodies around a function or class, as far as they are running.
-pub fn enclosing_locals<'py>(
-    definition: &Bound<'py, PyAny>,
-    globals: &Bound<'py, PyAny>,
-) -> PyResult<Bound<'py, PyDict>> {
-    let py = definition.py();
-    let qualified = text_attribute(definition, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
-    let mut around: Vec<&str> = qualified.split('.').filter(|name| *name != "<locals>").collect();
-    around.pop();
-    let out = PyDict::new(py);
-    if around.is_empty() {
-        return Ok(out);
-    }
-    let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
-    while !around.is_empty() && !frame.is_none() {
-        let name: String = frame.getattr("f_code")?.getattr("co_name")?.extract()?;
-        if let Some(i) = around.iter().rposition(|n| *n == name)
-            && frame.getattr("f_globals")?.is(globals)
-        {
-            around.truncate(i);
-            for item in frame.getattr("f_locals")?.call_method0("items")?.try_iter()? {
-                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
-                if !out.contains(&name)? {
-                    out.set_item(name, value)?;
-                }
-            }
-        }
-        frame = frame.getattr("f_back")?;
-    }
-    Ok(out)
-}
-
-/// The names and values of a function's closure.
-fn closure<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
-    let py = function.py();
-    let out = PyDict::new(py);
-    let cells = function.getattr(pyo3::intern!(py, "__closure__"))?;
-    if !cells.is_none() {
-        let names = function.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?;
-        for (name, cell) in names.try_iter()?.zip(cells.try_iter()?) {
-            // An empty cell: the name is assigned later.
-            if let Ok(value) = cell?.getattr(pyo3::intern!(py, "cell_contents")) {
-                out.set_item(name?, value)?;
-            }
-        }
-    }
-    Ok(out)
-}
-
 /// True for a function defined in a class body: its first parameter is the instance.
 pub fn is_method(function: &Bound<'_, PyAny>) -> bool {
     let name = pyo3::intern!(function.py(), "__qualname__");
@@ -252,8 +169,8 @@ impl Signature {
         self.params.iter().try_for_each(|p| p.kind.traverse(visit))
     }
 
-    /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds depend on
-    /// the argument, the kernel's parameters in general.
+    /// The name of a value or array argument, by its number in the order in which a call gathers them; where kinds
+    /// depend on the argument, the kernel's parameters in general.
     pub fn leaf_name(&self, leaf: usize) -> String {
         fn count(kind: &ParamKind) -> usize {
             match kind {
@@ -289,7 +206,8 @@ impl Signature {
                 return Err(errors::syntax_error(
                     py,
                     format!(
-                        "Octants kernels do not support default values for arguments: parameter `{}` of kernel `{kernel}`",
+                        "Octants kernels do not support default values for arguments: parameter `{}` of kernel \
+                         `{kernel}`",
                         p.name
                     ),
                 ));
@@ -304,7 +222,8 @@ impl Signature {
                     return Err(errors::syntax_error(
                         py,
                         format!(
-                            "Octants kernels parameters must be type annotated: write for example `{}: qd.f32` in kernel `{kernel}`",
+                            "Octants kernels parameters must be type annotated: write for example `{}: qd.f32` in \
+                             kernel `{kernel}`",
                             p.name
                         ),
                     ));
@@ -321,8 +240,8 @@ fn invalid_annotation(index: usize, name: &str, kernel: &str, annotation: &Bound
     errors::syntax_error(
         annotation.py(),
         format!(
-            "Invalid type annotation (argument {index}) of Octants kernel `{kernel}`: `{name}: {text}` is neither a scalar, \
-             vector, matrix or struct type, nor an array, template, tensor or dataclass"
+            "Invalid type annotation (argument {index}) of Octants kernel `{kernel}`: `{name}: {text}` is neither a \
+             scalar, vector, matrix or struct type, nor an array, template, tensor or dataclass"
         ),
     )
 }

@@ -1,33 +1,31 @@
 //! A compiled kernel for one key: what it assumes, and how a launch fills its slots.
+//!
+//! [`described`] is what the compiler is told of the arguments, [`build`] puts a specialization together.
+
+mod build;
+mod described;
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use octants_engine::Alias;
 use octants_engine::Executable;
-use octants_engine::frontend::{ArgSpec, Capture, NdarrayDesc, Obj};
-use octants_engine::ir::BufferId;
+use octants_engine::frontend::NdarrayDesc;
 use octants_engine::runtime::HostArray;
-use octants_engine::trace::Binding;
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
-use pyo3::types::{PyTuple, PyWeakrefMethods, PyWeakrefReference};
+use pyo3::types::{PyWeakrefMethods, PyWeakrefReference};
 use smallvec::SmallVec;
 
-use crate::annotation::ParamKind;
-use crate::argument::{Gathered, Overlap, Place, Span, array_argument, by_identity};
-use crate::array::{self, ArrayView};
+pub use self::described::Described;
+use crate::argument::{Gathered, Span};
 use crate::buffer::Buffer;
-use crate::classify::Handles;
-use crate::errors;
-use crate::guard::{Guard, LiveNumber, MARKS, Path, Step, fill_array, read_marks};
+use crate::constant::Constant;
+use crate::element_types::scalar_of;
+use crate::guard::{Guard, LiveNumber};
 use crate::guard_group::GuardGroup;
-use crate::kernel::SeenLaunches;
-use crate::names::unwrap_tensor;
-use crate::ndarray::Ndarray;
 use crate::result::ResultKind;
-use crate::world::{Constant, PyWorld};
+use crate::seen_launches::SeenLaunches;
 
 /// The slots of one launch.
 pub type Slots = SmallVec<[u64; 64]>;
@@ -128,7 +126,7 @@ struct CapturedArray {
 
 impl CapturedArray {
     fn of(slot: u32, desc: &NdarrayDesc) -> CapturedArray {
-        let bytes = u64::from(array::scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
+        let bytes = u64::from(scalar_of(&desc.elem).bytes()) * desc.elem.leaf_count() as u64;
         CapturedArray { slot, extents: desc.ndim, bytes }
     }
 
@@ -144,8 +142,8 @@ impl CapturedArray {
     }
 }
 
-/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second counts these and
-/// then the others.
+/// Pairs of arrays that share memory, and whether they are the same. The first is none of the arguments; the second
+/// counts these and then the others.
 type Sharing = SmallVec<[(usize, usize, bool); 4]>;
 
 /// An array argument that the code uses.
@@ -157,220 +155,7 @@ struct ArraySlot {
     written: bool,
 }
 
-/// A captured array that is looked up at each launch: parameter, attributes, first slot, type.
-type LiveArray = (u32, Vec<String>, u32, NdarrayDesc);
-
-/// A value or array argument: where it is in the parameter list.
-type Leaf = (u32, Vec<String>);
-
-/// What the compiler is told of the arguments, and where their words come from.
-#[derive(Default)]
-pub struct Described {
-    /// One per parameter.
-    pub specs: Vec<ArgSpec>,
-    leaves: Vec<Leaf>,
-    /// With their parameters.
-    objects: Vec<(u32, Alive)>,
-    /// Some array has a gradient.
-    has_gradient: bool,
-}
-
-impl Described {
-    /// Walks the arguments in the order of [`Gathered::take`].
-    pub fn new<'py>(
-        kinds: &[(&str, &ParamKind)],
-        args: &[Bound<'py, PyAny>],
-        kernel: &str,
-        world: &PyWorld<'py>,
-    ) -> PyResult<Described> {
-        let mut out = Described::default();
-        for (i, ((name, kind), arg)) in kinds.iter().zip(args).enumerate() {
-            let place = Place { index: i, name, parent: None, kernel };
-            let spec = out.describe(kind, arg, &place, (i as u32, Vec::new()), world)?;
-            out.specs.push(spec);
-        }
-        Ok(out)
-    }
-
-    fn describe<'py>(
-        &mut self,
-        kind: &ParamKind,
-        value: &Bound<'py, PyAny>,
-        place: &Place<'_>,
-        leaf: Leaf,
-        world: &PyWorld<'py>,
-    ) -> PyResult<ArgSpec> {
-        let py = value.py();
-        Ok(match kind {
-            ParamKind::Scalar(s) => {
-                self.leaves.push(leaf);
-                ArgSpec::Value((*s).into(), None)
-            }
-            ParamKind::Tensor(ty) => {
-                self.leaves.push(leaf);
-                ArgSpec::Value(ty.clone(), None)
-            }
-            ParamKind::Struct(ty, object) => {
-                self.leaves.push(leaf);
-                let ty = octants_engine::ir::Type::Struct(ty.clone());
-                ArgSpec::Value(ty, Some(world.handle(object.bind(py).clone())))
-            }
-            ParamKind::Array(wanted) => {
-                self.leaves.push(leaf);
-                let desc = array_argument(wanted, value, place)?.desc();
-                self.has_gradient |= desc.needs_grad;
-                ArgSpec::Array(NdarrayDesc { clamped: wanted.clamped, ..desc })
-            }
-            ParamKind::Either => {
-                let value = unwrap_tensor(value.clone())?;
-                if value.is_instance_of::<Ndarray>() {
-                    return self.describe(&ParamKind::Array(Default::default()), &value, place, leaf, world);
-                }
-                self.template(value, leaf, world)?
-            }
-            ParamKind::Template => self.template(value.clone(), leaf, world)?,
-            ParamKind::Refused(message) => return Err(errors::syntax_error(py, message.clone())),
-            ParamKind::Dataclass(class, members) => {
-                let mut out = Vec::new();
-                for (name, kind) in members {
-                    let member = value.getattr(name.bind(py))?;
-                    let text = name.bind(py).to_str()?;
-                    let inner = Place { index: place.index, name: text, parent: Some(place), kernel: place.kernel };
-                    let mut path = leaf.1.clone();
-                    path.push(text.to_string());
-                    out.push((text.to_string(), self.describe(kind, &member, &inner, (leaf.0, path), world)?));
-                }
-                ArgSpec::Dataclass(world.handle(class.bind(py).clone().into_any()), out)
-            }
-        })
-    }
-
-    fn template<'py>(&mut self, value: Bound<'py, PyAny>, leaf: Leaf, world: &PyWorld<'py>) -> PyResult<ArgSpec> {
-        self.keep(leaf.0, &value)?;
-        let obj = world.handle(value);
-        let steps = leaf.1.into_iter().map(Step::Attribute).collect();
-        world.is_argument(obj, leaf.0, steps);
-        Ok(ArgSpec::Template(obj))
-    }
-
-    /// Makes sure that an address in the key is that of this object as long as the specialisation is used.
-    fn keep(&mut self, param: u32, value: &Bound<'_, PyAny>) -> PyResult<()> {
-        if let Ok(tuple) = value.cast::<PyTuple>() {
-            return tuple.iter().try_for_each(|item| self.keep(param, &item));
-        }
-        if by_identity(value)? {
-            let alive = match PyWeakrefReference::new(value) {
-                Ok(weak) => Alive::Weak(weak.unbind()),
-                Err(_) => Alive::Strong(value.clone().unbind()),
-            };
-            self.objects.push((param, alive));
-        }
-        Ok(())
-    }
-}
-
 impl Specialization {
-    /// Puts together what a launch needs, once the kernel is compiled.
-    pub fn new(
-        (gathered, args): (&Gathered<'_>, &[Bound<'_, PyAny>]),
-        described: Described,
-        binding: &Binding,
-        (code, may_alias): (Executable, bool),
-        result: ResultKind,
-        world: &PyWorld<'_>,
-        py: Python<'_>,
-    ) -> PyResult<Specialization> {
-        let layout = &code.layout;
-        let mut slots = vec![0u64; layout.slots as usize];
-        let mut copies = Vec::new();
-        let mut fixed = Vec::new();
-        let mut live: Vec<LiveArray> = Vec::new();
-        let mut captured = Vec::new();
-        for (root, &id) in binding.roots.iter().enumerate() {
-            let buffer = world.object(Obj(id)).getattr("buffer")?.cast_into::<Buffer>()?;
-            slots[layout.roots[root] as usize] = buffer.get().address(py)?;
-            fixed.push(Fixed { buffer: buffer.unbind(), owner: None });
-        }
-        let leaf_of = |wanted: &Leaf| described.leaves.iter().position(|l| l == wanted);
-        let words = |leaf: usize| {
-            let start = gathered.starts[leaf];
-            let end = gathered.starts.get(leaf + 1).map_or(gathered.words.len() as u32, |&e| e);
-            (start, end - start)
-        };
-        let mut arrays = Vec::new();
-        let mut numbers = Vec::new();
-        let mut may_have_gradient = described.has_gradient;
-        for (i, capture) in binding.buffers.iter().enumerate() {
-            let (Some(capture), Some(to)) = (capture, layout.buffers[i]) else { continue };
-            match capture {
-                Capture::Arg { index, path } => {
-                    let leaf = leaf_of(&(*index, path.clone()))
-                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: an array argument was not found"))?;
-                    let (from, count) = words(leaf);
-                    copies.push(Copy { leaf: leaf as u32, from, to, count });
-                    arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
-                }
-                Capture::Companion { index, path, desc } => {
-                    captured.push(CapturedArray::of(to, desc));
-                    live.push((*index, path.clone(), to, desc.clone()));
-                }
-                Capture::Object { obj, from } => {
-                    let object = world.object(*obj);
-                    let view = array::view(&object)?
-                        .ok_or_else(|| errors::runtime_error(py, "compiler bug: a captured array is not an array"))?;
-                    fill_array(&mut slots, to, &view);
-                    may_have_gradient |= view.needs_grad;
-                    captured.push(CapturedArray::of(to, &view.desc()));
-                    match from {
-                        Some((param, path)) => live.push((*param, path.clone(), to, array_desc(&object)?)),
-                        None => {
-                            if let Ok(array) = object.cast::<Ndarray>() {
-                                let buffer = array.get().buffer(py);
-                                fixed.push(Fixed { buffer, owner: Some(object.clone().unbind()) });
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        for (i, (param, path)) in binding.params.iter().enumerate() {
-            let to = layout.params[i];
-            match leaf_of(&(*param, path.clone())) {
-                Some(leaf) => {
-                    let (from, count) = words(leaf);
-                    copies.push(Copy { leaf: leaf as u32, from, to, count });
-                }
-                // Not an argument: a number that one holds.
-                None => numbers.push(LiveNumber::new(py, *param, path, layout.param_leaves[i][0], to)),
-            }
-        }
-        let (groups_of_guards, guards) = GuardGroup::sort(py, guards(py, world, live)?, args)?;
-        Ok(Specialization {
-            key: gathered.key.to_vec().into_boxed_slice(),
-            code,
-            result,
-            slots: slots.into_boxed_slice(),
-            copies: copies.into_boxed_slice(),
-            groups_of_guards: groups_of_guards.into_boxed_slice(),
-            guards: guards.into_boxed_slice(),
-            numbers: numbers.into_boxed_slice(),
-            alive: described.objects.into_boxed_slice(),
-            fixed: fixed.into_boxed_slice(),
-            arrays: arrays.into_boxed_slice(),
-            captured: captured.into_boxed_slice(),
-            may_alias,
-            unites_arrays: false,
-            united: OnceLock::new(),
-            constants: world.take_constants(),
-            groups: false,
-            may_tally_loops: false,
-            may_have_gradient,
-            tallies_loops: AtomicBool::new(false),
-            sees_launches: AtomicBool::new(false),
-            seen: SeenLaunches::default(),
-        })
-    }
-
     /// Shows the collector what it holds. Numbers and weak references refer to nothing.
     pub fn traverse(&self, visit: &PyVisit<'_>) -> Result<(), PyTraverseError> {
         self.result.traverse(visit)?;
@@ -411,8 +196,8 @@ impl Specialization {
         self.alive[first..].iter().take_while(|(p, _)| *p == param).all(|(_, object)| object.is_alive(py))
     }
 
-    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed. Code
-    /// that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
+    /// Fills the slots of a launch with these arguments. False when what was read of them while compiling has changed.
+    /// Code that is `fresh` was made from them a moment ago: what differs now differs whenever it is read.
     #[inline]
     pub fn fill<'py>(
         &self,
@@ -518,13 +303,14 @@ impl Specialization {
         })
     }
 
-    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same ones.
+    /// The numbers among the slots that are read from objects at launch. Other modes of the same kernel read the same
+    /// ones.
     pub fn numbers(&self, slots: &[u64]) -> SmallVec<[u64; 4]> {
         self.numbers.iter().map(|n| slots[n.slot()]).collect()
     }
 
-    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of all, where it is
-    /// one's.
+    /// A slot that differs between two launches and is no such number: the argument, by its place among the leaves of
+    /// all, where it is one's.
     pub fn changed_slot(&self, one: &[u64], other: &[u64]) -> Option<Option<u32>> {
         let is_number = |i: usize| self.numbers.iter().any(|n| n.slot() == i);
         let i = (0..one.len()).find(|&i| other.get(i) != Some(&one[i]) && !is_number(i))? as u32;
@@ -546,9 +332,7 @@ impl Specialization {
             None => Ok(()),
         }
     }
-}
 
-impl Specialization {
     /// The arrays in the host's memory that the code uses.
     pub fn host_arrays(&self, gathered: &Gathered<'_>) -> SmallVec<[HostArray; 4]> {
         let used = |s: &Span| self.arrays.iter().find(|a| a.leaf == s.leaf);
@@ -557,80 +341,4 @@ impl Specialization {
             .chain(gathered.hosted.iter().copied())
             .collect()
     }
-}
-
-impl Described {
-    /// The buffers of arrays that share memory in this call, and whether any do.
-    pub fn aliases<'py>(
-        &self,
-        gathered: &Gathered<'py>,
-        args: &[Bound<'py, PyAny>],
-        binding: &Binding,
-        world: &PyWorld<'py>,
-    ) -> PyResult<(Vec<Alias>, bool)> {
-        let buffer = |leaf: u32| {
-            let (param, path) = &self.leaves[leaf as usize];
-            let is =
-                |c: &Option<Capture>| matches!(c, Some(Capture::Arg { index, path: p }) if (index, p) == (param, path));
-            binding.buffers.iter().position(is).map(|i| BufferId(i as u32))
-        };
-        let alias = |o: Overlap| Some(Alias { first: buffer(o.first)?, second: buffer(o.second)?, same: o.same });
-        let mut aliases: Vec<Alias> = gathered.overlaps().into_iter().filter_map(alias).collect();
-        let mut any = gathered.overlapping();
-        let mut captured: Vec<(BufferId, ArrayView)> = Vec::new();
-        for (i, capture) in binding.buffers.iter().enumerate() {
-            let object = match capture {
-                Some(Capture::Object { obj, .. }) => world.object(*obj),
-                Some(Capture::Companion { index, path, desc }) => {
-                    let first = args[*index as usize].clone();
-                    path.iter().try_fold(first, |owner, name| match name.as_str() {
-                        MARKS => read_marks(&owner, desc.ndim),
-                        name => owner.getattr(name),
-                    })?
-                }
-                _ => continue,
-            };
-            let Some(view) = array::view(&object)? else { continue };
-            let (id, (low, high)) = (BufferId(i as u32), view.span());
-            for (other, earlier) in &captured {
-                let (l, h) = earlier.span();
-                if low < h && l < high {
-                    let dense = view.strides.is_empty() && earlier.strides.is_empty();
-                    let same = dense && (l, h, &earlier.extents) == (low, high, &view.extents);
-                    aliases.push(Alias { first: *other, second: id, same });
-                }
-            }
-            for span in gathered.spans.iter().filter(|s| low < s.high && s.low < high) {
-                any = true;
-                let words = gathered.words_of(span).split_first();
-                let same = view.strides.is_empty() && words == Some((&view.address, view.extents.as_slice()));
-                aliases.extend(buffer(span.leaf).map(|second| Alias { first: id, second, same }));
-            }
-            captured.push((id, view));
-        }
-        any |= !aliases.is_empty();
-        Ok((aliases, any))
-    }
-}
-
-/// What the code assumes: the arrays that it uses, and all that was read of compile-time arguments.
-fn guards(py: Python<'_>, world: &PyWorld<'_>, live: Vec<LiveArray>) -> PyResult<Vec<Guard>> {
-    let mut out: Vec<Guard> = Vec::new();
-    let mut arrays: Vec<(u32, Vec<String>)> = Vec::new();
-    for (param, path, to, desc) in live {
-        let steps = path.iter().cloned().map(Step::Attribute).collect();
-        out.push(Guard::array(py, &Path { param, steps, live: false }, desc, to));
-        arrays.push((param, path));
-    }
-    for read in world.take_reads() {
-        let known = |a: &(u32, Vec<String>)| a.0 == read.path.param && read.path.attributes().is_some_and(|n| a.1 == n);
-        if !arrays.iter().any(known) {
-            out.extend(Guard::value(&read.path, &read.value)?);
-        }
-    }
-    Ok(out)
-}
-
-fn array_desc(object: &Bound<'_, PyAny>) -> PyResult<NdarrayDesc> {
-    Ok(object.cast::<Ndarray>()?.get().desc())
 }

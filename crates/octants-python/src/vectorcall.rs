@@ -1,7 +1,9 @@
-//! Calls of kernels by the interpreter's quick way ("vectorcall"): arguments come as they lie, without a tuple, and without a dict for
-//! `qd_stream=`. Other keywords take the way of `__call__`, as do callers who have a tuple and a dict already.
+//! Calls of kernels by the interpreter's quick way ("vectorcall"): arguments come as they lie, without a tuple, and
+//! without a dict for `qd_stream=`. Other keywords take the way of `__call__`, as do callers who have a tuple and a
+//! dict already.
 //!
-//! PyO3 has no attribute for it, so the type is told once it is made; the interpreter looks at the type before each call.
+//! PyO3 has no attribute for it, so the type is told once it is made; the interpreter looks at the type before each
+//! call.
 
 use std::ffi::c_ulong;
 use std::sync::Once;
@@ -73,7 +75,8 @@ pub fn tell_type(kernel: &Bound<'_, Kernel>) {
         let field = &raw const kernel.get().vectorcall;
         let offset = field as isize - kernel.as_ptr() as isize;
         let kind = kernel.get_type().as_type_ptr();
-        // SAFETY: the type is alive and not used by another thread yet. All its objects have the field at the same place.
+        // SAFETY: the type is alive and not used by another thread yet. All its objects have the field at the same
+        // place.
         unsafe {
             (*kind).tp_vectorcall_offset = offset;
             // Without the interpreter's lock the flags are an atomic number of this type.

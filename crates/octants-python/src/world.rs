@@ -1,7 +1,8 @@
 //! The compiler's view of Python: names, attributes, calls and iteration at compile time.
 //!
-//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that were
-//! passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still hold.
+//! Objects are numbers into a table that lives as long as the compilation. What the compiler reads of the objects that
+//! were passed as compile-time values is remembered as [`Read`]s: a launch with the same objects checks that they still
+//! hold.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -16,17 +17,16 @@ use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
 use pyo3::prelude::*;
-use pyo3::types::{
-    PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefMethods, PyWeakrefReference,
-};
+use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PySlice, PyString, PyTuple, PyWeakrefReference};
 
 use crate::argument::templated_float;
 use crate::classify::{Handles, classify};
+use crate::constant::Constant;
 use crate::errors;
-use crate::func::{Func, function_name};
+use crate::func::Func;
 use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
-use crate::names::{marker, text_attribute, unwrap_tensor};
+use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
 use crate::signature::declaration;
 use crate::source::definition_length;
 
@@ -36,25 +36,6 @@ pub struct Read<'py> {
     pub path: Path,
     /// What was there.
     pub value: Bound<'py, PyAny>,
-}
-
-/// A number that a kernel takes from around it, by the name of a function's global or of an object's attribute.
-pub struct Constant {
-    /// The function or object. It is not kept: it may hold the kernel.
-    owner: Py<PyWeakrefReference>,
-    name: String,
-    value: Py<PyAny>,
-}
-
-impl Constant {
-    /// The same.
-    pub fn clone_ref(&self, py: Python<'_>) -> Constant {
-        Constant { owner: self.owner.clone_ref(py), name: self.name.clone(), value: self.value.clone_ref(py) }
-    }
-
-    fn is_of(&self, owner: &Bound<'_, PyAny>, name: &str) -> bool {
-        self.name == name && self.owner.bind(owner.py()).upgrade().is_some_and(|o| o.is(owner))
-    }
 }
 
 /// Python, for one compilation.
@@ -329,8 +310,8 @@ fn source_file(py: Python<'_>, function: &Bound<'_, PyAny>, name: &str) -> PyRes
     let start = (first as usize).saturating_sub(1);
     if lines.len() <= start {
         return Err(PyOSError::new_err(format!(
-            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from their \
-             source, so define them in a file, not in an interactive session or `exec`"
+            "the source of `{name}` is not available ({path}, line {first}): kernels and functions are compiled from \
+             their source, so define them in a file, not in an interactive session or `exec`"
         )));
     }
     if name == "<lambda>" {
@@ -422,8 +403,8 @@ impl World for PyWorld<'_> {
             {
                 let name = text_attribute(&function, pyo3::intern!(self.py, "__name__")).unwrap_or_default();
                 let text = format!(
-                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. Call it before the kernel, \
-                     or after it"
+                    "{name}() cannot be called in Quadrants-scope: it would run once, while the kernel is compiled. \
+                     Call it before the kernel, or after it"
                 );
                 return Err(errors::exception(self.py, "OctantsScopeError", text));
             }

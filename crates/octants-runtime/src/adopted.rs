@@ -1,17 +1,18 @@
 //! Streams that another library made: known by their handle while a call names them, and perhaps gone afterwards.
 //!
-//! What this program queues on such a stream ends with an event of our own. Whoever needs that work to be done later - a host that reads,
-//! memory that is given back, the end of the program - waits for the event and leaves the stream alone. So a call need not wait for
-//! its work only because the object that named the stream goes away, and nothing of a stream is touched that its owner has destroyed.
+//! What this program queues on such a stream ends with an event of our own. Whoever needs that work to be done later -
+//! a host that reads, memory that is given back, the end of the program - waits for the event and leaves the stream
+//! alone. So a call need not wait for its work only because the object that named the stream goes away, and nothing of
+//! a stream is touched that its owner has destroyed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use crate::device::DeviceCore;
+use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
 use crate::report::lock;
-use crate::stream::{Stream, StreamCore};
+use crate::stream::Stream;
 
 /// So many adopted streams are kept before those are looked for whose work is done.
 const MANY: usize = 32;
@@ -53,7 +54,8 @@ impl StreamCore {
         Arc::strong_count(self) == 1 && !self.was_captured.load(Ordering::Relaxed) && done()
     }
 
-    /// A stream with this handle is named again, perhaps another than before: work of ours that is still queued comes first.
+    /// A stream with this handle is named again, perhaps another than before: work of ours that is still queued comes
+    /// first.
     pub(crate) fn name_again(&self) -> Result<()> {
         match self.last {
             // SAFETY: the caller names the stream, so that it lives; the event is the stream's own.
@@ -62,7 +64,8 @@ impl StreamCore {
         }
     }
 
-    /// Whether its owner may capture what this program queues on it into a graph. Nothing here captures a stream of our own.
+    /// Whether its owner may capture what this program queues on it into a graph. Nothing here captures a stream of our
+    /// own.
     #[inline]
     pub(crate) fn may_be_captured(&self) -> bool {
         self.last.is_some()
@@ -100,7 +103,8 @@ impl StreamCore {
         unsafe { self.device.wait_for_event(last, caller) }
     }
 
-    /// Makes `later` wait for the work that this program has queued here; `event` is recorded for that where the stream is ours.
+    /// Makes `later` wait for the work that this program has queued here; `event` is recorded for that where the stream
+    /// is ours.
     ///
     /// # Safety
     /// `later` and `event` are alive.

@@ -1,71 +1,20 @@
 //! [`Buffer`]: memory on a device.
 //!
-//! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the address
-//! for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
+//! A buffer's memory lives until the buffer's last clone is dropped or its program ends. Host code that keeps the
+//! address for longer than a call (an exported view) holds a [`PinnedBuffer`], which keeps the memory in either case.
 //!
-//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back behind
-//! that work, and a host that reads waits for those that write. It also counts its writes, so that what was computed from its contents
-//! is known to hold still: see [`Version`].
+//! On a device that works asynchronously a buffer knows the streams whose queued work may use it: memory is given back
+//! behind that work, and a host that reads waits for those that write. It also counts its writes, so that what was
+//! computed from its contents is known to hold still: see [`Version`].
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex};
 
-use crate::device::DeviceCore;
+use crate::cores::{BufferCore, DeviceCore, StreamCore, Use, Writes};
 use crate::driver::{Caller, Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::report::lock;
-use crate::stream::StreamCore;
-
-/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
-const CLOSED: u64 = 1 << 63;
-
-pub(crate) struct BufferCore {
-    device: Arc<DeviceCore>,
-    pub(crate) id: u64,
-    ptr: DevicePtr,
-    bytes: u64,
-    state: AtomicU64,
-    /// Set by whoever frees the memory.
-    freed: AtomicBool,
-    /// Other libraries may use the memory.
-    shared: AtomicBool,
-    uses: Mutex<Uses>,
-}
-
-/// Who uses a buffer's memory.
-#[derive(Default)]
-struct Uses {
-    /// Streams that were given the address, and whether to write.
-    streams: Vec<Use>,
-    writes: Writes,
-}
-
-/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are queued (one by one, as
-/// one graph, measured, in groups on worker streams, inside another launch); what is queued in place of a kernel (fills, copies, uploads and
-/// writes on a stream), before the stream's turn is given on; and the host ([`Buffer::write`]).
-#[derive(Clone, Copy)]
-enum Writes {
-    /// So often.
-    Seen(u64),
-    /// It may be written to unseen: others were given the address, or work that writes there may have been captured into a graph, which its
-    /// owner runs as often as they like.
-    Unseen,
-}
-
-impl Default for Writes {
-    fn default() -> Writes {
-        Writes::Seen(0)
-    }
-}
-
-impl Writes {
-    fn add(&mut self) {
-        if let Writes::Seen(count) = self {
-            *count += 1;
-        }
-    }
-}
 
 /// Contents of a buffer: as long as its version is the same, so are they.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -77,11 +26,6 @@ pub struct Version {
     ended: u64,
 }
 
-struct Use {
-    stream: Weak<StreamCore>,
-    writes: bool,
-}
-
 /// What a host is about to do with a buffer's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HostAccess {
@@ -90,6 +34,9 @@ pub enum HostAccess {
     /// Write: all work must be done.
     Write,
 }
+
+/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
+const CLOSED: u64 = 1 << 63;
 
 impl BufferCore {
     /// The program has ended: gives the memory back unless it is pinned.
@@ -131,8 +78,8 @@ impl BufferCore {
         streams.push(Use { stream: Arc::downgrade(stream), writes });
     }
 
-    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen, and where another
-    /// stream has been given the memory to write to, since that may do so later.
+    /// The contents that work finds which is queued on this stream from now on. `None` where they may change unseen,
+    /// and where another stream has been given the memory to write to, since that may do so later.
     pub(crate) fn version(&self, stream: &Arc<StreamCore>) -> Option<Version> {
         let uses = lock(&self.uses);
         let Writes::Seen(writes) = uses.writes else { return None };
@@ -232,8 +179,8 @@ impl Buffer {
         self.0.note_use(stream, writes);
     }
 
-    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those. Reports
-    /// failures of theirs that were not reported yet.
+    /// Waits until the host may access the memory: for the streams whose work is in the way, and only for those.
+    /// Reports failures of theirs that were not reported yet.
     #[inline]
     pub fn wait(&self, access: HostAccess, caller: &dyn Caller) -> Result<()> {
         if self.0.device.immediate { Ok(()) } else { self.wait_for_streams(access, caller) }
@@ -283,7 +230,8 @@ impl Buffer {
             unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.0 as *mut u8, from.len()) };
             return Ok(());
         }
-        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what is there then.
+        // Twice, so that neither what was computed before nor what is computed meanwhile passes for computed from what
+        // is there then.
         self.0.note_write();
         // SAFETY: the range is checked and pinned, and its users are waited for.
         let end = unsafe { device.transfers.write(&*device.driver, to, from) };

@@ -1,19 +1,19 @@
 //! [`Channel`]: what code of a device has to say, in memory that it writes and the host reads.
 //!
-//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its stream's channel, which
-//! the host takes out when it has waited for the stream. Kernels are known in records by their place in the channel's list, where they
-//! stay: work that was captured into a graph may speak again at any time.
+//! Code of the host calls back where it prints or an assertion fails. Code of a device cannot: it leaves records in its
+//! stream's channel, which the host takes out when it has waited for the stream. Kernels are known in records by their
+//! place in the channel's list, where they stay: work that was captured into a graph may speak again at any time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use octants_artifact::DeviceChannel;
 
-use crate::device::DeviceCore;
-use crate::driver::DevicePtr;
+use crate::driver::{DevicePtr, Driver};
 use crate::error::Result;
-use crate::kernel::KernelMeta;
-use crate::report::{Failures, Printer, fail_at_site, print_site};
+use crate::kernel_meta::KernelMeta;
+use crate::report::{Failures, Printer};
+use crate::site_messages::{fail_at_site, print_site};
 
 /// Bytes of a channel.
 const BYTES: u64 = 1 << 20;
@@ -32,9 +32,9 @@ pub(crate) struct Channel {
 }
 
 impl Channel {
-    pub(crate) fn new(core: &DeviceCore) -> Result<Channel> {
+    pub(crate) fn new(driver: &dyn Driver) -> Result<Channel> {
         // SAFETY: the size is not zero.
-        let memory = unsafe { core.driver.allocate_pinned(BYTES) }.map_err(|e| core.explain(e))?;
+        let memory = unsafe { driver.allocate_pinned(BYTES) }?;
         // SAFETY: the memory is the host's to write, and zeroed.
         unsafe { (*(memory.0 as *mut DeviceChannel)).capacity = CAPACITY }
         Ok(Channel { memory, speakers: Vec::new(), taken: 0, failure_taken: false })
@@ -76,8 +76,8 @@ impl Channel {
         next.load(Ordering::Acquire) == 0 && failed.load(Ordering::Acquire) == 0
     }
 
-    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be writing, only what is
-    /// complete is taken, and what comes behind it stays.
+    /// Takes out what was said. Once the stream is `idle`, the channel is empty afterwards; while work may still be
+    /// writing, only what is complete is taken, and what comes behind it stays.
     pub(crate) fn take(&mut self, idle: bool, printer: &Printer, failures: &Failures) {
         // SAFETY: the channel lives as long as `self`; words that the device may be writing are read one by one.
         let (next, failed, lost) =
@@ -98,7 +98,8 @@ impl Channel {
             fail_at_site(&kernel, failures, site, &values);
             self.failure_taken = true;
         }
-        // What the host writes while the device changes the same word may be lost: not every bus makes the two take turns.
+        // What the host writes while the device changes the same word may be lost: not every bus makes the two take
+        // turns.
         if !idle {
             return;
         }
@@ -138,9 +139,9 @@ impl Channel {
     }
 
     /// Gives the memory back. The stream's work is done.
-    pub(crate) fn free(self, core: &DeviceCore) {
+    pub(crate) fn free(self, driver: &dyn Driver) {
         // SAFETY: allocated above; nothing uses it any more.
-        unsafe { core.driver.free_pinned(self.memory, BYTES) }
+        unsafe { driver.free_pinned(self.memory, BYTES) }
     }
 }
 

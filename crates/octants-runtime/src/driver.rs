@@ -5,13 +5,14 @@
 //! done says so with [`Driver::is_immediate`].
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use octants_artifact::{Artifact, CodeTarget};
 
 use crate::error::Result;
-use crate::kernel::KernelMeta;
+use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
+use crate::poll::poll;
 use crate::report::{Failures, Printer};
 
 /// An address in the device's memory.
@@ -46,7 +47,8 @@ pub enum Contents {
 /// The thread that launches.
 pub trait Caller {
     /// Called before the thread waits or works for long (tens of microseconds), so that it can let go of what other
-    /// threads need. May be called more than once in a launch; never called while the caller could re-enter the launcher.
+    /// threads need. May be called more than once in a launch; never called while the caller could re-enter the
+    /// launcher.
     fn will_block(&self);
 
     /// Whether it may ever be interrupted.
@@ -58,28 +60,6 @@ pub trait Caller {
     /// after [`Caller::will_block`], where the caller's own code may run.
     fn is_interrupted(&self) -> bool {
         false
-    }
-}
-
-/// Between two looks whether a thread was interrupted that waits.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
-
-/// Asks `done` until it says so, or `time` is over; whether it is done. The longer it takes, the longer the pauses.
-pub(crate) fn poll(time: Duration, mut done: impl FnMut() -> Result<bool>) -> Result<bool> {
-    let start = Instant::now();
-    loop {
-        if done()? {
-            return Ok(true);
-        }
-        let waited = start.elapsed();
-        if waited >= time {
-            return Ok(false);
-        }
-        if waited < Duration::from_micros(100) {
-            std::thread::yield_now();
-        } else {
-            std::thread::sleep((waited / 16).min(Duration::from_millis(1)));
-        }
     }
 }
 
@@ -105,7 +85,8 @@ pub struct Launch<'a> {
     pub frame: DevicePtr,
     /// Result slots, in memory both host and device can reach.
     pub result: DevicePtr,
-    /// Address of the stream's `DeviceChannel`; zero where the kernel has nothing to say, and for host code, which calls back.
+    /// Address of the stream's `DeviceChannel`; zero where the kernel has nothing to say, and for host code, which
+    /// calls back.
     pub channel: DevicePtr,
     /// Number of the kernel among those that write to the channel.
     pub speaker: u64,
@@ -131,7 +112,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Name of the device, for messages.
     fn name(&self) -> &str;
 
-    /// What drives the device: a name, and its version as its maker writes it; `None` where nothing does but this program.
+    /// What drives the device: a name, and its version as its maker writes it; `None` where nothing does but this
+    /// program.
     fn software(&self) -> Option<(&'static str, i32)> {
         None
     }
@@ -144,14 +126,14 @@ pub trait Driver: Send + Sync + 'static {
         CodeTarget::Host
     }
 
-    /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise arrays of
-    /// the host are staged: copied to memory of the device's own ahead of a launch, and back behind it.
+    /// True when the host reads and writes the device's memory by its address, and the device the host's. Otherwise
+    /// arrays of the host are staged: copied to memory of the device's own ahead of a launch, and back behind it.
     fn is_host_addressable(&self) -> bool {
         true
     }
 
-    /// False where the driver knows that the device cannot use this address: launches with it are refused. Asked only where the
-    /// host cannot address the device's memory.
+    /// False where the driver knows that the device cannot use this address: launches with it are refused. Asked only
+    /// where the host cannot address the device's memory.
     fn reaches(&self, _address: DevicePtr) -> bool {
         true
     }
@@ -161,7 +143,8 @@ pub trait Driver: Send + Sync + 'static {
         (1, 0)
     }
 
-    /// Name of the attribute by which Python objects show arrays in this device's memory, where there is such a protocol.
+    /// Name of the attribute by which Python objects show arrays in this device's memory, where there is such a
+    /// protocol.
     fn array_protocol(&self) -> Option<&'static str> {
         None
     }
@@ -184,9 +167,9 @@ pub trait Driver: Send + Sync + 'static {
         u64::MAX
     }
 
-    /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from now
-    /// on, and for what events order behind that; with `None` it is ready for every stream when the call returns, without waiting for
-    /// work queued on any.
+    /// Memory of `bytes` bytes at an address that is a multiple of 64. With a stream it is for work queued there from
+    /// now on, and for what events order behind that; with `None` it is ready for every stream when the call returns,
+    /// without waiting for work queued on any.
     unsafe fn allocate(&self, stream: Option<StreamHandle>, bytes: u64, contents: Contents) -> Result<DevicePtr>;
 
     /// A new in-order queue. Work on it is ordered with that of other streams by events alone. Streams of a higher
@@ -208,7 +191,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Lets the event stand for the work queued on `stream` until now.
     unsafe fn record_event(&self, stream: StreamHandle, event: EventHandle) -> Result<()>;
 
-    /// Makes what is queued on `stream` from now on wait for what the events stand for now; nothing, where not recorded.
+    /// Makes what is queued on `stream` from now on wait for what the events stand for now; nothing, where not
+    /// recorded.
     unsafe fn wait_events(&self, stream: StreamHandle, events: &[EventHandle]) -> Result<()>;
 
     /// Waits, on this thread, for what the event stands for.
@@ -226,31 +210,32 @@ pub trait Driver: Send + Sync + 'static {
     /// Gives memory back once all work queued on `stream` until now is done.
     unsafe fn free(&self, stream: StreamHandle, memory: DevicePtr, bytes: u64);
 
-    /// Zeroed memory that both host and device reach, at the same address, and that copies to and from the device need not be
-    /// held up by: results, and the staging of host memory.
+    /// Zeroed memory that both host and device reach, at the same address, and that copies to and from the device need
+    /// not be held up by: results, and the staging of host memory.
     unsafe fn allocate_pinned(&self, bytes: u64) -> Result<DevicePtr>;
 
     /// Gives back what [`Driver::allocate_pinned`] made; no work uses it any more.
     unsafe fn free_pinned(&self, memory: DevicePtr, bytes: u64);
 
-    /// Queues a copy from host memory, which must stay as it is until the copy is done. From pinned memory the call returns
-    /// at once; from other memory it may wait for the stream.
+    /// Queues a copy from host memory, which must stay as it is until the copy is done. From pinned memory the call
+    /// returns at once; from other memory it may wait for the stream.
     unsafe fn copy_to_device(&self, stream: StreamHandle, to: DevicePtr, from: *const u8, bytes: u64) -> Result<()>;
 
-    /// Queues a copy to host memory, which must stay alive until the copy is done. As with [`Driver::copy_to_device`], only
-    /// pinned memory keeps the call from waiting.
+    /// Queues a copy to host memory, which must stay alive until the copy is done. As with [`Driver::copy_to_device`],
+    /// only pinned memory keeps the call from waiting.
     unsafe fn copy_to_host(&self, stream: StreamHandle, to: *mut u8, from: DevicePtr, bytes: u64) -> Result<()>;
 
     /// Queues a copy within the device; the ranges do not overlap.
     unsafe fn copy_on_device(&self, stream: StreamHandle, to: DevicePtr, from: DevicePtr, bytes: u64) -> Result<()>;
 
-    /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False, with nothing queued,
-    /// where the device has no call for it.
+    /// Queues that a range becomes copies of a pattern; its address and its size are multiples of the pattern's. False,
+    /// with nothing queued, where the device has no call for it.
     unsafe fn fill(&self, _stream: StreamHandle, _at: DevicePtr, _pattern: Pattern, _bytes: u64) -> Result<bool> {
         Ok(false)
     }
 
-    /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is loaded, or there is none.
+    /// Machine code for the device from an artifact's text, so that it can be kept; `None` where text is what is
+    /// loaded, or there is none.
     fn assemble(&self, _code: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -272,7 +257,8 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
 
-    /// Queues all tasks of a module, one behind the other. A driver may make one piece of work of them, for this launch and those to come.
+    /// Queues all tasks of a module, one behind the other. A driver may make one piece of work of them, for this launch
+    /// and those to come.
     unsafe fn launch_as_one(
         &self,
         stream: StreamHandle,
@@ -283,8 +269,8 @@ pub trait Driver: Send + Sync + 'static {
         tasks.iter().try_for_each(|&task| unsafe { self.launch(stream, task, launch) })
     }
 
-    /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for the
-    /// stream, and memory of the stream's own must not be exchanged.
+    /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for
+    /// the stream, and memory of the stream's own must not be exchanged.
     unsafe fn is_capturing(&self, _stream: StreamHandle) -> Result<bool> {
         Ok(false)
     }
@@ -305,7 +291,7 @@ pub trait Driver: Send + Sync + 'static {
     /// This is the only thread of the process, and runs no task.
     unsafe fn renew_after_fork(&self) {}
 
-    /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go of
-    /// what only launches need.
+    /// The program has ended: nothing is launched any more, while memory and modules may still be given back. Lets go
+    /// of what only launches need.
     fn close(&self);
 }

@@ -114,7 +114,8 @@ impl fmt::Display for DeviceError {
             }
             ErrorKind::Lost { cause } => write!(
                 f,
-                "the device is lost to this process since an earlier error: restart the process to use it again. That error was: {cause}"
+                "the device is lost to this process since an earlier error: restart the process to use it again. That \
+                 error was: {cause}"
             ),
             ErrorKind::Load { kernel, message } => write!(f, "cannot load the code of kernel `{kernel}`: {message}"),
             ErrorKind::Assertion(failure) => failure.fmt(f),

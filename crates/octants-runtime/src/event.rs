@@ -3,12 +3,14 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, Weak};
 
-use crate::device::DeviceCore;
-use crate::driver::{Caller, EventHandle, LOOK, poll};
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, EventHandle};
 use crate::error::{ErrorKind, Result};
+use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::nesting;
+use crate::poll::poll;
 use crate::report::lock;
-use crate::stream::{Stream, StreamCore, leave_if_interrupted};
+use crate::stream::Stream;
 
 /// A point in a stream's work. Given back when dropped; work that waits for it still may.
 pub struct Event {
@@ -71,7 +73,8 @@ impl Event {
         unsafe { self.device.wait_events(core.handle, &[self.handle]) }
     }
 
-    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported yet.
+    /// Waits, on this thread, for what the event stands for, and reports a failure of its stream that was not reported
+    /// yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         self.device.check_open("event")?;
         if nesting::inside() {
@@ -125,6 +128,18 @@ impl Event {
         }
         core.device.check_open("stream")?;
         Err(ErrorKind::ForeignDevice { what: "stream" }.into())
+    }
+}
+
+impl Stream {
+    /// Makes what is queued here from now on wait for what is queued on `other` now.
+    pub fn wait_for(&self, other: &Stream) -> Result<()> {
+        if Arc::ptr_eq(self.core(), other.core()) {
+            return self.core().device.check_open("stream");
+        }
+        let event = Event::new(&other.core().device, false)?;
+        event.record(other)?;
+        event.wait(self)
     }
 }
 

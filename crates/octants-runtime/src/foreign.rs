@@ -1,13 +1,13 @@
-//! Order between this program's streams and those of other libraries, which are known by the driver's handle alone: nothing of
-//! them is kept.
+//! Order between this program's streams and those of other libraries, which are known by the driver's handle alone:
+//! nothing of them is kept.
 
 use std::sync::Arc;
 
 use crate::buffer::{Buffer, HostAccess};
-use crate::device::DeviceCore;
+use crate::cores::{DeviceCore, StreamCore};
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::Result;
-use crate::stream::{Stream, StreamCore};
+use crate::stream::Stream;
 
 /// An event for one use.
 pub(crate) struct Once<'a> {
@@ -58,8 +58,9 @@ impl DeviceCore {
 
 impl Buffer {
     /// Before the memory is handed to another library: makes the stream on which that uses it wait for all work of this
-    /// program that uses it. The stream is the one with handle `to`; for `None` the one that libraries use where none is named, or, where
-    /// the driver knows of no such stream, the host waits. Returns the handle of the stream that waits.
+    /// program that uses it. The stream is the one with handle `to`; for `None` the one that libraries use where none
+    /// is named, or, where the driver knows of no such stream, the host waits. Returns the handle of the stream that
+    /// waits.
     pub fn hand_over(&self, to: Option<u64>, caller: &dyn Caller) -> Result<Option<u64>> {
         let device = self.device();
         device.check_open("array")?;
@@ -90,8 +91,8 @@ impl Buffer {
 }
 
 impl Stream {
-    /// Makes what is queued here from now on wait for what is queued on the stream with this handle, which another library made
-    /// and keeps alive.
+    /// Makes what is queued here from now on wait for what is queued on the stream with this handle, which another
+    /// library made and keeps alive.
     pub fn wait_for_handle(&self, handle: u64) -> Result<()> {
         let core = self.core();
         core.device.check_open("stream")?;

@@ -1,128 +1,12 @@
-//! Worker streams for the groups of a kernel, pooled, and the fork and join of a launch.
+//! [`Fork`]: the fork and join of a launch whose tasks come in groups, on worker streams of the pool.
 //!
 //! A fork costs one recorded event and one wait for each worker, a join one recorded event for each worker and one wait
-//! for all; the last group needs no worker, since it runs on the launching stream itself. A worker goes back to the pool
-//! only once its join event is recorded: whoever takes it next queues behind that. A worker that has become part of a graph, because
-//! the launching stream was being captured, goes back as well, but until that capture ends only launches on the same stream get it.
+//! for all; the last group needs no worker, since it runs on the launching stream itself.
 
-use std::sync::Mutex;
-
-use crate::device::DeviceCore;
-use crate::driver::{Driver, EventHandle, StreamHandle};
+use crate::cores::DeviceCore;
+use crate::driver::StreamHandle;
 use crate::error::Result;
-use crate::report::lock;
-
-/// Counts of a device's pool of worker streams.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct PoolStats {
-    /// Streams made so far.
-    pub created: u64,
-    /// Streams that launches hold now.
-    pub in_use: u64,
-    /// Streams that wait to be used again.
-    pub idle: u64,
-    /// Times that a stream was taken from the idle ones.
-    pub reused: u64,
-}
-
-/// A stream with the events of its fork and join.
-pub(crate) struct Worker {
-    pub(crate) stream: StreamHandle,
-    /// Recorded on the launching stream, by the first worker of a fork only.
-    fork: EventHandle,
-    join: EventHandle,
-    /// The stream whose capture it was part of last.
-    captured_with: Option<StreamHandle>,
-}
-
-impl Worker {
-    fn new(driver: &dyn Driver) -> Result<Worker> {
-        let stream = driver.create_stream(0)?;
-        let events = || {
-            let fork = driver.create_event(false)?;
-            // SAFETY: made here and not used.
-            let join = driver.create_event(false).inspect_err(|_| unsafe { driver.destroy_event(fork) })?;
-            Ok(Worker { stream, fork, join, captured_with: None })
-        };
-        // SAFETY: as above.
-        events().inspect_err(|_| unsafe { driver.destroy_stream(stream) })
-    }
-
-    /// False while it is part of a graph that another stream's capture makes. `capture` is the stream that wants it, if that is captured.
-    fn is_free(&mut self, driver: &dyn Driver, capture: Option<StreamHandle>) -> bool {
-        let Some(with) = self.captured_with else { return true };
-        // SAFETY: the stream is the worker's own.
-        if unsafe { driver.is_capturing(self.stream) }.unwrap_or(true) {
-            return capture == Some(with);
-        }
-        self.captured_with = None;
-        true
-    }
-
-    /// Waits for the worker's stream and gives everything back.
-    fn destroy(self, driver: &dyn Driver) {
-        // SAFETY: made by this driver; used no more. An error concerns work whose launch has reported already.
-        unsafe {
-            let _ = driver.synchronize(self.stream);
-            driver.destroy_event(self.fork);
-            driver.destroy_event(self.join);
-            driver.destroy_stream(self.stream);
-        }
-    }
-}
-
-#[derive(Default)]
-struct Shelf {
-    /// Last in, first out: the stream used last is the warmest.
-    idle: Vec<Worker>,
-    created: u64,
-    in_use: u64,
-    reused: u64,
-}
-
-/// A device's worker streams: as many as were ever needed at one time.
-#[derive(Default)]
-pub(crate) struct WorkerPool(Mutex<Shelf>);
-
-impl WorkerPool {
-    pub(crate) fn stats(&self) -> PoolStats {
-        let s = lock(&self.0);
-        PoolStats { created: s.created, in_use: s.in_use, idle: s.idle.len() as u64, reused: s.reused }
-    }
-
-    /// Destroys the idle streams, but those that a capture holds.
-    pub(crate) fn trim(&self, driver: &dyn Driver) {
-        let idle: Vec<_> = lock(&self.0).idle.extract_if(.., |w| w.is_free(driver, None)).collect();
-        idle.into_iter().for_each(|w| w.destroy(driver));
-    }
-
-    fn take(&self, driver: &dyn Driver, capture: Option<StreamHandle>) -> Result<Worker> {
-        {
-            let mut s = lock(&self.0);
-            if let Some(at) = s.idle.iter_mut().rposition(|w| w.is_free(driver, capture)) {
-                s.in_use += 1;
-                s.reused += 1;
-                return Ok(s.idle.remove(at));
-            }
-        }
-        let worker = Worker::new(driver)?;
-        let mut s = lock(&self.0);
-        s.created += 1;
-        s.in_use += 1;
-        Ok(worker)
-    }
-
-    fn put_back(&self, worker: Worker) {
-        let mut s = lock(&self.0);
-        s.in_use -= 1;
-        s.idle.push(worker);
-    }
-
-    fn lose(&self, worker: Worker, driver: &dyn Driver) {
-        lock(&self.0).in_use -= 1;
-        worker.destroy(driver);
-    }
-}
+use crate::worker_pool::Worker;
 
 /// The worker streams of one fork. Joins them when dropped, whatever happened in between.
 pub(crate) struct Fork<'a> {
@@ -132,7 +16,8 @@ pub(crate) struct Fork<'a> {
 }
 
 impl<'a> Fork<'a> {
-    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`, which may be `captured`.
+    /// Takes `count` workers, at least one, and makes them wait for what is queued on `stream`, which may be
+    /// `captured`.
     pub(crate) fn new(device: &'a DeviceCore, stream: StreamHandle, captured: bool, count: usize) -> Result<Fork<'a>> {
         let mut fork = Fork { device, stream, workers: Vec::with_capacity(count) };
         let capture = captured.then_some(stream);

@@ -1,27 +1,26 @@
 //! Fills and copies that a device does in place of the host, on the default stream, where the user names no stream.
 //!
-//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is launched later,
-//! on whichever stream, comes behind them. The host waits only where streams exist that know nothing of the default one.
+//! To the user they look as if the host had done them: they come behind all work that uses the memory, and whatever is
+//! launched later, on whichever stream, comes behind them. The host waits only where streams exist that know nothing of
+//! the default one.
 
 use std::sync::Arc;
 
 use crate::buffer::Buffer;
-use crate::device::{Device, DeviceCore};
-use crate::driver::{Caller, EventHandle, StreamHandle};
+use crate::cores::DeviceCore;
+use crate::device::Device;
+use crate::driver::{Caller, StreamHandle};
 use crate::error::Result;
 use crate::foreign::Once;
 use crate::report::lock;
 use crate::stream::Stream;
 
-/// Stands for the last work of this kind.
-pub(crate) struct Mark(EventHandle);
-
 impl DeviceCore {
     /// Makes a stream that is new to this program wait for the last work of this kind.
     pub(crate) fn begin_behind_host_work(&self, stream: StreamHandle) -> Result<()> {
-        match &*lock(&self.host_work) {
+        match *lock(&self.host_work) {
             // SAFETY: the stream is alive; the event is kept until the program ends.
-            Some(mark) => unsafe { self.wait_events(stream, &[mark.0]) },
+            Some(mark) => unsafe { self.wait_events(stream, &[mark]) },
             None => Ok(()),
         }
     }
@@ -30,7 +29,7 @@ impl DeviceCore {
     pub(crate) fn forget_host_work(&self) {
         if let Some(mark) = lock(&self.host_work).take() {
             // SAFETY: made below, and no one else has it.
-            unsafe { self.driver.destroy_event(mark.0) }
+            unsafe { self.driver.destroy_event(mark) }
         }
     }
 }
@@ -58,9 +57,9 @@ impl Device {
             return stream.synchronize(caller);
         }
         let mut mark = lock(&core.host_work);
-        let event = match &*mark {
-            Some(mark) => mark.0,
-            None => mark.insert(Mark(core.driver.create_event(false)?)).0,
+        let event = match *mark {
+            Some(mark) => mark,
+            None => *mark.insert(core.driver.create_event(false)?),
         };
         // SAFETY: the default stream lives as long as the device.
         unsafe { core.record_event(stream.core().handle, event) }

@@ -5,46 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
+use octants_artifact::TaskMeta;
 
-use crate::device::DeviceCore;
+use crate::cores::DeviceCore;
 use crate::driver::{ModuleHandle, TaskHandle};
-
-/// What a launch and its messages need to know of a kernel; an artifact without its code.
-#[derive(Debug, Clone, PartialEq)]
-pub struct KernelMeta {
-    /// The user's name.
-    pub name: String,
-    /// Argument slots of a launch.
-    pub arg_slots: u32,
-    /// Bytes of frame.
-    pub frame_bytes: u64,
-    /// Scalars of the result's leaves.
-    pub result: Vec<ScalarKind>,
-    /// In launch order.
-    pub tasks: Vec<TaskMeta>,
-    /// Places that print or assert.
-    pub sites: Vec<Site>,
-}
-
-impl KernelMeta {
-    /// Takes the metadata out of an artifact.
-    pub fn of(artifact: &Artifact) -> KernelMeta {
-        KernelMeta {
-            name: artifact.kernel.clone(),
-            arg_slots: artifact.arg_slots,
-            frame_bytes: artifact.frame_bytes,
-            result: artifact.result.clone(),
-            tasks: artifact.tasks.clone(),
-            sites: artifact.sites.clone(),
-        }
-    }
-
-    /// True when the code has a place that prints.
-    pub fn prints(&self) -> bool {
-        self.sites.iter().any(|s| s.kind == SiteKind::Print)
-    }
-}
+use crate::kernel_meta::KernelMeta;
+use crate::scratch::Room;
 
 /// An argument slot that holds an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -111,8 +77,8 @@ impl LoadedKernel {
         &self.meta
     }
 
-    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which buffer;
-    /// memory that is not the device's makes a launch wait for its work.
+    /// Says which argument slots hold addresses. On a device that works asynchronously launches note who uses which
+    /// buffer; memory that is not the device's makes a launch wait for its work.
     pub fn with_pointers(self, pointers: Vec<Pointer>) -> LoadedKernel {
         let mut kernel = self;
         kernel.pointers = pointers.into_boxed_slice();
@@ -126,16 +92,17 @@ impl LoadedKernel {
         kernel
     }
 
-    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit to their number.
+    /// How many threads the device runs at once of the task that it runs the fewest of; `None` where there is no limit
+    /// to their number.
     pub fn threads_at_once(&self) -> Option<u64> {
         // SAFETY: the module is loaded while this value lives.
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Bytes of result slots.
+    /// Its frame and result slots.
     #[inline]
-    pub(crate) fn result_bytes(&self) -> u64 {
-        8 * self.meta.result.len() as u64
+    pub(crate) fn room(&self) -> Room {
+        Room { frame_bytes: self.frame_bytes, result_bytes: 8 * self.meta.result.len() as u64 }
     }
 
     /// The user's name.
@@ -163,8 +130,8 @@ impl Drop for LoadedKernel {
         if *self.in_graph.get_mut() {
             return self.core.unload_at_end(self.module);
         }
-        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it has queued
-        // is the driver's to wait for.
+        // SAFETY: the module came from this driver, which `core` keeps alive. A launch borrows the kernel; work that it
+        // has queued is the driver's to wait for.
         unsafe { self.core.driver.unload(self.module) }
     }
 }

@@ -10,36 +10,46 @@
 //! - Every object holds a reference to its device, so no handle outlives the driver that made it. After
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
-//! Reading order: [`driver`], [`device`], [`buffer`], [`kernel`], [`stream`], [`event`], [`fork`], [`pattern`],
-//! `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`report`], [`render_site`], [`nesting`],
-//! [`renewable`], [`error`]. A stream is `scratch`, `staging`, `stage_arguments`, `channel`, `listen` and `adopted`
-//! besides.
+//! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
+//! [`buffer`], `free_behind`, [`kernel`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`, [`pattern`],
+//! `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
+//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`,
+//! `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
 mod assemble;
 pub mod buffer;
 mod channel;
+mod cores;
 pub mod device;
 pub mod driver;
 pub mod error;
 pub mod event;
 mod foreign;
-pub mod fork;
+mod fork;
+mod free_behind;
 mod host_work;
+mod interruptible_wait;
 pub mod kernel;
+pub mod kernel_meta;
 mod listen;
 mod measure;
 pub mod nesting;
 pub mod pattern;
+mod poll;
 pub mod profile;
+pub mod profiler;
 pub mod render_site;
 pub mod renewable;
 pub mod report;
 mod scratch;
+mod site_messages;
 mod stage_arguments;
 mod staging;
 pub mod stream;
+mod track_uses;
 mod transfer;
+pub mod worker_pool;
 
 pub use buffer::{Buffer, HostAccess, PinnedBuffer, Version};
 pub use device::{Device, DeviceConfig};
@@ -48,11 +58,13 @@ pub use driver::{
 };
 pub use error::{DeviceError, ErrorKind, Result};
 pub use event::Event;
-pub use fork::PoolStats;
-pub use kernel::{KernelMeta, LoadedKernel, Pointer};
+pub use kernel::{LoadedKernel, Pointer};
+pub use kernel_meta::KernelMeta;
 pub use pattern::Pattern;
-pub use profile::{KernelTotal, Lane, Profiler, Span, SpanId, Total};
+pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
+pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
+pub use worker_pool::PoolStats;

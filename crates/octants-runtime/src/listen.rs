@@ -1,14 +1,15 @@
-//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to it.
+//! When a stream's channel is listened to: by whoever has waited for the stream, in turn with launches, which write to
+//! it.
 
 use std::sync::atomic::Ordering;
 
 use crate::channel::Channel;
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
 use crate::nesting;
 use crate::scratch::Scratch;
-use crate::stream::StreamCore;
 
 impl StreamCore {
     /// The channel for a launch that may say something, and the kernel's number there.
@@ -22,7 +23,7 @@ impl StreamCore {
             Some(channel) => channel,
             none => {
                 self.check_not_capturing("be the first place where a kernel prints or checks something")?;
-                let channel = Channel::new(&self.device)?;
+                let channel = Channel::new(&*self.device.driver).map_err(|e| self.device.explain(e))?;
                 self.channel_at.store(channel.memory().0, Ordering::Release);
                 none.insert(channel)
             }

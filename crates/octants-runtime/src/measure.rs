@@ -1,15 +1,16 @@
 //! How launches are measured while the profiler is on: see [`crate::profile`].
 //!
-//! Events are pooled. No call here waits while the profile's lock is held: only events whose work is done are asked for their time.
+//! Events are pooled. No call here waits while the profile's lock is held: only events whose work is done are asked for
+//! their time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::device::DeviceCore;
+use crate::cores::DeviceCore;
 use crate::driver::{Caller, EventHandle, StreamHandle};
 use crate::error::{DeviceError, Result};
-use crate::kernel::KernelMeta;
+use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::profile::{Anchor, Pending, Queued, State};
 

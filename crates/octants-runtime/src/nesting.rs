@@ -1,7 +1,8 @@
 //! Whether the current thread is inside a launch: a launch from there must run inline and wait for nothing.
 //!
-//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on threads of its
-//! own. A launch that such a thread makes would wait for a lock its own launch holds, so the launcher asks here first.
+//! Compiled code can call back into the host (a print sink, say), and the host's thread pool runs tasks on threads of
+//! its own. A launch that such a thread makes would wait for a lock its own launch holds, so the launcher asks here
+//! first.
 
 use std::cell::Cell;
 

@@ -1,21 +1,20 @@
-//! [`Profiler`]: when the tasks of launches ran, on which stream, and what they came behind.
+//! [`Profile`]: when the tasks of launches ran, on which stream, and what they came behind.
 //!
-//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does everything at
-//! once, between two looks at the clock). Nothing waits for them: their times are read once someone asks, or when many have gathered
-//! whose work is done. Sums are kept for every kernel; of single tasks the latest [`MOST_SPANS`]. While it is off, launches look at one
-//! flag that they have loaded anyway.
+//! While it is on, each task stands between two events with timing on the stream that runs it (on a device that does
+//! everything at once, between two looks at the clock). Nothing waits for them: their times are read once someone asks,
+//! or when many have gathered whose work is done. Sums are kept for every kernel; of single tasks the latest
+//! [`MOST_SPANS`]. While it is off, launches look at one flag that they have loaded anyway.
 //!
-//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was recorded on,
-//! and who waits for it comes behind them. How launches are measured is in `measure`.
+//! What a task came behind is known without asking the device: an event stands for the last tasks of the stream it was
+//! recorded on, and who waits for it comes behind them. How launches are measured is in `measure`, what users ask for
+//! in `profiler`.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::device::{Device, DeviceCore};
-use crate::driver::{Caller, EventHandle};
-use crate::error::Result;
-use crate::kernel::KernelMeta;
+use crate::driver::{Driver, EventHandle};
+use crate::kernel_meta::KernelMeta;
 use crate::renewable::Renewable;
 use crate::report::lock;
 
@@ -36,7 +35,7 @@ pub struct Span {
     pub kernel: Arc<KernelMeta>,
     /// Which of its tasks.
     pub task: usize,
-    /// Where it ran: an index of [`Profiler::lanes`].
+    /// Where it ran: an index of [`crate::Profiler::lanes`].
     pub lane: u32,
     /// Milliseconds since the profiler was first turned on.
     pub begin_ms: f64,
@@ -213,6 +212,43 @@ impl State {
         }
         total.launches.add(sum);
     }
+
+    /// One more user wants it to be on.
+    pub(crate) fn add_user(&mut self) {
+        self.users += 1;
+    }
+
+    /// One user less wants it to be on. True when nobody does.
+    pub(crate) fn remove_user(&mut self) -> bool {
+        self.users = self.users.saturating_sub(1);
+        if self.users == 0 {
+            // What streams and events stand for changes unseen from now on.
+            self.streams.values_mut().for_each(|c| (c.front, c.waits) = Default::default());
+            self.events.clear();
+        }
+        self.users == 0
+    }
+
+    /// As [`crate::Profiler::spans`], in the order in which they were kept.
+    pub(crate) fn spans(&self, from: SpanId, to: SpanId) -> (Vec<Span>, u64) {
+        (self.spans.iter().filter(|p| (from..to).contains(&p.id)).cloned().collect(), self.dropped)
+    }
+
+    /// The streams that tasks were seen on.
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The sums of each kernel, by its name, in any order.
+    pub(crate) fn totals(&self) -> Vec<(String, KernelTotal)> {
+        self.totals.iter().map(|(name, total)| (name.clone(), total.clone())).collect()
+    }
+
+    /// Forgets the sums.
+    pub(crate) fn clear(&mut self) {
+        self.totals.clear();
+        self.dropped = 0;
+    }
 }
 
 /// What a device keeps of its profile.
@@ -263,101 +299,13 @@ impl Profile {
     }
 
     /// The program has ended: gives the events back.
-    pub(crate) fn end(&self, core: &DeviceCore) {
+    pub(crate) fn end(&self, driver: &dyn Driver) {
         let s = std::mem::take(&mut *self.state());
         let pending = s.pending.iter().flat_map(|p| &p.tasks).flat_map(|t| [t.begin, t.end]);
         let anchor = s.anchor.iter().map(|a| a.event);
-        if !core.immediate {
-            for event in s.idle.iter().copied().chain(pending).chain(anchor) {
-                // SAFETY: made by this driver; all work is waited for, and nothing uses them any more.
-                unsafe { core.driver.destroy_event(event) }
-            }
+        for event in s.idle.iter().copied().chain(pending).chain(anchor) {
+            // SAFETY: made by this driver; all work is waited for, and nothing uses them any more.
+            unsafe { driver.destroy_event(event) }
         }
-    }
-}
-
-/// A device's profiler. It is on as long as someone who started it has not stopped it.
-#[derive(Debug, Clone)]
-pub struct Profiler(Device);
-
-impl Device {
-    /// The device's profiler.
-    pub fn profiler(&self) -> Profiler {
-        Profiler(self.clone())
-    }
-}
-
-impl Profiler {
-    fn core(&self) -> &DeviceCore {
-        self.0.core()
-    }
-
-    /// Turns it on, for one more user. Returns the number of the next span.
-    pub fn start(&self) -> Result<SpanId> {
-        let core = self.core();
-        core.check_open("device")?;
-        let mut s = core.profile.state();
-        s.began.get_or_insert_with(Instant::now);
-        if s.anchor.is_none() && !core.immediate {
-            let event = core.driver.create_event(true)?;
-            // SAFETY: made above; the default stream lives as long as the device.
-            let recorded = unsafe { core.driver.record_event(self.0.default_stream().core().handle, event) };
-            // SAFETY: made above and not used.
-            recorded.inspect_err(|_| unsafe { core.driver.destroy_event(event) })?;
-            s.anchor = Some(Anchor { event, at_ms: 0.0 });
-        }
-        s.users += 1;
-        core.set_measured(true);
-        Ok(s.next)
-    }
-
-    /// Turns it off, for one user. Returns the number of the next span.
-    pub fn stop(&self) -> SpanId {
-        let core = self.core();
-        let mut s = core.profile.state();
-        s.users = s.users.saturating_sub(1);
-        if s.users == 0 {
-            core.set_measured(false);
-            // What streams and events stand for changes unseen from now on.
-            s.streams.values_mut().for_each(|c| (c.front, c.waits) = Default::default());
-            s.events.clear();
-        }
-        s.next
-    }
-
-    /// Waits for all launches so far and reads their times.
-    pub fn resolve(&self, caller: &dyn Caller) -> Result<()> {
-        self.core().check_open("device")?;
-        self.core().wait_for_measured(caller)
-    }
-
-    /// The spans with numbers from `from` on and below `to`, as far as they are kept, by begin; and how many of all went.
-    pub fn spans(&self, from: SpanId, to: SpanId) -> (Vec<Span>, u64) {
-        let s = self.core().profile.state();
-        let mut spans: Vec<Span> = s.spans.iter().filter(|p| (from..to).contains(&p.id)).cloned().collect();
-        spans.sort_by(|a, b| a.begin_ms.total_cmp(&b.begin_ms));
-        (spans, s.dropped)
-    }
-
-    /// The streams that tasks were seen on.
-    pub fn lanes(&self) -> Vec<Lane> {
-        self.core().profile.state().lanes.clone()
-    }
-
-    /// The sums since the last clearing, by name of the kernel.
-    pub fn totals(&self) -> Vec<(String, KernelTotal)> {
-        let s = self.core().profile.state();
-        let mut totals: Vec<_> = s.totals.iter().map(|(name, total)| (name.clone(), total.clone())).collect();
-        totals.sort_by(|a, b| a.0.cmp(&b.0));
-        totals
-    }
-
-    /// Forgets the sums and returns the number of the next span; the spans themselves stay for those who began before.
-    pub fn clear(&self, caller: &dyn Caller) -> Result<SpanId> {
-        self.resolve(caller)?;
-        let mut s = self.core().profile.state();
-        s.totals.clear();
-        s.dropped = 0;
-        Ok(s.next)
     }
 }

@@ -8,15 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use octants_artifact::SitePart;
-
-use crate::driver::Launch;
-use crate::kernel::KernelMeta;
-use crate::render_site::render_site;
 use crate::renewable::Renewable;
 
-/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a launching thread
-/// may hold (the lock of an interpreter, say).
+/// Where printed text goes. Called from any thread that launches or runs tasks, so it must not wait for what a
+/// launching thread may hold (the lock of an interpreter, say).
 pub type TextSink = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// Text held back at most.
@@ -160,56 +155,6 @@ impl Failures {
         let mut first = lock(&self.first);
         self.any.store(false, Ordering::Release);
         first.take()
-    }
-}
-
-impl KernelMeta {
-    /// Number of scalars that the code passes at a site.
-    pub fn site_values(&self, site: u32) -> usize {
-        let Some(site) = self.sites.get(site as usize) else { return 0 };
-        let count = |part: &SitePart| match part {
-            SitePart::Text(_) => 0,
-            SitePart::Value { shape, .. } => shape.iter().map(|&n| n as usize).product(),
-        };
-        site.parts.iter().map(count).sum()
-    }
-}
-
-/// Prints the text of a kernel's site.
-pub(crate) fn print_site(kernel: &KernelMeta, printer: &Printer, site: u32, values: &[u64]) {
-    let mut text = String::new();
-    match kernel.sites.get(site as usize) {
-        Some(s) => render_site(&mut text, s, values),
-        None => text.push_str("compiler bug: print at an unknown site\n"),
-    }
-    printer.print(&text);
-}
-
-/// Records the failure of an assertion at a kernel's site.
-pub(crate) fn fail_at_site(kernel: &KernelMeta, failures: &Failures, site: u32, values: &[u64]) {
-    failures.record(|| {
-        let mut message = String::new();
-        let mut location = String::new();
-        match kernel.sites.get(site as usize) {
-            Some(s) => {
-                render_site(&mut message, s, values);
-                location.clone_from(&s.location);
-            }
-            None => message.push_str("compiler bug: assertion at an unknown site"),
-        }
-        Failure { kernel: kernel.name.clone(), message, location, stream: 0 }
-    });
-}
-
-impl Launch<'_> {
-    /// Prints the text of a site.
-    pub fn print(&self, site: u32, values: &[u64]) {
-        print_site(self.kernel, self.printer, site, values);
-    }
-
-    /// Records the failure of an assertion at a site.
-    pub fn fail(&self, site: u32, values: &[u64]) {
-        fail_at_site(self.kernel, self.failures, site, values);
     }
 }
 

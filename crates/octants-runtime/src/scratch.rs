@@ -1,11 +1,16 @@
 //! [`Scratch`]: memory of a stream that its launches use one after the other.
 
 use crate::channel::Channel;
-use crate::device::DeviceCore;
-use crate::driver::{Contents, DevicePtr, StreamHandle};
+use crate::driver::{Contents, DevicePtr, Driver, StreamHandle};
 use crate::error::Result;
-use crate::kernel::LoadedKernel;
 use crate::staging::Staging;
+
+/// What a kernel asks for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Room {
+    pub(crate) frame_bytes: u64,
+    pub(crate) result_bytes: u64,
+}
 
 /// Frame, result slots and staging memory of a stream, grown when a kernel asks for more.
 #[derive(Debug)]
@@ -45,44 +50,38 @@ impl Default for Scratch {
 }
 
 impl Scratch {
-    /// True when there is room for this kernel's frame and results.
+    /// True when there is room for a kernel's frame and results.
     #[inline]
-    pub(crate) fn fits(&self, kernel: &LoadedKernel) -> bool {
-        kernel.frame_bytes <= self.frame_bytes && kernel.result_bytes() <= self.result_bytes
+    pub(crate) fn fits(&self, room: Room) -> bool {
+        room.frame_bytes <= self.frame_bytes && room.result_bytes <= self.result_bytes
     }
 
-    /// Makes room for this kernel's frame and results.
+    /// Makes room for a kernel's frame and results.
     #[cold]
-    pub(crate) fn grow(
-        &mut self,
-        core: &DeviceCore,
-        stream: StreamHandle,
-        kernel: &LoadedKernel,
-        graphs: bool,
-    ) -> Result<()> {
-        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old frame is
-        // queued before its free; results are read before the next launch.
+    pub(crate) fn grow(&mut self, driver: &dyn Driver, stream: StreamHandle, room: Room, graphs: bool) -> Result<()> {
+        // SAFETY: the stream is alive as its owner calls; what is freed was allocated below. Work that uses an old
+        // frame is queued before its free; results are read before the next launch.
         unsafe {
-            if kernel.frame_bytes > self.frame_bytes {
-                let bytes = kernel.frame_bytes.next_power_of_two().max(256);
+            if room.frame_bytes > self.frame_bytes {
+                let bytes = room.frame_bytes.next_power_of_two().max(256);
                 // What a graph uses must not be a part of it, which its owner runs as often as they like.
                 let place = (!graphs).then_some(stream);
-                let frame = core.driver.allocate(place, bytes, Contents::Any).map_err(|e| core.explain(e))?;
+                let frame = driver.allocate(place, bytes, Contents::Any)?;
                 if self.frame_bytes > 0 && graphs {
                     self.frames_of_graphs.push((self.frame, self.frame_bytes));
                 } else if self.frame_bytes > 0 {
-                    core.driver.free(stream, self.frame, self.frame_bytes);
+                    driver.free(stream, self.frame, self.frame_bytes);
                 }
                 (self.frame, self.frame_bytes) = (frame, bytes);
             }
-            if kernel.result_bytes() > self.result_bytes {
+            if room.result_bytes > self.result_bytes {
                 if std::mem::take(&mut self.is_written) {
-                    core.driver.synchronize(stream)?;
+                    driver.synchronize(stream)?;
                 }
-                let bytes = kernel.result_bytes().next_power_of_two().max(64);
-                let result = core.driver.allocate_pinned(bytes).map_err(|e| core.explain(e))?;
+                let bytes = room.result_bytes.next_power_of_two().max(64);
+                let result = driver.allocate_pinned(bytes)?;
                 if self.result_bytes > 0 {
-                    core.driver.free_pinned(self.result, self.result_bytes);
+                    driver.free_pinned(self.result, self.result_bytes);
                 }
                 (self.result, self.result_bytes) = (result, bytes);
             }
@@ -91,20 +90,20 @@ impl Scratch {
     }
 
     /// Gives all back. The stream's work is done.
-    pub(crate) fn free(&mut self, core: &DeviceCore, stream: StreamHandle) {
+    pub(crate) fn free(&mut self, driver: &dyn Driver, stream: StreamHandle) {
         // SAFETY: allocated by `grow` from the same driver; the owner has waited for the stream's work.
         unsafe {
             if self.frame_bytes > 0 {
-                core.driver.free(stream, self.frame, self.frame_bytes);
+                driver.free(stream, self.frame, self.frame_bytes);
             }
-            self.frames_of_graphs.drain(..).for_each(|(frame, bytes)| core.driver.free(stream, frame, bytes));
+            self.frames_of_graphs.drain(..).for_each(|(frame, bytes)| driver.free(stream, frame, bytes));
             if self.result_bytes > 0 {
-                core.driver.free_pinned(self.result, self.result_bytes);
+                driver.free_pinned(self.result, self.result_bytes);
             }
         }
-        self.staging.free(core);
+        self.staging.free(driver);
         if let Some(channel) = self.channel.take() {
-            channel.free(core);
+            channel.free(driver);
         }
         *self = Scratch::default();
     }

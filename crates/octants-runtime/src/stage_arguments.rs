@@ -1,14 +1,14 @@
-//! What a launch on a device that works asynchronously passes in place of its arguments: copies of the host's arrays, and of the argument
-//! slots themselves where they are too many to travel by value.
+//! What a launch on a device that works asynchronously passes in place of its arguments: copies of the host's arrays,
+//! and of the argument slots themselves where they are too many to travel by value.
 //!
-//! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the stream's
-//! own, and from there on the stream where the device cannot use the host's memory. A launch that writes one waits for its own
-//! stream, since nothing tells when the host will look at the array, and so needs no copy of the host's own; but small arrays
-//! go by pinned memory both ways, which takes a device's copy engine less time than memory it has to pin first. Arrays that
-//! overlap share one copy. Of an array with gaps between its elements only the bytes that the launch has changed come back: what
-//! lies between is not its own, and other threads may be at work there.
+//! A launch that only reads host arrays does not wait: they are copied when it is made, to pinned memory of the
+//! stream's own, and from there on the stream where the device cannot use the host's memory. A launch that writes one
+//! waits for its own stream, since nothing tells when the host will look at the array, and so needs no copy of the
+//! host's own; but small arrays go by pinned memory both ways, which takes a device's copy engine less time than memory
+//! it has to pin first. Arrays that overlap share one copy. Of an array with gaps between its elements only the bytes
+//! that the launch has changed come back: what lies between is not its own, and other threads may be at work there.
 
-use crate::device::DeviceCore;
+use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, DevicePtr, StreamHandle};
 use crate::error::Result;
 use crate::kernel::LoadedKernel;
@@ -148,7 +148,8 @@ pub(crate) unsafe fn stage(
         arrays.iter().filter(|a| a.low >= a.high).for_each(|a| scratch.slots[a.slot as usize] = 0);
     }
     let mut staged = Staged { stretches, ..Staged::nothing(must_wait && !arrays.is_empty()) };
-    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it lies.
+    // A launch that waits leaves the host's memory as it is meanwhile: the device uses it, or copies from it, where it
+    // lies.
     let in_place = shared && staged.waits;
     staged.pinned = !staged.waits || bytes <= SMALL;
     if in_place || staged.stretches.is_empty() {
@@ -158,13 +159,13 @@ pub(crate) unsafe fn stage(
     let spilled = kernel.spilled_at.map_or(0, |_| 8 * args.len() as u64);
     let pinned_bytes = if staged.pinned { bytes } else { 0 } + spilled;
     if pinned_bytes > 0 {
-        staged.block = Some(scratch.staging.take(core, pinned_bytes, caller)?);
+        staged.block = Some(scratch.staging.take(&*core.driver, pinned_bytes, caller).map_err(|e| core.explain(e))?);
     }
     // SAFETY: the contract above; what is freed and copied was allocated with these sizes.
     let filled = unsafe { staged.fill(core, stream, (arrays, shared), bytes, scratch) };
     let queued = filled.and_then(|()| match (kernel.spilled_at, &staged.block) {
-        // SAFETY: the frame has room behind the kernel's own part, the block behind the arrays; the block stays as it is until
-        // its event.
+        // SAFETY: the frame has room behind the kernel's own part, the block behind the arrays; the block stays as it
+        // is until its event.
         (Some(at), Some(block)) => unsafe {
             let (to, offset) = (DevicePtr(scratch.frame.0 + at), pinned_bytes - spilled);
             block.write(offset, scratch.slots.as_ptr().cast(), spilled);
@@ -180,7 +181,7 @@ pub(crate) unsafe fn stage(
             // SAFETY: the stream is alive. Copies of what was noted may be queued.
             let _ = unsafe { core.driver.synchronize(stream) };
         }
-        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(core, stream, block));
+        staged.block.take().into_iter().for_each(|block| _ = scratch.staging.give_back(&*core.driver, stream, block));
         return Err(error);
     }
     Ok(staged)
@@ -204,7 +205,7 @@ impl Staged {
         }
         let mut aparts: Vec<Apart> = Vec::new();
         let twin = match &mut self.block {
-            Some(block) if self.pinned && !shared => block.twin(core, stream)?,
+            Some(block) if self.pinned && !shared => block.twin(&*core.driver, stream).map_err(|e| core.explain(e))?,
             _ => None,
         };
         let pinned = self.block.as_ref().filter(|_| self.pinned);
@@ -229,8 +230,8 @@ impl Staged {
         self.aparts = aparts;
         let base = match pinned {
             Some(block) if shared => block.memory,
-            // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's event, the host's
-            // own until the launch has waited.
+            // SAFETY: the sizes are those placed above, and the sources stay as they are: pinned until the block's
+            // event, the host's own until the launch has waited.
             _ => unsafe {
                 let copies = match twin {
                     Some(twin) => twin,
@@ -263,8 +264,8 @@ impl Staged {
         Ok(())
     }
 
-    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. Where the launch waits,
-    /// [`Staged::bring_back`] follows that.
+    /// Behind the tasks: queues the way back of what they wrote to copies of `arrays`, and of the memory. Where the
+    /// launch waits, [`Staged::bring_back`] follows that.
     ///
     /// # Safety
     /// As [`stage`]; where arrays are written, the launch waits for the stream next.
@@ -302,7 +303,7 @@ impl Staged {
             }
         }
         if let Some(block) = self.block.take_if(|_| !self.waits) {
-            end = end.and(scratch.staging.give_back(core, stream, block));
+            end = end.and(scratch.staging.give_back(&*core.driver, stream, block));
         }
         end
     }
@@ -316,8 +317,8 @@ impl Staged {
         Some((from, from + (array.high - array.low)))
     }
 
-    /// After the wait of a launch that waits: what the tasks wrote goes to the host's arrays, the block back to the stream. The
-    /// work is `done` unless the wait failed.
+    /// After the wait of a launch that waits: what the tasks wrote goes to the host's arrays, the block back to the
+    /// stream. The work is `done` unless the wait failed.
     ///
     /// # Safety
     /// As [`stage`].
@@ -345,7 +346,7 @@ impl Staged {
         }
         match block {
             Some(block) if done => scratch.staging.put_idle(block),
-            Some(block) => _ = scratch.staging.give_back(core, stream, block),
+            Some(block) => _ = scratch.staging.give_back(&*core.driver, stream, block),
             None => {}
         }
     }

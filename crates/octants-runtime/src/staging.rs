@@ -1,13 +1,12 @@
 //! [`Staging`]: pinned memory of a stream through which the host hands it data without waiting.
 //!
-//! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be filled again. Blocks
-//! come back in the order in which they went, as the stream's work does. A small one keeps memory of the device for its contents, which
-//! saves each launch an allocation and a free.
+//! The host fills a block, work of the stream reads it, and an event behind that work tells when the block may be
+//! filled again. Blocks come back in the order in which they went, as the stream's work does. A small one keeps memory
+//! of the device for its contents, which saves each launch an allocation and a free.
 
 use std::collections::VecDeque;
 
-use crate::device::DeviceCore;
-use crate::driver::{Caller, Contents, DevicePtr, EventHandle, StreamHandle};
+use crate::driver::{Caller, Contents, DevicePtr, Driver, EventHandle, StreamHandle};
 use crate::error::Result;
 
 /// Bytes that queued work may hold at once. Whoever wants more waits for the work that came first.
@@ -32,37 +31,31 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    fn new(core: &DeviceCore, bytes: u64) -> Result<Block> {
+    fn new(driver: &dyn Driver, bytes: u64) -> Result<Block> {
         let bytes = if bytes > COARSE { bytes.next_multiple_of(COARSE) } else { bytes.next_power_of_two().max(LEAST) };
-        let event = core.driver.create_event(false)?;
+        let event = driver.create_event(false)?;
         // SAFETY: the size is not zero; the event was made above and is not used.
-        let memory = unsafe {
-            core.driver
-                .allocate_pinned(bytes)
-                .inspect_err(|_| core.driver.destroy_event(event))
-                .map_err(|e| core.explain(e))?
-        };
+        let memory = unsafe { driver.allocate_pinned(bytes).inspect_err(|_| driver.destroy_event(event))? };
         Ok(Block { memory, bytes, event, twin: None })
     }
 
     /// Memory of the device for its contents, for as long as the block is ours; `None` for a large one.
-    pub(crate) fn twin(&mut self, core: &DeviceCore, stream: StreamHandle) -> Result<Option<DevicePtr>> {
+    pub(crate) fn twin(&mut self, driver: &dyn Driver, stream: StreamHandle) -> Result<Option<DevicePtr>> {
         if self.twin.is_none() && self.bytes <= MOST_TWIN {
             // SAFETY: the stream is alive; the block is used by work of that stream alone.
-            let twin = unsafe { core.driver.allocate(Some(stream), self.bytes, Contents::Any) };
-            self.twin = Some(twin.map_err(|e| core.explain(e))?);
+            self.twin = Some(unsafe { driver.allocate(Some(stream), self.bytes, Contents::Any)? });
         }
         Ok(self.twin)
     }
 
-    fn destroy(self, core: &DeviceCore) {
+    fn destroy(self, driver: &dyn Driver) {
         // SAFETY: made by this driver; no work uses it any more.
         unsafe {
             if let Some(twin) = self.twin {
-                core.driver.free(StreamHandle(0), twin, self.bytes);
+                driver.free(StreamHandle(0), twin, self.bytes);
             }
-            core.driver.free_pinned(self.memory, self.bytes);
-            core.driver.destroy_event(self.event);
+            driver.free_pinned(self.memory, self.bytes);
+            driver.destroy_event(self.event);
         }
     }
 
@@ -96,14 +89,14 @@ pub(crate) struct Staging {
 
 impl Staging {
     /// A block of at least `bytes` bytes that the host may write now. Waits where queued work holds too much.
-    pub(crate) fn take(&mut self, core: &DeviceCore, bytes: u64, caller: &dyn Caller) -> Result<Block> {
-        self.collect(core)?;
+    pub(crate) fn take(&mut self, driver: &dyn Driver, bytes: u64, caller: &dyn Caller) -> Result<Block> {
+        self.collect(driver)?;
         while self.busy_bytes + bytes > MOST_BUSY
             && let Some(first) = self.busy.front()
         {
             caller.will_block();
             // SAFETY: the event is the block's.
-            unsafe { core.driver.synchronize_event(first.event)? };
+            unsafe { driver.synchronize_event(first.event)? };
             self.take_back();
         }
         let fits = |b: &&Block| b.bytes >= bytes && b.bytes <= 4 * bytes.max(LEAST);
@@ -113,21 +106,21 @@ impl Staging {
         }
         let idle: u64 = self.idle.iter().map(|b| b.bytes).sum();
         if idle + bytes > MOST_IDLE {
-            self.idle.drain(..).for_each(|b| b.destroy(core));
+            self.idle.drain(..).for_each(|b| b.destroy(driver));
         }
-        Block::new(core, bytes)
+        Block::new(driver, bytes)
     }
 
     /// Takes a block back once the work queued on `stream` until now is done. An error means that this was waited for.
-    pub(crate) fn give_back(&mut self, core: &DeviceCore, stream: StreamHandle, block: Block) -> Result<()> {
+    pub(crate) fn give_back(&mut self, driver: &dyn Driver, stream: StreamHandle, block: Block) -> Result<()> {
         // SAFETY: the stream is alive, the event is the block's.
-        let recorded = unsafe { core.driver.record_event(stream, block.event) };
+        let recorded = unsafe { driver.record_event(stream, block.event) };
         if recorded.is_ok() {
             self.busy_bytes += block.bytes;
             self.busy.push_back(block);
         } else {
             // SAFETY: as above. An error of the wait leaves nothing that could use the memory.
-            let _ = unsafe { core.driver.synchronize(stream) };
+            let _ = unsafe { driver.synchronize(stream) };
             self.idle.push(block);
         }
         recorded
@@ -139,10 +132,10 @@ impl Staging {
     }
 
     /// Moves blocks whose work is done to the idle ones.
-    fn collect(&mut self, core: &DeviceCore) -> Result<()> {
+    fn collect(&mut self, driver: &dyn Driver) -> Result<()> {
         while let Some(first) = self.busy.front() {
             // SAFETY: the event is the block's.
-            if !unsafe { core.driver.query_event(first.event)? } {
+            if !unsafe { driver.query_event(first.event)? } {
                 break;
             }
             self.take_back();
@@ -158,8 +151,8 @@ impl Staging {
     }
 
     /// Gives all back. The stream's work is done.
-    pub(crate) fn free(&mut self, core: &DeviceCore) {
-        self.idle.drain(..).chain(self.busy.drain(..)).for_each(|b| b.destroy(core));
+    pub(crate) fn free(&mut self, driver: &dyn Driver) {
+        self.idle.drain(..).chain(self.busy.drain(..)).for_each(|b| b.destroy(driver));
         self.busy_bytes = 0;
     }
 }

@@ -16,32 +16,14 @@ use std::sync::{Arc, MutexGuard, PoisonError, TryLockError};
 pub use results::Results;
 
 use crate::buffer::Version;
-use crate::device::DeviceCore;
-use crate::driver::{Caller, EventHandle, LOOK, Patient, StreamHandle};
+use crate::cores::{DeviceCore, StreamCore};
+use crate::driver::{Caller, EventHandle, Patient, StreamHandle};
 use crate::error::{ErrorKind, Result};
-use crate::event::Event;
+use crate::interruptible_wait::{LOOK, leave_if_interrupted};
 use crate::nesting;
 use crate::renewable::Renewable;
 use crate::report::{Failure, Failures};
 use crate::scratch::Scratch;
-
-pub(crate) struct StreamCore {
-    pub(crate) device: Arc<DeviceCore>,
-    pub(crate) handle: StreamHandle,
-    /// Zero for the default stream.
-    number: u32,
-    /// The driver made the stream for us.
-    owned: bool,
-    /// Of a stream that someone else made: stands for the work that this program has queued there last.
-    pub(crate) last: Option<EventHandle>,
-    /// Someone has captured work of ours on it into a graph.
-    pub(crate) was_captured: AtomicBool,
-    pub(crate) failures: Arc<Failures>,
-    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it stays.
-    pub(crate) channel_at: AtomicU64,
-    /// Held for the time of a launch: it is what keeps the launches of several threads in order.
-    scratch: Renewable<Scratch>,
-}
 
 impl StreamCore {
     /// Waits until no other thread uses the stream.
@@ -89,7 +71,7 @@ impl Drop for StreamCore {
             device.orphans.record(|| failure);
         }
         // Someone else's stream may be gone; the work is done in any case.
-        scratch.free(&device, if self.last.is_some() { StreamHandle(0) } else { handle });
+        scratch.free(&*device.driver, if self.last.is_some() { StreamHandle(0) } else { handle });
         if let Some(last) = self.last {
             // SAFETY: the stream's own, and used no more.
             unsafe { device.driver.destroy_event(last) }
@@ -155,9 +137,9 @@ impl Stream {
         !self.0.device.is_closed()
     }
 
-    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the version is the
-    /// same, so are they. `None` where that cannot be told: the memory is not this device's, others may write to it, another stream
-    /// may do so yet, or writes are not counted there.
+    /// The contents of the buffer that holds this address, for work that is queued here from now on: as long as the
+    /// version is the same, so are they. `None` where that cannot be told: the memory is not this device's, others may
+    /// write to it, another stream may do so yet, or writes are not counted there.
     pub fn version_at(&self, address: u64) -> Option<Version> {
         self.0.device.version_at(&self.0, address)
     }
@@ -169,18 +151,8 @@ impl Stream {
         unsafe { self.0.device.driver.query_stream(self.0.handle) }
     }
 
-    /// Makes what is queued here from now on wait for what is queued on `other` now.
-    pub fn wait_for(&self, other: &Stream) -> Result<()> {
-        if Arc::ptr_eq(&self.0, &other.0) {
-            return self.0.device.check_open("stream");
-        }
-        let event = Event::new(&other.0.device, false)?;
-        event.record(other)?;
-        event.wait(self)
-    }
-
-    /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not reported
-    /// yet.
+    /// Waits until all work of this stream is done and writes out what it printed. Reports a failure that was not
+    /// reported yet.
     pub fn synchronize(&self, caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         if core.device.immediate {
@@ -327,16 +299,6 @@ impl StreamCore {
             None => Ok(()),
         }
     }
-}
-
-/// Calls `wait`, which waits for some time, until it says that what it waits for is done.
-pub(crate) fn leave_if_interrupted(caller: &dyn Caller, mut wait: impl FnMut() -> Result<bool>) -> Result<()> {
-    while !wait()? {
-        if caller.is_interrupted() {
-            return Err(ErrorKind::Interrupted.into());
-        }
-    }
-    Ok(())
 }
 
 impl fmt::Debug for Stream {

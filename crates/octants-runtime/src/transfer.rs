@@ -1,8 +1,8 @@
 //! [`Transfers`]: how the host reads and writes memory that it cannot address.
 //!
 //! A transfer has a stream of its own, so that a copy is not queued behind work that has nothing to do with it, and two
-//! halves of pinned memory: while the device copies to or from one, the host does with the other. Whoever asks has waited for the
-//! work that is in the way, and waits here until the copy is done.
+//! halves of pinned memory: while the device copies to or from one, the host does with the other. Whoever asks has
+//! waited for the work that is in the way, and waits here until the copy is done.
 
 use std::sync::Mutex;
 
@@ -99,7 +99,8 @@ impl Transfer {
     }
 
     fn destroy(self, driver: &dyn Driver) {
-        // SAFETY: made by this driver; its work is waited for. An error of the wait leaves nothing that could use the memory.
+        // SAFETY: made by this driver; its work is waited for. An error of the wait leaves nothing that could use the
+        // memory.
         unsafe {
             let _ = driver.synchronize(self.stream);
             for half in self.halves {

@@ -1,5 +1,5 @@
-//! Streams that another library made (S7): a call that names one does not wait for its work, whoever needs that work waits for an event,
-//! and no call touches the stream once nobody names it.
+//! Streams that another library made (S7): a call that names one does not wait for its work, whoever needs that work
+//! waits for an event, and no call touches the stream once nobody names it.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! What the launcher asks of a driver, seen by one that writes down its calls. It works asynchronously: queued work is done,
-//! and failures are known, only when someone waits.
+//! What the launcher asks of a driver, seen by one that writes down its calls. It works asynchronously: queued work is
+//! done, and failures are known, only when someone waits.
 
 #![allow(clippy::unwrap_used)]
 

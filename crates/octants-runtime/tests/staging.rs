@@ -1,5 +1,5 @@
-//! How the host's memory reaches work on a stream (S16, S23), seen by a driver that checks that no copy's source changes before
-//! the copy is done, and that all memory is used between its allocation and its free.
+//! How the host's memory reaches work on a stream (S16, S23), seen by a driver that checks that no copy's source
+//! changes before the copy is done, and that all memory is used between its allocation and its free.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,5 +1,5 @@
-//! Streams, events and forks, seen by a driver that checks the order of every use (S24). Tests are named by the numbers of
-//! the requirements.
+//! Streams, events and forks, seen by a driver that checks the order of every use (S24). Tests are named by the numbers
+//! of the requirements.
 
 #![allow(clippy::unwrap_used)]
 

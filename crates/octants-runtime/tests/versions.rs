@@ -1,4 +1,5 @@
-//! Versions of buffers' contents: whatever writes to a buffer makes another one, and where a write may go unseen there is none.
+//! Versions of buffers' contents: whatever writes to a buffer makes another one, and where a write may go unseen there
+//! is none.
 
 #![allow(clippy::unwrap_used)]
 

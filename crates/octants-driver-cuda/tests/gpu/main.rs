@@ -1,4 +1,5 @@
-//! The device suite on a real GPU, and what is CUDA's alone. Without one every test says why it does nothing, and passes.
+//! The device suite on a real GPU, and what is CUDA's alone. Without one every test says why it does nothing, and
+//! passes.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,4 +1,5 @@
-//! What the device suite must know of CUDA. Kernels are in its assembly language, in which `SLOT3` stands for the place of slot 3 in the parameter.
+//! What the device suite must know of CUDA. Kernels are in its assembly language, in which `SLOT3` stands for the place
+//! of slot 3 in the parameter.
 
 use std::sync::{Once, OnceLock};
 

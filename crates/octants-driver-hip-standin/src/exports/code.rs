@@ -9,8 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::{Handle, finish, give, queue, unsafe_call};
 use crate::code::{Function, load};
 use crate::faults::note;
-use crate::state::{Outcome, code, current, lock, state};
-use crate::stream::Work;
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
+use crate::state::{current, state};
+use crate::work::Work;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipModuleLoadDataEx(

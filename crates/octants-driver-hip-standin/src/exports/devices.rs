@@ -5,7 +5,8 @@
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::{finish, give, known_device, unsafe_call};
-use crate::state::{code, current, set_current, state};
+use crate::outcome::code;
+use crate::state::{current, set_current, state};
 
 const ARCHITECTURE_IN_R0600: usize = 1160;
 const BYTES_OF_R0600: usize = 1472;

@@ -5,7 +5,7 @@
 use std::ffi::{CStr, c_char, c_int};
 
 use super::LAST_ERROR;
-use crate::state::code;
+use crate::outcome::code;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipGetLastError() -> c_int {

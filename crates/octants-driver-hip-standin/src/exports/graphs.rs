@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use super::{Handle, finish, give, queue};
 use crate::capture::{exchange_mode, mode};
-use crate::state::{Outcome, code, lock, state};
-use crate::stream::Work;
+use crate::lock::lock;
+use crate::outcome::{Outcome, code};
+use crate::state::state;
+use crate::work::Work;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipStreamBeginCapture(stream: Handle, mode: c_int) -> c_int {

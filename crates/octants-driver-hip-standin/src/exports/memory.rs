@@ -6,9 +6,11 @@ use std::ffi::{c_int, c_uint, c_void};
 
 use super::{Address, Handle, enqueue, finish, give, known_device, queue, unsafe_call};
 use crate::faults::note;
+use crate::lock::lock;
 use crate::memory::Kind;
-use crate::state::{Outcome, code, current, lock, state};
-use crate::stream::Work;
+use crate::outcome::{Outcome, code};
+use crate::state::{current, state};
+use crate::work::Work;
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemGetInfo(free: *mut usize, total: *mut usize) -> c_int {
@@ -93,7 +95,8 @@ pub unsafe extern "C" fn hipMemsetD32Async(to: Address, value: c_int, count: usi
     fill("hipMemsetD32Async", to, value.to_ne_bytes().into(), count, stream)
 }
 
-// Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need not.
+// Memory that is not pinned is copied as late as pinned memory: when the real library does that it may wait, but need
+// not.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipMemcpyHtoDAsync(to: Address, from: *const c_void, bytes: usize, stream: Handle) -> c_int {
     queue("hipMemcpyHtoDAsync", stream, |_| Ok(Work::Copy { to: (to, true), from: (from as u64, false), bytes }))

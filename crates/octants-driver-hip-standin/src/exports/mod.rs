@@ -19,8 +19,10 @@ pub use memory::*;
 pub use streams::*;
 
 use crate::capture::Queued;
-use crate::state::{Outcome, code as codes, lock, state};
-use crate::stream::{Stream, Work};
+use crate::lock::lock;
+use crate::outcome::{Outcome, code as codes};
+use crate::state::state;
+use crate::work::{Stream, Work};
 
 type Handle = *mut c_void;
 /// An untyped pointer in HIP.
@@ -60,7 +62,7 @@ fn known_device(device: c_int) -> Outcome<()> {
 
 /// Queues work, or writes it down where the stream is captured.
 fn enqueue(stream: &Arc<Stream>, work: Work) -> Outcome<()> {
-    let queued = lock(&state().captures).queue(stream, work)?;
+    let queued = lock(&state().captures).queue(stream, work, &state().streams)?;
     if let Queued::Now(work) = queued {
         stream.push(work);
     }

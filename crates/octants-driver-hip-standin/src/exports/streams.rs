@@ -6,9 +6,10 @@ use std::ffi::{c_int, c_uint};
 use std::sync::Arc;
 
 use super::{Handle, finish, give, unsafe_call};
-use crate::event::Event;
-use crate::state::{code, current, lock, state};
-use crate::stream::{Stream, Work};
+use crate::lock::lock;
+use crate::outcome::code;
+use crate::state::{current, state};
+use crate::work::{Event, Stream, Work};
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn hipStreamCreateWithPriority(stream: *mut Handle, flags: c_uint, _priority: c_int) -> c_int {

@@ -6,10 +6,12 @@ use pyo3::prelude::*;
 
 use super::Place;
 use crate::annotation::ArrayKind;
-use crate::array::{self, ArrayView};
+use crate::array;
+use crate::array_view::ArrayView;
+use crate::element_types::{element_type, scalar_of};
 use crate::errors;
 use crate::names::unwrap_tensor;
-use crate::ndarray::{Ndarray, element_type};
+use crate::ndarray::Ndarray;
 
 /// The view of an array argument, checked against its annotation.
 pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Place<'_>) -> PyResult<ArrayView> {
@@ -25,7 +27,7 @@ pub fn array_argument(wanted: &ArrayKind, value: &Bound<'_, PyAny>, place: &Plac
     let Some(mut view) = view else { return Err(not_an_array(value, place)) };
     let mut elem = wanted.elem.clone();
     if let Some(rank) = wanted.rank {
-        let scalar = elem.as_ref().map_or_else(|| array::scalar_of(&view.elem), array::scalar_of);
+        let scalar = elem.as_ref().map_or_else(|| scalar_of(&view.elem), scalar_of);
         elem = Some(element_of_rank(&view, scalar, rank as usize, own, place)?);
     }
     if let Some(elem) = &elem {
@@ -49,8 +51,8 @@ fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, pla
             Ok(Type::tensor(scalar, &shape))
         } else {
             Err(PyValueError::new_err(format!(
-                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided (kernel \
-                 `{kernel}`)",
+                "Invalid value for argument {name} - required element type: a {} of any size, but {} is provided \
+                 (kernel `{kernel}`)",
                 if rank == 1 { "vector" } else { "matrix" },
                 type_text(&view.elem)
             )))
@@ -58,8 +60,8 @@ fn element_of_rank(view: &ArrayView, scalar: Scalar, rank: usize, own: bool, pla
     }
     let Some(at) = view.extents.len().checked_sub(rank) else {
         return Err(PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is provided \
-             (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required array has element_dim={rank}, array with {} dimensions is \
+             provided (kernel `{kernel}`)",
             view.extents.len()
         )));
     };
@@ -98,7 +100,7 @@ fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, p
             element_text(&view.elem)
         ));
     }
-    let (want, got) = (array::scalar_of(elem), array::scalar_of(&view.elem));
+    let (want, got) = (scalar_of(elem), scalar_of(&view.elem));
     if want != got {
         return PyValueError::new_err(format!(
             "Invalid value for argument {name} - required array has dtype={want}, array with dtype={got} is provided \
@@ -109,23 +111,23 @@ fn wrong_elements(view: &ArrayView, elem: &Type, ndim: Option<u32>, own: bool, p
     if given < rank || ndim.is_some_and(|n| n as usize + rank != given) {
         let wanted = ndim.map_or_else(String::new, |n| format!("ndim={n} "));
         return PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} dimensions \
-             is provided (kernel `{kernel}`)"
+            "Invalid value for argument {name} - required array has {wanted}element_dim={rank}, array with {given} \
+             dimensions is provided (kernel `{kernel}`)"
         ));
     }
     let last = &view.extents[given - rank..];
     if last.iter().zip(&elem.shape()).any(|(&a, &b)| a != u64::from(b)) {
         return PyValueError::new_err(format!(
-            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is provided: the \
-             last axes of an array of shape {} are its elements (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required element_shape={}, array with element shape of {} is \
+             provided: the last axes of an array of shape {} are its elements (kernel `{kernel}`)",
             tuple_text(&elem.shape()),
             tuple_text(last),
             tuple_text(&view.extents)
         ));
     }
     PyValueError::new_err(format!(
-        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: pass \
-         numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
+        "Invalid value for argument {name} - the components of each element must lie one after the other in memory: \
+         pass numpy.ascontiguousarray(...) of it (kernel `{kernel}`)"
     ))
 }
 
@@ -138,13 +140,13 @@ fn tuple_text<T: std::fmt::Display>(items: &[T]) -> String {
 /// An element's type in words.
 fn element_text(ty: &Type) -> String {
     let shape: Vec<String> = ty.shape().iter().map(u32::to_string).collect();
-    let scalar = array::scalar_of(ty);
+    let scalar = scalar_of(ty);
     if shape.is_empty() { scalar.to_string() } else { format!("[Tensor ({}) {scalar}]", shape.join(", ")) }
 }
 
 /// A type object as Python shows it.
 fn type_text(ty: &Type) -> String {
-    let scalar = array::scalar_of(ty);
+    let scalar = scalar_of(ty);
     match ty.shape()[..] {
         [n] => format!("VectorType[{n}, {scalar}]"),
         [n, m] => format!("MatrixType[{n},{m}, {scalar}]"),
@@ -164,8 +166,8 @@ fn wrong_ndim(view: &ArrayView, ndim: u32, own: bool, place: &Place<'_>) -> PyEr
         )
     } else {
         format!(
-            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions is provided \
-             (kernel `{kernel}`)",
+            "Invalid value for argument {name} - required array has ndim={ndim}{elements}, array with {} dimensions \
+             is provided (kernel `{kernel}`)",
             got + rank
         )
     })

@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 use smallvec::SmallVec;
 
 use super::Place;
-use crate::array;
+use crate::element_types::scalar_of;
 use crate::errors;
 use crate::names::marker;
 use crate::scalar::{ScalarError, scalar_to_slot};
@@ -24,8 +24,8 @@ pub fn bad_scalar(error: ScalarError, value: &Bound<'_, PyAny>, scalar: Scalar, 
             value.py(),
             "OctantsRuntimeTypeError",
             format!(
-                "Argument ({},) (type={}) cannot be converted into required type {scalar} (parameter `{name}` of kernel \
-                 `{kernel}`)",
+                "Argument ({},) (type={}) cannot be converted into required type {scalar} (parameter `{name}` of \
+                 kernel `{kernel}`)",
                 place.index,
                 value.get_type().repr().map_or_else(|_| "?".to_string(), |r| r.to_string())
             ),
@@ -35,7 +35,7 @@ pub fn bad_scalar(error: ScalarError, value: &Bound<'_, PyAny>, scalar: Scalar, 
 
 /// Appends the words of a vector or matrix given as a tensor value, a (nested) sequence, or a numpy array.
 pub fn tensor_words(words: &mut SmallVec<[u64; 48]>, ty: &Type, value: &Bound<'_, PyAny>) -> Result<(), ScalarError> {
-    let scalar = array::scalar_of(ty);
+    let scalar = scalar_of(ty);
     let raised = ScalarError::Raised;
     let value = match marker(value).as_deref() {
         Some("tensor") => value.call_method0(pyo3::intern!(value.py(), "to_list")).unwrap_or_else(|_| value.clone()),
@@ -88,7 +88,7 @@ pub fn bad_tensor(error: ScalarError, value: &Bound<'_, PyAny>, ty: &Type, place
         "OctantsRuntimeTypeError",
         format!(
             "Argument cannot be converted into required type {} (parameter `{}` of kernel `{}` is a {ty}){reason}",
-            array::scalar_of(ty),
+            scalar_of(ty),
             place.path(),
             place.kernel
         ),

@@ -1,4 +1,5 @@
-//! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python frame.
+//! The way of a call: arguments by place, what they are and hold, slots, launch. This is the hot path, without a Python
+//! frame.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,9 +17,9 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::{Gathered, Place};
 use crate::autodiff_scope::{in_scope, scope};
+use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
-use crate::fork;
 use crate::interpreter::Interpreter;
 use crate::program;
 use crate::specialization::{Slots, Specialization};
@@ -50,7 +51,8 @@ impl Kernel {
         Self::call_on(slf, given, stream.as_ref(), named, mode)
     }
 
-    /// A call with arguments by place, the value of `qd_stream`, and all that was named, where that is more than the stream.
+    /// A call with arguments by place, the value of `qd_stream`, and all that was named, where that is more than the
+    /// stream.
     #[inline]
     pub fn call_on<'py>(
         slf: &Bound<'py, Self>,
@@ -163,8 +165,8 @@ impl Kernel {
         Ok(result)
     }
 
-    /// A call on this thread's current stream whose numbers, which the kernel reads from objects, may be given; for those who must know what
-    /// was launched.
+    /// A call on this thread's current stream whose numbers, which the kernel reads from objects, may be given; for
+    /// those who must know what was launched.
     #[cold]
     pub(super) fn run_with<'py>(
         &self,
@@ -228,10 +230,10 @@ impl Kernel {
             let stream = stream.unwrap_or_else(|| session.device().default_stream());
             stream.wait_for_handle(handle).map_err(|e| errors::from_engine(py, e.into()))?;
         }
-        fork::before_launch(py);
+        detached::before_launch(py);
         let interpreter = Interpreter::of_launch(py, flats);
-        // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered` and
-        // the specialisation keep alive, and whose extents they report.
+        // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
+        // and the specialisation keep alive, and whose extents they report.
         let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
         let interrupted = interpreter.take();
         program::write_printed(py)?;

@@ -1,5 +1,5 @@
-//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an earlier process, or
-//! compiled.
+//! The specialisation of a kernel for the arguments of a call: found among those that are kept, recalled from an
+//! earlier process, or compiled.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -17,12 +17,13 @@ use super::{Kernel, Prepared};
 use crate::annotation::ParamKind;
 use crate::argument::Gathered;
 use crate::classify::Handles;
+use crate::constant::Constant;
 use crate::inspection::{self, Inspection};
 use crate::names::text_attribute;
 use crate::result::ResultKind;
 use crate::specialization::{Described, Slots, Specialization};
-use crate::world::{Constant, PyWorld};
-use crate::{errors, fork};
+use crate::world::PyWorld;
+use crate::{detached, errors};
 
 /// Specialisations kept; of more, the ones not used for longest are dropped.
 const MOST_SPECIALIZATIONS: usize = 1024;
@@ -90,8 +91,8 @@ impl Kernel {
         let Some((param, path)) = same[0].changed(args) else { return Ok(()) };
         let owner = prepared.signature.params.get(param as usize).map_or("", |p| p.text.as_str());
         let text = format!(
-            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes often is better \
-             passed as an argument, or kept in a field",
+            "kernel `{}` was compiled {MANY_CHANGES} times for different values of `{owner}{path}`: what changes \
+             often is better passed as an argument, or kept in a field",
             self.name
         );
         let text = std::ffi::CString::new(text).unwrap_or_default();
@@ -146,7 +147,7 @@ impl Kernel {
                     let asked = (&search.tracing as &dyn World, &world);
                     let (lowering, alias) = Self::lower(slf, prepared, (gathered, args, mode), &described, asked)?;
                     inspection::show(py, || Inspection::new(&this.name, &prepared.program, &lowering, alias))?;
-                    let code = guarded(py, &this.name, || fork::working(py, || session.build(&lowering, alias)))?
+                    let code = guarded(py, &this.name, || detached::working(py, || session.build(&lowering, alias)))?
                         .map_err(|e| errors::from_engine(py, e))?;
                     is_stored = session.keep_trace(search, &lowering, &code, alias);
                     for notice in session.take_notices() {
@@ -183,8 +184,8 @@ impl Kernel {
         Ok(spec)
     }
 
-    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative is of that,
-    /// whatever has become of the numbers.
+    /// The numbers from around the kernel that are compiled into what a launch with these arguments runs: a derivative
+    /// is of that, whatever has become of the numbers.
     fn constants(&self, py: Python<'_>, prepared: &Prepared, args: &[Bound<'_, PyAny>]) -> PyResult<Vec<Constant>> {
         let launched = self.gather(prepared, args, AutodiffMode::None)?;
         let state = self.lock();
@@ -211,7 +212,8 @@ impl Kernel {
         Ok(described)
     }
 
-    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before `world`.
+    /// What the front end makes of a call, with whether its arrays may overlap. It asks `asked`, which stands before
+    /// `world`.
     pub(super) fn lower<'py>(
         slf: &Bound<'py, Self>,
         prepared: &Prepared,
@@ -273,7 +275,7 @@ impl Kernel {
                 continue;
             }
             let watch = search.watch.clone();
-            let Some(code) = fork::working(world.py(), || session.load_recalled(&found, watch)) else {
+            let Some(code) = detached::working(world.py(), || session.load_recalled(&found, watch)) else {
                 search.reason = String::from("its code is no longer kept");
                 continue;
             };

@@ -1,8 +1,9 @@
-//! [`RecordedLaunch`]: what a tape, or a function of torch, keeps of a launch, so that its gradient is that of what ran.
+//! [`RecordedLaunch`]: what a tape, or a function of torch, keeps of a launch, so that its gradient is that of what
+//! ran.
 //!
-//! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are kept here and given
-//! to the gradient as they were. Of everything else that decides what ran, a change is an error: arrays that objects hold, compile-time
-//! values, and how often loops run whose length comes from memory.
+//! A gradient reads arguments and memory again when it runs. Numbers that a kernel reads from objects at launch are
+//! kept here and given to the gradient as they were. Of everything else that decides what ran, a change is an error:
+//! arrays that objects hold, compile-time values, and how often loops run whose length comes from memory.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,10 +15,10 @@ use pyo3::types::PyTuple;
 
 use super::Kernel;
 use super::refusals::IN_SCOPE;
-use super::tally::Tally;
 use crate::errors;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::in_stream_scope;
+use crate::tally::Tally;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -48,8 +49,8 @@ impl RecordedLaunch {
         Ok((result, launch))
     }
 
-    /// Launches a kernel without gradients, and keeps what its gradient will need when it gets the same memory `with_gradients`: a
-    /// function that returns those arguments.
+    /// Launches a kernel without gradients, and keeps what its gradient will need when it gets the same memory
+    /// `with_gradients`: a function that returns those arguments.
     pub(super) fn for_function<'py>(
         kernel: &Bound<'py, Kernel>,
         args: &[Bound<'py, PyAny>],
@@ -77,7 +78,7 @@ impl RecordedLaunch {
     /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
     fn tally_now<'py>(&self, kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>]) -> PyResult<Tally> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        Tally::take(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
+        Kernel::take_tally(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -97,8 +98,8 @@ impl RecordedLaunch {
         };
         let what = name.map_or_else(|| String::from("an argument, or what one holds"), |name| format!("`{name}`"));
         let text = format!(
-            "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Leave it as it is \
-             until the tape's block has ended, or pass a copy",
+            "the gradient of kernel `{}` cannot be computed: {what} was changed after the launch was recorded. Leave \
+             it as it is until the tape's block has ended, or pass a copy",
             this.name
         );
         Err(errors::runtime_error(py, text))
@@ -120,8 +121,8 @@ impl RecordedLaunch {
         kernel.get().run_with(kernel, args.as_slice(), self.mode, Some(&numbers), &mut Slots::new()).map(drop)
     }
 
-    /// Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in their places: the
-    /// same memory with gradients.
+    /// Runs the gradient of the launch. The arguments are those of the launch, unless they are said to be `others` in
+    /// their places: the same memory with gradients.
     #[pyo3(signature = (*args, others = false))]
     fn grad<'py>(&self, py: Python<'py>, args: &Bound<'py, PyTuple>, others: bool) -> PyResult<()> {
         let (kernel, args) = (self.kernel.bind(py), args.as_slice());
@@ -132,7 +133,7 @@ impl RecordedLaunch {
             self.check_arguments(kernel, args)?;
         }
         if !self.tally.is_empty() {
-            self.tally.check(&self.tally_now(kernel, args)?, kernel)?;
+            self.tally.check(&self.tally_now(kernel, args)?, &kernel.get().name, kernel.py())?;
         }
         let (mode, numbers) = (AutodiffMode::Reverse, self.spec.numbers(&self.slots));
         kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)

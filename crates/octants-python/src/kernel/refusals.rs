@@ -1,5 +1,5 @@
-//! What kernels do not take: streams where they are differentiated or are a graph, floats where options allow none, methods of just
-//! any class.
+//! What kernels do not take: streams where they are differentiated or are a graph, floats where options allow none,
+//! methods of just any class.
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyFloat};
@@ -26,8 +26,8 @@ impl Kernel {
     #[cold]
     pub(super) fn refuse_differentiation(&self, py: Python<'_>, why: &str) -> PyErr {
         let text = format!(
-            "kernel `{}` cannot be differentiated: {why}, and streams are not supported with `.grad`, in a qd.ad.Tape or in a \
-             qd.ad.FwdMode",
+            "kernel `{}` cannot be differentiated: {why}, and streams are not supported with `.grad`, in a qd.ad.Tape \
+             or in a qd.ad.FwdMode",
             self.name
         );
         errors::runtime_error(py, text)

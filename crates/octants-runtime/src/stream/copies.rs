@@ -1,7 +1,8 @@
 //! Copies and fills of buffers, in the order of a stream.
 
-use super::{Stream, StreamCore};
+use super::Stream;
 use crate::buffer::{Buffer, PinnedBuffer};
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::nesting;
@@ -41,7 +42,8 @@ impl Stream {
         })
     }
 
-    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large copy waits.
+    /// Copies host memory into a buffer, after the work queued so far. Returns at once, with the memory read; a large
+    /// copy waits.
     pub fn upload(&self, to: &Buffer, offset: u64, from: &[u8], caller: &dyn Caller) -> Result<()> {
         let core = &*self.0;
         let bytes = from.len() as u64;
@@ -128,10 +130,10 @@ impl Stream {
         let core = &self.0;
         core.check_not_capturing("take a copy of the host's memory")?;
         let mut scratch = core.wait_turn(caller);
-        let block = scratch.staging.take(&core.device, bytes, caller)?;
+        let block = scratch.staging.take(&*core.device.driver, bytes, caller).map_err(|e| core.device.explain(e))?;
         to.note_use(core, true);
         let end = work(&block);
-        let end = end.and(scratch.staging.give_back(&core.device, core.handle, block));
+        let end = end.and(scratch.staging.give_back(&*core.device.driver, core.handle, block));
         core.mark_work().and(end)
     }
 

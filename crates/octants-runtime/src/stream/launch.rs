@@ -1,14 +1,16 @@
 //! The launcher: how a kernel's tasks get on a stream.
 //!
-//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of tasks on worker
-//! streams between a fork and a join, and the call returns unless there is a result or host memory to wait for.
+//! On a device that does everything at once the tasks run one after the other. Elsewhere they are queued, groups of
+//! tasks on worker streams between a fork and a join, and the call returns unless there is a result or host memory to
+//! wait for.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::Stream;
 use super::results::{Results, results};
-use super::{Stream, StreamCore};
+use crate::cores::StreamCore;
 use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::fork::Fork;
@@ -21,21 +23,21 @@ use crate::stage_arguments::{HostArray, stage};
 impl Stream {
     /// Runs a kernel's tasks in order on this stream. Returns its result, if it has one, after waiting for it.
     ///
-    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch itself
-    /// where the driver is immediate, else of the next call that waits for this stream.
+    /// `caller` is told before this thread waits or works for long. A failed assertion is the error of the launch
+    /// itself where the driver is immediate, else of the next call that waits for this stream.
     ///
     /// # Safety
-    /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive for
-    /// the call), extents that do not exceed it, values of the parameters.
+    /// `args` holds what the kernel's code expects: addresses of live memory of this device (of buffers that stay alive
+    /// for the call), extents that do not exceed it, values of the parameters.
     #[inline]
     pub unsafe fn launch(&self, kernel: &LoadedKernel, args: &[u64], caller: &dyn Caller) -> Result<Option<Results>> {
         // SAFETY: the caller's contract.
         unsafe { self.launch_with(kernel, args, &[], caller) }
     }
 
-    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays` the call
-    /// returns before the work is done all the same, as if the work had been done at once: later changes of the arrays do not reach it. With
-    /// one, it waits for this stream.
+    /// As [`Stream::launch`], where some slots hold addresses in the host's memory. Without written ones among `arrays`
+    /// the call returns before the work is done all the same, as if the work had been done at once: later changes of
+    /// the arrays do not reach it. With one, it waits for this stream.
     ///
     /// # Safety
     /// As [`Stream::launch`]; `arrays` are alive for the call, and their slots hold addresses within them.
@@ -85,9 +87,10 @@ impl StreamCore {
         {
             return Err(self.refuse(kernel, args));
         }
-        if !scratch.fits(kernel) {
+        if !scratch.fits(kernel.room()) {
             let graphs = self.was_captured.load(Ordering::Relaxed) || self.is_captured()?;
-            scratch.grow(device, self.handle, kernel, graphs)?;
+            let grown = scratch.grow(&*device.driver, self.handle, kernel.room(), graphs);
+            grown.map_err(|e| device.explain(e))?;
         }
         if !(device.immediate || nested) {
             scratch.voice = if kernel.speaks { self.find_voice(kernel, scratch, caller)? } else { (DevicePtr(0), 0) };
@@ -107,7 +110,8 @@ impl StreamCore {
             if i > 0 && caller.is_interrupted() {
                 return Err(ErrorKind::Interrupted.into());
             }
-            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the contract.
+            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the
+            // contract.
             unsafe { device.driver.launch(self.handle, task, &launch)? };
             if self.failures.any() {
                 self.report()?;
@@ -300,7 +304,7 @@ impl StreamCore {
         if !self.device.immediate && args.len() == kernel.meta.arg_slots as usize {
             self.device.note_uses(self, kernel, args, &[]);
         }
-        scratch.free(&self.device, self.handle);
+        scratch.free(&*self.device.driver, self.handle);
         end
     }
 

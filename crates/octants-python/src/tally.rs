@@ -1,31 +1,18 @@
 //! [`Tally`]: how often the loops of a launch ran whose length comes from memory, which a kernel of its own tells.
 
-use octants_engine::ir::AutodiffMode;
 use pyo3::prelude::*;
 
-use super::Kernel;
 use crate::errors;
-use crate::specialization::Slots;
 
 /// What is tallied after a launch, and again before its gradient.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Tally {
-    /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions apart.
+    /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions
+    /// apart.
     places: Vec<[i64; 4]>,
 }
 
 impl Tally {
-    /// Of a launch with these arguments and numbers as memory is now; the mode is that of loops, or that of what gradients read too.
-    pub fn take<'py>(
-        kernel: &Bound<'py, Kernel>,
-        args: &[Bound<'py, PyAny>],
-        mode: AutodiffMode,
-        numbers: Option<&[u64]>,
-    ) -> PyResult<Tally> {
-        let (result, _) = kernel.get().run_with(kernel, args, mode, numbers, &mut Slots::new())?;
-        Tally::of(result, kernel.py())
-    }
-
     /// What the kernel that tells it returned.
     pub fn of(result: Py<PyAny>, py: Python<'_>) -> PyResult<Tally> {
         let words: Vec<u64> = result.extract::<Option<_>>(py)?.unwrap_or_default();
@@ -39,7 +26,7 @@ impl Tally {
     }
 
     /// Raises where a loop would run another number of times than it did, or something would be read that was not.
-    pub fn check(&self, now: &Tally, kernel: &Bound<'_, Kernel>) -> PyResult<()> {
+    pub fn check(&self, now: &Tally, kernel: &str, py: Python<'_>) -> PyResult<()> {
         let changed = || self.places.iter().zip(&now.places).filter(|(was, is)| was != is);
         // What a loop reads differs also because it runs more often.
         let Some((was, is)) = changed().find(|(was, _)| was[0] == 0).or_else(|| changed().next()) else {
@@ -48,11 +35,11 @@ impl Tally {
         let ([is_read, line, old, _], [_, _, new, _]) = (was, is);
         if *is_read != 0 {
             let text = format!(
-                "the gradient of kernel `{}` would be wrong: what line {line} read from memory was overwritten after the launch, and \
-                 the gradient reads it again. Write to memory of its own, or keep what was read and use `@qd.ad.grad_replaced`",
-                kernel.get().name
+                "the gradient of kernel `{kernel}` would be wrong: what line {line} read from memory was overwritten \
+                 after the launch, and the gradient reads it again. Write to memory of its own, or keep what was read \
+                 and use `@qd.ad.grad_replaced`"
             );
-            return Err(errors::exception(kernel.py(), "OctantsAssertionError", text));
+            return Err(errors::exception(py, "OctantsAssertionError", text));
         }
         let times = |n: i64| if n == 1 { String::from("1 time") } else { format!("{n} times") };
         let change = if old == new {
@@ -61,10 +48,10 @@ impl Tally {
             format!("ran {} in all, and would run {} now", times(*old), times(*new))
         };
         let text = format!(
-            "the gradient of kernel `{}` cannot be computed: the loop at line {line} {change}. What its length is read from was \
-             written after the kernel read it: give each launch memory of its own for that, or compute the gradient before it changes",
-            kernel.get().name
+            "the gradient of kernel `{kernel}` cannot be computed: the loop at line {line} {change}. What its length \
+             is read from was written after the kernel read it: give each launch memory of its own for that, or \
+             compute the gradient before it changes"
         );
-        Err(errors::runtime_error(kernel.py(), text))
+        Err(errors::runtime_error(py, text))
     }
 }

@@ -1,0 +1,214 @@
+//! [`LoadedTask`]: a task of loaded code, ready to launch.
+
+use std::sync::OnceLock;
+
+use octants_artifact::{ParallelMeta, TaskMeta, WideForm};
+use octants_runtime::{ErrorKind, Launch, Result};
+
+use crate::context::{Context, Entered};
+use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, worthwhile_run};
+use crate::symbols::{RawFunction, RawModule, RawStream, number};
+
+/// A task with what its launches need to know.
+#[derive(Debug)]
+pub struct LoadedTask {
+    /// Its place among the kernel's tasks.
+    pub number: u32,
+    /// The kernel's number in [`crate::last_launches`].
+    pub kernel: u32,
+    kind: Kind,
+    /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
+    /// thread that the device can hold.
+    pub local_bytes: u32,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// One thread.
+    Serial(RawFunction),
+    Parallel(Box<Forms>),
+}
+
+/// The forms of a parallel task.
+#[derive(Debug)]
+struct Forms {
+    meta: ParallelMeta,
+    /// For any launch.
+    narrow: Form,
+    /// For launches in which a thread may run several iterations at a time.
+    wide: Option<Wide>,
+}
+
+/// A form that few launches may use.
+#[derive(Debug)]
+struct Wide {
+    /// It, and the module that it alone is in, from the first launch that fits it on; none where that cannot be loaded.
+    form: OnceLock<Option<(Form, Option<RawModule>)>>,
+}
+
+/// A function that many threads enter, and the grids for it.
+#[derive(Debug, Clone, Copy)]
+struct Form {
+    function: RawFunction,
+    plan: GridPlan,
+}
+
+/// What a binary for one chip starts with; text, which the driver assembles, starts otherwise.
+const BINARY: &[u8] = b"\x7fELF";
+
+/// A module of a binary or of text.
+pub(crate) fn load_code(calls: &Entered<'_>, code: &[u8]) -> std::result::Result<RawModule, String> {
+    let text;
+    let image = if code.starts_with(BINARY) {
+        code
+    } else {
+        text = [code, b"\0"].concat();
+        &text
+    };
+    // SAFETY: the image is whole, or text that ends with a zero.
+    unsafe { calls.load_module(image) }
+}
+
+/// # Safety
+/// The module is loaded.
+pub(crate) unsafe fn load_task(
+    context: &Context,
+    calls: &Entered<'_>,
+    module: RawModule,
+    task: &TaskMeta,
+    number: u32,
+    kernel: u32,
+) -> Result<LoadedTask> {
+    // SAFETY: the contract above.
+    unsafe {
+        let function = calls.function(module, &task.symbol)?;
+        let local_bytes = calls.function_attribute(function, number::FUNCTION_LOCAL_SIZE_BYTES)?.max(0) as u32;
+        let kind = match task.parallel.as_ref().filter(|p| !p.serialize) {
+            None => Kind::Serial(function),
+            Some(meta) => {
+                let narrow = form(context, calls, function, meta, 1)?;
+                let wide = match &meta.wide {
+                    Some(w) if w.code.is_empty() => {
+                        let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
+                        Some(Wide { form: OnceLock::from(Some((form, None))) })
+                    }
+                    // Loading may wait for the device, which the launches to come should not. What is still to be
+                    // assembled takes longer, for a form that may never be used.
+                    Some(w) if w.code.starts_with(BINARY) => {
+                        Some(Wide { form: OnceLock::from(load_wide(context, calls, w, meta).ok()) })
+                    }
+                    Some(_) => Some(Wide { form: OnceLock::new() }),
+                    None => None,
+                };
+                Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
+            }
+        };
+        Ok(LoadedTask { number, kernel, kind, local_bytes })
+    }
+}
+
+/// # Safety
+/// The function's module is loaded.
+unsafe fn form(
+    context: &Context,
+    calls: &Entered<'_>,
+    function: RawFunction,
+    meta: &ParallelMeta,
+    lanes: u32,
+) -> Result<Form> {
+    // SAFETY: the contract above.
+    unsafe {
+        let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
+        // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
+        let block = match meta.block_dim {
+            Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
+            None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
+        };
+        let resident = calls.blocks_per_multiprocessor(function, block)?;
+        let plan = GridPlan {
+            block,
+            fixed: meta.block_dim.is_some(),
+            resident,
+            multiprocessors: context.multiprocessors,
+            warp: context.warp,
+            once: meta.block_sums,
+            lanes,
+            run: worthwhile_run(meta.cost_per_iteration, lanes),
+        };
+        Ok(Form { function, plan })
+    }
+}
+
+/// Loads a form whose code is apart.
+#[cold]
+fn load_wide(
+    context: &Context,
+    calls: &Entered<'_>,
+    what: &WideForm,
+    meta: &ParallelMeta,
+) -> Result<(Form, Option<RawModule>)> {
+    let module = load_code(calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
+    // SAFETY: the module was loaded above; where its function is missing nothing else uses it.
+    unsafe {
+        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, f, meta, what.lanes));
+        if form.is_err() {
+            let _ = calls.unload_module(module);
+        }
+        Ok((form?, Some(module)))
+    }
+}
+
+impl LoadedTask {
+    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is
+    /// nothing to do.
+    #[inline]
+    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
+        let forms = match &self.kind {
+            Kind::Serial(function) => return Some((*function, (1, 1))),
+            Kind::Parallel(forms) => forms,
+        };
+        // The narrow form does the same where the wide one cannot be loaded.
+        let wide = forms.wide.as_ref().and_then(|wide| {
+            let what = forms.meta.wide_form(args)?;
+            let load = || load_wide(calls.context(), &calls.context().enter_aside()?, what, &forms.meta);
+            wide.form.get_or_init(|| load().ok()).as_ref()
+        });
+        let form = wide.map_or(&forms.narrow, |(form, _)| form);
+        let shape = form.plan.plan(forms.meta.iterations(args))?;
+        Some((form.function, shape))
+    }
+
+    /// Threads that the device runs at once; `None` for a serial task.
+    pub fn threads_at_once(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::Serial(_) => None,
+            Kind::Parallel(forms) => Some(forms.narrow.plan.threads_at_once()),
+        }
+    }
+
+    /// Queues the task.
+    ///
+    /// # Safety
+    /// The module is loaded, the stream alive, and `launch` holds what the code expects.
+    #[inline]
+    pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
+        let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
+        let mut parameter = Parameter::new(launch, self.number);
+        // SAFETY: the contract above; the driver copies the parameter before it returns.
+        unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
+    }
+
+    /// Unloads what was loaded for this task alone.
+    ///
+    /// # Safety
+    /// No launch of it is queued or running.
+    pub(crate) unsafe fn unload(&self, calls: &Entered<'_>) {
+        if let Kind::Parallel(forms) = &self.kind
+            && let Some(wide) = &forms.wide
+            && let Some(Some((_, Some(module)))) = wide.form.get()
+        {
+            // SAFETY: the contract above. At the end of the process it is gone already.
+            let _ = unsafe { calls.unload_module(*module) };
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! [`Lane`]: a participant's share of a job, a run of neighboring chunks.
+//!
+//! Its participant takes chunks from the front, others from the back. Participants come and go by its state, which they
+//! share with the caller alone.
+
+use std::hint::spin_loop;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long a caller looks for the end of its job, and the least time that a thread looks for work, before it sleeps.
+pub(crate) const SPIN: Duration = Duration::from_micros(40);
+/// Looks between two looks at the clock.
+pub(crate) const LOOKS: u32 = 64;
+
+/// States of a lane.
+pub(crate) mod state {
+    /// No one may take it.
+    pub const CLOSED: u32 = 0;
+    /// A participant may take it.
+    pub const OPEN: u32 = 1;
+    /// A participant works.
+    pub const TAKEN: u32 = 2;
+    /// A participant works, and the caller sleeps until it is done.
+    pub const AWAITED: u32 = 3;
+}
+
+/// A participant's share of a job.
+#[derive(Default)]
+pub(crate) struct Lane {
+    pub(crate) state: AtomicU32,
+    /// The chunks that no one has taken: the first in the low half, the end in the high half.
+    pub(crate) chunks: AtomicU64,
+}
+
+impl Lane {
+    /// Nobody has taken it, and it has chunks.
+    pub(crate) fn is_wanted(&self) -> bool {
+        let (first, end) = unpack(self.chunks.load(Ordering::Relaxed));
+        self.state.load(Ordering::Relaxed) == state::OPEN && first < end
+    }
+
+    /// Closes the lane, once its participant has left if it has one.
+    pub(crate) fn finish(&self, start: Instant) {
+        let closed = self.state.compare_exchange(state::OPEN, state::CLOSED, Ordering::Acquire, Ordering::Acquire);
+        if closed.is_ok() {
+            return;
+        }
+        loop {
+            for _ in 0..LOOKS {
+                if self.state.load(Ordering::Acquire) == state::CLOSED {
+                    return;
+                }
+                spin_loop();
+            }
+            if start.elapsed() >= SPIN {
+                break;
+            }
+        }
+        let awaited = self.state.compare_exchange(state::TAKEN, state::AWAITED, Ordering::Acquire, Ordering::Acquire);
+        if awaited.is_ok() {
+            while self.state.load(Ordering::Acquire) == state::AWAITED {
+                atomic_wait::wait(&self.state, state::AWAITED);
+            }
+        }
+    }
+}
+
+pub(crate) fn pack(first: u32, end: u32) -> u64 {
+    u64::from(first) | u64::from(end) << 32
+}
+
+fn unpack(lane: u64) -> (u32, u32) {
+    (lane as u32, (lane >> 32) as u32)
+}
+
+pub(crate) fn take_first(lane: &AtomicU64) -> Option<u32> {
+    take(lane, |first, end| (first, pack(first + 1, end)))
+}
+
+pub(crate) fn take_last(lane: &AtomicU64) -> Option<u32> {
+    take(lane, |first, end| (end - 1, pack(first, end - 1)))
+}
+
+#[inline]
+fn take(lane: &AtomicU64, choose: impl Fn(u32, u32) -> (u32, u64)) -> Option<u32> {
+    let mut now = lane.load(Ordering::Relaxed);
+    loop {
+        let (first, end) = unpack(now);
+        if first >= end {
+            return None;
+        }
+        let (chunk, rest) = choose(first, end);
+        match lane.compare_exchange_weak(now, rest, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return Some(chunk),
+            Err(other) => now = other,
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! [`Ranges`]: the numbers that a participant of a job takes.
+
+use std::sync::atomic::Ordering;
+
+use octants_runtime::Caller;
+
+use crate::apart::Apart;
+use crate::lane::{Lane, pack, take_first, take_last};
+
+/// The ranges of numbers that a participant of a job takes: the chunks of its own lane from the front, then others'
+/// from the back.
+pub struct Ranges<'a> {
+    /// All numbers, where one thread takes them.
+    pub(crate) whole: Option<(u64, u64)>,
+    pub(crate) lanes: &'a [Apart<Lane>],
+    pub(crate) own: usize,
+    /// Lanes that were found empty, from the own one on: they stay so.
+    pub(crate) empty: usize,
+    pub(crate) chunk: u64,
+    pub(crate) count: u64,
+    /// Of the job, on its own thread, if it may be interrupted.
+    pub(crate) caller: Option<&'a dyn Caller>,
+    pub(crate) interrupted: bool,
+}
+
+impl Ranges<'_> {
+    /// Takes all chunks that nobody has begun, so that the job ends.
+    #[cold]
+    fn drain(&mut self) {
+        self.lanes.iter().for_each(|lane| lane.0.chunks.store(pack(0, 0), Ordering::Relaxed));
+        self.interrupted = true;
+    }
+
+    /// The number of the participant, less than the job's width.
+    pub fn lane(&self) -> usize {
+        self.own
+    }
+}
+
+impl Iterator for Ranges<'_> {
+    type Item = (u64, u64);
+
+    fn next(&mut self) -> Option<(u64, u64)> {
+        if self.whole.is_some() {
+            return self.whole.take();
+        }
+        if self.caller.is_some_and(|c| c.is_interrupted()) {
+            self.drain();
+        }
+        while self.empty < self.lanes.len() {
+            let lane = &self.lanes[(self.own + self.empty) % self.lanes.len()].0.chunks;
+            if let Some(chunk) = if self.empty == 0 { take_first(lane) } else { take_last(lane) } {
+                let begin = u64::from(chunk) * self.chunk;
+                return Some((begin, begin.saturating_add(self.chunk).min(self.count)));
+            }
+            self.empty += 1;
+        }
+        None
+    }
+}

@@ -1,0 +1,123 @@
+//! [`ArrayView`]: an array as a call sees it, with no copy.
+
+use octants_engine::frontend::NdarrayDesc;
+use octants_engine::ir::Type;
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+use crate::element_types::scalar_of;
+
+/// Where an array lies.
+#[derive(Debug)]
+pub struct ArrayView {
+    /// Address of the first element.
+    pub address: u64,
+    /// Type of an element: a scalar for outside arrays, until the annotation folds trailing axes into it.
+    pub elem: Type,
+    /// Extents.
+    pub extents: SmallVec<[u64; 4]>,
+    /// Byte strides; empty where row-major without gaps.
+    pub strides: SmallVec<[i64; 4]>,
+    /// Must not be written.
+    pub readonly: bool,
+    /// In the host's memory, not in this program's.
+    pub host: bool,
+    /// What keeps the memory, where that is not the array itself.
+    pub owner: Option<Py<PyAny>>,
+    /// Handle of another library's stream that the array's contents are ready on.
+    pub ready_on: Option<u64>,
+    /// Has a gradient.
+    pub needs_grad: bool,
+}
+
+impl ArrayView {
+    /// Bytes from the first to the last that an access can touch: `[low, high)`.
+    pub fn span(&self) -> (u64, u64) {
+        let elem = u64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as u64;
+        if self.extents.contains(&0) {
+            return (self.address, self.address);
+        }
+        if self.strides.is_empty() {
+            return (self.address, self.address + elem * self.extents.iter().product::<u64>());
+        }
+        let (mut low, mut high) = (0i64, elem as i64);
+        for (&n, &stride) in self.extents.iter().zip(&self.strides) {
+            let reach = stride * (n as i64 - 1);
+            if reach < 0 { low += reach } else { high += reach }
+        }
+        (self.address.wrapping_add(low as u64), self.address.wrapping_add(high as u64))
+    }
+
+    /// There are bytes between the elements that are not the array's.
+    #[inline]
+    pub fn has_gaps(&self) -> bool {
+        if self.strides.is_empty() {
+            return false;
+        }
+        let (low, high) = self.span();
+        let elem = u64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as u64;
+        high - low > elem * self.extents.iter().product::<u64>()
+    }
+
+    /// Drops strides that are those of a row-major array without gaps.
+    pub fn forget_dense_strides(&mut self) {
+        let mut expected = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
+        for (&stride, &extent) in self.strides.iter().zip(&self.extents).rev() {
+            if extent > 1 && stride != expected {
+                return;
+            }
+            expected *= extent as i64;
+        }
+        self.strides.clear();
+    }
+
+    /// Gives a row-major array without gaps its strides.
+    pub fn spell_out_strides(&mut self) {
+        if !self.strides.is_empty() {
+            return;
+        }
+        let mut stride = i64::from(scalar_of(&self.elem).bytes()) * self.elem.leaf_count() as i64;
+        for &extent in self.extents.iter().rev() {
+            self.strides.insert(0, stride);
+            stride *= extent as i64;
+        }
+    }
+
+    /// Folds the trailing axes into the element type that an annotation asks for. False when they do not match.
+    pub fn fold_elements(&mut self, elem: &Type) -> bool {
+        let shape = elem.shape();
+        if shape.is_empty() {
+            return true;
+        }
+        let Some(at) = self.extents.len().checked_sub(shape.len()) else { return false };
+        if !self.extents[at..].iter().zip(&shape).all(|(&e, &s)| e == u64::from(s)) {
+            return false;
+        }
+        let scalar = scalar_of(&self.elem);
+        if !self.strides.is_empty() {
+            let mut expected = i64::from(scalar.bytes());
+            for axis in (at..self.extents.len()).rev() {
+                if self.strides[axis] != expected && self.extents[axis] > 1 {
+                    return false;
+                }
+                expected *= self.extents[axis] as i64;
+            }
+            self.strides.truncate(at);
+        }
+        self.extents.truncate(at);
+        self.elem = Type::tensor(scalar, &shape);
+        true
+    }
+
+    /// What the compiler needs to know of it.
+    pub fn desc(&self) -> NdarrayDesc {
+        NdarrayDesc {
+            elem: self.elem.clone(),
+            ndim: self.extents.len() as u32,
+            contiguous: self.strides.is_empty(),
+            wide: NdarrayDesc::is_wide(&self.extents),
+            clamped: false,
+            needs_grad: self.needs_grad,
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Work that the device does in place of the host, on the default stream, in the order of the work that uses the same
+//! memory.
+
+use pyo3::prelude::*;
+
+use crate::buffer::Buffer;
+use crate::program;
+use crate::stream::{Kind, Stream};
+use crate::waiting::{raised, waiting};
+
+/// The default stream, once what is queued there next comes behind all work that uses these buffers: for work that a
+/// device does in place of the host.
+#[pyfunction]
+pub fn default_stream_behind(py: Python<'_>, buffers: Vec<Py<Buffer>>) -> PyResult<Stream> {
+    let program = program::require(py)?;
+    let memory: Vec<_> = buffers.iter().map(|b| b.get().memory()).collect();
+    let stream = program.session.device().default_stream_behind(&memory).map_err(|e| raised(py, e))?;
+    Ok(Stream::new(stream, Kind::Default))
+}
+
+/// To be called once such work is queued: what is launched later comes behind it, on whichever stream.
+#[pyfunction]
+pub fn end_host_work(py: Python<'_>) -> PyResult<()> {
+    let program = program::require(py)?;
+    waiting(py, |caller| program.session.device().end_host_work(caller))
+}

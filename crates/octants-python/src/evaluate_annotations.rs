@@ -1,0 +1,92 @@
+//! Annotations that are strings (`from __future__ import annotations`), and what they mean where the function or class
+//! stands.
+
+use pyo3::exceptions::PyNameError;
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyString};
+
+use crate::names::text_attribute;
+
+/// The value of an expression; of one in quotes, the value of what it says: annotations in quotes of modules where all
+/// are text.
+pub fn evaluate<'py>(
+    text: &Bound<'py, PyAny>,
+    globals: &Bound<'py, PyAny>,
+    locals: &Bound<'py, PyDict>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let eval = text.py().import("builtins")?.getattr("eval")?;
+    let value = eval.call1((text, globals, locals))?;
+    if value.is_instance_of::<PyString>() { eval.call1((value, globals, locals)) } else { Ok(value) }
+}
+
+/// Gives annotations that are text their meaning where the function stands, as Python does with others. Where names are
+/// not defined yet they stay text. Says whether all have a meaning.
+pub fn evaluate_annotations(function: &Bound<'_, PyAny>) -> PyResult<bool> {
+    let py = function.py();
+    let annotations = function.getattr(pyo3::intern!(py, "__annotations__"))?.cast_into::<PyDict>()?;
+    let texts: Vec<_> = annotations.iter().filter(|(_, a)| a.is_instance_of::<PyString>()).collect();
+    if texts.is_empty() {
+        return Ok(true);
+    }
+    let globals = function.getattr(pyo3::intern!(py, "__globals__"))?;
+    let locals = enclosing_locals(function, &globals)?;
+    locals.update(closure(function)?.as_mapping())?;
+    let mut all = true;
+    for (name, text) in texts {
+        match evaluate(&text, &globals, &locals) {
+            Ok(value) => annotations.set_item(name, value)?,
+            Err(e) if e.is_instance_of::<PyNameError>(py) => all = false,
+            Err(e) => return Err(e),
+        }
+    }
+    Ok(all)
+}
+
+/// The local variables of the functions and class bodies around a function or class, as far as they are running.
+pub fn enclosing_locals<'py>(
+    definition: &Bound<'py, PyAny>,
+    globals: &Bound<'py, PyAny>,
+) -> PyResult<Bound<'py, PyDict>> {
+    let py = definition.py();
+    let qualified = text_attribute(definition, pyo3::intern!(py, "__qualname__")).unwrap_or_default();
+    let mut around: Vec<&str> = qualified.split('.').filter(|name| *name != "<locals>").collect();
+    around.pop();
+    let out = PyDict::new(py);
+    if around.is_empty() {
+        return Ok(out);
+    }
+    let mut frame = py.import("sys")?.call_method1("_getframe", (0,))?;
+    while !around.is_empty() && !frame.is_none() {
+        let name: String = frame.getattr("f_code")?.getattr("co_name")?.extract()?;
+        if let Some(i) = around.iter().rposition(|n| *n == name)
+            && frame.getattr("f_globals")?.is(globals)
+        {
+            around.truncate(i);
+            for item in frame.getattr("f_locals")?.call_method0("items")?.try_iter()? {
+                let (name, value): (Bound<'_, PyAny>, Bound<'_, PyAny>) = item?.extract()?;
+                if !out.contains(&name)? {
+                    out.set_item(name, value)?;
+                }
+            }
+        }
+        frame = frame.getattr("f_back")?;
+    }
+    Ok(out)
+}
+
+/// The names and values of a function's closure.
+pub fn closure<'py>(function: &Bound<'py, PyAny>) -> PyResult<Bound<'py, PyDict>> {
+    let py = function.py();
+    let out = PyDict::new(py);
+    let cells = function.getattr(pyo3::intern!(py, "__closure__"))?;
+    if !cells.is_none() {
+        let names = function.getattr(pyo3::intern!(py, "__code__"))?.getattr(pyo3::intern!(py, "co_freevars"))?;
+        for (name, cell) in names.try_iter()?.zip(cells.try_iter()?) {
+            // An empty cell: the name is assigned later.
+            if let Ok(value) = cell?.getattr(pyo3::intern!(py, "cell_contents")) {
+                out.set_item(name?, value)?;
+            }
+        }
+    }
+    Ok(out)
+}

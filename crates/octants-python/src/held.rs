@@ -1,0 +1,18 @@
+//! [`Held`]: the objects that a launch keeps alive, and [`HoldLater`]: those that it keeps from when others may free
+//! them.
+
+use pyo3::prelude::*;
+use smallvec::SmallVec;
+
+/// Objects that must live until a launch has ended.
+pub type Held<'py> = SmallVec<[Bound<'py, PyAny>; 4]>;
+
+/// What nothing but a launch holds once its thread lets go of the interpreter.
+pub trait HoldLater {
+    /// Adds the objects, with the interpreter still held.
+    fn hold<'py>(&self, py: Python<'py>, held: &mut Held<'py>);
+}
+
+impl HoldLater for () {
+    fn hold<'py>(&self, _py: Python<'py>, _held: &mut Held<'py>) {}
+}

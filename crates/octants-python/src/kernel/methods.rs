@@ -1,0 +1,170 @@
+//! What Python calls of kernels.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use octants_engine::ir::AutodiffMode;
+use pyo3::gc::{PyTraverseError, PyVisit};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyTuple};
+
+use super::{Kernel, RecordedLaunch};
+use crate::autodiff_scope::in_scope;
+use crate::bound_kernel::{BoundKernel, KernelGradient};
+use crate::evaluate_annotations::evaluate_annotations;
+use crate::func::Wrapped;
+use crate::in_progress::InProgress;
+use crate::names::function_name;
+use crate::program;
+use crate::signature::{Signature, declaration};
+use crate::stream::in_stream_scope;
+use crate::vectorcall;
+
+#[pymethods]
+impl Kernel {
+    #[new]
+    #[pyo3(signature = (fn_, graph = false, library = false))]
+    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
+        // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the
+        // first call.
+        if evaluate_annotations(&fn_)? {
+            let program = program::current();
+            let default = octants_engine::Config::default();
+            let config = program.as_ref().map_or(&default, |p| p.session.config());
+            Signature::of(&fn_, &declaration(&fn_)?, config)?;
+        }
+        let name = function_name(&fn_);
+        Ok(Kernel {
+            wrapped: Wrapped::new(fn_),
+            name,
+            graph,
+            library,
+            pure: AtomicBool::new(false),
+            differentiated: AtomicBool::new(false),
+            sees_launches: AtomicBool::new(false),
+            state: Mutex::default(),
+            in_progress: InProgress::default(),
+            vectorcall: vectorcall::ENTRY,
+        })
+    }
+
+    /// The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads.
+    #[getter]
+    fn grad(slf: &Bound<'_, Self>) -> KernelGradient {
+        KernelGradient::new(slf)
+    }
+
+    fn __traverse__(&self, visit: PyVisit<'_>) -> Result<(), PyTraverseError> {
+        self.wrapped.traverse(&visit)?;
+        // Before a kernel is initialised there is no state to look at.
+        if self.wrapped.is_none() {
+            return Ok(());
+        }
+        match self.state.try_lock() {
+            Ok(state) => state.traverse(&visit),
+            // Whoever has it is using the kernel, which is no garbage then.
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn __clear__(&self) {
+        let old = std::mem::take(&mut *self.lock());
+        // Outside the lock: dropping Python objects may run Python code.
+        drop(old);
+    }
+
+    /// Declares that it depends on its arguments alone; called by decorators.
+    fn _declare_pure(&self) {
+        self.pure.store(true, Ordering::Relaxed);
+    }
+
+    /// Launches, and keeps what the gradient needs when it gets the arguments that `with_gradients` returns; for
+    /// functions of torch. `None` in scopes, of which the launch is then a part.
+    fn _launch(
+        slf: &Bound<'_, Self>,
+        args: &Bound<'_, PyTuple>,
+        with_gradients: &Bound<'_, PyAny>,
+    ) -> PyResult<Option<RecordedLaunch>> {
+        let args = slf.get().bind(slf.py(), args.as_slice(), None)?;
+        if in_scope() || in_stream_scope() {
+            return Kernel::call_on(slf, &args, None, None, AutodiffMode::None).map(|_| None);
+        }
+        slf.get().forget_seen();
+        RecordedLaunch::for_function(slf, &args, with_gradients).map(Some)
+    }
+
+    /// Copies the wrapped function's name, documentation and module; called by the decorator.
+    fn _update(slf: &Bound<'_, Self>) -> PyResult<()> {
+        vectorcall::tell_type(slf);
+        slf.get().wrapped.name(slf)
+    }
+
+    /// The Python function.
+    #[getter]
+    #[pyo3(name = "fn")]
+    fn get_fn(&self, py: Python<'_>) -> Py<PyAny> {
+        self.function(py).clone().unbind()
+    }
+
+    /// The kernel itself, for programs that reach `src_ll_cache_observations` by it.
+    #[getter]
+    fn _primal(slf: Py<Self>) -> Py<Self> {
+        slf
+    }
+
+    /// Whether the folder of compiled kernels spared the latest compilation, of a kernel with `fastcache=True`.
+    #[getter]
+    fn src_ll_cache_observations(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
+        if let Some(seen) = self.lock().observations.as_ref().map(|o| o.clone_ref(py)) {
+            return Ok(seen);
+        }
+        let none = py.import("octants.cache")?.getattr("FastcacheObservations")?.call0()?.unbind();
+        self.observe(none.clone_ref(py));
+        Ok(none)
+    }
+
+    #[setter]
+    fn set_src_ll_cache_observations(&self, value: Py<PyAny>) {
+        self.observe(value);
+    }
+
+    /// Whether the folder held the machine code of the latest compilation, of a kernel without `fastcache=True`.
+    #[getter]
+    fn fe_ll_cache_observations<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        let was_kept = self.lock().was_kept;
+        py.import("octants.cache")?.getattr("CacheObservations")?.call1((was_kept,))
+    }
+
+    #[pyo3(signature = (*args, **kwargs))]
+    fn __call__<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        Kernel::call(slf, None, args, kwargs, AutodiffMode::None)
+    }
+
+    fn __get__<'py>(
+        slf: &Bound<'py, Self>,
+        instance: &Bound<'py, PyAny>,
+        _owner: Bound<'py, PyAny>,
+    ) -> PyResult<Py<PyAny>> {
+        if instance.is_none() {
+            return Ok(slf.clone().into_any().unbind());
+        }
+        Ok(Py::new(slf.py(), BoundKernel::new(slf, instance))?.into_any())
+    }
+
+    fn __reduce__(slf: &Bound<'_, Self>) -> PyResult<Py<PyAny>> {
+        Wrapped::reduce(slf)
+    }
+
+    fn __repr__(&self) -> String {
+        format!("<{}>", self.description())
+    }
+
+    /// How many specialisations are kept.
+    fn _specialization_count(&self) -> usize {
+        self.lock().specializations.len()
+    }
+}

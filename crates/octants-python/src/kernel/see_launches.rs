@@ -1,0 +1,84 @@
+//! When launches are seen, for gradients that are asked for by hand: see [`crate::seen_launches`].
+
+use std::sync::atomic::Ordering;
+
+use octants_engine::ir::AutodiffMode;
+use pyo3::exceptions::PyException;
+use pyo3::prelude::*;
+
+use super::Kernel;
+use crate::specialization::{Slots, Specialization};
+use crate::tally::Tally;
+
+impl Kernel {
+    /// Takes note of a launch that has run, for gradients that may be asked for by hand.
+    #[cold]
+    pub(super) fn see_launch<'py>(
+        slf: &Bound<'py, Self>,
+        args: &[Bound<'py, PyAny>],
+        (spec, slots): (&Specialization, &[u64]),
+    ) -> PyResult<()> {
+        let (this, py) = (slf.get(), slf.py());
+        let differentiated = this.differentiated.load(Ordering::Relaxed);
+        if !(differentiated || spec.may_have_gradient) || !spec.seen.wants_more(differentiated) {
+            return Ok(());
+        }
+        let (prepared, _) = this.prepared(py)?;
+        let mut gathered = this.gather(&prepared, args, AutodiffMode::Trips)?;
+        let mut tally_slots = Slots::new();
+        let found = Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut tally_slots, AutodiffMode::Trips);
+        let tallying = match found {
+            // Not every kernel can be differentiated, and nobody has asked for this one's gradient.
+            Err(error) if error.is_instance_of::<PyException>(py) => {
+                spec.sees_launches.store(false, Ordering::Relaxed);
+                spec.seen.end();
+                return Ok(());
+            }
+            found => found?,
+        };
+        let tally = Tally::of(this.launch(py, &prepared, &tallying, (&gathered, &[]), &tally_slots, None)?, py)?;
+        if tally.is_empty() {
+            spec.has_no_loops_to_tally();
+        } else {
+            spec.seen.add(slots, tally);
+            this.sees_launches.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Forgets the launches that were seen: there is one of another kind, on a stream or for a tape, that the next
+    /// gradient may be of.
+    pub(super) fn forget_seen(&self) {
+        if self.sees_launches.swap(false, Ordering::Relaxed) {
+            self.lock().specializations.iter().for_each(|spec| spec.seen.forget());
+        }
+    }
+
+    /// Raises where loops of the gradient with these arguments, which is asked for by hand, would run as in no launch
+    /// that was seen.
+    pub(super) fn check_seen<'py>(slf: &Bound<'py, Self>, args: &[Bound<'py, PyAny>]) -> PyResult<()> {
+        let (this, py) = (slf.get(), slf.py());
+        this.differentiated.store(true, Ordering::Relaxed);
+        let (prepared, _) = this.prepared(py)?;
+        let mut gathered = this.gather(&prepared, args, AutodiffMode::None)?;
+        let mut slots = Slots::new();
+        let known: Vec<_> = this.lock().specializations.clone();
+        for spec in known {
+            let is_it = *spec.key == *gathered.key && spec.is_alive(py);
+            if !is_it
+                || !spec.sees_launches.load(Ordering::Relaxed)
+                || !spec.fill(&mut gathered, args, &mut slots, false)?
+            {
+                continue;
+            }
+            if spec.seen.owes(&slots) {
+                let now = Self::take_tally(slf, args, AutodiffMode::Trips, None)?;
+                if let Some(was) = spec.seen.unlike(&slots, &now) {
+                    return was.check(&now, &this.name, py);
+                }
+            }
+            break;
+        }
+        Ok(())
+    }
+}

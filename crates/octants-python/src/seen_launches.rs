@@ -1,0 +1,117 @@
+//! [`SeenLaunches`]: what is known of the launches that a gradient may be of which is asked for by hand, so that a loop
+//! whose length has changed since is found.
+//!
+//! `kernel.grad(...)` names no launch. It may be of any with the same arguments, not only of the last one: programs
+//! that compute states again from checkpoints launch a kernel several times and then ask for its gradients. So it is an
+//! error where no launch ran as the gradient would, and one is left that has had none. A gradient of no launch that was
+//! seen takes memory as it is.
+//!
+//! Before a kernel's gradient is first asked for nobody knows that it will be. Then a launch is seen only where
+//! gradients have memory, and only the first thousand are. Seeing a launch means waiting for it: where launches return
+//! before their work is done, it takes debug mode.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::tally::Tally;
+
+/// Launches seen of a specialisation whose gradient nobody has asked for.
+const MOST_WITHOUT_GRADIENT: usize = 1000;
+
+/// Launches kept that ran differently. Of a specialisation that has more none are seen any longer.
+const MOST_KEPT: usize = 1 << 16;
+
+/// Of one specialisation.
+#[derive(Default)]
+pub struct SeenLaunches(Mutex<Seen>);
+
+#[derive(Default)]
+struct Seen {
+    /// By the slots of their arguments.
+    launches: HashMap<Box<[u64]>, Launches>,
+    /// The launches that were seen.
+    count: usize,
+    /// The tallies that are kept.
+    kept: usize,
+    /// No more are seen.
+    ended: bool,
+}
+
+/// Those with the same arguments.
+#[derive(Default)]
+struct Launches {
+    /// The different ones; the latest launch's is the last.
+    tallies: Vec<Tally>,
+    /// How many have had no gradient yet.
+    owed: usize,
+}
+
+impl SeenLaunches {
+    fn lock(&self) -> MutexGuard<'_, Seen> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the next launch is to be seen.
+    pub fn wants_more(&self, differentiated: bool) -> bool {
+        let mut seen = self.lock();
+        if !differentiated && seen.count >= MOST_WITHOUT_GRADIENT {
+            seen.forget();
+        }
+        !seen.ended && (differentiated || seen.count < MOST_WITHOUT_GRADIENT)
+    }
+
+    /// Sees no more launches, and forgets those that were seen: what a gradient is of may be one that is not known.
+    pub fn end(&self) {
+        let mut seen = self.lock();
+        seen.ended = true;
+        seen.forget();
+    }
+
+    /// Forgets those that were seen; others are seen all the same.
+    pub fn forget(&self) {
+        self.lock().forget();
+    }
+
+    /// Sees a launch.
+    pub fn add(&self, slots: &[u64], tally: Tally) {
+        let mut seen = self.lock();
+        let seen = &mut *seen;
+        let same = seen.launches.entry(slots.into()).or_default();
+        seen.count += 1;
+        same.owed += 1;
+        match same.tallies.iter().position(|t| *t == tally) {
+            Some(i) => same.tallies[i..].rotate_left(1),
+            None => {
+                same.tallies.push(tally);
+                seen.kept += 1;
+            }
+        }
+        if seen.kept > MOST_KEPT {
+            seen.ended = true;
+            seen.forget();
+        }
+    }
+
+    /// Some launch with these arguments has had no gradient yet.
+    pub fn owes(&self, slots: &[u64]) -> bool {
+        self.lock().launches.get(slots).is_some_and(|same| same.owed > 0)
+    }
+
+    /// A gradient is about to run. What the latest launch with its arguments was, where none was as it will be.
+    pub fn unlike(&self, slots: &[u64], now: &Tally) -> Option<Tally> {
+        let mut seen = self.lock();
+        let same = seen.launches.get_mut(slots)?;
+        if !same.tallies.contains(now) {
+            return same.tallies.last().cloned();
+        }
+        same.owed = same.owed.saturating_sub(1);
+        None
+    }
+}
+
+impl Seen {
+    fn forget(&mut self) {
+        self.launches = HashMap::new();
+        self.kept = 0;
+    }
+}

@@ -1,0 +1,207 @@
+//! What Python calls of streams: the methods of [`Stream`], scopes, and functions of the package.
+
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::event::Event;
+use crate::program::{self, Program};
+use crate::stream::{
+    EVENT_OR_STREAM, Kind, Stream, enter_scope, innermost, leave_scope, lock, scope_stream, stream_argument,
+};
+use crate::waiting::{raised, waiting};
+use crate::{detached, errors};
+
+/// What `stream_scope` returns.
+#[pyclass(module = "octants._octants", frozen)]
+pub struct StreamScope {
+    stream: Py<Stream>,
+}
+
+#[pymethods]
+impl Stream {
+    /// Wraps a stream that someone else made, by the driver's handle. Zero is the default stream. It is never
+    /// destroyed.
+    #[staticmethod]
+    fn from_handle(py: Python<'_>, handle: u64) -> PyResult<Stream> {
+        let program = program::require(py)?;
+        let stream = program.session.device().stream_from_handle(handle).map_err(|e| raised(py, e))?;
+        Ok(Stream::new(stream, if handle == 0 { Kind::Default } else { Kind::Wrapped }))
+    }
+
+    /// The driver's handle; 0 for the default stream, without streams of its own, and after `destroy()`.
+    #[getter]
+    fn handle(&self) -> u64 {
+        self.get_handle()
+    }
+
+    /// Waits until all work of the stream is done, and raises what failed in it.
+    fn synchronize(&self, py: Python<'_>) -> PyResult<()> {
+        let stream = self.open(py)?;
+        waiting(py, |caller| stream.synchronize(caller))
+    }
+
+    /// Its number in the program, by which messages and profiles name it; 0 for the default stream.
+    #[getter]
+    fn number(&self, py: Python<'_>) -> PyResult<u32> {
+        Ok(self.open(py)?.number())
+    }
+
+    /// Whether all queued work is done.
+    fn query(&self, py: Python<'_>) -> PyResult<bool> {
+        let stream = self.open(py)?;
+        waiting(py, |_| stream.query())
+    }
+
+    /// Makes later work of this stream wait for an event, or for what is queued on another stream now.
+    fn wait(&self, event_or_stream: &Bound<'_, PyAny>) -> PyResult<()> {
+        let py = event_or_stream.py();
+        let stream = self.open(py)?;
+        let end = match event_or_stream.cast_exact::<Event>() {
+            Ok(event) => event.get().open(py)?.wait(&stream),
+            Err(_) => stream.wait_for(&stream_argument(event_or_stream, EVENT_OR_STREAM)?),
+        };
+        end.map_err(|e| raised(py, e))
+    }
+
+    /// Waits for the stream's work and gives the stream back. Doing so twice is fine. A wrapped stream is only let go
+    /// of.
+    fn destroy(&self, py: Python<'_>) -> PyResult<()> {
+        self.finish(py, true)
+    }
+
+    fn __enter__(slf: Bound<'_, Self>) -> PyResult<Bound<'_, Self>> {
+        slf.get().open(slf.py())?;
+        Ok(slf)
+    }
+
+    #[pyo3(signature = (kind = None, _value = None, _traceback = None))]
+    fn __exit__(
+        &self,
+        py: Python<'_>,
+        kind: Option<&Bound<'_, PyAny>>,
+        _value: Option<&Bound<'_, PyAny>>,
+        _traceback: Option<&Bound<'_, PyAny>>,
+    ) -> PyResult<()> {
+        self.finish(py, kind.is_none())
+    }
+
+    /// The protocol by which other libraries take the stream: version and handle.
+    fn __cuda_stream__(&self, py: Python<'_>) -> PyResult<(i64, u64)> {
+        Ok((0, self.open(py)?.handle()))
+    }
+
+    fn __eq__(slf: &Bound<'_, Self>, other: &Bound<'_, PyAny>) -> bool {
+        let Ok(other) = other.cast_exact::<Stream>() else { return false };
+        let (a, b) = (slf.get(), other.get());
+        if slf.is(other) || (a.kind == Kind::Default && b.kind == Kind::Default) {
+            return true;
+        }
+        let handle = a.get_handle();
+        handle != 0 && handle == b.get_handle()
+    }
+
+    fn __hash__(slf: &Bound<'_, Self>) -> isize {
+        let this = slf.get();
+        match (this.kind, this.get_handle()) {
+            (Kind::Default, _) => 0,
+            (_, 0) => slf.as_ptr() as isize,
+            (_, handle) => handle as isize,
+        }
+    }
+
+    fn __repr__(&self) -> String {
+        let what = match self.kind {
+            Kind::Default => "default stream",
+            Kind::Own => "stream",
+            Kind::Wrapped => "wrapped stream",
+        };
+        let handle = self.get_handle();
+        match &*lock(&self.inner) {
+            None => format!("<octants {what}, destroyed>"),
+            Some(s) if !s.alive() => format!("<octants {what} of a program that has ended>"),
+            Some(_) => format!("<octants {what} {handle:#x}>"),
+        }
+    }
+}
+
+#[pymethods]
+impl StreamScope {
+    fn __enter__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, Stream>> {
+        self.stream.get().open(py)?;
+        enter_scope(self.stream.clone_ref(py));
+        Ok(self.stream.bind(py).clone())
+    }
+
+    #[pyo3(signature = (*_exception))]
+    fn __exit__(&self, py: Python<'_>, _exception: &Bound<'_, pyo3::types::PyTuple>) -> PyResult<()> {
+        if !leave_scope(&self.stream) {
+            let text = "a stream scope ends on the thread it began on, after the scopes within it";
+            return Err(errors::runtime_error(py, text));
+        }
+        Ok(())
+    }
+}
+
+/// Makes a stream. Streams of a higher priority come first where the device has a choice.
+#[pyfunction]
+#[pyo3(signature = (priority = 0))]
+pub fn create_stream(py: Python<'_>, priority: i32) -> PyResult<Stream> {
+    let program = program::require(py)?;
+    let stream = program.session.device().create_stream(priority).map_err(|e| raised(py, e))?;
+    Ok(Stream::new(stream, Kind::Own))
+}
+
+/// Makes a stream this thread's current one for the length of a `with` block.
+#[pyfunction]
+pub fn stream_scope(stream: &Bound<'_, PyAny>) -> PyResult<StreamScope> {
+    let py = stream.py();
+    let stream = match stream.cast_exact::<Stream>() {
+        Ok(stream) => stream.clone().unbind(),
+        Err(_) => Py::new(py, Stream::new(stream_argument(stream, "stream")?, Kind::Wrapped))?,
+    };
+    stream.get().open(py)?;
+    Ok(StreamScope { stream })
+}
+
+fn default_of(program: &Program) -> Stream {
+    Stream::new(program.session.device().default_stream().clone(), Kind::Default)
+}
+
+/// The stream on which kernels run unless told otherwise.
+#[pyfunction]
+pub fn default_stream(py: Python<'_>) -> PyResult<Stream> {
+    Ok(default_of(&*program::require(py)?))
+}
+
+/// The stream of the innermost `stream_scope` of this thread; else the default stream.
+#[pyfunction]
+pub fn current_stream(py: Python<'_>) -> PyResult<Py<Stream>> {
+    match innermost(py) {
+        Some(stream) => Ok(stream),
+        None => match scope_stream(py)? {
+            Some(stream) => Py::new(py, Stream::new(stream, Kind::Wrapped)),
+            None => Py::new(py, default_stream(py)?),
+        },
+    }
+}
+
+/// Counts of the pool of streams that the groups of kernels run on.
+#[pyfunction]
+pub fn stream_pool_stats<'py>(py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    let stats = program::require(py)?.session.device().stream_pool_stats();
+    let dict = PyDict::new(py);
+    for (name, count) in
+        [("created", stats.created), ("in_use", stats.in_use), ("idle", stats.idle), ("reused", stats.reused)]
+    {
+        dict.set_item(name, count)?;
+    }
+    Ok(dict)
+}
+
+/// Gives back the pool's idle streams.
+#[pyfunction]
+pub fn trim_stream_pool(py: Python<'_>) -> PyResult<()> {
+    let program = program::require(py)?;
+    detached::waiting(py, || program.session.device().trim_stream_pool());
+    Ok(())
+}

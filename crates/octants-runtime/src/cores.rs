@@ -1,0 +1,291 @@
+//! [`DeviceCore`], [`StreamCore`] and [`BufferCore`]: the state behind devices, streams and buffers.
+//!
+//! The three know one another: a stream and a buffer keep their device alive, the device lists its streams and buffers,
+//! and a buffer the streams that use it. So their types stand in one module, below those that hold what is done with
+//! them: `device`, `stream`, `buffer`, `track_uses`, `free_behind`, `adopted`, `listen`, `measure`.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, RwLock, Weak};
+
+use crate::driver::{DevicePtr, Driver, EventHandle, ModuleHandle, StreamHandle};
+use crate::error::{DeviceError, ErrorKind, Result};
+use crate::profile::Profile;
+use crate::renewable::Renewable;
+use crate::report::{Failures, Printer, TextSink, lock};
+use crate::scratch::Scratch;
+use crate::transfer::Transfers;
+use crate::worker_pool::WorkerPool;
+
+/// What streams, buffers and kernels hold of their device.
+pub(crate) struct DeviceCore {
+    pub(crate) driver: Box<dyn Driver>,
+    pub(crate) immediate: bool,
+    /// The host reads and writes the device's memory by address.
+    pub(crate) host_addressable: bool,
+    pub(crate) seed: AtomicU64,
+    pub(crate) printer: Arc<Printer>,
+    /// Launches so far; numbers are given in the order of submission, so that they do not depend on the schedule.
+    pub(crate) launches: AtomicU64,
+    /// Bytes that buffers hold.
+    pub(crate) in_use: AtomicU64,
+    /// Whether the program has ended and whether launches are measured, in one place: a launch looks there once.
+    mode: AtomicU8,
+    /// The process is a copy of the device's own, without the threads and the connections of the driver.
+    abandoned: AtomicBool,
+    pub(crate) buffers: Renewable<HashMap<u64, Weak<BufferCore>>>,
+    next_buffer: AtomicU64,
+    /// The buffers by address, kept where launches return before their work is done.
+    pub(crate) by_address: RwLock<BTreeMap<u64, Weak<BufferCore>>>,
+    streams: Renewable<Vec<Weak<StreamCore>>>,
+    /// Streams of others, kept until the program ends or they are forgotten.
+    pub(crate) adopted: Mutex<Vec<Arc<StreamCore>>>,
+    next_stream: AtomicU32,
+    /// Streams that are gone, and whose work is done.
+    pub(crate) ended_streams: AtomicU64,
+    pub(crate) workers: WorkerPool,
+    pub(crate) profile: Profile,
+    pub(crate) transfers: Transfers,
+    /// Stands for the last work that the device did in place of the host.
+    pub(crate) host_work: Mutex<Option<EventHandle>>,
+    /// Code that is used no more, but for graphs that others have made of its launches.
+    pub(crate) in_graphs: Mutex<Vec<ModuleHandle>>,
+    pub(crate) reclaim: Mutex<Option<Reclaim>>,
+    /// Failures of streams that were dropped before anyone asked.
+    pub(crate) orphans: Failures,
+}
+
+/// What a launch must know of its device.
+#[derive(Clone, Copy)]
+pub(crate) struct Mode(u8);
+
+impl Mode {
+    const CLOSED: u8 = 1;
+    const MEASURED: u8 = 2;
+
+    /// The program has ended.
+    #[inline]
+    pub(crate) fn is_closed(self) -> bool {
+        self.0 & Mode::CLOSED != 0
+    }
+
+    /// The profiler is on.
+    #[inline]
+    pub(crate) fn is_measured(self) -> bool {
+        self.0 & Mode::MEASURED != 0
+    }
+}
+
+/// A stream on which nothing happens but frees, each behind the last use of its memory on other streams.
+pub(crate) struct Reclaim {
+    pub(crate) stream: StreamHandle,
+    pub(crate) event: EventHandle,
+}
+
+/// What a stream's handles share.
+pub(crate) struct StreamCore {
+    pub(crate) device: Arc<DeviceCore>,
+    pub(crate) handle: StreamHandle,
+    /// Zero for the default stream.
+    pub(crate) number: u32,
+    /// The driver made the stream for us.
+    pub(crate) owned: bool,
+    /// Of a stream that someone else made: stands for the work that this program has queued there last.
+    pub(crate) last: Option<EventHandle>,
+    /// Someone has captured work of ours on it into a graph.
+    pub(crate) was_captured: AtomicBool,
+    pub(crate) failures: Arc<Failures>,
+    /// Where the channel of what the stream's work says lies, from the first launch on that may say something; it
+    /// stays.
+    pub(crate) channel_at: AtomicU64,
+    /// Held for the time of a launch: it is what keeps the launches of several threads in order.
+    pub(crate) scratch: Renewable<Scratch>,
+}
+
+/// What a buffer's handles share.
+pub(crate) struct BufferCore {
+    pub(crate) device: Arc<DeviceCore>,
+    pub(crate) id: u64,
+    pub(crate) ptr: DevicePtr,
+    pub(crate) bytes: u64,
+    /// [`CLOSED`] once the program has ended; the rest counts pins.
+    pub(crate) state: AtomicU64,
+    /// Set by whoever frees the memory.
+    pub(crate) freed: AtomicBool,
+    /// Other libraries may use the memory.
+    pub(crate) shared: AtomicBool,
+    pub(crate) uses: Mutex<Uses>,
+}
+
+/// Who uses a buffer's memory.
+#[derive(Default)]
+pub(crate) struct Uses {
+    /// Streams that may have work queued.
+    pub(crate) streams: Vec<Use>,
+    pub(crate) writes: Writes,
+}
+
+/// How often memory was written to, where each write is seen. These are all: launches, whichever way their tasks are
+/// queued (one by one, as one graph, measured, in groups on worker streams, inside another launch); what is queued in
+/// place of a kernel (fills, copies, uploads and writes on a stream), before the stream's turn is given on; and the
+/// host ([`crate::Buffer::write`]).
+#[derive(Clone, Copy)]
+pub(crate) enum Writes {
+    /// So often.
+    Seen(u64),
+    /// It may be written to unseen: others were given the address, or work that writes there may have been captured
+    /// into a graph, which its owner runs as often as they like.
+    Unseen,
+}
+
+impl Default for Writes {
+    fn default() -> Writes {
+        Writes::Seen(0)
+    }
+}
+
+impl Writes {
+    pub(crate) fn add(&mut self) {
+        if let Writes::Seen(count) = self {
+            *count += 1;
+        }
+    }
+}
+
+/// A stream that was given the address, and whether to write.
+pub(crate) struct Use {
+    pub(crate) stream: Weak<StreamCore>,
+    pub(crate) writes: bool,
+}
+
+impl DeviceCore {
+    pub(crate) fn new(driver: Box<dyn Driver>, seed: u64, sink: TextSink) -> DeviceCore {
+        DeviceCore {
+            immediate: driver.is_immediate(),
+            host_addressable: driver.is_host_addressable(),
+            seed: AtomicU64::new(seed),
+            printer: Arc::new(Printer::new(sink)),
+            launches: AtomicU64::new(0),
+            in_use: AtomicU64::new(0),
+            mode: AtomicU8::new(0),
+            profile: Profile::default(),
+            abandoned: AtomicBool::new(false),
+            buffers: Renewable::default(),
+            next_buffer: AtomicU64::new(0),
+            by_address: RwLock::default(),
+            streams: Renewable::default(),
+            adopted: Mutex::default(),
+            next_stream: AtomicU32::new(0),
+            ended_streams: AtomicU64::new(0),
+            workers: WorkerPool::default(),
+            transfers: Transfers::default(),
+            host_work: Mutex::default(),
+            in_graphs: Mutex::default(),
+            reclaim: Mutex::default(),
+            orphans: Failures::default(),
+            driver,
+        }
+    }
+
+    /// The program has ended.
+    #[inline]
+    pub(crate) fn is_closed(&self) -> bool {
+        self.mode().is_closed()
+    }
+
+    #[inline]
+    pub(crate) fn mode(&self) -> Mode {
+        Mode(self.mode.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn is_measured(&self) -> bool {
+        self.mode().is_measured()
+    }
+
+    pub(crate) fn set_closed(&self) {
+        self.mode.fetch_or(Mode::CLOSED, Ordering::Release);
+    }
+
+    pub(crate) fn set_measured(&self, measured: bool) {
+        if measured {
+            self.mode.fetch_or(Mode::MEASURED, Ordering::Release);
+        } else {
+            self.mode.fetch_and(!Mode::MEASURED, Ordering::Release);
+        }
+    }
+
+    /// True when the driver must not be called any more, not even to give something back.
+    #[inline]
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn check_open(&self, what: &'static str) -> Result<()> {
+        if self.is_closed() { Err(ErrorKind::ProgramGone { what }.into()) } else { Ok(()) }
+    }
+
+    /// Adds what the driver cannot know to its out-of-memory error.
+    pub(crate) fn explain(&self, error: DeviceError) -> DeviceError {
+        match error.kind() {
+            ErrorKind::OutOfMemory { device, requested, free, capacity, .. } => ErrorKind::OutOfMemory {
+                device: device.clone(),
+                requested: *requested,
+                in_use: self.in_use.load(Ordering::Relaxed),
+                free: *free,
+                capacity: *capacity,
+            }
+            .into(),
+            _ => error,
+        }
+    }
+
+    /// The process is a copy that a fork has made: nothing of the driver is called any more.
+    pub(crate) fn abandon(&self) {
+        self.set_closed();
+        self.abandoned.store(true, Ordering::Release);
+    }
+
+    /// Lets go of the locks on the lists of buffers and streams that threads held which are not here.
+    ///
+    /// # Safety
+    /// As [`Renewable::renew_if_held`].
+    pub(crate) unsafe fn renew_after_fork(&self) {
+        // SAFETY: the contract above.
+        unsafe {
+            self.buffers.renew_if_held();
+            self.streams.renew_if_held();
+            self.printer.renew_after_fork();
+            self.profile.renew_after_fork();
+        }
+    }
+
+    pub(crate) fn new_stream_number(&self) -> u32 {
+        self.next_stream.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn register_stream(&self, stream: &Arc<StreamCore>) {
+        let mut streams = lock(&self.streams);
+        streams.retain(|s| s.strong_count() > 0);
+        streams.push(Arc::downgrade(stream));
+    }
+
+    pub(crate) fn live_streams(&self) -> Vec<Arc<StreamCore>> {
+        lock(&self.streams).iter().filter_map(Weak::upgrade).collect()
+    }
+
+    pub(crate) fn new_buffer_id(&self) -> u64 {
+        self.next_buffer.fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Unloads code when the program ends: graphs may run it until then.
+    pub(crate) fn unload_at_end(&self, module: ModuleHandle) {
+        let mut in_graphs = lock(&self.in_graphs);
+        if !self.is_closed() {
+            return in_graphs.push(module);
+        }
+        drop(in_graphs);
+        // SAFETY: the caller has it from this driver, and lets go of it.
+        unsafe { self.driver.unload(module) }
+    }
+}

@@ -1,0 +1,49 @@
+//! [`KernelMeta`]: what is known of compiled code without a device.
+
+use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+
+/// What a launch and its messages need to know of a kernel; an artifact without its code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KernelMeta {
+    /// The user's name.
+    pub name: String,
+    /// Argument slots of a launch.
+    pub arg_slots: u32,
+    /// Bytes of frame.
+    pub frame_bytes: u64,
+    /// Scalars of the result's leaves.
+    pub result: Vec<ScalarKind>,
+    /// In launch order.
+    pub tasks: Vec<TaskMeta>,
+    /// Places that print or assert.
+    pub sites: Vec<Site>,
+}
+
+impl KernelMeta {
+    /// Takes the metadata out of an artifact.
+    pub fn of(artifact: &Artifact) -> KernelMeta {
+        KernelMeta {
+            name: artifact.kernel.clone(),
+            arg_slots: artifact.arg_slots,
+            frame_bytes: artifact.frame_bytes,
+            result: artifact.result.clone(),
+            tasks: artifact.tasks.clone(),
+            sites: artifact.sites.clone(),
+        }
+    }
+
+    /// True when the code has a place that prints.
+    pub fn prints(&self) -> bool {
+        self.sites.iter().any(|s| s.kind == SiteKind::Print)
+    }
+
+    /// Number of scalars that the code passes at a site.
+    pub fn site_values(&self, site: u32) -> usize {
+        let Some(site) = self.sites.get(site as usize) else { return 0 };
+        let count = |part: &SitePart| match part {
+            SitePart::Text(_) => 0,
+            SitePart::Value { shape, .. } => shape.iter().map(|&n| n as usize).product(),
+        };
+        site.parts.iter().map(count).sum()
+    }
+}

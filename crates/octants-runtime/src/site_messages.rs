@@ -1,0 +1,44 @@
+//! What a site of a kernel says: printed text and failures of assertions, with the values that the code passes.
+
+use crate::driver::Launch;
+use crate::kernel_meta::KernelMeta;
+use crate::render_site::render_site;
+use crate::report::{Failure, Failures, Printer};
+
+/// Prints the text of a kernel's site.
+pub(crate) fn print_site(kernel: &KernelMeta, printer: &Printer, site: u32, values: &[u64]) {
+    let mut text = String::new();
+    match kernel.sites.get(site as usize) {
+        Some(s) => render_site(&mut text, s, values),
+        None => text.push_str("compiler bug: print at an unknown site\n"),
+    }
+    printer.print(&text);
+}
+
+/// Records the failure of an assertion at a kernel's site.
+pub(crate) fn fail_at_site(kernel: &KernelMeta, failures: &Failures, site: u32, values: &[u64]) {
+    failures.record(|| {
+        let mut message = String::new();
+        let mut location = String::new();
+        match kernel.sites.get(site as usize) {
+            Some(s) => {
+                render_site(&mut message, s, values);
+                location.clone_from(&s.location);
+            }
+            None => message.push_str("compiler bug: assertion at an unknown site"),
+        }
+        Failure { kernel: kernel.name.clone(), message, location, stream: 0 }
+    });
+}
+
+impl Launch<'_> {
+    /// Prints the text of a site.
+    pub fn print(&self, site: u32, values: &[u64]) {
+        print_site(self.kernel, self.printer, site, values);
+    }
+
+    /// Records the failure of an assertion at a site.
+    pub fn fail(&self, site: u32, values: &[u64]) {
+        fail_at_site(self.kernel, self.failures, site, values);
+    }
+}

@@ -1,0 +1,93 @@
+//! Which streams use which buffers: what a launch on a device that works asynchronously notes, and what it may ask for.
+
+use std::sync::{Arc, PoisonError};
+
+use crate::buffer::Version;
+use crate::cores::{BufferCore, DeviceCore, StreamCore};
+use crate::driver::DevicePtr;
+use crate::error::{ErrorKind, Result};
+use crate::kernel::LoadedKernel;
+use crate::report::lock;
+use crate::stage_arguments::HostArray;
+
+impl DeviceCore {
+    /// The buffer that holds this address.
+    fn buffer_at(&self, address: u64) -> Option<Arc<BufferCore>> {
+        // The lock is given back before the buffer is: what is found may be a neighbour that another thread has just
+        // dropped, and the last reference takes the lock to leave the map.
+        let buffer = {
+            let map = self.by_address.read().unwrap_or_else(PoisonError::into_inner);
+            map.range(..=address).next_back().and_then(|(_, b)| b.upgrade())
+        };
+        buffer.filter(|b| address - b.address() < b.len())
+    }
+
+    /// Refuses a launch with an address that the driver knows not to be the device's: a mistake of whoever filled the
+    /// slots.
+    pub(crate) fn check_addresses(&self, kernel: &LoadedKernel, args: &[u64]) -> Result<()> {
+        for p in &kernel.pointers {
+            let address = args[p.slot as usize];
+            if address != 0 && !self.driver.reaches(DevicePtr(address)) {
+                let (name, slot, device) = (&kernel.meta.name, p.slot, self.driver.name());
+                let what = format!("kernel `{name}`, argument slot {slot}: {address:#x} is no address of {device}");
+                return Err(ErrorKind::CompilerBug(what).into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn register(&self, buffer: &Arc<BufferCore>) {
+        lock(&self.buffers).insert(buffer.id, Arc::downgrade(buffer));
+        if !self.immediate && buffer.len() > 0 {
+            let mut map = self.by_address.write().unwrap_or_else(PoisonError::into_inner);
+            map.insert(buffer.address(), Arc::downgrade(buffer));
+        }
+    }
+
+    pub(crate) fn forget(&self, buffer: &BufferCore) {
+        lock(&self.buffers).remove(&buffer.id);
+        if !self.immediate && buffer.len() > 0 {
+            self.by_address.write().unwrap_or_else(PoisonError::into_inner).remove(&buffer.address());
+        }
+    }
+
+    /// Notes that a launch on `stream` uses the memory its arguments name, that of `arrays` aside. True when some of it
+    /// is the host's and not among them: the launch must then wait for its work, since nothing else knows who uses that
+    /// memory. A device that cannot use the host's memory was given someone else's memory of its own, whose owner
+    /// orders its uses.
+    pub(crate) fn note_uses(
+        &self,
+        stream: &Arc<StreamCore>,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+    ) -> bool {
+        let mut foreign = false;
+        for p in &kernel.pointers {
+            let address = args[p.slot as usize];
+            if address == 0 || arrays.iter().any(|a| a.slot == p.slot) {
+                continue;
+            }
+            match self.buffer_at(address) {
+                Some(buffer) => {
+                    buffer.note_use(stream, p.written);
+                    if kernel.tells_addresses {
+                        buffer.expose();
+                    }
+                }
+                None => foreign = true,
+            }
+        }
+        foreign && self.driver.is_host_addressable()
+    }
+
+    /// The contents of the buffer at an address, for work that is queued on `stream` from now on: see
+    /// [`BufferCore::version`]. `None` where there is no buffer of this device, or where nobody tells when it is
+    /// written to: because launches do not, or because the host does so by address.
+    pub(crate) fn version_at(&self, stream: &Arc<StreamCore>, address: u64) -> Option<Version> {
+        if self.immediate || self.host_addressable {
+            return None;
+        }
+        self.buffer_at(address)?.version(stream)
+    }
+}
