@@ -31,7 +31,12 @@ MUTATIONS = [
     ),
     ("worker lost when a fork fails", f"{RUNTIME}/fork.rs", "        let _ = self.finish();", ""),
     ("captures share workers", f"{RUNTIME}/worker_pool.rs", "return capture == Some(with);", "return true;"),
-    ("all groups on workers' pool forever", f"{RUNTIME}/worker_pool.rs", "s.idle.push(worker);", "std::mem::forget(worker);"),
+    (
+        "all groups on workers' pool forever",
+        f"{RUNTIME}/worker_pool.rs",
+        "s.idle.push(worker);",
+        "std::mem::forget(worker);",
+    ),
     (
         "memory freed on the default stream",
         f"{RUNTIME}/free_behind.rs",

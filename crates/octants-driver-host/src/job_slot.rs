@@ -70,6 +70,7 @@ impl Slot {
         self.width.store(job.width, Ordering::Release);
     }
 
+    #[inline]
     pub(crate) fn is_open(&self) -> bool {
         self.width.load(Ordering::Relaxed) > 0
     }
@@ -80,11 +81,13 @@ impl Slot {
         self.lanes[..width].iter().map(|l| &l.0).enumerate().skip(1)
     }
 
+    #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.others().any(|(_, lane)| lane.is_wanted())
     }
 
     /// Takes the lane with this number, if the open job has one that nobody has taken, and works for the job.
+    #[inline]
     pub(crate) fn take_own(&self, number: usize) -> bool {
         number < self.width.load(Ordering::Acquire) as usize && self.take_part(number)
     }

@@ -34,6 +34,7 @@ pub(crate) struct Lane {
 
 impl Lane {
     /// Nobody has taken it, and it has chunks.
+    #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         let (first, end) = unpack(self.chunks.load(Ordering::Relaxed));
         self.state.load(Ordering::Relaxed) == state::OPEN && first < end
@@ -65,18 +66,22 @@ impl Lane {
     }
 }
 
+#[inline]
 pub(crate) fn pack(first: u32, end: u32) -> u64 {
     u64::from(first) | u64::from(end) << 32
 }
 
+#[inline]
 fn unpack(lane: u64) -> (u32, u32) {
     (lane as u32, (lane >> 32) as u32)
 }
 
+#[inline]
 pub(crate) fn take_first(lane: &AtomicU64) -> Option<u32> {
     take(lane, |first, end| (first, pack(first + 1, end)))
 }
 
+#[inline]
 pub(crate) fn take_last(lane: &AtomicU64) -> Option<u32> {
     take(lane, |first, end| (end - 1, pack(first, end - 1)))
 }

@@ -13,7 +13,7 @@ use crate::errors;
 pub struct Program {
     /// The device and its options.
     pub session: Session,
-    /// Equal to [`generation`] as long as this program is the current one.
+    /// Equal to [`current_generation`] as long as this program is the current one.
     pub generation: u64,
     /// Specialisations of kernels compiled so far.
     pub compiled: AtomicU64,

@@ -11,7 +11,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use crate::cores::{BufferCore, DeviceCore, StreamCore, Use, Writes};
+use crate::cores::{BufferCore, CLOSED, DeviceCore, StreamCore, Use, Writes};
 use crate::driver::{Caller, Contents, DevicePtr};
 use crate::error::{ErrorKind, Result};
 use crate::report::lock;
@@ -34,9 +34,6 @@ pub enum HostAccess {
     /// Write: all work must be done.
     Write,
 }
-
-/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
-const CLOSED: u64 = 1 << 63;
 
 impl BufferCore {
     /// The program has ended: gives the memory back unless it is pinned.

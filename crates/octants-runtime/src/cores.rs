@@ -102,6 +102,9 @@ pub(crate) struct StreamCore {
     pub(crate) scratch: Renewable<Scratch>,
 }
 
+/// Set in `BufferCore::state` once the program has ended; the rest counts pins.
+pub(crate) const CLOSED: u64 = 1 << 63;
+
 /// What a buffer's handles share.
 pub(crate) struct BufferCore {
     pub(crate) device: Arc<DeviceCore>,
