@@ -1,6 +1,6 @@
 //! Instructions that yield values: which function lowers each operation.
 
-use octants_ir::{Const, Op, Scalar, Type, ValueId};
+use octants_ir::{Const, LocalId, Op, Scalar, Type, ValueId};
 
 use crate::emit::V;
 use crate::lowering::{BodyKind, Lowering, Val};
@@ -61,29 +61,20 @@ impl Lowering<'_, '_> {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()
             }
-            Op::LocalAddr(l) => {
-                // Locals without memory have no address: their loads and stores never ask for it.
-                return self.locals[l.index()].clone().map(Val::Place);
-            }
+            // Locals without memory have no address: their loads and stores never ask for it.
+            Op::LocalAddr(l) => return self.locals[l.index()].clone().map(Val::Place),
             Op::BufferAddr(b, index) => return Some(Val::Place(self.buffer_place(b.index(), index))),
             Op::FrameAddr(slot) => return Some(Val::Place(self.frame_place(slot.index(), ty))),
             Op::ElementAddr(base, index) => return Some(Val::Place(self.element_place(*base, index))),
             Op::MemberAddr(base, member) => return Some(Val::Place(self.member_place(*base, *member as usize))),
-            Op::AddressBits(a) => {
-                let place = self.place(*a);
-                let first = &place.shape.leaves[0];
-                vec![self.e.ptrtoint(self.leaf_pointer(&place, first), self.e.i64)]
-            }
+            Op::AddressBits(a) => vec![self.address_bits(*a)],
             Op::Load(a) => match self.schedule.locals.forwarded(v) {
                 Some(stored) => return self.values[stored.index()].clone(),
                 None => self.load_place(&self.place(*a)),
             },
             Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
             Op::Store(a, value) => {
-                let has_no_memory = matches!(body.inst(*a).op, Op::LocalAddr(l) if self.schedule.locals.of(l).is_value);
-                if !has_no_memory {
-                    self.store_place(&self.place(*a), &self.leaves(*value));
-                }
+                self.store(*a, *value);
                 return None;
             }
             Op::Atomic(op, _, value) if self.gather_sum(v, *op, *value) => return None,
@@ -115,6 +106,20 @@ impl Lowering<'_, '_> {
             }
         };
         Some(Val::Leaves(leaves))
+    }
+
+    fn address_bits(&self, address: ValueId) -> V {
+        let place = self.place(address);
+        let first = &place.shape.leaves[0];
+        self.e.ptrtoint(self.leaf_pointer(&place, first), self.e.i64)
+    }
+
+    fn store(&self, address: ValueId, value: ValueId) {
+        let is_value = |l: LocalId| self.schedule.locals.of(l).is_value;
+        let has_no_memory = matches!(self.body.inst(address).op, Op::LocalAddr(l) if is_value(l));
+        if !has_no_memory {
+            self.store_place(&self.place(address), &self.leaves(value));
+        }
     }
 
     fn constant(&self, c: Const, ty: &Type) -> V {

@@ -19,65 +19,13 @@ const MOST_FUNCTION_LINES: usize = 100;
 const MOST_FILE_LINES: usize = 600;
 
 /// Modules that are part of an import cycle: crate and module.
-const CYCLES: &[(&str, &[&str])] = &[
-    (
-        "octants-codegen-llvm",
-        &[
-            "emit",
-            "facts",
-            "functions",
-            "gather_sums",
-            "jam_loops",
-            "lower_body",
-            "target",
-            "target::gpu",
-            "target::gpu_channel",
-            "unit",
-            "write_out_loops",
-        ],
-    ),
-    ("octants-engine", &["config", "option_values"]),
-    ("octants-ir", &["parse", "parse_op", "verify", "verify_types"]),
-    (
-        "octants-passes",
-        &[
-            "differentiate_reverse",
-            "differentiate_reverse::copy_values",
-            "differentiate_reverse::defer_updates",
-            "differentiate_reverse::emit_forward",
-            "differentiate_reverse::emit_sweeps",
-            "differentiate_reverse::find_active_values",
-            "differentiate_reverse::keep_states",
-            "differentiate_reverse::plan_sweeps",
-            "differentiate_reverse::reverse_extremes",
-            "differentiate_reverse::sum_adjoints",
-            "gather_updates",
-            "make_own_updates_plain",
-            "pipeline",
-            "privatize_reductions",
-            "promote_inner_sums",
-            "run_loops_forwards",
-            "warn_of_stored_bits",
-        ],
-    ),
-];
+const CYCLES: &[(&str, &[&str])] = &[];
 
 /// Functions over [`MOST_FUNCTION_LINES`]: file and name.
-const LONG_FUNCTIONS: &[(&str, &[&str])] = &[
-    ("crates/octants-codegen-llvm/src/lower_op.rs", &["value_of"]),
-    ("crates/octants-frontend/src/lower/builtins.rs", &["call_builtin"]),
-    ("crates/octants-frontend/src/lower/tensor.rs", &["tensor_method"]),
-    ("crates/octants-ir/src/parse_op.rs", &["parse_op"]),
-    ("crates/octants-ir/src/verify_types.rs", &["check"]),
-    ("crates/octants-passes/src/gather_updates/build_loop.rs", &["gather_element"]),
-];
+const LONG_FUNCTIONS: &[(&str, &[&str])] = &[];
 
 /// Files over [`MOST_FILE_LINES`].
-const LONG_FILES: &[&str] = &[
-    "crates/octants-codegen-llvm/src/emit.rs",
-    "crates/octants-frontend/src/lower/builtins.rs",
-    "crates/octants-passes/src/derivative_rules.rs",
-];
+const LONG_FILES: &[&str] = &[];
 
 /// A path below the crate's root, such as `["stream", "launch"]` for `crate::stream::launch`.
 type ModulePath = Vec<String>;

@@ -40,17 +40,21 @@
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
+#[macro_use]
+mod operation_macros;
+
 pub mod body;
+pub mod instruction_table;
 pub mod kernel;
 mod lex;
 pub mod op;
 pub mod operation_facts;
-#[macro_use]
-mod operation_macros;
 pub mod operation_table;
 pub mod parse;
 mod parse_op;
+mod parser;
 pub mod print;
+mod rules;
 pub mod schedule;
 pub mod target_info;
 pub mod types;
@@ -58,6 +62,7 @@ pub mod verify;
 mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
+pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,
     Program, Task, TaskKind, first_with_memory,
@@ -66,7 +71,7 @@ pub use op::{
     BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart, ValueId,
     fold_identity,
 };
-pub use operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yields};
+pub use operation_facts::{CostClass, Definedness, Derivative, Domain, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;

@@ -4,7 +4,6 @@
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
-use crate::operation_facts::Effect;
 use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
 use crate::types::Scalar;
 
@@ -227,38 +226,6 @@ pub enum Op {
 }
 
 impl Op {
-    /// Has no effect and reads no memory that may change: safe to drop, to repeat and to move where it is defined.
-    pub fn is_pure(&self) -> bool {
-        matches!(self.effect(), Effect::Pure)
-    }
-
-    /// Ends its block.
-    pub fn is_terminator(&self) -> bool {
-        matches!(self.effect(), Effect::Leave)
-    }
-
-    /// The blocks nested in this operation, in order.
-    pub fn blocks(&self) -> Vec<BlockId> {
-        match self.effect() {
-            Effect::Branch(yes, no) => vec![yes, no],
-            Effect::For(l) => vec![l.body],
-            Effect::Loop(body) => vec![body],
-            Effect::Pure
-            | Effect::Index
-            | Effect::Read(_)
-            | Effect::ReadVolatile(_)
-            | Effect::Write(_)
-            | Effect::Update(_)
-            | Effect::Reduce
-            | Effect::Draw
-            | Effect::Exchange
-            | Effect::Leave
-            | Effect::Call(..)
-            | Effect::Print
-            | Effect::Assert => Vec::new(),
-        }
-    }
-
     /// Calls `f` on every value operand, in order.
     pub fn for_each_operand(&self, mut f: impl FnMut(ValueId)) {
         self.clone().map_operands(|v| {

@@ -3,7 +3,6 @@
 //! Facts are about an operation as such. What follows from its operands' values or from its target is found by analyses
 //! and stated by code generators.
 
-use crate::op::{BlockId, ForLoop, FuncId, ValueId};
 use crate::types::Scalar;
 
 /// The scalars that an operation takes, alone or as components of a tensor.
@@ -94,42 +93,4 @@ pub enum CostClass {
     Text,
     /// The cost of blocks or of a function.
     Nested,
-}
-
-/// What an operation does besides yielding its value.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Effect<'a> {
-    /// Nothing, and it reads no memory that may change: safe to drop and to repeat, and to move where it is defined.
-    Pure,
-    /// Yields the index of a loop: safe to drop, to repeat and to move within that loop.
-    Index,
-    /// Reads memory at the address.
-    Read(ValueId),
-    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its
-    /// place.
-    ReadVolatile(ValueId),
-    /// Writes memory at the address.
-    Write(ValueId),
-    /// Reads and writes memory at the address, atomically where threads share it.
-    Update(ValueId),
-    /// Folds a value into a reduction of the enclosing loop.
-    Reduce,
-    /// Advances the iteration's random numbers: safe to drop when no one uses the value.
-    Draw,
-    /// Exchanges values with other threads of a block: safe to drop when no one uses the value.
-    Exchange,
-    /// Executes one of two blocks.
-    Branch(BlockId, BlockId),
-    /// Executes a block for each index, and updates the targets of its reductions.
-    For(&'a ForLoop),
-    /// Executes a block until something leaves it.
-    Loop(BlockId),
-    /// Leaves a block.
-    Leave,
-    /// Does what a function does, to memory that the arguments point to among others.
-    Call(FuncId, &'a [ValueId]),
-    /// Tells the host.
-    Print,
-    /// Tells the host, and ends the iteration, when the condition is false.
-    Assert,
 }

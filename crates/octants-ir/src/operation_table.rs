@@ -5,8 +5,7 @@
 //! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
 //! operands of [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
 
-use crate::op::Op;
-use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, Effect, Yields};
+use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, Yields};
 use crate::types::{Scalar, Type};
 
 unary_operations! {
@@ -105,58 +104,6 @@ fold_operations! {
     Max         "max"  Max;
     And         "and"  And;
     Or          "or"   Or;
-}
-
-const RULE: Derivative = Derivative::Rule;
-const ZERO: Derivative = Derivative::Zero;
-const STRUCTURE: Derivative = Derivative::Structure;
-
-operations! {
-    scalar {
-        Op::Unary(op, _) => op.name(), Effect::Pure, Definedness::Total, op.cost(), op.derivative();
-        Op::Binary(op, ..) => op.name(), Effect::Pure, op.definedness(), op.cost(), op.derivative();
-    }
-    // pattern          text             effect                         defined  costs      derivative
-    Op::Const(_)        => "const",         Effect::Pure,               Total,   Free,      ZERO;
-    Op::Param(_)        => "param",         Effect::Pure,               Total,   Argument,  STRUCTURE;
-    Op::Select(..)      => "select",        Effect::Pure,               Total,   Simple,    RULE;
-    Op::Cast(_)         => "cast",          Effect::Pure,               Total,   Simple,    RULE;
-    // Bits are no number.
-    Op::Bitcast(_)      => "bitcast",       Effect::Pure,               Total,   Simple,    ZERO;
-    Op::MakeTensor(_)   => "make_tensor",   Effect::Pure,               Total,   Free,      RULE;
-    Op::Splat(_)        => "splat",         Effect::Pure,               Total,   Free,      RULE;
-    Op::MakeStruct(_)   => "make_struct",   Effect::Pure,               Total,   Free,      RULE;
-    Op::Extract(..)     => "extract",       Effect::Pure,               Total,   Free,      RULE;
-    Op::ExtractDyn(..)  => "extract_dyn",   Effect::Pure,               Partial, Simple,    RULE;
-    Op::MatMul(..)      => "matmul",        Effect::Pure,               Total,   Product,   RULE;
-    Op::Transpose(_)    => "transpose",     Effect::Pure,               Total,   Simple,    RULE;
-    Op::Fold(op, _)     => "fold",          Effect::Pure,               Total,   Simple,    op.binary().derivative();
-    Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
-    // What is drawn depends on no operand.
-    Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
-    Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;
-    Op::BufferAddr(..)  => "buffer_addr",   Effect::Pure,               Total,   Index,     STRUCTURE;
-    Op::FrameAddr(_)    => "frame_addr",    Effect::Pure,               Total,   Simple,    STRUCTURE;
-    Op::ElementAddr(..) => "element_addr",  Effect::Pure,               Total,   Index,     STRUCTURE;
-    Op::MemberAddr(..)  => "member_addr",   Effect::Pure,               Total,   Free,      STRUCTURE;
-    Op::AddressBits(_)  => "address_bits",  Effect::Pure,               Total,   Simple,    ZERO;
-    Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
-    Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
-    Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
-    Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
-    Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
-    Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;
-    Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
-    Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
-    Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
-    Op::LoopIndex(..)   => "loop_index",    Effect::Index,              Total,   Free,      ZERO;
-    Op::Balance { .. }  => "balance",       Effect::Exchange,           Total,   Simple,    STRUCTURE;
-    Op::Break           => "break",         Effect::Leave,              Total,   Simple,    STRUCTURE;
-    Op::Continue        => "continue",      Effect::Leave,              Total,   Simple,    STRUCTURE;
-    Op::Return(_)       => "return",        Effect::Leave,              Total,   Simple,    STRUCTURE;
-    Op::Call(f, args)   => "call",          Effect::Call(*f, args),     Total,   Nested,    STRUCTURE;
-    Op::Print(_)        => "print",         Effect::Print,              Total,   Text,      STRUCTURE;
-    Op::Assert(..)      => "assert",        Effect::Assert,             Total,   Simple,    STRUCTURE;
 }
 
 impl BinaryOp {

@@ -3,7 +3,7 @@
 use crate::lex::Token;
 use crate::op::*;
 use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
-use crate::parse::{Parsed, Parser};
+use crate::parser::{Parsed, Parser};
 
 /// Stands in a control operation until the caller has read its block.
 const NO_BLOCK: BlockId = BlockId(0);

@@ -6,8 +6,8 @@ use crate::body::Body;
 use crate::kernel::Layout;
 use crate::op::*;
 use crate::operation_table::{AtomicOp, BinaryOp, UnaryOp, binary_type, unary_type};
+use crate::rules::{Rule, Scope};
 use crate::types::{Scalar, Type};
-use crate::verify::{Rule, Scope};
 
 /// Reports what rule about types the instruction breaks, if any.
 pub(crate) fn check_types(scope: &Scope, body: &Body, v: ValueId, report: impl FnOnce(Rule)) {

@@ -1,0 +1,129 @@
+//! The table of instructions: for each [`Op`] its text, its effect, where it is defined, its cost class and how it takes
+//! part in differentiation. The operations on numbers have a table of their own, `operation_table`.
+
+use crate::op::{BlockId, ForLoop, FuncId, Op, ValueId};
+use crate::operation_facts::{CostClass, Definedness, Derivative};
+
+/// What an operation does besides yielding its value.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Effect<'a> {
+    /// Nothing, and it reads no memory that may change: safe to drop and to repeat, and to move where it is defined.
+    Pure,
+    /// Yields the index of a loop: safe to drop, to repeat and to move within that loop.
+    Index,
+    /// Reads memory at the address.
+    Read(ValueId),
+    /// Reads memory at the address that others may write meanwhile: executed as often as it is written, and in its
+    /// place.
+    ReadVolatile(ValueId),
+    /// Writes memory at the address.
+    Write(ValueId),
+    /// Reads and writes memory at the address, atomically where threads share it.
+    Update(ValueId),
+    /// Folds a value into a reduction of the enclosing loop.
+    Reduce,
+    /// Advances the iteration's random numbers: safe to drop when no one uses the value.
+    Draw,
+    /// Exchanges values with other threads of a block: safe to drop when no one uses the value.
+    Exchange,
+    /// Executes one of two blocks.
+    Branch(BlockId, BlockId),
+    /// Executes a block for each index, and updates the targets of its reductions.
+    For(&'a ForLoop),
+    /// Executes a block until something leaves it.
+    Loop(BlockId),
+    /// Leaves a block.
+    Leave,
+    /// Does what a function does, to memory that the arguments point to among others.
+    Call(FuncId, &'a [ValueId]),
+    /// Tells the host.
+    Print,
+    /// Tells the host, and ends the iteration, when the condition is false.
+    Assert,
+}
+
+const RULE: Derivative = Derivative::Rule;
+const ZERO: Derivative = Derivative::Zero;
+const STRUCTURE: Derivative = Derivative::Structure;
+
+operations! {
+    scalar {
+        Op::Unary(op, _) => op.name(), Effect::Pure, Definedness::Total, op.cost(), op.derivative();
+        Op::Binary(op, ..) => op.name(), Effect::Pure, op.definedness(), op.cost(), op.derivative();
+    }
+    // pattern          text             effect                         defined  costs      derivative
+    Op::Const(_)        => "const",         Effect::Pure,               Total,   Free,      ZERO;
+    Op::Param(_)        => "param",         Effect::Pure,               Total,   Argument,  STRUCTURE;
+    Op::Select(..)      => "select",        Effect::Pure,               Total,   Simple,    RULE;
+    Op::Cast(_)         => "cast",          Effect::Pure,               Total,   Simple,    RULE;
+    // Bits are no number.
+    Op::Bitcast(_)      => "bitcast",       Effect::Pure,               Total,   Simple,    ZERO;
+    Op::MakeTensor(_)   => "make_tensor",   Effect::Pure,               Total,   Free,      RULE;
+    Op::Splat(_)        => "splat",         Effect::Pure,               Total,   Free,      RULE;
+    Op::MakeStruct(_)   => "make_struct",   Effect::Pure,               Total,   Free,      RULE;
+    Op::Extract(..)     => "extract",       Effect::Pure,               Total,   Free,      RULE;
+    Op::ExtractDyn(..)  => "extract_dyn",   Effect::Pure,               Partial, Simple,    RULE;
+    Op::MatMul(..)      => "matmul",        Effect::Pure,               Total,   Product,   RULE;
+    Op::Transpose(_)    => "transpose",     Effect::Pure,               Total,   Simple,    RULE;
+    Op::Fold(op, _)     => "fold",          Effect::Pure,               Total,   Simple,    op.binary().derivative();
+    Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
+    // What is drawn depends on no operand.
+    Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
+    Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;
+    Op::BufferAddr(..)  => "buffer_addr",   Effect::Pure,               Total,   Index,     STRUCTURE;
+    Op::FrameAddr(_)    => "frame_addr",    Effect::Pure,               Total,   Simple,    STRUCTURE;
+    Op::ElementAddr(..) => "element_addr",  Effect::Pure,               Total,   Index,     STRUCTURE;
+    Op::MemberAddr(..)  => "member_addr",   Effect::Pure,               Total,   Free,      STRUCTURE;
+    Op::AddressBits(_)  => "address_bits",  Effect::Pure,               Total,   Simple,    ZERO;
+    Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
+    Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
+    Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
+    Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
+    Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
+    Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;
+    Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
+    Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
+    Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
+    Op::LoopIndex(..)   => "loop_index",    Effect::Index,              Total,   Free,      ZERO;
+    Op::Balance { .. }  => "balance",       Effect::Exchange,           Total,   Simple,    STRUCTURE;
+    Op::Break           => "break",         Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Continue        => "continue",      Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Return(_)       => "return",        Effect::Leave,              Total,   Simple,    STRUCTURE;
+    Op::Call(f, args)   => "call",          Effect::Call(*f, args),     Total,   Nested,    STRUCTURE;
+    Op::Print(_)        => "print",         Effect::Print,              Total,   Text,      STRUCTURE;
+    Op::Assert(..)      => "assert",        Effect::Assert,             Total,   Simple,    STRUCTURE;
+}
+
+impl Op {
+    /// Has no effect and reads no memory that may change: safe to drop, to repeat and to move where it is defined.
+    pub fn is_pure(&self) -> bool {
+        matches!(self.effect(), Effect::Pure)
+    }
+
+    /// Ends its block.
+    pub fn is_terminator(&self) -> bool {
+        matches!(self.effect(), Effect::Leave)
+    }
+
+    /// The blocks nested in this operation, in order.
+    pub fn blocks(&self) -> Vec<BlockId> {
+        match self.effect() {
+            Effect::Branch(yes, no) => vec![yes, no],
+            Effect::For(l) => vec![l.body],
+            Effect::Loop(body) => vec![body],
+            Effect::Pure
+            | Effect::Index
+            | Effect::Read(_)
+            | Effect::ReadVolatile(_)
+            | Effect::Write(_)
+            | Effect::Update(_)
+            | Effect::Reduce
+            | Effect::Draw
+            | Effect::Exchange
+            | Effect::Leave
+            | Effect::Call(..)
+            | Effect::Print
+            | Effect::Assert => Vec::new(),
+        }
+    }
+}
