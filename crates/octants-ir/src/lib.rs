@@ -41,6 +41,7 @@
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 pub mod body;
+pub mod codegen_options;
 pub mod kernel;
 mod lex;
 pub mod names;
@@ -55,6 +56,7 @@ pub mod verify;
 mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
+pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,
     Program, Task, TaskKind, first_with_memory,

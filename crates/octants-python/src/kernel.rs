@@ -183,7 +183,7 @@ impl Kernel {
         // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the first call.
         if evaluate_annotations(&fn_)? {
             let program = program::current();
-            let default = octants_engine::Config::default();
+            let default = octants_engine::Config::new(octants_backends::backends());
             let config = program.as_ref().map_or(&default, |p| p.session.config());
             Signature::of(&fn_, &declaration(&fn_)?, config)?;
         }

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use octants_backends::backends;
 use octants_engine::environment::apply_environment;
 use octants_engine::runtime::{Renewable, Stream};
 use octants_engine::{Config, OptionValue, Session};
@@ -159,7 +160,7 @@ fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
 #[pyfunction]
 #[pyo3(signature = (options = None))]
 pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
-    let mut config = Config::default();
+    let mut config = Config::new(backends());
     apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
     for (name, value) in options.into_iter().flat_map(|d| d.iter()) {
         let name: String = name.extract()?;

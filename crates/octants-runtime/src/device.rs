@@ -322,10 +322,15 @@ pub struct Device(Arc<Inner>);
 impl Device {
     /// Takes over a driver.
     pub fn new(driver: impl Driver, config: DeviceConfig) -> Device {
+        Device::over(Box::new(driver), config)
+    }
+
+    /// Takes over a driver of a kind that the caller does not know.
+    pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
         let core = Arc::new(DeviceCore {
             immediate: driver.is_immediate(),
             host_addressable: driver.is_host_addressable(),
-            driver: Box::new(driver),
+            driver,
             seed: AtomicU64::new(config.seed),
             printer: Arc::new(Printer::new(config.sink)),
             launches: AtomicU64::new(0),
