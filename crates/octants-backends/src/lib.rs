@@ -1,9 +1,10 @@
 //! The back ends of this build: [`backends`] is the table that the outer binding gives the engine.
 //!
-//! A back end is an entry with a file of its own: the names that users give, the code generator, how the driver is opened, and the
-//! targets whose code can be looked at. What works on any of them is the engine's.
+//! A back end is an entry with a file of its own: the names that users give, the code generator, how the driver is
+//! opened, and the targets whose code can be looked at. What works on any of them is the engine's.
 //!
-//! Reading order: [`llvm`] (the code generator of all entries), [`host`], `open_gpu` (what GPUs share), [`cuda`], [`hip`].
+//! Reading order: [`llvm`] (the code generator of all entries), [`host`], `open_gpu` (what GPUs share), [`cuda`],
+//! [`hip`].
 
 pub mod cuda;
 pub mod hip;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// The name of a back end, or of no certain one. Which names there are the table of back ends says (`Backends::arches`).
+/// The name of a back end, or of no certain one. Which names there are the table of back ends says
+/// (`Backends::arches`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Arch(&'static str);
 

@@ -1,9 +1,10 @@
 //! [`ArtifactCache`]: compiled kernels on disk, and the key under which each is found.
 //!
-//! The key holds all that decides the machine code and what is stored with it: the program as it stands before code generation, the
-//! places in the source that its messages name, the options, the machine, the versions of this compiler and of the code generator, the text of the
-//! device's library of mathematics, and who makes the device's own code. `Hash` of the IR takes in every member of every type, so
-//! that nothing is left out by forgetting it, and spans alone are left out by intent: a comment above a kernel changes no code.
+//! The key holds all that decides the machine code and what is stored with it: the program as it stands before code
+//! generation, the places in the source that its messages name, the options, the machine, the versions of this compiler
+//! and of the code generator, the text of the device's library of mathematics, and who makes the device's own code.
+//! `Hash` of the IR takes in every member of every type, so that nothing is left out by forgetting it, and spans alone
+//! are left out by intent: a comment above a kernel changes no code.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -281,11 +282,21 @@ program k -> f32 {
     fn scheduled_key(
         program: &Program,
         sources: &Sources,
+        asked: (&CodegenOptions, &ScheduleOptions),
+        target: &CodeTarget,
+    ) -> String {
+        generated_key("a generator", program, sources, asked, target)
+    }
+
+    fn generated_key(
+        generator: &str,
+        program: &Program,
+        sources: &Sources,
         (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
         target: &CodeTarget,
     ) -> String {
         let from = Ingredients { program, sources, defined_at: None, options, schedule_options };
-        key_after(common_part("a generator", target, &options.device_library), &from).to_string()
+        key_after(common_part(generator, target, &options.device_library), &from).to_string()
     }
 
     #[test]
@@ -379,16 +390,8 @@ program k -> f32 {
             add(what, scheduled_key(&program, &places, (&options, &changed), &host));
         }
 
-        let other = common_part("another generator", &host, &options.device_library);
-        let schedule_options = ScheduleOptions::default();
-        let from = Ingredients {
-            program: &program,
-            sources: &places,
-            defined_at: None,
-            options: &options,
-            schedule_options: &schedule_options,
-        };
-        add("code generator", key_after(other, &from).to_string());
+        let asked = (&options, &ScheduleOptions::default());
+        add("code generator", generated_key("another generator", &program, &places, asked, &host));
         add("triple", key(&program, &places, &options, &device("t", "c", "f")));
         add("another triple", key(&program, &places, &options, &device("u", "c", "f")));
         add("cpu", key(&program, &places, &options, &device("t", "d", "f")));

@@ -1,5 +1,5 @@
-//! [`Backends`]: the kinds of machine that a build can run on, each a [`Backend`]: names that users give, a [`CodeGenerator`]
-//! and a driver.
+//! [`Backends`]: the kinds of machine that a build can run on, each a [`Backend`]: names that users give, a
+//! [`CodeGenerator`] and a driver.
 //!
 //! The engine knows back ends by these traits alone; the outer binding hands it the table, within the [`Config`].
 
@@ -48,8 +48,8 @@ pub trait CodeGenerator: Sync {
         form: CodeForm,
     ) -> Result<Vec<u8>, CodegenError>;
 
-    /// The generator's name and version, and the host's processor when that is the target: part of the key under which an
-    /// artifact is kept. An error if the host cannot be named.
+    /// The generator's name and version, and the host's processor when that is the target: part of the key under which
+    /// an artifact is kept. An error if the host cannot be named.
     fn identity(&self, target: &CodeTarget) -> Result<String, CodegenError>;
 }
 

@@ -1,7 +1,7 @@
 //! Every option of a session, its default, its check, in one table.
 //!
-//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python layer (log level,
-//! full tracebacks) are kept here too, so that one place knows all names.
+//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python
+//! layer (log level, full tracebacks) are kept here too, so that one place knows all names.
 
 use std::path::PathBuf;
 
@@ -23,8 +23,8 @@ pub struct OptionInfo {
     pub doc: &'static str,
 }
 
-/// Makes [`Config`] and all that goes through its options by name. Each has a type, a default, a function that checks a value given
-/// for it, and a sentence. The name ahead of them stands for the back ends.
+/// Makes [`Config`] and all that goes through its options by name. Each has a type, a default, a function that checks a
+/// value given for it, and a sentence. The name ahead of them stands for the back ends.
 macro_rules! options {
     (|$backends:ident| $($name:ident: $type:ty = $default:expr, $check:expr, $doc:literal;)*) => {
         /// All options of a session.

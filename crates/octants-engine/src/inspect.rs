@@ -1,4 +1,5 @@
-//! A kernel's code for any machine that code can be made for, as text or bytes for people: the machine need not be there.
+//! A kernel's code for any machine that code can be made for, as text or bytes for people: the machine need not be
+//! there.
 
 use octants_analysis::describe_access;
 use octants_schedule::{describe_schedule, schedule_program};

@@ -48,8 +48,8 @@ pub(crate) fn not_one_of<'a>(option: &str, given: &str, names: impl Iterator<Ite
 }
 
 impl Session {
-    /// The machine that a user names by its kind, its chip, or both; this session's own where nothing is said. In `packages`, folders
-    /// of installed packages, vendors' libraries are looked for.
+    /// The machine that a user names by its kind, its chip, or both; this session's own where nothing is said. In
+    /// `packages`, folders of installed packages, vendors' libraries are looked for.
     pub fn machine(&self, arch: Option<&str>, target: Option<&str>, packages: &[PathBuf]) -> Result<Machine, Error> {
         let backends = self.config().backends;
         let kind = match arch {

@@ -8,8 +8,8 @@ use octants_runtime::Driver;
 use crate::config::{Config, given_path};
 use crate::machine::Machine;
 
-/// A driver, and what its code is made for; or why there is none. The first back end that finds a device has it. Its vendor's
-/// library is looked for in `packages` too.
+/// A driver, and what its code is made for; or why there is none. The first back end that finds a device has it. Its
+/// vendor's library is looked for in `packages` too.
 pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<dyn Driver>, Machine), String> {
     let mut reasons = Vec::new();
     for backend in config.backends.asked_for(config.arch) {

@@ -1,5 +1,5 @@
-//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`], [`build`] or
-//! else [`recall`], [`launch`].
+//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`],
+//! [`build`] or else [`recall`], [`launch`].
 
 mod build;
 mod launch;
@@ -48,8 +48,8 @@ pub struct FrontEndCounts {
 }
 
 impl Session {
-    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed text
-    /// goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
+    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed
+    /// text goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
     pub fn new(mut config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         let mut notices = Vec::new();
         if config.arch != Arch::CPU {
@@ -73,8 +73,8 @@ impl Session {
         Session::over(driver, machine, config, notices, sink)
     }
 
-    /// A session on a driver that the caller has opened, whatever device `config` asks for. Its code is that of the host's
-    /// back end.
+    /// A session on a driver that the caller has opened, whatever device `config` asks for. Its code is that of the
+    /// host's back end.
     pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
         let machine = Machine::new(config.backends.host(), driver.code_target());
         Session::over(Box::new(driver), machine, config, Vec::new(), sink)

@@ -36,7 +36,7 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`body`], [`kernel`]; then [`mod@print`] (the text), [`names`], [`parse`];
-//! [`verify`] lists what must hold.
+//! [`verify`] lists what must hold. [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
