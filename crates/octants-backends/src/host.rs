@@ -53,7 +53,7 @@ impl Backend for Host {
         own.chain(x86).chain(known_processors(ARM)).collect()
     }
 
-    fn is_usual(&self, target: &str) -> bool {
+    fn is_listed(&self, target: &str) -> bool {
         [self.name(), ANY_ARM].contains(&target) || target.starts_with(ANY_X86)
     }
 

@@ -83,7 +83,7 @@ pub trait Backend: Sync {
     fn targets(&self) -> Vec<String>;
 
     /// False for targets that a list of all kinds of machines leaves out.
-    fn is_usual(&self, _target: &str) -> bool {
+    fn is_listed(&self, _target: &str) -> bool {
         true
     }
 

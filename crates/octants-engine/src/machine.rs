@@ -69,15 +69,13 @@ impl Session {
                 Some((name, backend)) => self.find_target((name, backend), backend.usual_target(name), packages),
             };
         };
-        match backends.entries.iter().copied().find(|b| b.claims(target)) {
-            None => Err(self.unknown_target(target, kind.map(|(_, backend)| backend.name()))),
-            Some(told) => match kind {
-                None => self.find_target((told.name(), told), target, packages),
-                Some((name, backend)) if backend.name() == told.name() => {
-                    self.find_target((name, backend), target, packages)
-                }
-                Some((name, _)) => Err(not_of_kind(target, name)),
-            },
+        let Some(told) = backends.entries.iter().copied().find(|b| b.claims(target)) else {
+            return Err(self.unknown_target(target, kind.map(|(_, backend)| backend.name())));
+        };
+        match kind {
+            Some((name, backend)) if backend.name() != told.name() => Err(not_of_kind(target, name)),
+            Some(named) => self.find_target(named, target, packages),
+            None => self.find_target((told.name(), told), target, packages),
         }
     }
 
@@ -115,7 +113,7 @@ impl Session {
         let hint = nearest(target, names).map_or_else(String::new, |s| format!(" (did you mean `{s}`?)"));
         let list = |(backend, names): &(&dyn Backend, Vec<String>)| {
             // Of hundreds of processors those that stand for many.
-            let is_shown = |n: &&str| kind.is_some() || backend.is_usual(n);
+            let is_shown = |n: &&str| kind.is_some() || backend.is_listed(n);
             let (shown, others): (Vec<&str>, Vec<&str>) = names.iter().map(String::as_str).partition(is_shown);
             let rest = if others.is_empty() { String::new() } else { format!(", and {} by name", others.len()) };
             format!("\n  {}: {}{rest}", backend.name(), shown.join(", "))
