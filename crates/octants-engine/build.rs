@@ -1,8 +1,8 @@
-//! Names this build of the compiler by the text of its sources, so that what an earlier build left on disk is never taken for
-//! the work of this one. `OCTANTS_BUILD` is that name.
+//! Names this build of the compiler by the text of its sources, so that what an earlier build left on disk is never
+//! taken for the work of this one. `OCTANTS_BUILD` is that name.
 //!
-//! All crates below this one count, but for test beds and the binding above: what they do not decide today they may
-//! tomorrow, and a build that changes any of them compiles this crate anyway. The lock file stands for the crates of others.
+//! All crates count, but for test beds and the outer binding: what they do not decide today they may tomorrow. The lock
+//! file stands for the crates of others.
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};

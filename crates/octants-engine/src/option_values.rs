@@ -2,7 +2,8 @@
 
 use octants_ir::Scalar;
 
-use crate::arch::{ARCHES, Arch};
+use crate::arch::Arch;
+use crate::backend::Backends;
 use crate::error::Error;
 use crate::suggest::nearest;
 
@@ -161,10 +162,15 @@ pub fn scalar(allowed: &[Scalar]) -> impl Fn(&str, &OptionValue) -> Result<Scala
     }
 }
 
-pub fn arch(name: &str, value: &OptionValue) -> Result<Arch, Error> {
-    let names: Vec<&'static str> = ARCHES.iter().map(|(n, _)| *n).collect();
-    let text = choice(&names)(name, value)?;
-    Ok(ARCHES.iter().find(|(n, _)| *n == text).map(|(_, a)| *a).expect("compiler bug: the choices are arch names"))
+/// A kind of machine by one of its names.
+pub fn arch(backends: Backends) -> impl Fn(&str, &OptionValue) -> Result<Arch, Error> {
+    move |name, value| {
+        let arches = backends.arches();
+        let names: Vec<&'static str> = arches.iter().map(|(n, _)| *n).collect();
+        let text = choice(&names)(name, value)?;
+        let found = arches.iter().find(|(n, _)| *n == text).map(|(_, arch)| *arch);
+        Ok(found.expect("compiler bug: the choices are arch names"))
+    }
 }
 
 fn show(value: &OptionValue) -> String {

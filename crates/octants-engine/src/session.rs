@@ -1,5 +1,5 @@
-//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`], [`build`] or
-//! else [`recall`], [`launch`].
+//! [`Session`]: one device, one configuration, and the way of a kernel from its source to code that runs: [`lowering`],
+//! [`build`] or else [`recall`], [`launch`].
 
 mod access;
 mod build;
@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{CodeTarget, StoreCounts};
-use octants_codegen_llvm::{DeviceLibrary, check_processor};
-use octants_driver_host::{HostConfig, HostDriver};
 use octants_runtime::{Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
 
 pub use self::build::Executable;
@@ -24,7 +22,8 @@ use crate::artifact_cache::{ArtifactCache, open_store};
 use crate::compile_times::{Compilation, CompileLog};
 use crate::config::{Arch, Config};
 use crate::error::Error;
-use crate::open_gpu::open_gpu;
+use crate::machine::Machine;
+use crate::open_device::open_device;
 
 /// A device with the options that programs on it are compiled under.
 pub struct Session {
@@ -32,8 +31,7 @@ pub struct Session {
     notices: Mutex<Vec<String>>,
     device: Device,
     /// What its code is made for.
-    pub(crate) target: CodeTarget,
-    pub(crate) library: DeviceLibrary,
+    pub(crate) machine: Machine,
     /// Compiled kernels on disk.
     cache: Option<ArtifactCache>,
     compilations: CompileLog,
@@ -51,48 +49,46 @@ pub struct FrontEndCounts {
 }
 
 impl Session {
-    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed text
-    /// goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
+    /// Opens the device that `config` asks for, or the CPU where it is not available and fallback is allowed. Printed
+    /// text goes to `sink`. In `packages`, folders of installed packages, a device's own libraries are looked for.
     pub fn new(mut config: Config, sink: TextSink, packages: &[PathBuf]) -> Result<Session, Error> {
         let mut notices = Vec::new();
-        match config.arch {
-            Arch::Cpu => {}
-            Arch::Gpu | Arch::Cuda | Arch::Amdgpu => match open_gpu(&config, packages) {
-                Ok((arch, driver, library)) => {
-                    config.arch = arch;
-                    return Session::over(driver, config, notices, sink, library);
+        if config.arch != Arch::CPU {
+            match open_device(&config, packages) {
+                Ok((driver, machine)) => {
+                    config.arch = Arch::new(machine.backend.name());
+                    return Session::over(driver, machine, config, notices, sink);
                 }
                 Err(reason) => fall_back(&mut config, &mut notices, &reason)?,
-            },
-            Arch::Other(_) => fall_back(&mut config, &mut notices, "this build does not drive it")?,
+            }
         }
+        let host = config.backends.host();
         if !config.cpu_target.is_empty() {
-            check_processor(&config.cpu_target)
-                .map_err(|e| Error::BadOption { name: "cpu_target".into(), reason: e.to_string() })?;
+            let checked = host.code_generator().check_processor(&config.cpu_target);
+            checked.map_err(|e| Error::BadOption { name: "cpu_target".into(), reason: e.to_string() })?;
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
-        let max_threads = Some(config.cpu_max_num_threads).filter(|n| *n > 0);
-        let (streams, schedule) = (config.cpu_streams, config.schedule_seed());
-        let separate_memory = config.cpu_separate_memory;
-        let driver = HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory });
-        Session::over(driver, config, notices, sink, DeviceLibrary::default())
+        let driver = host.open(&config).map_err(Error::Unavailable)?;
+        let machine = Machine::new(host, driver.code_target());
+        Session::over(driver, machine, config, notices, sink)
     }
 
-    /// A session on a driver that the caller has opened, whatever device `config` asks for.
+    /// A session on a driver that the caller has opened, whatever device `config` asks for. Its code is that of the
+    /// host's back end.
     pub fn on(driver: impl Driver, config: Config, sink: TextSink) -> Result<Session, Error> {
-        Session::over(driver, config, Vec::new(), sink, DeviceLibrary::default())
+        let machine = Machine::new(config.backends.host(), driver.code_target());
+        Session::over(Box::new(driver), machine, config, Vec::new(), sink)
     }
 
     fn over(
-        driver: impl Driver,
+        driver: Box<dyn Driver>,
+        machine: Machine,
         config: Config,
         mut notices: Vec<String>,
         sink: TextSink,
-        library: DeviceLibrary,
     ) -> Result<Session, Error> {
-        let target = driver.code_target();
-        let device = Device::new(driver, DeviceConfig { seed: config.random_seed, sink });
+        let device = Device::over(driver, DeviceConfig { seed: config.random_seed, sink });
         if config.kernel_profiler {
             device.profiler().start()?;
         }
@@ -107,7 +103,7 @@ impl Session {
         let cache = store.map(ArtifactCache::new);
         let (notices, compilations) = (Mutex::new(notices), CompileLog::default());
         let (lowered, recalled) = Default::default();
-        Ok(Session { config, notices, device, target, library, cache, compilations, lowered, recalled })
+        Ok(Session { config, notices, device, machine, cache, compilations, lowered, recalled })
     }
 
     /// What was compiled so far, in the order in which it was done.
@@ -130,9 +126,9 @@ impl Session {
         &self.device
     }
 
-    /// The processor that code is made for, as LLVM calls it; `None` for the host's own.
+    /// The processor that code is made for, as the code generator calls it; `None` for the host's own.
     pub fn processor(&self) -> Option<&str> {
-        match &self.target {
+        match &self.machine.target {
             CodeTarget::Host => None,
             CodeTarget::Device { cpu, .. } => Some(cpu),
         }
@@ -185,7 +181,7 @@ fn fall_back(config: &mut Config, notices: &mut Vec<String>, why: &str) -> Resul
         return Err(Error::Unavailable(reason));
     }
     notices.push(format!("{reason}; falling back to the CPU"));
-    config.arch = Arch::Cpu;
+    config.arch = Arch::CPU;
     Ok(())
 }
 

@@ -5,6 +5,7 @@
 //! 3. `pyo3` appears in octants-python alone.
 //! 4. No vendor's word outside vendors' driver crates and `target/*.rs`, but where a user's choice of device is read.
 //! 5. No global mutable state below octants-python; environment variables are read in one file.
+//! 6. The engine knows back ends by its traits alone: no code generator, no driver, no vendor.
 
 #![allow(clippy::unwrap_used)]
 
@@ -48,9 +49,19 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-schedule",
             "octants-autodiff",
             "octants-artifact",
+            "octants-runtime",
+        ],
+    ),
+    (
+        "octants-backends",
+        &[
+            "octants-engine",
+            "octants-diag",
+            "octants-ir",
+            "octants-artifact",
+            "octants-runtime",
             "octants-codegen-llvm",
             "octants-codegen-naga",
-            "octants-runtime",
             "octants-driver-host",
             "octants-driver-gpu",
             "octants-driver-cuda",
@@ -60,7 +71,7 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-driver-recording",
         ],
     ),
-    ("octants-python", &["octants-engine"]),
+    ("octants-python", &["octants-engine", "octants-backends"]),
 ];
 
 /// Rule 4.
@@ -84,13 +95,15 @@ const VENDOR_WORDS: &[&str] = &[
     "msl",
 ];
 
+/// The engine's table of options.
+const OPTIONS: &str = "crates/octants-engine/src/config.rs";
+
 /// Files that may hold vendors' words, and why.
 const VENDOR_FILES: &[(&str, &str)] = &[
-    ("crates/octants-engine/src/arch.rs", "the names a user may give as `arch`"),
-    ("crates/octants-engine/src/config.rs", "the text of the option `arch`"),
-    ("crates/octants-engine/src/session.rs", "where the chosen device's driver is opened"),
-    ("crates/octants-engine/src/inspect.rs", "the names of machines a user may ask code for"),
-    ("crates/octants-engine/src/open_gpu.rs", "where GPUs' drivers are opened"),
+    (OPTIONS, "sentences about options, and the names of options that are accepted without effect"),
+    ("crates/octants-backends/src/lib.rs", "the table of back ends"),
+    ("crates/octants-backends/src/cuda.rs", "the entry of NVIDIA's GPUs"),
+    ("crates/octants-backends/src/hip.rs", "the entry of AMD's GPUs"),
     ("crates/octants-python/src/stream.rs", "`__cuda_stream__`, by which libraries hand streams to one another"),
     ("crates/octants-python/src/stream_methods.rs", "the same"),
     ("crates/octants-codegen-llvm/src/fatal_errors.rs", "its tests ask for code at which LLVM ends the process"),
@@ -245,6 +258,27 @@ fn vendors_are_named_only_where_they_are_driven() {
         for (i, line) in text.lines().enumerate() {
             if let Some(word) = words(line).iter().find(|w| VENDOR_WORDS.contains(&w.as_str())) {
                 wrong.push(format!("{path}:{}: `{word}`", i + 1));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_engine_knows_no_back_end() {
+    let mut wrong = Vec::new();
+    for package in packages().iter().filter(|p| p.name.as_str() == "octants-engine") {
+        for d in package.dependencies.iter().filter(|d| d.kind != DependencyKind::Development) {
+            if d.name.starts_with("octants-codegen-") || d.name.starts_with("octants-driver-") {
+                wrong.push(format!("octants-engine depends on {}", d.name));
+            }
+        }
+    }
+    for (path, text) in sources().iter().filter(|(p, _)| p.starts_with("crates/octants-engine/") && p != OPTIONS) {
+        for (i, line) in text.lines().enumerate() {
+            // Vendors are looked for in all crates.
+            if words(line).iter().any(|w| w == "llvm") {
+                wrong.push(format!("{path}:{}: `llvm`", i + 1));
             }
         }
     }

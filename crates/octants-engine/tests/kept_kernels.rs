@@ -5,13 +5,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use octants_backends::backends;
 use octants_engine::artifact::Artifact;
 use octants_engine::frontend::Lowered;
 use octants_engine::runtime::Patient;
 use octants_engine::{Config, Lowering, OptionValue, Session};
 
 fn session(folder: &Path) -> Session {
-    let mut config = Config::default();
+    let mut config = Config::new(backends());
     let folder = folder.to_string_lossy().into_owned();
     config.set("offline_cache_file_path", &OptionValue::Str(folder)).unwrap();
     Session::new(config, Arc::new(|_: &str| {}), &[]).unwrap()

@@ -9,6 +9,7 @@ mod world_table;
 use std::path::Path;
 use std::sync::Arc;
 
+use octants_backends::backends;
 use octants_driver_recording::{Launched, Log, RecordingDriver};
 use octants_engine::frontend::Lowered;
 use octants_engine::ir::{AutodiffMode, BufferId};
@@ -36,7 +37,7 @@ impl Bench {
     }
 
     fn with_cache(text: &str, cache: Option<&Path>) -> Bench {
-        let mut config = Config::default();
+        let mut config = Config::new(backends());
         match cache {
             Some(folder) => {
                 let folder = OptionValue::Str(folder.to_string_lossy().into_owned());

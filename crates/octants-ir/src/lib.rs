@@ -35,8 +35,9 @@
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
-//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`body`], [`kernel`]; then [`mod@print`] (the text),
-//! [`parse`]; [`verify`] lists what must hold.
+//! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`]; then
+//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold. [`schedule`], [`target_info`] and
+//! [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
@@ -44,6 +45,7 @@
 mod operation_macros;
 
 pub mod body;
+pub mod codegen_options;
 pub mod instruction_table;
 pub mod kernel;
 mod lex;
@@ -62,6 +64,7 @@ pub mod verify;
 mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
+pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,

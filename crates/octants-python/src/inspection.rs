@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use octants_engine::{Form, Lowering};
+use octants_backends::backends;
+use octants_engine::Lowering;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
@@ -45,7 +46,7 @@ impl Inspection {
         let packages: Vec<PathBuf> = py.import("sys")?.getattr("path")?.extract().unwrap_or_default();
         let session = &self.program.session;
         let made = detached::working(py, || {
-            let form = Form::named(form)?;
+            let form = session.form(form)?;
             let machine = session.machine(arch, target, &packages)?;
             let code = session.inspect(&self.lowering, self.arrays_may_alias, &machine, form)?;
             Ok((code, machine.file_ending(form)))
@@ -67,7 +68,7 @@ pub fn observe_compilations(callback: Option<Py<PyAny>>) {
 /// The kinds of machines, and the targets of each that code can be made for.
 #[pyfunction]
 pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
-    octants_engine::code_targets().into()
+    backends().code_targets()
 }
 
 /// Whether there is an observer.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use octants_backends::backends;
 use octants_engine::artifact::Store;
 use octants_engine::artifact_cache::open_store;
 use octants_engine::environment::apply_environment;
@@ -15,7 +16,7 @@ use crate::{detached, errors};
 
 /// The store in a folder; in the one that a program gets without further words where none is given.
 fn store(py: Python<'_>, folder: Option<PathBuf>) -> PyResult<Store> {
-    let mut config = Config::default();
+    let mut config = Config::new(backends());
     let set = apply_environment(&mut config).and_then(|()| match folder {
         Some(path) => config.set("offline_cache_file_path", &OptionValue::Str(path.to_string_lossy().into_owned())),
         None => Ok(()),

@@ -51,7 +51,7 @@ fn option_value(name: &str, value: &Bound<'_, PyAny>) -> PyResult<OptionValue> {
 #[pyfunction]
 #[pyo3(signature = (options = None))]
 pub fn init(py: Python<'_>, options: Option<&Bound<'_, PyDict>>) -> PyResult<Vec<String>> {
-    let mut config = Config::default();
+    let mut config = Config::new(octants_backends::backends());
     apply_environment(&mut config).map_err(|e| errors::from_engine(py, e))?;
     for (name, value) in options.into_iter().flat_map(|d| d.iter()) {
         let name: String = name.extract()?;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use octants_engine::recording::{Log, RecordingDriver};
+use octants_backends::backends;
+use octants_backends::recording::{Log, RecordingDriver};
 use octants_engine::{Config, OptionValue, Session};
 use pyo3::prelude::*;
 
@@ -30,7 +31,7 @@ impl Recorder {
 #[pyfunction]
 pub fn record_calls(py: Python<'_>) -> PyResult<Recorder> {
     let log = Arc::new(Log::default());
-    let mut config = Config::default();
+    let mut config = Config::new(backends());
     let off = config.set("offline_cache", &OptionValue::Bool(false));
     let driver = RecordingDriver::new(log.clone());
     let session = off.and_then(|()| Session::on(driver, config, Arc::new(program::keep_printed)));

@@ -46,7 +46,12 @@ pub struct Device(Arc<Inner>);
 impl Device {
     /// Takes over a driver.
     pub fn new(driver: impl Driver, config: DeviceConfig) -> Device {
-        let core = Arc::new(DeviceCore::new(Box::new(driver), config.seed, config.sink));
+        Device::over(Box::new(driver), config)
+    }
+
+    /// Takes over a driver of a kind that the caller does not know.
+    pub fn over(driver: Box<dyn Driver>, config: DeviceConfig) -> Device {
+        let core = Arc::new(DeviceCore::new(driver, config.seed, config.sink));
         let default = Stream::over(core.clone(), StreamHandle(0), false);
         Device(Arc::new(Inner { core, default }))
     }

@@ -16,8 +16,6 @@ mod rocm_library;
 #[cfg(feature = "twin")]
 mod twin;
 
-use std::path::PathBuf;
-
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
@@ -255,13 +253,6 @@ pub(crate) struct Portion {
 
 /// A target with LLVM's machine for it and its name.
 pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
-
-/// What code for devices finds outside.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DeviceLibrary {
-    /// The vendor's library of math functions, as LLVM bitcode.
-    pub path: Option<PathBuf>,
-}
 
 /// What a machine can do.
 pub(crate) fn info(target: &CodeTarget) -> TargetInfo {

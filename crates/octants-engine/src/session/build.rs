@@ -1,11 +1,12 @@
 //! [`Executable`]: from IR to code that is loaded, made anew or found on disk.
 
-use octants_artifact::{Artifact, CodeTarget, Dependence, Key};
+use octants_artifact::{Artifact, Dependence, Key};
 use octants_autodiff::Kept;
-use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, compile, target_info};
 use octants_diag::Span;
 use octants_frontend::Lowered;
-use octants_ir::{ArgLayout, Kernel, Layout, Op, Program, ScheduleOptions, Type};
+use octants_ir::{
+    ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
+};
 use octants_passes::{PIPELINE, PassOptions, offload, run_pipeline_with};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
@@ -125,20 +126,20 @@ impl Session {
         let layout = ArgLayout::new(kernel.roots, &kernel.buffers, &kernel.params);
         let ret = kernel.ret.clone();
         let concurrent = !self.device.is_immediate();
-        let program = self.split(lowered, (arrays_may_alias, concurrent), &self.target, self.config.print_ir, |pass| {
+        let (machine, info) = (&self.machine, self.machine.info());
+        let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
-        let options = self.codegen_options(concurrent, &self.library);
+        let options = self.codegen_options(concurrent, &machine.library);
         let schedule_options = self.schedule_options(arrays_may_alias);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
         let key = self.cache.as_ref().and_then(|cache| {
-            let target = &self.target;
             let defined_at = defined_at.as_deref();
             let (program, options, schedule_options) = (&program, &options, &schedule_options);
-            let from = Ingredients { program, sources, defined_at, options, schedule_options, target };
-            Some((cache, cache.key(&from)?))
+            let from = Ingredients { program, sources, defined_at, options, schedule_options };
+            Some((cache, cache.key(machine, &from)?))
         });
         let kept = key.and_then(|(cache, key)| cache.get(&key));
         let kept_under = key.map(|(_, key)| key);
@@ -160,10 +161,12 @@ impl Session {
             return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
-        let schedule = schedule_program(&program, &target_info(&self.target), schedule_options);
+        let schedule = schedule_program(&program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
         let mut after = |step| watch.lap(Phase::Codegen, step);
-        let mut artifact = compile((&program, &schedule), &location, &options, &self.target, &mut after)
+        let mut artifact = machine
+            .code_generator()
+            .compile((&program, &schedule), &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
         for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&program, &layout)) {
@@ -190,12 +193,12 @@ impl Session {
         Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
     }
 
-    /// IR to a program of tasks for a target; printed on the way where `shows` asks for it. `done` is told of each pass.
+    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,
         (arrays_may_alias, concurrent_launches): (bool, bool),
-        target: &CodeTarget,
+        info: &TargetInfo,
         shows: bool,
         mut done: impl FnMut(&'static str),
     ) -> Program {
@@ -208,7 +211,7 @@ impl Session {
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: false,
             // On the CPU threads have copies of what they add to.
-            gather: target_info(target).has_grid.then_some(LEAST_GATHERED),
+            gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
         };
         run_pipeline_with(PIPELINE, &mut kernel, &mut options, &mut done);

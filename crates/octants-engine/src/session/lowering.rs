@@ -3,12 +3,10 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use octants_artifact::CodeTarget;
 use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_tally_loops};
-use octants_codegen_llvm::target_info;
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
-use octants_ir::{AutodiffMode, Kernel};
+use octants_ir::{AutodiffMode, Kernel, TargetInfo};
 use octants_passes::Alias;
 
 use super::Session;
@@ -100,14 +98,14 @@ impl Lowering {
 }
 
 /// How gradients keep states on a machine: the processor's cache holds them.
-pub(crate) fn keeping_on(target: &CodeTarget) -> Keeping {
-    if target_info(target).has_grid { Keeping::Blocks } else { Keeping::Iterations }
+pub(crate) fn keeping_on(info: &TargetInfo) -> Keeping {
+    if info.has_grid { Keeping::Blocks } else { Keeping::Iterations }
 }
 
 impl Session {
     /// How gradients keep states on the session's device.
     pub fn keeping(&self) -> Keeping {
-        keeping_on(&self.target)
+        keeping_on(&self.machine.info())
     }
 
     /// Source to IR, with the companions that `mode` will need. The only stop that asks the outside world anything.

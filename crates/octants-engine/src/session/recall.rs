@@ -17,7 +17,7 @@ impl Session {
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
         // Who wants to see the compiler's work must let it work.
         let cache = self.cache.as_ref().filter(|_| !self.config.print_ir);
-        let common = cache.and_then(|cache| cache.common(&self.target, &self.library)).map(|mut key| {
+        let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key
         });

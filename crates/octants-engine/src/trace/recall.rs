@@ -259,6 +259,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         unrolling_limit,
         raise_on_templated_floats,
         // They decide the target, which the common part of keys names.
+        backends: _,
         arch: _,
         device: _,
         device_library: _,

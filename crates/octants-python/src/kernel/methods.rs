@@ -29,7 +29,7 @@ impl Kernel {
         // first call.
         if evaluate_annotations(&fn_)? {
             let program = program::current();
-            let default = octants_engine::Config::default();
+            let default = octants_engine::Config::new(octants_backends::backends());
             let config = program.as_ref().map_or(&default, |p| p.session.config());
             Signature::of(&fn_, &declaration(&fn_)?, config)?;
         }

@@ -1,0 +1,79 @@
+//! [`Host`]: the CPU that the process runs on, and code for CPUs elsewhere.
+
+use octants_artifact::CodeTarget;
+use octants_codegen_llvm::known_processors;
+use octants_driver_host::{HostConfig, HostDriver};
+use octants_engine::{Backend, CodeGenerator, Config};
+use octants_runtime::Driver;
+
+use crate::llvm::{Llvm, named};
+
+/// The architectures of processors. Object files are those of Linux.
+const X86: &str = "x86_64-unknown-linux-gnu";
+const ARM: &str = "aarch64-unknown-linux-gnu";
+/// What all processors of the first run.
+const ANY_X86: &str = "x86-64";
+/// What all processors of the second run.
+const ANY_ARM: &str = "aarch64";
+
+/// The back end of the host.
+pub struct Host;
+
+/// The architectures that a name of this back end stands for.
+fn architectures(arch: &str) -> &'static [&'static str] {
+    match arch {
+        "x64" => &[X86],
+        "arm64" => &[ARM],
+        _ => &[X86, ARM],
+    }
+}
+
+impl Backend for Host {
+    fn names(&self) -> &'static [&'static str] {
+        &["cpu", "x64", "arm64"]
+    }
+
+    fn code_generator(&self) -> &'static dyn CodeGenerator {
+        &Llvm
+    }
+
+    fn open(&self, config: &Config) -> Result<Box<dyn Driver>, String> {
+        Ok(Box::new(HostDriver::new(HostConfig {
+            max_threads: Some(config.cpu_max_num_threads).filter(|n| *n > 0),
+            streams: config.cpu_streams,
+            schedule: config.schedule_seed(),
+            separate_memory: config.cpu_separate_memory,
+        })))
+    }
+
+    fn targets(&self) -> Vec<String> {
+        let (levels, x86): (Vec<_>, Vec<_>) =
+            known_processors(X86).into_iter().partition(|name| name.starts_with(ANY_X86));
+        let own = [self.name().to_owned()].into_iter().chain(levels).chain([ANY_ARM.to_owned()]);
+        own.chain(x86).chain(known_processors(ARM)).collect()
+    }
+
+    fn is_listed(&self, target: &str) -> bool {
+        [self.name(), ANY_ARM].contains(&target) || target.starts_with(ANY_X86)
+    }
+
+    fn usual_target(&self, arch: &str) -> &'static str {
+        let usual = [self.name(), ANY_X86, ANY_ARM].into_iter().find(|name| self.target(arch, name).is_some());
+        usual.expect("compiler bug: an architecture without processors")
+    }
+
+    fn target(&self, arch: &str, name: &str) -> Option<CodeTarget> {
+        let is_own = ["cpu", "native"].contains(&name);
+        let has = |triple: &str| match name {
+            _ if is_own => triple.starts_with(std::env::consts::ARCH),
+            ANY_ARM => triple == ARM,
+            _ => known_processors(triple).iter().any(|known| known == name),
+        };
+        let triple = architectures(arch).iter().find(|triple| has(triple))?;
+        Some(match name {
+            _ if is_own => CodeTarget::Host,
+            ANY_ARM => named(triple, "generic"),
+            _ => named(triple, name),
+        })
+    }
+}

@@ -1,0 +1,23 @@
+//! The back ends of this build: [`backends`] is the table that the outer binding gives the engine.
+//!
+//! A back end is an entry with a file of its own: the names that users give, the code generator, how the driver is
+//! opened, and the targets whose code can be looked at. What works on any of them is the engine's.
+//!
+//! Reading order: [`llvm`] (the code generator of all entries), [`host`], `open_gpu` (what GPUs share), [`cuda`],
+//! [`hip`].
+
+pub mod cuda;
+pub mod hip;
+pub mod host;
+pub mod llvm;
+mod open_gpu;
+
+use octants_engine::Backends;
+
+#[cfg(feature = "recording")]
+pub use octants_driver_recording as recording;
+
+/// The back ends, in the order of preference.
+pub fn backends() -> Backends {
+    Backends { entries: &[&host::Host, &cuda::Cuda, &hip::Hip], undriven: &["vulkan", "metal"] }
+}

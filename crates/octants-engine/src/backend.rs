@@ -1,0 +1,181 @@
+//! [`Backends`]: the kinds of machine that a build can run on, each a [`Backend`]: names that users give, a
+//! [`CodeGenerator`] and a driver.
+//!
+//! The engine knows back ends by these traits alone; the outer binding hands it the table, within the [`Config`].
+
+use std::fmt;
+use std::path::PathBuf;
+
+use octants_artifact::{Artifact, CodeTarget};
+use octants_diag::Span;
+use octants_ir::{CodegenError, CodegenOptions, Program, Schedule, TargetInfo};
+use octants_runtime::Driver;
+
+use crate::arch::Arch;
+use crate::config::Config;
+
+/// Makes code of programs and their schedules.
+pub trait CodeGenerator: Sync {
+    /// What a machine can do, for what decides how programs run on it.
+    fn info(&self, target: &CodeTarget) -> TargetInfo;
+
+    /// Whether code can be made for a machine; the error names what is known.
+    fn check_target(&self, target: &CodeTarget) -> Result<(), CodegenError>;
+
+    /// Whether the host runs code for a processor as the option `cpu_target` names it; the error says what it lacks.
+    fn check_processor(&self, processor: &str) -> Result<(), CodegenError>;
+
+    /// Compiles a program. `location` gives `path:line` of a span, for messages at run time; `after` is called with the
+    /// name of each step when it is done.
+    fn compile(
+        &self,
+        scheduled: (&Program, &Schedule),
+        location: &dyn Fn(Span) -> String,
+        options: &CodegenOptions,
+        target: &CodeTarget,
+        after: &mut dyn FnMut(&'static str),
+    ) -> Result<Artifact, CodegenError>;
+
+    /// The forms in which [`CodeGenerator::show`] gives code.
+    fn forms(&self) -> &'static [CodeForm];
+
+    /// A program's code in one of the generator's own forms, as one module.
+    fn show(
+        &self,
+        scheduled: (&Program, &Schedule),
+        options: &CodegenOptions,
+        target: &CodeTarget,
+        form: CodeForm,
+    ) -> Result<Vec<u8>, CodegenError>;
+
+    /// The generator's name and version, and the host's processor when that is the target: part of the key under which
+    /// an artifact is kept. An error if the host cannot be named.
+    fn identity(&self, target: &CodeTarget) -> Result<String, CodegenError>;
+}
+
+/// A form of code for people and their tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CodeForm {
+    /// What users call it.
+    pub name: &'static str,
+    /// The usual ending of the name of a file with such code.
+    pub ending: &'static str,
+}
+
+/// A kind of machine.
+pub trait Backend: Sync {
+    /// The names that users give as `arch`. The first one is used in messages and stands for all machines of the kind;
+    /// further ones may stand for some of them.
+    fn names(&self) -> &'static [&'static str];
+
+    /// What makes its code.
+    fn code_generator(&self) -> &'static dyn CodeGenerator;
+
+    /// Opens the device that the configuration asks for. The error is a sentence for the user, without a full stop.
+    fn open(&self, config: &Config) -> Result<Box<dyn Driver>, String>;
+
+    /// The vendor's library of math functions: in `packages`, folders of installed packages, or where systems have it.
+    fn find_device_library(&self, _packages: &[PathBuf]) -> Option<PathBuf> {
+        None
+    }
+
+    /// The targets that code can be made for, by the names that users give, the best known first.
+    fn targets(&self) -> Vec<String>;
+
+    /// False for targets that a list of all kinds of machines leaves out.
+    fn is_listed(&self, _target: &str) -> bool {
+        true
+    }
+
+    /// The target that is meant where `arch`, one of the back end's names, is given alone.
+    fn usual_target(&self, arch: &str) -> &'static str;
+
+    /// The target of this name among the machines that `arch`, one of the back end's names, stands for.
+    fn target(&self, arch: &str, name: &str) -> Option<CodeTarget>;
+
+    /// Whether a target of this name would be of this kind, be it known or not.
+    fn claims(&self, target: &str) -> bool {
+        self.target(self.name(), target).is_some()
+    }
+
+    /// The usual ending of the name of a file with code for a target.
+    fn file_ending(&self, _target: &CodeTarget, form: CodeForm) -> &'static str {
+        form.ending
+    }
+
+    /// The name used in messages.
+    fn name(&self) -> &'static str {
+        self.names()[0]
+    }
+}
+
+/// The back ends of a build.
+#[derive(Clone, Copy, Default)]
+pub struct Backends {
+    /// In the order of preference. The first one is the host's, which is there always and is called `cpu`.
+    pub entries: &'static [&'static dyn Backend],
+    /// Names that programs may give and that no entry has: programs that ask for them are told so.
+    pub undriven: &'static [&'static str],
+}
+
+impl Backends {
+    /// The back end of the machine that the process runs on.
+    pub(crate) fn host(self) -> &'static dyn Backend {
+        *self.entries.first().expect("compiler bug: a session without back ends")
+    }
+
+    /// Whether a back end is the host's.
+    pub(crate) fn is_host(self, backend: &dyn Backend) -> bool {
+        backend.name() == self.host().name()
+    }
+
+    /// The back ends that a name given as `arch` asks for.
+    pub(crate) fn asked_for(self, arch: Arch) -> impl Iterator<Item = &'static dyn Backend> {
+        let of_any = move |b: &dyn Backend| arch == Arch::GPU && !self.is_host(b);
+        self.entries.iter().copied().filter(move |b| of_any(*b) || b.name() == arch.name())
+    }
+
+    /// The back end that has this name.
+    pub(crate) fn named(self, name: &str) -> Option<&'static dyn Backend> {
+        self.entries.iter().copied().find(|b| b.names().contains(&name))
+    }
+
+    /// The names of all back ends.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> + Clone {
+        self.entries.iter().flat_map(|b| b.names()).copied()
+    }
+
+    /// The names accepted for `arch`.
+    pub(crate) fn arches(self) -> Vec<(&'static str, Arch)> {
+        let own = |b: &&'static dyn Backend| {
+            let arch = Arch::new(b.name());
+            b.names().iter().map(move |name| (*name, arch))
+        };
+        let (host, devices) = self.entries.split_at(self.entries.len().min(1));
+        let any = [(Arch::GPU.name(), Arch::GPU)];
+        let undriven = self.undriven.iter().map(|name| (*name, Arch::new(name)));
+        host.iter().flat_map(own).chain(any).chain(devices.iter().flat_map(own)).chain(undriven).collect()
+    }
+
+    /// The forms of code that some back end has.
+    pub(crate) fn forms(self) -> Vec<CodeForm> {
+        let mut forms: Vec<CodeForm> = Vec::new();
+        for form in self.entries.iter().flat_map(|b| b.code_generator().forms()) {
+            if !forms.iter().any(|known| known.name == form.name) {
+                forms.push(*form);
+            }
+        }
+        forms
+    }
+
+    /// Kinds of machines, and the targets of each that code can be made for.
+    pub fn code_targets(self) -> Vec<(&'static str, Vec<String>)> {
+        self.entries.iter().map(|b| (b.name(), b.targets())).collect()
+    }
+}
+
+impl fmt::Debug for Backends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.names()).finish()
+    }
+}

@@ -1,0 +1,30 @@
+//! [`open_device`]: the device that a configuration asks for.
+
+use std::path::PathBuf;
+
+use octants_ir::DeviceLibrary;
+use octants_runtime::Driver;
+
+use crate::config::{Config, given_path};
+use crate::machine::Machine;
+
+/// A driver, and what its code is made for; or why there is none. The first back end that finds a device has it. Its
+/// vendor's library is looked for in `packages` too.
+pub(crate) fn open_device(config: &Config, packages: &[PathBuf]) -> Result<(Box<dyn Driver>, Machine), String> {
+    let mut reasons = Vec::new();
+    for backend in config.backends.asked_for(config.arch) {
+        let opened = backend.open(config).and_then(|driver| {
+            let target = driver.code_target();
+            backend.code_generator().check_target(&target).map_err(|e| e.to_string())?;
+            Ok((driver, target))
+        });
+        match opened {
+            Ok((driver, target)) => {
+                let path = given_path(&config.device_library).or_else(|| backend.find_device_library(packages));
+                return Ok((driver, Machine { backend, target, library: DeviceLibrary { path } }));
+            }
+            Err(reason) => reasons.push(reason),
+        }
+    }
+    Err(if reasons.is_empty() { "this build does not drive it".into() } else { reasons.join("; ") })
+}

@@ -1,0 +1,70 @@
+//! What every code generator is asked for and how it fails: [`CodegenOptions`], [`CodegenError`].
+//!
+//! The data lie here because code generators and those who call them do not know one another.
+
+use std::fmt;
+use std::path::PathBuf;
+
+/// What the user and the launch situation ask of the code.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodegenOptions {
+    /// Floats may be reassociated, contracted and computed by vector math of a few units in the last place.
+    pub fast_math: bool,
+    /// 0 to 3.
+    pub opt_level: u8,
+    /// The processor that code for this machine is made for, where it is not the machine's own.
+    pub processor: Option<String>,
+    /// Under `fast_math`, call glibc's libmvec in vectorized loops: the loader must find its symbols.
+    pub vector_math: bool,
+    /// Preferred width of vectors in bits; the machine's widest where not given.
+    pub vector_bits: Option<u32>,
+    /// Launches on other streams may run beside this code and update the same memory atomically.
+    pub concurrent_launches: bool,
+    /// What code for devices takes from outside.
+    pub device_library: DeviceLibrary,
+    /// Most threads that work on one program, at least one. The code is the same with any number.
+    pub threads: usize,
+}
+
+impl Default for CodegenOptions {
+    fn default() -> Self {
+        CodegenOptions {
+            fast_math: true,
+            opt_level: 3,
+            processor: None,
+            vector_math: true,
+            vector_bits: None,
+            concurrent_launches: false,
+            device_library: DeviceLibrary::default(),
+            threads: 1,
+        }
+    }
+}
+
+/// What code for devices finds outside.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceLibrary {
+    /// The vendor's library of math functions, in the form that the code generator links.
+    pub path: Option<PathBuf>,
+}
+
+/// No code could be made: the machine is not supported, or memory ran out. Never a user's mistake.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CodegenError {
+    message: String,
+}
+
+impl CodegenError {
+    /// An error with a sentence for the user.
+    pub fn new(message: impl Into<String>) -> CodegenError {
+        CodegenError { message: message.into() }
+    }
+}
+
+impl fmt::Display for CodegenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for CodegenError {}
