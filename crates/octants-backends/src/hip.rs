@@ -6,7 +6,7 @@ use octants_artifact::CodeTarget;
 use octants_codegen_llvm::{check_target, known_processors};
 use octants_driver_hip::{self as driver, HOME_VARIABLES};
 use octants_engine::environment::folders;
-use octants_engine::{Backend, CodeForm, CodeGenerator, Config};
+use octants_engine::{Backend, CodeForm, CodeGenerator, DeviceSettings};
 use octants_runtime::Driver;
 
 use crate::llvm::{Llvm, OBJECT, named};
@@ -27,8 +27,8 @@ impl Backend for Hip {
         &Llvm
     }
 
-    fn open(&self, config: &Config) -> Result<Box<dyn Driver>, String> {
-        open_gpu(config, driver::open)
+    fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
+        open_gpu(settings, driver::open)
     }
 
     fn find_device_library(&self, packages: &[PathBuf]) -> Option<PathBuf> {

@@ -3,7 +3,7 @@
 use octants_artifact::CodeTarget;
 use octants_codegen_llvm::known_processors;
 use octants_driver_host::{HostConfig, HostDriver};
-use octants_engine::{Backend, CodeGenerator, Config};
+use octants_engine::{Backend, CodeGenerator, DeviceSettings};
 use octants_runtime::Driver;
 
 use crate::llvm::{Llvm, named};
@@ -37,13 +37,9 @@ impl Backend for Host {
         &Llvm
     }
 
-    fn open(&self, config: &Config) -> Result<Box<dyn Driver>, String> {
-        Ok(Box::new(HostDriver::new(HostConfig {
-            max_threads: Some(config.cpu_max_num_threads).filter(|n| *n > 0),
-            streams: config.cpu_streams,
-            schedule: config.schedule_seed(),
-            separate_memory: config.cpu_separate_memory,
-        })))
+    fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String> {
+        let &DeviceSettings { max_threads, streams, schedule, separate_memory, .. } = settings;
+        Ok(Box::new(HostDriver::new(HostConfig { max_threads, streams, schedule, separate_memory })))
     }
 
     fn targets(&self) -> Vec<String> {

@@ -1,7 +1,7 @@
 //! [`Backends`]: the kinds of machine that a build can run on, each a [`Backend`]: names that users give, a
 //! [`CodeGenerator`] and a driver.
 //!
-//! The engine knows back ends by these traits alone; the outer binding hands it the table, within the [`Config`].
+//! The engine knows back ends by these traits alone; the outer binding hands it the table, within the configuration.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -12,7 +12,6 @@ use octants_ir::{CodegenError, CodegenOptions, Program, Schedule, TargetInfo};
 use octants_runtime::Driver;
 
 use crate::arch::Arch;
-use crate::config::Config;
 
 /// Makes code of programs and their schedules.
 pub trait CodeGenerator: Sync {
@@ -62,6 +61,23 @@ pub struct CodeForm {
     pub ending: &'static str,
 }
 
+/// What a user asks of a device.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeviceSettings {
+    /// Its number among those of its kind; the first one, or the driver's own choice, where not given.
+    pub device: Option<u32>,
+    /// The driver's library; looked for where systems have it where not given.
+    pub driver_library: Option<PathBuf>,
+    /// Most threads that work on a launch; all processors where not given.
+    pub max_threads: Option<u32>,
+    /// Launches on streams run beside one another.
+    pub streams: bool,
+    /// For tests: the seed of an order of what streams do.
+    pub schedule: Option<u64>,
+    /// For tests: memory that the host cannot address.
+    pub separate_memory: bool,
+}
+
 /// A kind of machine.
 pub trait Backend: Sync {
     /// The names that users give as `arch`. The first one is used in messages and stands for all machines of the kind;
@@ -71,8 +87,8 @@ pub trait Backend: Sync {
     /// What makes its code.
     fn code_generator(&self) -> &'static dyn CodeGenerator;
 
-    /// Opens the device that the configuration asks for. The error is a sentence for the user, without a full stop.
-    fn open(&self, config: &Config) -> Result<Box<dyn Driver>, String>;
+    /// Opens the device that a user asks for. The error is a sentence for the user, without a full stop.
+    fn open(&self, settings: &DeviceSettings) -> Result<Box<dyn Driver>, String>;
 
     /// The vendor's library of math functions: in `packages`, folders of installed packages, or where systems have it.
     fn find_device_library(&self, _packages: &[PathBuf]) -> Option<PathBuf> {

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use octants_ir::Scalar;
 
 pub use crate::arch::Arch;
-use crate::backend::Backends;
+use crate::backend::{Backends, DeviceSettings};
 use crate::error::Error;
 pub use crate::option_values::OptionValue;
 use crate::option_values::{ToValue, arch, choice, device, flag, int, part, scalar, schedule, seed, text};
@@ -197,6 +197,18 @@ impl Config {
     /// The seed of `cpu_stream_schedule`.
     pub fn schedule_seed(&self) -> Option<u64> {
         self.cpu_stream_schedule.strip_prefix("seed:")?.parse().ok()
+    }
+
+    /// What is asked of a device.
+    pub(crate) fn device_settings(&self) -> DeviceSettings {
+        DeviceSettings {
+            device: self.device,
+            driver_library: given_path(&self.driver_library),
+            max_threads: Some(self.cpu_max_num_threads).filter(|n| *n > 0),
+            streams: self.cpu_streams,
+            schedule: self.schedule_seed(),
+            separate_memory: self.cpu_separate_memory,
+        }
     }
 
     /// Bounds checks are part of `debug`.

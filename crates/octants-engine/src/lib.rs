@@ -25,7 +25,7 @@ pub mod session;
 mod suggest;
 pub mod trace;
 
-pub use backend::{Backend, Backends, CodeForm, CodeGenerator};
+pub use backend::{Backend, Backends, CodeForm, CodeGenerator, DeviceSettings};
 pub use config::{Arch, Config, OptionValue};
 pub use error::{CompileError, Error};
 pub use inspect::Form;

@@ -5,6 +5,7 @@ mod access;
 mod build;
 mod launch;
 mod lowering;
+mod name_machine;
 mod recall;
 mod stream_groups;
 
@@ -69,7 +70,7 @@ impl Session {
         }
         // A device with memory of its own works asynchronously.
         config.cpu_streams |= config.cpu_separate_memory;
-        let driver = host.open(&config).map_err(Error::Unavailable)?;
+        let driver = host.open(&config.device_settings()).map_err(Error::Unavailable)?;
         let machine = Machine::new(host, driver.code_target());
         Session::over(driver, machine, config, notices, sink)
     }
