@@ -157,6 +157,12 @@ class Compiler(CallCompiler):
         return lambda f: f.__setitem__(slot, get(f))
 
     def do_AugAssign(self, node: ast.AugAssign) -> Callable[[list], Any]:
+        if changes_what_it_reads(node):
+
+            def refuse(f):
+                raise UnspecifiedError("an update that reads what a part of it changes")
+
+            return refuse
         if isinstance(node.target, ast.Name):
             found = self.lookup(node.target.id)
             if isinstance(found, tuple) and found[3]:
@@ -174,7 +180,6 @@ class Compiler(CallCompiler):
             if is_float(to) and op in ("&", "|", "^"):
                 raise InvalidProgramError("bits of floats")
             value = Value(place.type, self.converted(value, place.type))
-        # The value is computed before the place is found: its indices see what the value changed.
         slot, compute = self.slot(), value.get
         if is_update and isinstance(place.type, str):
             update = self.update(place, op, lambda f: f[slot], False)
@@ -184,10 +189,14 @@ class Compiler(CallCompiler):
                 update(f)
 
             return run
+        # The place is found once: a call in an index is made once.
+        found, locate = self.slot(), place.locate
+        place = self.read_place(place.type, lambda f: f[found], place.is_global)
         result = self.operator(op, Value(place.type, place.get), Value(value.type, lambda f: f[slot], value.literal))
         get, put = self.converted(Value(result.type, result.get), place.type), self.writer(place)
 
         def change(f):
+            f[found] = locate(f)
             f[slot] = compute(f)
             put(f, get(f))
 
@@ -403,3 +412,22 @@ class Compiler(CallCompiler):
             return None
 
         return run
+
+
+def changes_what_it_reads(node: ast.AugAssign) -> bool:
+    """Whether a call in an update changes a variable or an array that another part of the update reads: which comes
+    first is not specified."""
+    place = node.target
+    while isinstance(place, ast.Subscript | ast.Attribute):
+        place = place.value
+    calls = [n for n in ast.walk(node) if isinstance(n, ast.Call) and dotted(n.func).startswith("qd.atomic_")]
+    for call in calls:
+        own = set(ast.walk(call))
+        base = call.args[0]
+        while isinstance(base, ast.Subscript | ast.Attribute):
+            base = base.value
+        others = (n for n in ast.walk(node) if isinstance(n, ast.Name) and n not in own and n is not place)
+        inside = (n for n in own if isinstance(n, ast.Name) and n is not base)
+        if isinstance(base, ast.Name) and any(n.id == base.id for n in (*others, *inside)):
+            return True
+    return False

@@ -56,7 +56,7 @@ def result(body, **data):
     "body, expected",
     [
         ("r = x[1] % 3", 2),
-        ("a = 1\nx[a] += qd.atomic_add(a, 1)\nr = x[2]", 1),
+        ("a = 1\nx[qd.atomic_add(a, 1)] *= qd.cast(3, qd.i64)\nr = x[1] * 10 + a", -208),
         ("r = x[1] // 2", -4),
         ("r = qd.raw_div(x[1], 2)", -3),
         ("r = x[3] + 1", -(2**31)),
@@ -99,6 +99,8 @@ def test_floats_round_to_their_type():
         ("r = x[0] % x[2]", "division"),
         ("r = qd.cast(y[0] * 1e30, qd.i32)", "as i32"),
         ("while x[0] > 0:\n    x[0] = 1", "steps"),
+        ("a = 1\nx[a] += qd.atomic_add(a, 1)", "a part of it changes"),
+        ("a = 1\nx[qd.atomic_add(a, 1)] *= a", "a part of it changes"),
     ],
 )
 def test_what_has_no_single_result_is_told(body, why):
