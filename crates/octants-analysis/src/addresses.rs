@@ -40,7 +40,8 @@ pub fn trace_element(body: &Body, mut addr: ValueId) -> Option<(BufferId, ValueI
     }
 }
 
-/// The buffer that an address is in; the indices on the way are appended, those of parts of an element before the element's.
+/// The buffer that an address is in; the indices on the way are appended, those of parts of an element before the
+/// element's.
 pub fn trace_indices(body: &Body, mut addr: ValueId, indices: &mut Vec<ValueId>) -> Option<BufferId> {
     loop {
         match &body.inst(addr).op {

@@ -2,8 +2,8 @@
 //!
 //! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
 //!
-//! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`], [`exits`],
-//! [`effects`], [`behavior`], [`estimate_cost`], [`affine`], [`access_sets`].
+//! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
+//! [`exits`], [`effects`], [`behavior`], [`estimate_cost`], [`affine`], [`access_sets`].
 
 pub mod access_sets;
 pub mod addresses;

@@ -2,7 +2,8 @@
 
 use octants_ir::{Buffer, Layout};
 
-/// For each buffer the first one of those whose memory lies among its own, be it by way of others; of most it is itself.
+/// For each buffer the first one of those whose memory lies among its own, be it by way of others; of most it is
+/// itself.
 pub fn first_among(buffers: &[Buffer]) -> Vec<usize> {
     let mut runs: Vec<(u32, u64, u64, usize)> = Vec::new();
     for (i, b) in buffers.iter().enumerate() {

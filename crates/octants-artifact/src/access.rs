@@ -1,7 +1,7 @@
 //! [`Access`]: elements that a task touches, in a form that a launch evaluates for its arguments.
 //!
-//! What is known of a task when it is compiled is a range of indices for each axis of a buffer, in terms of argument slots.
-//! [`Access::ranges`] gives the indices of a launch: it allocates nothing, and takes some additions for an axis.
+//! What is known of a task when it is compiled is a range of indices for each axis of a buffer, in terms of argument
+//! slots. [`Access::ranges`] gives the indices of a launch: it allocates nothing, and takes some additions for an axis.
 
 use serde::{Deserialize, Serialize};
 
@@ -76,8 +76,8 @@ pub struct Indices {
 }
 
 impl Access {
-    /// The indices of each axis in a launch with these argument slots. What begins or ends beside its axis, or ends before it
-    /// begins, is all of the axis: what the program computes may have wrapped.
+    /// The indices of each axis in a launch with these argument slots. What begins or ends beside its axis, or ends
+    /// before it begins, is all of the axis: what the program computes may have wrapped.
     pub fn ranges<'a>(&'a self, slots: &'a [u64]) -> impl Iterator<Item = Indices> + 'a {
         self.axes.iter().map(|axis| axis.indices(slots))
     }

@@ -1,10 +1,10 @@
 //! The rules of differentiation: for each operation its derivative, as code for both modes.
 //!
-//! The operation table says how an operation takes part (`octants_ir::Derivative`). Those with a rule are linear maps from the tangents of their operands
-//! to the tangent of their result: [`push_forward`] builds that map, [`pull_back`] its transpose, which takes the
-//! adjoint of the result to contributions to the adjoints of the operands. Operations that work component by component
-//! state a [`Partial`] for each operand, once, and both functions use it; the others (`MatMul`, `Extract`, ...) are
-//! linear, or nearly, and stand in both.
+//! The operation table says how an operation takes part (`octants_ir::Derivative`). Those with a rule are linear maps
+//! from the tangents of their operands to the tangent of their result: [`push_forward`] builds that map, [`pull_back`]
+//! its transpose, which takes the adjoint of the result to contributions to the adjoints of the operands. Operations
+//! that work component by component state a [`Partial`] for each operand, once, and both functions use it; the others
+//! (`MatMul`, `Extract`, ...) are linear, or nearly, and stand in both.
 //!
 //! A tangent or adjoint has the type of its value. In a struct, members that are no floats have the tangent zero.
 //! Integers have none: where a value becomes an integer its derivative ends.
@@ -296,8 +296,8 @@ pub struct Contribution {
 }
 
 /// What the adjoint of a result contributes to those of its operands, where `wanted` asks for the operand. `op`, of
-/// `Derivative::Rule` and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands whose
-/// type has no derivative get nothing.
+/// `Derivative::Rule` and with a result of a type that [`has_derivative`], was built as `y` in `b` before. Operands
+/// whose type has no derivative get nothing.
 pub fn pull_back(b: &mut Builder, y: ValueId, adjoint: ValueId, wanted: impl Fn(usize) -> bool) -> Vec<Contribution> {
     let mut out = Vec::new();
     let op = b.body.inst(y).op.clone();

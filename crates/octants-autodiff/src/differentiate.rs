@@ -106,8 +106,8 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 
 /// The table, in order.
 ///
-/// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables that
-/// iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
+/// Aliased buffers are merged first: all that follows tells memory apart by the buffer's number. Updates of variables
+/// that iterations share become atomic before the modes run, which tell them from other updates by that. Locals and
 /// constants are simplified so that there is less to differentiate. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.

@@ -4,8 +4,8 @@
 //! added the companions of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of rules,
 //! [`derivative_rules`].
 //!
-//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`, and the modes
-//! that check what gradients rely on, `validate_reads` and `differentiate_reverse/tally_trips`.
+//! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`, and the
+//! modes that check what gradients rely on, `validate_reads` and `differentiate_reverse/tally_trips`.
 
 mod demote_volatile_loads;
 pub mod derivative_rules;

@@ -25,8 +25,8 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`, `random`;
-//! `metadata`, `emit`; `optimise`; `fatal_errors`; `target`.
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`,
+//! `random`; `metadata`, `emit`; `optimise`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod align_loops;
@@ -85,7 +85,8 @@ pub enum Listing {
     Assembly,
 }
 
-/// Compiles a program for the machine this process runs on, as its schedule says. `location` gives `path:line` of a span, for messages at run time.
+/// Compiles a program for the machine this process runs on, as its schedule says. `location` gives `path:line` of a
+/// span, for messages at run time.
 pub fn compile_host(
     scheduled: (&Program, &Schedule),
     location: &dyn Fn(Span) -> String,

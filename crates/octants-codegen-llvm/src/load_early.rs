@@ -1,7 +1,8 @@
 //! Loads of an aligned loop that are made an iteration early, as the schedule says.
 //!
-//! From the end of an iteration the assembler moves such a load up to where the state before is used for the last time, and takes its
-//! register; from further up it would be moved from register to register at the end, and waited for there.
+//! From the end of an iteration the assembler moves such a load up to where the state before is used for the last time,
+//! and takes its register; from further up it would be moved from register to register at the end, and waited for
+//! there.
 
 use octants_ir::ValueId;
 use octants_ir::schedule::{EarlyLoads, EarlyStep};

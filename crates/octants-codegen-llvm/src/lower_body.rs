@@ -1,7 +1,8 @@
 //! Control flow: blocks, branches, endless loops, calls and returns of one body, be it a task's or a function's. Loops over ranges are in
 //! `serial_loops`.
 //!
-//! Serial loops count in 64 bits so that addresses stay affine; the index that the program sees is the truncation, marked as exact.
+//! Serial loops count in 64 bits so that addresses stay affine; the index that the program sees is the truncation,
+//! marked as exact.
 
 use octants_ir::{BlockId, FuncId, Op, Scalar, ValueId};
 

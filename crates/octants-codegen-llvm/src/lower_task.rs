@@ -117,8 +117,8 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s Scatter),
-    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they scatter
-    /// goes to copies of their blocks.
+    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they
+    /// scatter goes to copies of their blocks.
     Strided(Option<(Grouping, &'s WideForm)>, Option<&'s Scatter>),
 }
 

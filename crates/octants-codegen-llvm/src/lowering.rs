@@ -1,7 +1,7 @@
 //! [`Lowering`]: an LLVM function while it is filled, and what is known in it.
 //!
-//! The function has an entry block that only holds stack slots and reads of arguments; it is closed last. What fills it is in the
-//! files that lower: control flow in `lower_body`, values in `lower_op`, tasks in `lower_task`.
+//! The function has an entry block that only holds stack slots and reads of arguments; it is closed last. What fills it
+//! is in the files that lower: control flow in `lower_body`, values in `lower_op`, tasks in `lower_task`.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;

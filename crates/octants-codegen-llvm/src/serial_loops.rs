@@ -1,7 +1,8 @@
 //! Loops over ranges in order, inside of what a thread runs.
 //!
-//! Loops that wait for memory stand in the code several times (octants-schedule's `read_ahead`), so that several iterations wait at once. Where that is often
-//! there are two loops: one for whole groups of iterations, one for what is left over, which would else be run one by one.
+//! Loops that wait for memory stand in the code several times (octants-schedule's `read_ahead`), so that several
+//! iterations wait at once. Where that is often there are two loops: one for whole groups of iterations, one for what
+//! is left over, which would else be run one by one.
 
 use octants_ir::schedule::LoopHint;
 use octants_ir::{ForLoop, Scalar, ValueId};

@@ -1,5 +1,5 @@
-//! Tasks of which each thread runs several neighbouring iterations, as the schedule says: what the launcher sees to, and what code of the
-//! form relies on.
+//! Tasks of which each thread runs several neighboring iterations, as the schedule says: what the launcher sees to,
+//! and what code of the form relies on.
 
 use octants_artifact::WideForm;
 use octants_ir::Layout;
@@ -33,7 +33,7 @@ pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, grouping: Grouping) -
 }
 
 impl Lowering<'_, '_> {
-    /// Tells the optimiser what the launcher saw to.
+    /// Tells the optimizer what the launcher saw to.
     pub fn assume_wide(&self, form: &WideForm) {
         let e = self.e;
         for slot in &form.extents {
@@ -41,7 +41,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Tells the optimiser that a number is a multiple of a power of two.
+    /// Tells the optimizer that a number is a multiple of a power of two.
     pub fn assume_multiple(&self, v: V, of: u32) {
         let e = self.e;
         if e.as_int(v).is_none() {

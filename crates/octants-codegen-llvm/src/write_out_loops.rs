@@ -1,7 +1,8 @@
-//! Short loops inside another one that are written out while its body is lowered, as the schedule says: each of their iterations has code
-//! of its own, in which the loop's index is a number.
+//! Short loops inside another one that are written out while its body is lowered, as the schedule says: each of their
+//! iterations has code of its own, in which the loop's index is a number.
 //!
-//! Where they have a guard there is code for warps in all of whose threads all iterations run, which has no branches, and code for others.
+//! Where they have a guard there is code for warps in all of whose threads all iterations run, which has no branches,
+//! and code for others.
 
 use octants_ir::{BinaryOp, BlockId, ForLoop, Op, ValueId};
 

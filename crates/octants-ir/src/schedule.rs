@@ -1,7 +1,7 @@
 //! [`Schedule`]: how the tasks of a program are to run on a kind of machine, as data beside the program.
 //!
-//! octants-schedule decides, code generators carry out: each hint names what to do with an instruction, a loop or a task,
-//! and says nothing of how. A schedule belongs to one program as it is; its ids are the program's.
+//! octants-schedule decides, code generators carry out: each hint names what to do with an instruction, a loop or a
+//! task, and says nothing of how. A schedule belongs to one program as it is; its ids are the program's.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
@@ -290,8 +290,8 @@ pub struct Site {
 pub struct Along {
     /// An inner loop, or the aligned one.
     pub number: ValueId,
-    /// Iterations of it whose sums are collected before they are combined. If there is one, no index of an inner loop is in
-    /// the address.
+    /// Iterations of it whose sums are collected before they are combined. If there is one, no index of an inner loop
+    /// is in the address.
     pub elements: usize,
 }
 
@@ -326,7 +326,8 @@ impl EarlyStep {
 pub struct Jam {
     /// Iterations of the parallel loop.
     pub times: u32,
-    /// Inner loops that they run together, and whether iterations of the parallel loop, not of these, become vectors there.
+    /// Inner loops that they run together, and whether iterations of the parallel loop, not of these, become vectors
+    /// there.
     pub loops: HashMap<ValueId, bool>,
 }
 

@@ -14,8 +14,8 @@ pub struct TargetInfo {
     pub shared_bytes: u64,
     /// Most bytes of one thread's copy of what a task scatters sums to; zero where threads keep none.
     pub private_bytes: u64,
-    /// A thread waits for what it reads from memory, so that inner loops are worth unrolling although their bodies are not
-    /// small.
+    /// A thread waits for what it reads from memory, so that inner loops are worth unrolling although their bodies are
+    /// not small.
     pub waits_for_loads: bool,
     /// Arithmetic in 64 bits costs more than in 32.
     pub counts_in_32_bits: bool,

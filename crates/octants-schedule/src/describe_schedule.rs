@@ -1,4 +1,5 @@
-//! [`describe_schedule`]: a schedule as text, for people and tests. What is left to the code generator is not mentioned.
+//! [`describe_schedule`]: a schedule as text, for people and tests. What is left to the code generator is not
+//! mentioned.
 
 use std::fmt::Write;
 

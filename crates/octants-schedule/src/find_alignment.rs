@@ -1,9 +1,10 @@
-//! Which loops in order are run with the threads of a warp at the same element at a time, and which sums they add as one: those whose
-//! addresses follow the number of the loop's iteration, and of a short inner loop's, but nothing else that threads differ in.
+//! Which loops in order are run with the threads of a warp at the same element at a time, and which sums they add as
+//! one: those whose addresses follow the number of the loop's iteration, and of a short inner loop's, but nothing else
+//! that threads differ in.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp, which run neighboring `i` in step, are at the same `k`, or are
-//! once they are aligned. It applies to sums of floats into copies in a block's memory; for those of integers there is an instruction that
-//! minds less.
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp, which run neighboring `i` in step, are at
+//! the same `k`, or are once they are aligned. It applies to sums of floats into copies in a block's memory; for those
+//! of integers there is an instruction that minds less.
 
 use std::collections::{HashMap, HashSet};
 
@@ -64,8 +65,8 @@ struct Aligned<'a> {
     parts: HashMap<ValueId, Option<Follows>>,
 }
 
-/// The sums of a loop whose threads can be aligned, while blocks of them have these copies. Where sums follow the loop's own index, and it
-/// may stand in the code `times` times, several iterations are collected.
+/// The sums of a loop whose threads can be aligned, while blocks of them have these copies. Where sums follow the
+/// loop's own index, and it may stand in the code `times` times, several iterations are collected.
 pub(crate) fn find_alignment(
     facts: &BodyFacts<'_>,
     copied: &Scatter,

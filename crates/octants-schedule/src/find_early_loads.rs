@@ -1,10 +1,11 @@
-//! Which loads of an aligned loop are made an iteration early, so that a thread computes while it waits: those of states that a gradient
-//! has kept.
+//! Which loads of an aligned loop are made an iteration early, so that a thread computes while it waits: those of
+//! states that a gradient has kept.
 //!
-//! An aligned loop (`find_alignment`) has branches, over which nobody moves a load. The address of a kept state comes from a local that
-//! counts the words of the store. At the end of an iteration it holds what the next one begins with, and what that one will load can be
-//! loaded. From there the assembler moves the load up to where the state before is used for the last time, and takes its register; from
-//! further up it would be moved from register to register at the end, and waited for there.
+//! An aligned loop (`find_alignment`) has branches, over which nobody moves a load. The address of a kept state comes
+//! from a local that counts the words of the store. At the end of an iteration it holds what the next one begins with,
+//! and what that one will load can be loaded. From there the assembler moves the load up to where the state before is
+//! used for the last time, and takes its register; from further up it would be moved from register to register at the
+//! end, and waited for there.
 
 use std::collections::HashSet;
 

@@ -1,10 +1,10 @@
-//! Which tasks have a form in which each thread runs several neighbouring iterations, so that what neighbours load and store becomes few wide
-//! accesses.
+//! Which tasks have a form in which each thread runs several neighboring iterations, so that what neighbors load and
+//! store becomes few wide accesses.
 //!
-//! It applies to short loop bodies without control flow that walk arrays in the order of memory: maps, stencils, sums. The
-//! launcher takes this form where addresses and extents of a launch fit (`Grouping`); code of the form
-//! relies on that. Where a body reads several rows of an array it walks in tiles: without, each row comes from the memory of the whole
-//! device as often as the body names it.
+//! It applies to short loop bodies without control flow that walk arrays in the order of memory: maps, stencils, sums.
+//! The launcher takes this form where addresses and extents of a launch fit (`Grouping`); code of the form relies on
+//! that. Where a body reads several rows of an array it walks in tiles: without, each row comes from the memory of the
+//! whole device as often as the body names it.
 
 use std::collections::HashSet;
 
@@ -15,7 +15,7 @@ use octants_ir::{BinaryOp, Body, BufferId, Effect, Layout, Op, Program, Task, Va
 const MOST_INSTRUCTIONS: usize = 64;
 /// Fewest iterations: with fewer there are more threads to keep busy than iterations to share out.
 const LEAST_ITERATIONS: u64 = 1 << 19;
-/// Fewest groups of neighbours in a row: those at its ends are run one by one.
+/// Fewest groups of neighbors in a row: those at its ends are run one by one.
 const LEAST_GROUPS: u32 = 16;
 /// Bytes of the widest access.
 const BYTES: u32 = 16;

@@ -63,8 +63,8 @@ struct Search<'a> {
     alike: RefCell<HashMap<(ValueId, Option<ValueId>), bool>>,
 }
 
-/// Finds out whether several iterations of a parallel loop, which are independent, should run at once: where other threads touch the same
-/// memory, and where none does.
+/// Finds out whether several iterations of a parallel loop, which are independent, should run at once: where other
+/// threads touch the same memory, and where none does.
 pub(crate) fn find_jams(facts: &BodyFacts<'_>, number: ValueId, of: &ForLoop) -> [Option<Jam>; 2] {
     let Some(search) = look_for_jams(facts, number, of) else { return [None, None] };
     [false, true].map(|exclusive| search.jam(of, exclusive))

@@ -1,8 +1,9 @@
 //! Whether an iteration of a parallel loop may come back to memory that it has written.
 //!
-//! LLVM is told that iterations do not depend on one another. It then asks no more in which order one iteration uses memory, but joins loads of
-//! neighbouring elements into one at the place of the first, and stores at that of the last (LLVM 22, groups of interleaved accesses). So it
-//! is not told that of a loop whose iterations may use memory again that they have written.
+//! LLVM is told that iterations do not depend on one another. It then asks no more in which order one iteration uses
+//! memory, but joins loads of neighboring elements into one at the place of the first, and stores at that of the last
+//! (LLVM 22, groups of interleaved accesses). So it is not told that of a loop whose iterations may use memory again
+//! that they have written.
 
 use std::collections::HashSet;
 

@@ -1,9 +1,9 @@
-//! Short loops inside another one that are worth writing out: each of their iterations has code of its own, in which the loop's index is a
-//! number.
+//! Short loops inside another one that are worth writing out: each of their iterations has code of its own, in which
+//! the loop's index is a number.
 //!
-//! Loops that a gradient cuts into blocks run a block's iterations under a condition, for the last block is not whole. On devices whose threads
-//! run in warps such a block has code for warps in all of whose threads it is whole: there it has no branches, neighbors are loaded at once,
-//! and what two of the loops compute alike is computed once.
+//! Loops that a gradient cuts into blocks run a block's iterations under a condition, for the last block is not whole.
+//! On devices whose threads run in warps such a block has code for warps in all of whose threads it is whole: there it
+//! has no branches, neighbors are loaded at once, and what two of the loops compute alike is computed once.
 
 use std::collections::HashSet;
 use std::ops::Range;

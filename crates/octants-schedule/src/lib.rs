@@ -1,11 +1,13 @@
 //! How the tasks of a program run on a kind of machine: [`schedule_program`] decides, code generators carry out.
 //!
-//! Passes here look at a program, with what [`TargetInfo`](octants_ir::TargetInfo) says of the machine, and leave it as it
-//! is: what they decide is data beside it, a [`Schedule`](octants_ir::Schedule). None asks which maker's machine it is.
+//! Passes here look at a program, with what [`TargetInfo`](octants_ir::TargetInfo) says of the machine, and leave it as
+//! it is: what they decide is data beside it, a [`Schedule`](octants_ir::Schedule). None asks which maker's machine it
+//! is.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_jam`, `find_scatter`, `find_grouping`,
-//! `find_returns`; for loops in order `read_ahead`, `unroll_arrays`, `find_short_loops`, `find_alignment`, `find_early_loads`; for
-//! single instructions `hold_loads`; [`describe_schedule`] for people and tests.
+//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_jam`, `find_scatter`,
+//! `find_grouping`, `find_returns`; for loops in order `read_ahead`, `unroll_arrays`, `find_short_loops`,
+//! `find_alignment`, `find_early_loads`; for single instructions `hold_loads`; [`describe_schedule`] for people and
+//! tests.
 
 mod describe_schedule;
 mod facts;

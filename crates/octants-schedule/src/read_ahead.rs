@@ -57,7 +57,8 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) 
     (reads && straight && !few && size <= LONGEST).then_some(times)
 }
 
-/// How often the body of a loop in order should stand in the code, see [`times_to_unroll`], and how often for what is left over.
+/// How often the body of a loop in order should stand in the code, see [`times_to_unroll`], and how often for what is
+/// left over.
 pub(crate) fn find_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
     let times = times_to_unroll(body, l, has_many_threads)?;
     Some(Unroll { times, rest: (times >= LEAVES_MUCH).then_some(REST_TIMES) })

@@ -8,8 +8,8 @@ use crate::facts::{BodyFacts, ProgramFacts};
 use crate::hold_loads::loads_to_hold;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 
-/// Functions up to this many instructions, those of what they call included, are always inlined; the optimizer judges the
-/// others.
+/// Functions up to this many instructions, those of what they call included, are always inlined; the optimizer judges
+/// the others.
 const INLINE_SIZE: usize = 80;
 
 /// Decides how a program runs on a kind of machine.

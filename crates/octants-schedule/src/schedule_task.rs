@@ -20,17 +20,17 @@ use crate::unroll_arrays::walks_short_arrays;
 /// Tasks of more instructions than this are large: the time it takes to compile them matters more.
 const LARGE: usize = 800;
 
-/// Loops of tasks of more instructions than this do not become vector code: the time that LLVM takes to plan it grows with
-/// the square of the loop's size.
+/// Loops of tasks of more instructions than this do not become vector code: the time that LLVM takes to plan it grows
+/// with the square of the loop's size.
 const HUGE: usize = 5000;
 
-/// Where a task has more inner loops than this they are unrolled only if the number of their iterations is known: whenever
-/// LLVM adds a loop for what is left over, it looks through what it knows of all of them.
+/// Where a task has more inner loops than this they are unrolled only if the number of their iterations is known:
+/// whenever LLVM adds a loop for what is left over, it looks through what it knows of all of them.
 const MANY_LOOPS: usize = 100;
 
-/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM would
-/// emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of a rigid-body
-/// simulator's steps, and did not make them faster.
+/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
+/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of a
+/// rigid-body simulator's steps, and did not make them faster.
 const LEAN_LOOPS: usize = 12;
 
 /// Atomics are rare where they are fewer than one in so many instructions.
@@ -136,7 +136,8 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     let (target, behavior, options) = (facts.target, found.behavior, facts.options);
     let singles = options.single_thread_variants && !target.has_grid;
     let runs_alone = singles && matches!(task.kind, TaskKind::Serial);
-    // Code without atomics is not worth the time that compiling the task a second time takes where a large task has few.
+    // Code without atomics is not worth the time that compiling the task a second time takes where a large task has
+    // few.
     let few = behavior.size > LARGE && behavior.atomics * RARE < behavior.size;
     let has_single = singles && behavior.atomics > 0 && !few && !runs_alone;
     let mut forms = Forms { runs_alone, has_single, ..Forms::default() };

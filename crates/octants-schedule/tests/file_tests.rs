@@ -1,7 +1,7 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`, the folder naming the pass that decides.
 //!
-//! A case holds a program, after `; run: schedule_program`, and its schedule as text. Its options are `cpu` or `gpu`, the
-//! kind of machine, and `arrays_may_alias`.
+//! A case holds a program, after `; run: schedule_program`, and its schedule as text. Its options are `cpu` or `gpu`,
+//! the kind of machine, and `arrays_may_alias`.
 
 #![allow(clippy::unwrap_used)]
 

@@ -136,8 +136,8 @@ const CONTEXT_BYTES: u64 = 88;
 /// Width in bits of vectors in large functions.
 const NARROW: u32 = 256;
 
-/// What LLVM's model of a processor leaves out, as features. On Zen a gather takes longer than the loads and inserts that do
-/// the same, up to Zen 5, and a scatter longer than the stores.
+/// What LLVM's model of a processor leaves out, as features. On Zen a gather takes longer than the loads and inserts
+/// that do the same, up to Zen 5, and a scatter longer than the stores.
 fn tuning(cpu: &str) -> &'static str {
     if cpu.starts_with("znver") { ",+prefer-no-gather,+prefer-no-scatter" } else { "" }
 }

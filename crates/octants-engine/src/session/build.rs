@@ -193,7 +193,8 @@ impl Session {
         Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: false })
     }
 
-    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of each pass.
+    /// IR to a program of tasks for a kind of machine; printed on the way where `shows` asks for it. `done` is told of
+    /// each pass.
     pub(crate) fn split(
         &self,
         lowered: &Lowered,

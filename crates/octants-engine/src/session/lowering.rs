@@ -52,8 +52,8 @@ impl Lowering {
         self.store.iter().flat_map(|s| &s.kept).map(line).collect()
     }
 
-    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what the
-    /// user should look at. `aliases` are the arrays that are the same memory in this call.
+    /// Makes of the kernel what a mode asks for, where a gradient keeps states as `keeping` says; `warn` is told what
+    /// the user should look at. `aliases` are the arrays that are the same memory in this call.
     pub fn differentiate(
         &mut self,
         mode: AutodiffMode,
