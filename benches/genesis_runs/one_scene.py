@@ -247,7 +247,9 @@ def main() -> None:
     parser.add_argument("--mode", choices=["ndarray", "field"], required=True)
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
-    parser.add_argument("--rounds", type=int, default=0, help="so many times --steps, each on a line of the input")
+    parser.add_argument(
+        "--rounds", type=int, default=0, help="number of rounds of --steps; each starts with a line of the input"
+    )
     parser.add_argument("--state", type=Path)
     args = parser.parse_args()
     result: dict[str, Any] = {"stage": "import"}

@@ -1,9 +1,9 @@
-//! Which buffers share memory.
+//! Memory classes: buffers whose address ranges overlap.
 
 use octants_ir::{Buffer, Layout};
 
-/// For each buffer the first one of those whose memory lies among its own, be it by way of others; of most it is
-/// itself.
+/// Maps each buffer to the first buffer of its memory class. Two buffers are in one class if their address ranges
+/// overlap, directly or through other buffers. Interleaved fields are in one class although they share no element.
 pub fn first_among(buffers: &[Buffer]) -> Vec<usize> {
     let mut runs: Vec<(u32, u64, u64, usize)> = Vec::new();
     for (i, b) in buffers.iter().enumerate() {

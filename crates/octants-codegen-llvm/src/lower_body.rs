@@ -1,5 +1,5 @@
-//! Control flow: blocks, branches, endless loops, calls and returns of one body, be it a task's or a function's. Loops over ranges are in
-//! `serial_loops`.
+//! Control flow of the body of a task or function: blocks, branches, endless loops, calls and returns. Loops over ranges
+//! are in `serial_loops`.
 //!
 //! Serial loops count in 64 bits so that addresses stay affine; the index that the program sees is the truncation,
 //! marked as exact.

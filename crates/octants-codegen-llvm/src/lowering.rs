@@ -83,9 +83,9 @@ pub(crate) struct BodyForm<'p> {
     pub large: bool,
     /// LLVM may be told that the iterations of the task's loop do not depend on one another.
     pub independent: bool,
-    /// All threads of the task come by the end of each iteration.
+    /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
-    /// The addresses in argument slots are multiples of so many bytes.
+    /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
     /// Which iterations of the parallel loop run at once.
     pub jam: Option<&'p Jam>,

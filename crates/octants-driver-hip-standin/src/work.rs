@@ -23,7 +23,7 @@ pub enum Work {
     Launch { function: Arc<Function>, blocks: u32, threads: u32, parameter: Vec<u64> },
     /// Does what was captured.
     Graph { graph: Arc<Graph> },
-    /// Waits until another stream has done so many pieces of work.
+    /// Waits until another stream has completed `count` work items.
     Wait { stream: Arc<Stream>, count: u64 },
     /// Notes when it came here.
     Record { event: Arc<Event> },

@@ -88,7 +88,8 @@ fn in_c(ty: &str) -> String {
 fn program(table: &[Signature]) -> String {
     let mut c = String::from(
         "#define __HIP_PLATFORM_AMD__ 1\n#include <stddef.h>\n#include <hip/hip_runtime_api.h>\n\
-         #if HIP_VERSION >= 60000000\n#include <hip/hip_deprecated.h>\n#endif\n#ifndef SOURCE\n#define SOURCE void *\n#endif\n",
+         #if HIP_VERSION >= 60000000\n#include <hip/hip_deprecated.h>\n#endif\n\
+         #ifndef SOURCE\n#define SOURCE void *\n#endif\n",
     );
     for (i, f) in table.iter().enumerate() {
         // A result of no type of its own is a code.

@@ -1,5 +1,5 @@
-//! [`Apart`]: what threads write side by side without slowing one another down.
+//! [`Apart`]: padding against false sharing.
 
-/// Keeps neighbours off a cache line, and off the one that is fetched with it.
+/// Aligns a value to two cache lines, because the adjacent-line prefetcher fetches lines in pairs.
 #[repr(align(128))]
 pub(crate) struct Apart<T>(pub T);

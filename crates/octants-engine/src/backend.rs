@@ -109,7 +109,7 @@ pub trait Backend: Sync {
     /// The target of this name among the machines that `arch`, one of the back end's names, stands for.
     fn target(&self, arch: &str, name: &str) -> Option<CodeTarget>;
 
-    /// Whether a target of this name would be of this kind, be it known or not.
+    /// Whether this back end owns the name, even if it does not know the target.
     fn claims(&self, target: &str) -> bool {
         self.target(self.name(), target).is_some()
     }

@@ -81,7 +81,7 @@ impl Buffer {
     }
 }
 
-/// For each buffer the first one of those that it shares memory with, be it by way of others; of most it is itself.
+/// Maps each buffer to the first buffer that it shares an element with, directly or through other buffers.
 pub fn first_with_memory(buffers: &[Buffer]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..buffers.len()).collect();
     let mut known: HashMap<(u32, u64), usize> = HashMap::new();

@@ -26,7 +26,8 @@ macro_rules! rules {
 }
 
 rules! {
-    NumbersExist = 1: "every value, block, local, buffer, axis, function, parameter and frame slot that is named exists",
+    NumbersExist = 1: "every value, block, local, buffer, axis, function, parameter and frame slot \
+        that is named exists",
     PlacedOnce = 2: "an instruction stands in one place of one block, a block in one place of one instruction",
     DefinedBefore = 3: "an operand is defined before, in the same block or in one around it",
     OperandHasValue = 4: "an operand is the result of an instruction that has one",
@@ -37,21 +38,25 @@ rules! {
     LoopIndexInside = 9: "`loop_index` names a `for` around it",
     ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
     FunctionReturns = 11: "every way through a function that has a result ends in `return`",
-    TaskForm = 12: "a serial task holds no parallel loop; the root of a parallel task is instructions without effects and no local, \
-                    then one parallel loop; a frame is used in programs only; names of tasks differ",
+    TaskForm = 12: "a serial task holds no parallel loop; \
+        the root of a parallel task is instructions without effects and no local, then one parallel loop; \
+        a frame is used in programs only; names of tasks differ",
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
-    BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; its type follows from it",
+    BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
+        its type follows from it",
     SelectType = 23: "`select` takes u1, alone or in the result's shape, and two values of the result's type",
     CastType = 24: "`cast` keeps the shape; `bitcast` keeps shape and width",
-    AggregateType = 25: "an aggregate is made of as many parts as its type has, of their types; a part taken out exists and has its type",
+    AggregateType = 25: "an aggregate is made of as many parts as its type has, of their types; \
+        a part taken out exists and has its type",
     MatrixType = 26: "`matmul`, `transpose` and `fold` take matrices or vectors that fit and yield what follows",
     AddressType = 27: "an address is a `ref` to what is there; indices are integers, one per axis",
     MemoryType = 28: "what is read, written or folded has the type of what the address points to",
     ConditionType = 29: "a condition is u1; loop bounds are both i32 or both i64, and an index has their type",
     CallType = 30: "a call's arguments and result have the function's types",
-    ResultType = 31: "`shape` is i32 or i64, a parameter has its declared type, an operation without a result is unit, a random value is a scalar",
+    ResultType = 31: "`shape` is i32 or i64, a parameter has its declared type, \
+        an operation without a result is unit, a random value is a scalar",
 }
 
 /// What a body may name, and what kind of body it is.

@@ -3,7 +3,7 @@
 //! octants-schedule decides, code generators carry out: each hint names what to do with an instruction, a loop or a
 //! task, and says nothing of how. A schedule belongs to one program as it is; its ids are the program's.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use crate::{FuncId, LocalId, Scalar, ValueId};
@@ -28,7 +28,7 @@ impl Default for ScheduleOptions {
 /// How a program runs on a kind of machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
-    /// Per buffer: the first one whose memory lies among its own, be it by way of others; of most it is itself.
+    /// Memory class of each buffer, named by the first buffer of the class.
     pub memory: Vec<usize>,
     /// Array arguments may overlap one another.
     pub arrays_may_alias: bool,
@@ -58,7 +58,7 @@ pub struct Behavior {
     pub size: usize,
 }
 
-/// How a body runs, be it a task's or a function's.
+/// Schedule of the body of a task or of a function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodySchedule {
     /// What is known of its locals.
@@ -143,7 +143,7 @@ impl Forms {
 /// What the optimizer is told about a task's code.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskHints {
-    /// Its vectors are narrow: it is long, and the widest ones come with more code for what is left over.
+    /// Prefer narrow vectors: the remainder loops of the widest vectors cost too much compile time in a large task.
     pub narrow_vectors: bool,
     /// None of its loops becomes vector code: they are too long to be planned.
     pub no_vectors: bool,
@@ -348,13 +348,6 @@ pub struct Scatter {
     pub updates: u64,
 }
 
-impl Scatter {
-    /// The buffers in its regions.
-    pub fn buffers(&self) -> BTreeSet<usize> {
-        self.regions.iter().flat_map(|r| r.buffers.iter().copied()).collect()
-    }
-}
-
 /// Memory that is copied: one run of equal scalars.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
@@ -392,11 +385,11 @@ pub struct Grouping {
     pub lanes: u32,
     /// The threads of a block run tiles of the last two axes, of [`TILE_COLUMNS`] threads in a row.
     pub tiles: bool,
-    /// For launches whose arrays begin at multiples of so many bytes,
+    /// Required alignment of the arrays, in bytes.
     pub alignment: u32,
-    /// with so many iterations or more,
+    /// Minimum number of iterations.
     pub least_iterations: u64,
-    /// and so many or more in a row.
+    /// Minimum extent of the last axis.
     pub least_row: u64,
 }
 

@@ -4,8 +4,8 @@
 /// A kind of machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TargetInfo {
-    /// A parallel task is entered by a grid of blocks of threads at once, each of which runs every so many of the
-    /// iterations; elsewhere a call runs a range of them.
+    /// A parallel task is a grid-stride loop over a grid of thread blocks. Without a grid, each call runs a range of
+    /// iterations.
     pub has_grid: bool,
     /// Loops become vector instructions.
     pub has_vectors: bool,

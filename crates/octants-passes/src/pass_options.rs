@@ -19,7 +19,7 @@ pub struct PassOptions {
     pub launches_in_order: bool,
     /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
     pub merges_aliased_buffers: bool,
-    /// Sums of gradients that inner loops scatter over at least so many elements are gathered instead.
+    /// Minimum number of elements for which scattered gradient sums are gathered instead.
     pub gather: Option<u32>,
     /// The user's files, for lines quoted in run-time messages.
     pub sources: Option<Sources>,

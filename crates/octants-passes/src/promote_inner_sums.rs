@@ -1,9 +1,9 @@
 //! In a parallel loop, what an inner loop adds over and over to an element of memory is summed up in a local, and added
 //! once behind it.
 //!
-//! Nobody can see that it is put off: all that the inner loop does to that memory are additions whose results are
-//! unused, be it at other elements. What it adds with floats is rounded otherwise, which only `fast_math` allows. A
-//! loop that adds nothing, or zero, does not touch the memory: its address may be none.
+//! The delay is not observable, because the inner loop only adds to that buffer and ignores the results. Float sums are
+//! rounded differently, so they need `fast_math`. A loop that adds nothing, or zero, does not touch the memory, because
+//! the address may be invalid.
 
 use std::collections::{HashMap, HashSet};
 

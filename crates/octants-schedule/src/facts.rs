@@ -32,8 +32,7 @@ impl<'p> ProgramFacts<'p> {
         a == b || x.shares_memory(y) || self.options.arrays_may_alias && is_array(x) && is_array(y)
     }
 
-    /// The class of a buffer's memory: what shares memory, be it by way of others, and arrays that may overlap, are in
-    /// one.
+    /// Memory class of a buffer. All arrays that may alias are in one class.
     pub fn memory_class(&self, buffer: usize) -> Option<usize> {
         let overlaps = self.options.arrays_may_alias && is_array(&self.program.buffers[buffer]);
         (!overlaps).then(|| self.memory[buffer])

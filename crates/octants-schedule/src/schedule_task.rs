@@ -33,7 +33,7 @@ const MANY_LOOPS: usize = 100;
 /// rigid-body simulator's steps, and did not make them faster.
 const LEAN_LOOPS: usize = 12;
 
-/// Atomics are rare where they are fewer than one in so many instructions.
+/// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
 
 /// Longest task that is worth having twice: for arrays that fit into a block's memory, and for others.
