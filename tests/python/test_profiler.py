@@ -281,7 +281,7 @@ def test_compilations_are_reported_by_kernel_and_phase():
         assert one.ms == pytest.approx(sum(one.phase_ms(phase) for phase in report.phases))
         steps = one.steps
         assert all(a.begin_ms + a.ms <= b.begin_ms + 1e-6 for a, b in zip(steps, steps[1:], strict=False))
-        assert {"optimise", "emit"} <= {step.name for step in steps if step.phase == "codegen"}
+        assert {"optimize", "emit"} <= {step.name for step in steps if step.phase == "codegen"}
     assert report.total_ms == pytest.approx(sum(one.ms for one in report.compilations))
     assert report.compilations[0].begin_ms < report.compilations[2].begin_ms
 
@@ -315,7 +315,7 @@ def test_reports_are_saved_as_text_and_as_a_drawing(tmp_path):
     assert widths["short (2 times)"] + widths["other (once)"] == pytest.approx(widths["all kernels"], abs=1)
     # What a block is a part of lies below it.
     level = {name: float(r.get("y")) for name, r in blocks}
-    assert level["all kernels"] > level["other (once)"] > level["codegen"] > level["optimise"]
+    assert level["all kernels"] > level["other (once)"] > level["codegen"] > level["optimize"]
     with pytest.raises(ValueError, match="saved as .svg"):
         report.save(tmp_path / "report.png")
 

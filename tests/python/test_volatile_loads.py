@@ -1,4 +1,4 @@
-"""`qd.volatile_load`: read each time, in its place, whatever the optimiser knows."""
+"""`qd.volatile_load`: read each time, in its place, whatever the optimizer knows."""
 
 import re
 

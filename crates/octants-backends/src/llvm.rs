@@ -60,7 +60,7 @@ impl CodeGenerator for Llvm {
     ) -> Result<Vec<u8>, CodegenError> {
         let list = |listing| llvm::list(scheduled, options, target, listing).map(String::into_bytes);
         match form {
-            TEXT => list(Listing::Optimised),
+            TEXT => list(Listing::Optimized),
             ASSEMBLY => list(Listing::Assembly),
             OBJECT => llvm::compile_as_one(scheduled, options, target),
             other => panic!("compiler bug: LLVM gives no code as `{}`", other.name),

@@ -16,7 +16,7 @@ use crate::facts::kind_of;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
 use crate::lower_task::lower_entries;
-use crate::optimise::{check_module, emit_code, optimise};
+use crate::optimize::{check_module, emit_code, optimize};
 use crate::pieces::{Entry, Piece, all_entries, cut};
 use crate::target::{self, CodeForm, Target};
 use crate::unit::Unit;
@@ -113,7 +113,7 @@ struct Workshop {
     name: String,
 }
 
-/// A module before it is optimised.
+/// A module before it is optimized.
 struct Lowered<'m, 'c> {
     module: &'m Module<'c>,
     workshop: &'m Workshop,
@@ -132,8 +132,8 @@ impl Workshop {
         let has_wide_forms = piece.wide_form_of().is_some() || !self.target.keeps_forms_apart();
         self.with_module(facts, &piece.entries, has_wide_forms, |mut lowered| {
             after("lower to LLVM");
-            lowered.optimise()?;
-            after("optimise");
+            lowered.optimize()?;
+            after("optimize");
             let code = lowered.emit()?;
             after("emit");
             Ok(Made { code, tasks: std::mem::take(&mut lowered.tasks) })
@@ -173,9 +173,9 @@ impl Workshop {
 }
 
 impl Lowered<'_, '_> {
-    fn optimise(&self) -> Result<(), CodegenError> {
+    fn optimize(&self) -> Result<(), CodegenError> {
         let target = &*self.workshop.target;
-        optimise(self.module, &self.workshop.machine, self.level, target.info().has_vectors)?;
+        optimize(self.module, &self.workshop.machine, self.level, target.info().has_vectors)?;
         if self.level >= 2 && target.fuses_shared_products() {
             fuse_products(self.module);
         }
@@ -217,7 +217,7 @@ pub(crate) fn compile_as_one(
     code_target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
     as_one(scheduled, options, code_target, |lowered| {
-        lowered.optimise()?;
+        lowered.optimize()?;
         lowered.emit()
     })
 }
@@ -231,7 +231,7 @@ pub(crate) fn list(
 ) -> Result<String, CodegenError> {
     as_one(scheduled, options, code_target, |lowered| {
         if listing != Listing::Lowered {
-            lowered.optimise()?;
+            lowered.optimize()?;
         }
         if listing == Listing::Assembly {
             let text = emit_code(lowered.module, &lowered.workshop.machine, FileType::Assembly)?;

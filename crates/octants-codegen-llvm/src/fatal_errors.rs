@@ -205,7 +205,7 @@ mod tests {
     use octants_artifact::CodeTarget;
 
     use super::*;
-    use crate::optimise::emit_code;
+    use crate::optimize::emit_code;
     use crate::target::cpu::{Cpu, Processor};
     use crate::{CodegenOptions, check_target, target};
 

@@ -25,8 +25,8 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatise_scatter`, `share_in_blocks`, `effects`,
-//! `random`; `metadata`, `emit`; `optimise`; `fatal_errors`; `target`.
+//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `share_in_blocks`, `effects`,
+//! `random`; `metadata`, `emit`; `optimize`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod align_loops;
@@ -52,10 +52,10 @@ mod math;
 mod memory;
 mod metadata;
 mod odometer;
-mod optimise;
+mod optimize;
 mod pieces;
 mod place;
-mod privatise_scatter;
+mod privatize_scatter;
 mod random;
 mod range_loops;
 mod serial_loops;
@@ -77,10 +77,10 @@ use octants_ir::{Program, Schedule, TargetInfo};
 /// What [`compile_host`] and its inspecting sibling can give out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Listing {
-    /// LLVM's text before optimisation.
+    /// LLVM's text before optimization.
     Lowered,
-    /// LLVM's text after optimisation.
-    Optimised,
+    /// LLVM's text after optimization.
+    Optimized,
     /// Assembly.
     Assembly,
 }

@@ -1,7 +1,7 @@
 //! Addresses, loads and stores.
 //!
 //! An address is computed in 64 bits from indices that are widened *before* they are added and multiplied, so that the
-//! optimiser sees an affine function of the loop counters. A sum that wraps on the way to an index in 32 bits does not there, and is the same
+//! optimizer sees an affine function of the loop counters. A sum that wraps on the way to an index in 32 bits does not there, and is the same
 //! number in the end. The digits of nested dense layouts are divisions by constants.
 
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Facts for the optimiser: which accesses cannot alias, which loops have independent iterations.
+//! Facts for the optimizer: which accesses cannot alias, which loops have independent iterations.
 //!
 //! Every scalar component of every buffer is a type of its own to LLVM's analysis by types, under one for the buffer: accesses of two
 //! types neither of which is above the other cannot alias. For code with vectors what lies among one another has one type: LLVM 22 joins

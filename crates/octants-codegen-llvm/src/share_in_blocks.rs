@@ -1,7 +1,7 @@
 //! Sums scattered over little memory on devices whose threads run in blocks: each block adds into a copy in memory of its own,
 //! and adds the copy to the device's memory at its end. Histograms are what this is for, and gradients of what all iterations read.
 //!
-//! It applies to what a task scatters sums to and does nothing else with (`privatise_scatter`), where the copies are small; the
+//! It applies to what a task scatters sums to and does nothing else with (`privatize_scatter`), where the copies are small; the
 //! task's other sums go where they went. An array's size is known at run time only: such a task holds the direct form too.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;

@@ -90,7 +90,7 @@ impl<'p> Lowering<'_, 'p> {
         let e = self.e;
         let far = if e.type_of(digit) == e.i64 { digit } else { e.zext(digit, e.i64) };
         let wide = e.add_nsw(far, axis.begin);
-        // Not as the truncated sum: the optimiser would compute with that in 64 bits.
+        // Not as the truncated sum: the optimizer would compute with that in 64 bits.
         let narrow = if axis.scalar.bits() == 64 { wide } else { e.add(e.trunc(axis.begin, e.i32), digit) };
         Index { narrow, wide }
     }

@@ -69,7 +69,7 @@ impl CodeObject {
 
     fn for_target(program: &Program, target: &CodeTarget, options: &CodegenOptions) -> CodeObject {
         if std::env::var_os("SHOW_CODE").is_some() {
-            println!("{}", list(program, options, target, Listing::Optimised).unwrap());
+            println!("{}", list(program, options, target, Listing::Optimized).unwrap());
             println!("{}", list(program, options, target, Listing::Assembly).unwrap());
         }
         let artifact = compile(program, &|_| String::new(), options, target).unwrap();
@@ -318,7 +318,7 @@ impl Constant {
     fn value(&self, target: &CodeTarget, fast_math: bool) -> Result<f32, String> {
         let device_library = DeviceLibrary { path: Some(self.0.clone()) };
         let options = CodegenOptions { device_library, fast_math, ..options() };
-        let code = list(&map(&[UnaryOp::Tanh], Scalar::F32), &options, target, Listing::Optimised);
+        let code = list(&map(&[UnaryOp::Tanh], Scalar::F32), &options, target, Listing::Optimized);
         let code = code.map_err(|e| e.to_string())?;
         let stored = code.split("store float ").nth(1).unwrap().split(',').next().unwrap();
         Ok(stored.parse().unwrap())

@@ -102,7 +102,7 @@ fn measure() {
     println!("lowering alone, 50 small kernels {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     let start = Instant::now();
     for k in 0..50 {
-        list_host(&small(k), &options, Listing::Optimised).unwrap();
+        list_host(&small(k), &options, Listing::Optimized).unwrap();
     }
     println!("with passes {:.1} ms", start.elapsed().as_secs_f64() * 1e3);
     for bits in [128, 256, 512] {

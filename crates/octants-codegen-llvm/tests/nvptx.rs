@@ -55,7 +55,7 @@ fn assemble(text: &str, cpu: &str) {
 /// The PTX of a program, put before the assembler.
 fn ptx(program: &Program, target: &CodeTarget) -> String {
     if std::env::var_os("SHOW_CODE").is_some() {
-        println!("{}", list(program, &options(), target, Listing::Optimised).unwrap());
+        println!("{}", list(program, &options(), target, Listing::Optimized).unwrap());
     }
     let text = list(program, &options(), target, Listing::Assembly).unwrap();
     let CodeTarget::Device { cpu, .. } = target else { panic!("a device") };

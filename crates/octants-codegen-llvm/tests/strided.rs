@@ -59,7 +59,7 @@ fn as_host_code(text: &str) -> String {
 fn run_on_grids(p: &Program, symbol: &str, args: &[u64], before: &mut dyn FnMut(), after: &mut dyn FnMut(Grid)) {
     let target =
         CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: "sm_90".into(), features: "+ptx80".into() };
-    let text = as_host_code(&list(p, &CodegenOptions::default(), &target, Listing::Optimised).unwrap());
+    let text = as_host_code(&list(p, &CodegenOptions::default(), &target, Listing::Optimized).unwrap());
     let context = Context::create();
     let buffer = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "device");
     let module = context.create_module_from_ir(buffer).unwrap_or_else(|e| panic!("{e}\n{text}"));

@@ -54,8 +54,8 @@ fn field(name: &str, shape: [u64; 2]) -> Buffer {
     Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout }
 }
 
-fn optimised(p: &Program) -> String {
-    let text = list_host(p, &CodegenOptions::default(), Listing::Optimised).unwrap();
+fn optimized(p: &Program) -> String {
+    let text = list_host(p, &CodegenOptions::default(), Listing::Optimized).unwrap();
     if std::env::var_os("SHOW_CODE").is_some() {
         println!("{text}");
     }
@@ -70,7 +70,7 @@ fn has_vectors_of(text: &str, scalar: &str) -> bool {
 #[test]
 fn stencils_on_arrays_and_fields_need_no_alias_checks() {
     for p in [stencil(|name| array(name, Scalar::F32, 2)), stencil(|name| field(name, [512, 384]))] {
-        let text = optimised(&p);
+        let text = optimized(&p);
         assert!(has_vectors_of(&text, "float"), "{text}");
         assert!(!text.contains("memcheck") && !text.contains("scevcheck"), "{text}");
     }
@@ -78,11 +78,11 @@ fn stencils_on_arrays_and_fields_need_no_alias_checks() {
 
 #[test]
 fn math_calls_vector_functions() {
-    let text = optimised(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32));
+    let text = optimized(&map(&[UnaryOp::Sin, UnaryOp::Exp, UnaryOp::Sqrt], Scalar::F32));
     if cfg!(target_arch = "x86_64") {
         assert!(text.contains("v_sinf(<") && text.contains("v_expf(<"), "{text}");
     }
-    let text = optimised(&map(&[UnaryOp::Tanh], Scalar::F64));
+    let text = optimized(&map(&[UnaryOp::Tanh], Scalar::F64));
     if cfg!(target_arch = "x86_64") {
         assert!(text.contains("v_tanh(<"), "{text}");
     }
@@ -91,14 +91,14 @@ fn math_calls_vector_functions() {
 #[test]
 fn strict_math_calls_libm() {
     let options = CodegenOptions { fast_math: false, ..CodegenOptions::default() };
-    let text = list_host(&map(&[UnaryOp::Sin], Scalar::F32), &options, Listing::Optimised).unwrap();
+    let text = list_host(&map(&[UnaryOp::Sin], Scalar::F32), &options, Listing::Optimized).unwrap();
     assert!(!text.contains("_ZGV"), "{text}");
 }
 
 #[test]
 fn float_sums_vectorise() {
     for (s, name) in [(Scalar::F32, "float"), (Scalar::F64, "double")] {
-        let text = optimised(&reduction(AtomicOp::Add, s));
+        let text = optimized(&reduction(AtomicOp::Add, s));
         assert!(has_vectors_of(&text, name), "{text}");
     }
 }
@@ -160,7 +160,7 @@ fn exponentials_have_their_limits() {
 /// libmvec's exponentials call the scalar function for each lane outside their range.
 #[test]
 fn vector_exponentials_get_no_arguments_that_underflow() {
-    let text = optimised(&map(&[UnaryOp::Exp], Scalar::F32));
+    let text = optimized(&map(&[UnaryOp::Exp], Scalar::F32));
     let arguments = text.split("v_expf(<").skip(1).filter_map(|call| call.split_once("> %")?.1.split_once(')'));
     let mut arguments = arguments.map(|(name, _)| name).filter(|name| name.parse::<u32>().is_ok()).peekable();
     assert!(arguments.peek().is_some() == cfg!(target_arch = "x86_64"), "{text}");
@@ -198,7 +198,7 @@ fn loops_that_read_the_same_few_elements_vectorise() {
         b.store(x, v);
     });
     let buffers = vec![array("x", pair.clone(), 1), array("points", pair.clone(), 1)];
-    let text = optimised(&program(buffers, vec![], Type::Unit, true, b.body));
+    let text = optimized(&program(buffers, vec![], Type::Unit, true, b.body));
     assert!(["8", "16", "32"].iter().any(|n| text.contains(&format!("load <{n} x float>"))), "{text}");
 }
 
@@ -218,7 +218,7 @@ fn very_long_loops_are_not_planned_for_vectors() {
 fn very_long_functions_are_emitted_plainly() {
     let plainly = |statements: usize| {
         let program = map(&vec![UnaryOp::Sqrt; statements], Scalar::F32);
-        let text = list_host(&program, &CodegenOptions::default(), Listing::Optimised).unwrap();
+        let text = list_host(&program, &CodegenOptions::default(), Listing::Optimized).unwrap();
         text.contains("optnone")
     };
     assert!(!plainly(15_000) && plainly(45_000));
@@ -251,9 +251,9 @@ fn sums_with_products_that_are_used_otherwise_are_fused() {
     let fused = std::arch::is_x86_feature_detected!("fma");
     #[cfg(not(target_arch = "x86_64"))]
     let fused = true;
-    assert_eq!(optimised(&p).contains("@llvm.fma"), fused);
+    assert_eq!(optimized(&p).contains("@llvm.fma"), fused);
     let exact = CodegenOptions { fast_math: false, ..CodegenOptions::default() };
-    assert!(!list_host(&p, &exact, Listing::Optimised).unwrap().contains("@llvm.fma"));
+    assert!(!list_host(&p, &exact, Listing::Optimized).unwrap().contains("@llvm.fma"));
     let loaded = build(&p);
     for n in [1usize, 50] {
         let mut of = [3.0f32, 5.0, 0.0, 0.0, 0.0, 0.0].map(|v| vec![v; n]);

@@ -113,7 +113,7 @@ const VENDOR_FILES: &[(&str, &str)] = &[
 /// Global state that may be: file, name, reason.
 const GLOBAL_STATE: &[(&str, &str, &str)] = &[
     (
-        "crates/octants-codegen-llvm/src/optimise.rs",
+        "crates/octants-codegen-llvm/src/optimize.rs",
         "ONCE",
         "LLVM's own options of its schedulers and a pass of its code generator, once in a process",
     ),

@@ -17,7 +17,7 @@ use crate::fatal_errors::compiler_bug;
 use crate::tell_strides_apart::tell_strides_apart;
 
 /// Runs LLVM's default pipeline of a level, and verifies what it made; `vectors`: loops may become vector code.
-pub(crate) fn optimise(
+pub(crate) fn optimize(
     module: &Module<'_>,
     machine: &TargetMachine,
     level: u8,
@@ -211,7 +211,7 @@ define <4 x i32> @f(<4 x i32> %r, i32 %n, <4 x i32> %t, <4 x i32> %e, ptr %p) {
         let text = MemoryBuffer::create_from_memory_range_copy(text.as_bytes(), "text");
         let module = context.create_module_from_ir(text).unwrap();
         module.set_triple(&machine.get_triple());
-        optimise(&module, &machine, level, true).unwrap();
+        optimize(&module, &machine, level, true).unwrap();
         emit_code(&module, &machine, FileType::Assembly).unwrap();
         module.print_to_string().to_string()
     }
