@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, Inst, Layout, Op, Program, Scalar, Schedule, TextPart, Type};
+use octants_ir::{ArgLayout, Body, Inst, Layout, MemorySpace, Op, Program, Scalar, Schedule, TextPart, Type};
 
 use crate::CodegenOptions;
 use crate::place::MemoryLayout;
@@ -23,6 +23,8 @@ pub(crate) struct Facts<'p> {
     pub frame_bytes: u64,
     /// Least size of each root, from the fields in it.
     pub root_bytes: Vec<u64>,
+    /// Bytes of each root of shared memory.
+    pub shared_bytes: Vec<u64>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
     /// The site of each instruction that has one, by the address of the instruction, which is the program's.
@@ -54,7 +56,8 @@ impl<'p> Facts<'p> {
             args: ArgLayout::new(program.roots, &program.buffers, &program.params),
             frame_offsets,
             frame_bytes,
-            root_bytes: root_bytes(program),
+            root_bytes: root_bytes(program, MemorySpace::Global),
+            shared_bytes: root_bytes(program, MemorySpace::Shared),
             sites: Vec::new(),
             numbers: HashMap::new(),
         };
@@ -117,14 +120,18 @@ fn describe(ty: &Type, format: Option<&str>, text: &mut Vec<SitePart>) {
     }
 }
 
-fn root_bytes(program: &Program) -> Vec<u64> {
-    let mut bytes = vec![0; program.roots as usize];
-    for b in &program.buffers {
+/// Bytes of each root of a space, as far as buffers reach.
+fn root_bytes(program: &Program, space: MemorySpace) -> Vec<u64> {
+    let mut bytes = vec![0; if space == MemorySpace::Global { program.roots as usize } else { 0 }];
+    for b in program.buffers.iter().filter(|b| b.space.of_roots() == space) {
         let Layout::Dense { components, shape, .. } = &b.layout else { continue };
         if shape.contains(&0) {
             continue;
         }
         for (c, s) in components.iter().zip(b.elem.leaves()) {
+            if bytes.len() <= c.root as usize {
+                bytes.resize(c.root as usize + 1, 0);
+            }
             let root = &mut bytes[c.root as usize];
             *root = c.end(u64::from(s.bytes())).max(*root);
         }

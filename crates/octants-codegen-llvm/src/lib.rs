@@ -63,6 +63,7 @@ mod share_in_blocks;
 mod strided_loops;
 mod target;
 mod tell_strides_apart;
+mod thread_ops;
 mod unit;
 mod widen_tasks;
 mod write_out_loops;

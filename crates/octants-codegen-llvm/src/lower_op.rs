@@ -57,6 +57,23 @@ impl Lowering<'_, '_> {
                 let s = self.scalar_of(v);
                 vec![self.narrow_index(extent, s)]
             }
+            Op::Freeze(a) => self.leaves(*a).into_iter().map(|leaf| self.e.freeze(leaf)).collect(),
+            Op::Grid(value) => vec![self.u.target.grid_value(self.e, *value)],
+            Op::Barrier(scope) => {
+                self.u.target.barrier(self.e, *scope);
+                return None;
+            }
+            Op::Fence(scope) => {
+                self.u.target.fence(self.e, *scope);
+                return None;
+            }
+            Op::BlockCount(condition) => vec![self.block_count(self.value(*condition))],
+            Op::Subgroup(op, operands) => self.subgroup(*op, operands),
+            Op::VectorLoad(a) => self.load_vector(&self.place(*a), ty.leaf_count()),
+            Op::VectorStore(a, value) => {
+                self.store_vector(&self.place(*a), &self.leaves(*value));
+                return None;
+            }
             Op::Random => {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()

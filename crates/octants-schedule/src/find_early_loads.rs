@@ -24,7 +24,7 @@ pub(crate) fn find_early_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> Ear
         match inst.op.effect() {
             Effect::Write(a) | Effect::Update(a) => written.extend(trace_indices(body, a, &mut Vec::new())),
             // What others write is seen in the order of the program.
-            Effect::Call(..) | Effect::ReadVolatile(_) => watches = true,
+            Effect::Call(..) | Effect::ReadVolatile(_) | Effect::Synchronize => watches = true,
             Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Reduce | Effect::Draw | Effect::Exchange => {}
             Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => {}
             Effect::Print | Effect::Assert => {}

@@ -264,6 +264,7 @@ fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artif
     for (i, buffer) in buffers.iter().enumerate() {
         let written = artifact.tasks.iter().any(|t| t.writes.contains(&(i as u32)));
         match (&buffer.layout, layout.buffers[i]) {
+            (Layout::Dense { .. }, _) if buffer.space.is_temporary() => {}
             (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| roots[c.root as usize] |= written),
             (_, Some(slot)) => out.push(Pointer { slot, written }),
             (_, None) => {}
