@@ -13,17 +13,19 @@
 //! - `address_bits` and launches are not interpreted; printed text has no formats.
 //!
 //! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread`, what it is to be in the middle
-//! of code; `operations`, `control`, `grid`, what moves it on. [`random_kernels`] makes up kernels from seeds.
+//! of code; `operations`, `control`, `grid`, what moves it on. [`random_kernels`], [`shaped_loops`] and [`kernel_variants`] make up kernels from seeds.
 
 mod arithmetic;
 mod control;
 mod grid;
+pub mod kernel_variants;
 mod machine;
 mod memory;
 mod operations;
 mod random;
 pub mod random_kernels;
 mod scalar;
+pub mod shaped_loops;
 mod thread;
 mod thread_memory;
 mod value;
