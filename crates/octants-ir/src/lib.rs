@@ -68,6 +68,7 @@ pub mod schedule;
 pub mod target_info;
 pub mod types;
 pub mod verify;
+mod verify_convergence;
 mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};

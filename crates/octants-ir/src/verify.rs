@@ -1,8 +1,9 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here, rules
-//! about the types of one instruction (20 to 33) in `verify_types`. An instruction that breaks a rule about numbers is
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here, the
+//! one about convergence (16) in `verify_convergence`, rules about the types of one instruction (20 to 33) in
+//! `verify_types`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
 use std::collections::HashSet;
@@ -16,6 +17,7 @@ use crate::print::print_inst;
 pub use crate::rules::Rule;
 use crate::rules::Scope;
 use crate::types::{Scalar, Type};
+use crate::verify_convergence::{Convergence, RunBy};
 use crate::verify_types::check_types;
 
 /// A rule that does not hold.
@@ -43,7 +45,27 @@ pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     verify_functions(&k.buffers, &k.functions, false, &mut out);
     let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
     Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run();
+    verify_convergence(&k.functions, [("body".to_string(), &k.body)], &mut out);
     out
+}
+
+/// Looks at code that breaks no other rule.
+fn verify_convergence<'a>(
+    functions: &[Function],
+    bodies: impl IntoIterator<Item = (String, &'a Body)>,
+    out: &mut Vec<Violation>,
+) {
+    if !out.is_empty() {
+        return;
+    }
+    let convergence = Convergence::new(functions);
+    let mut report = |place: String, body: &Body, runs: RunBy| {
+        convergence.check(body, runs, |v| {
+            out.push(Violation { rule: Rule::Converges, place: place.clone(), detail: print_inst(body, v) });
+        });
+    };
+    functions.iter().for_each(|f| report(format!("function {}", f.name), &f.body, RunBy::Threads));
+    bodies.into_iter().for_each(|(place, body)| report(place, body, RunBy::OneThread));
 }
 
 fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
@@ -92,6 +114,8 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
             v.task_form(task);
         }
     }
+    let bodies = p.tasks.iter().map(|t| (format!("task {}", t.name), &t.body));
+    verify_convergence(&p.functions, bodies, &mut out);
     out
 }
 
