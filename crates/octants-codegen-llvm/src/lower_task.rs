@@ -3,9 +3,12 @@
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_ir::schedule::{BodySchedule, Forms, Grouping, LocalUses, RegionMemory, Scatter, TaskSchedule};
+use octants_ir::schedule::{
+    BodySchedule, Coarsening, Forms, LocalUses, RegionMemory, ScatterPrivatization, TaskSchedule,
+};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
+use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::facts::kind_of;
@@ -13,7 +16,6 @@ use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
-use crate::widen_tasks::wide_form;
 
 /// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
 pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
@@ -40,8 +42,8 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(number, &task.name);
-    let Forms { runs_alone, has_single, scatter, in_blocks, .. } = &schedule.forms;
-    let plain = scatter.as_ref().map(|s| {
+    let Forms { runs_alone, has_single, thread_privatization, block_privatization, .. } = &schedule.forms;
+    let plain = thread_privatization.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
         // Several callers would each get what is as long as the task.
@@ -49,7 +51,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         (s, code)
     });
     let form = match () {
-        () if target.info().has_grid => Variant::Strided(None, in_blocks.as_ref()),
+        () if target.info().has_grid => Variant::Strided(None, block_privatization.as_ref()),
         () if *runs_alone => Variant::Alone,
         () => Variant::Shared(plain),
     };
@@ -62,14 +64,14 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Parallel(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task).1.reductions.is_empty();
-            meta.block_sums = target.info().has_grid && (sums_up || in_blocks.is_some());
-            meta.scatter = scatter.as_ref().map(|s| {
+            meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
+            meta.scatter = thread_privatization.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
                 add_copies(u, number, &sum_symbol, s);
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.at_once = schedule.forms.at_once();
+            meta.interleave_factor = schedule.forms.interleave_factor();
             Some(meta)
         }
     };
@@ -98,11 +100,11 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
 fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let forms = &u.facts.schedule.tasks[number].forms;
-    let grouping = forms.grouping?;
+    let coarsening = forms.coarsening?;
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
-    let form = wide_form(u.facts, format!("{symbol}_wide"), grouping);
+    let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
-        let variant = Variant::Strided(Some((grouping, &form)), forms.in_blocks.as_ref());
+        let variant = Variant::Strided(Some((coarsening, &form)), forms.block_privatization.as_ref());
         lower_variant(u, number, &form.symbol, variant);
     }
     Some(form)
@@ -112,14 +114,14 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
 #[derive(Debug, Clone, Copy)]
 enum Variant<'s> {
     /// Other threads touch the same memory. What the task scatters is added up in private copies where that pays.
-    Shared(Option<(&'s Scatter, V)>),
+    Shared(Option<(&'s ScatterPrivatization, V)>),
     /// No other thread touches the memory.
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
-    Plain(&'s Scatter),
+    Plain(&'s ScatterPrivatization),
     /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they
     /// scatter goes to copies of their blocks.
-    Strided(Option<(Grouping, &'s WideForm)>, Option<&'s Scatter>),
+    Strided(Option<(Coarsening, &'s WideForm)>, Option<&'s ScatterPrivatization>),
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -132,7 +134,7 @@ fn uses_floats(body: &Body) -> bool {
 }
 
 /// Tells the launcher how large copies of what a task scatters to are.
-fn describe_copies(facts: &Facts<'_>, scatter: &Scatter, sum_symbol: String) -> ScatterCopies {
+fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, sum_symbol: String) -> ScatterCopies {
     let regions = scatter.regions.len() as u32;
     let mut out = ScatterCopies { updates: scatter.updates, regions, sum_symbol, ..ScatterCopies::default() };
     for region in &scatter.regions {
@@ -156,7 +158,7 @@ fn body_of<'p>(u: &Unit<'p>, number: usize) -> (&'p Body, &'p BodySchedule) {
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
-fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter, plain: V) -> V {
+fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization, plain: V) -> V {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
@@ -169,7 +171,7 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter, plai
 }
 
 /// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter) {
+fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization) {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
@@ -205,7 +207,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
     }
-    if hints.loads_ahead {
+    if hints.prefetches {
         u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();
@@ -215,7 +217,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.form.balances = !behavior.fails;
     l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;
-    l.form.jam = if l.form.exclusive { forms.jam_alone.as_ref() } else { forms.jam.as_ref() };
+    l.form.unroll_and_jam =
+        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
     if let Variant::Strided(Some((_, form)), _) = variant {
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
@@ -282,7 +285,7 @@ fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String)
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,
         block_sums: false,
-        at_once: 1,
+        interleave_factor: 1,
         cost_per_iteration: *cost_per_iteration,
         // On a device the code finds out.
         count_symbol: (computed && !u.target.info().has_grid).then(|| {

@@ -1,20 +1,20 @@
-//! Short loops inside another one that are written out while its body is lowered, as the schedule says: each of their
-//! iterations has code of its own, in which the loop's index is a number.
+//! Full unrolling of short inner loops, as the schedule says: each iteration has code of its own, in which the loop's
+//! index is a constant.
 //!
-//! Where they have a guard there is code for warps in all of whose threads all iterations run, which has no branches,
-//! and code for others.
+//! With a guard there are two versions: one without branches, for warps in which all iterations of all threads run, and
+//! one for the others.
 
 use octants_ir::{BinaryOp, BlockId, ForLoop, Op, ValueId};
 
 use crate::emit::V;
-use crate::lowering::{Index, Lowering, Writing};
+use crate::lowering::{Index, Lowering, Unrolled};
 
 impl<'p> Lowering<'_, 'p> {
-    /// Lowers a loop that is written out; `false` where it is none.
-    pub fn write_out(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
-        let Some(indices) = self.copies.writing.indices_of(v) else { return false };
+    /// Unrolls a loop fully; `false` if the schedule does not say so.
+    pub fn unroll_fully(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
+        let Some(indices) = self.copies.unrolled.indices_of(v) else { return false };
         for (iteration, index) in indices.enumerate() {
-            self.copies.writing.set_iteration(v, iteration);
+            self.copies.unrolled.set_iteration(v, iteration);
             self.open.indices.insert(v, vec![self.index_in(v, self.e.i64c(index))]);
             self.block(l.body);
         }
@@ -32,15 +32,15 @@ impl<'p> Lowering<'_, 'p> {
     /// A branch is always taken, in the code that is being lowered.
     pub fn is_known_to_run(&self, condition: ValueId) -> bool {
         let guard =
-            self.copies.writing.plan.and_then(|plan| plan.guard.as_ref()).filter(|_| self.copies.writing.all_run);
+            self.copies.unrolled.plan.and_then(|plan| plan.guard.as_ref()).filter(|_| self.copies.unrolled.all_run);
         guard.is_some_and(|guard| guard.conditions.contains(&self.source(condition)))
     }
 
-    /// Lowers the body of a loop in order with the short loops in it written out, where those have a guard; else nothing is done.
+    /// Lowers the body of a serial loop with its short loops fully unrolled, if they have a guard; else does nothing.
     pub fn guarded_body(&mut self, v: ValueId, l: &ForLoop) -> bool {
-        let plan = self.schedule.loops.get(&v).and_then(|s| s.guarded.as_ref());
+        let plan = self.schedule.loops.get(&v).and_then(|s| s.guarded_unroll.as_ref());
         let Some(plan) = plan.filter(|_| self.copies.gathered.is_none()) else { return false };
-        let around = std::mem::replace(&mut self.copies.writing, Writing::of(plan));
+        let around = std::mem::replace(&mut self.copies.unrolled, Unrolled::of(plan));
         let after = self.new_block(c"block.end");
         self.in_versions(l.body, &mut |this, part, is_last| {
             part.iter().for_each(|v| this.inst(*v));
@@ -49,30 +49,30 @@ impl<'p> Lowering<'_, 'p> {
             }
         });
         self.e.position(after);
-        self.copies.writing = around;
+        self.copies.unrolled = around;
         true
     }
 
-    /// Lowers a block by `lower`, which gets the part before the first loop that is written out, and then the rest, once for blocks that are
-    /// whole, where there is a guard, and once for others. It leaves each of the latter.
+    /// Lowers a block by `lower`: the part before the first unrolled loop, and then the rest, once for whole blocks if
+    /// there is a guard, and once for others. It leaves each of the latter.
     pub fn in_versions(&mut self, block: BlockId, lower: &mut dyn FnMut(&mut Self, &'p [ValueId], bool)) {
         let statements = self.body.block(block);
-        let guarded = self.copies.writing.plan.and_then(|plan| Some((plan, plan.guard.as_ref()?)));
+        let guarded = self.copies.unrolled.plan.and_then(|plan| Some((plan, plan.guard.as_ref()?)));
         let is_first = |v: &ValueId| guarded.is_some_and(|(plan, _)| plan.loops.contains_key(v));
         let from = statements.iter().position(is_first).unwrap_or(statements.len());
         let (before, rest) = statements.split_at(from);
         lower(self, before, false);
         let e = self.e;
         if let Some((_, guard)) = guarded {
-            let (s, number) = (self.scalar_of(guard.number), self.value(guard.number));
-            let own = self.binary(BinaryOp::Lt, s, e.int(e.scalar(s), guard.most), number);
+            let (s, bound) = (self.scalar_of(guard.bound), self.value(guard.bound));
+            let own = self.binary(BinaryOp::Lt, s, e.int(e.scalar(s), guard.largest_index), bound);
             let all_run = self.u.target.holds_for_all(e, own);
             let (whole, cut) = (self.new_block(c"block.whole"), self.new_block(c"block.cut"));
             e.cond_br(all_run, whole, cut);
             e.position(whole);
-            self.copies.writing.all_run = true;
+            self.copies.unrolled.all_run = true;
             lower(self, rest, true);
-            self.copies.writing.all_run = false;
+            self.copies.unrolled.all_run = false;
             e.position(cut);
         }
         lower(self, rest, true);

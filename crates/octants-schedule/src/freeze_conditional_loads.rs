@@ -1,8 +1,8 @@
-//! Which loads must be held before the stores that follow them.
+//! Freezes conditional loads before the stores that follow them.
 //!
-//! LLVM 22 makes one masked load of a masked load and the choice between its value and another one, and puts it where the choice stands: behind
-//! a store that the same condition guards (llvm/llvm-project, issue 215453, mended in 23). A choice of the frozen value is left alone. So what
-//! is loaded under a condition is frozen if the memory may be stored to later on.
+//! LLVM 22 merges a masked load with the `select` between its value and another one, and places the result at the
+//! `select`: behind a store under the same condition (llvm/llvm-project, issue 215453, fixed in 23). It does not merge a
+//! `select` of a frozen value. So a conditional load is frozen if a later store may write to its memory.
 
 use std::collections::HashSet;
 
@@ -10,27 +10,28 @@ use octants_analysis::may_leave;
 use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
 use crate::facts::ProgramFacts;
-use crate::find_scatter::buffer_of;
+use crate::scatter_privatization::buffer_of;
 
-/// Memory other than a local: a buffer, or what is not known.
+/// Memory other than a local: a buffer, or unknown memory.
 type Place = Option<usize>;
 
-/// Instructions of a body that read under a condition what later ones may store to. A function may be called under one: all of its body is.
-pub(crate) fn loads_to_hold(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
+/// Instructions of a body that read conditionally what later ones may store to. The whole body of a function counts as
+/// conditional, because its calls may be.
+pub(crate) fn freeze_conditional_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
     let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
     walk.block(body.root, is_function);
     let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.may_be_same(a, b));
     let Walk { reads, mut stores, .. } = walk;
-    // The last store to each place is what counts.
+    // The last store to each place decides.
     stores.sort_by_key(|(place, at)| (*place, std::cmp::Reverse(*at)));
     stores.dedup_by_key(|(place, _)| *place);
-    let is_held = |place: Place, at: usize| stores.iter().any(|(p, last)| at <= *last && may_be_same(place, *p));
-    reads.into_iter().filter(|(_, place, at)| is_held(*place, *at)).map(|(v, ..)| v).collect()
+    let is_frozen = |place: Place, at: usize| stores.iter().any(|(p, last)| at <= *last && may_be_same(place, *p));
+    reads.into_iter().filter(|(_, place, at)| is_frozen(*place, *at)).map(|(v, ..)| v).collect()
 }
 
 struct Walk<'a> {
     body: &'a Body,
-    /// Under conditions: what reads, where, and when in the order of the program.
+    /// Conditional reads: instruction, memory, position in program order.
     reads: Vec<(ValueId, Place, usize)>,
     stores: Vec<(Place, usize)>,
     clock: usize,
@@ -46,7 +47,7 @@ impl Walk<'_> {
                 Effect::Read(a) => (Some(a), None),
                 Effect::Write(a) => (None, Some(a)),
                 Effect::Update(a) => (Some(a), Some(a)),
-                // A volatile load stays where it is, and a call is looked at below.
+                // A volatile load is not moved. Calls are handled below.
                 Effect::ReadVolatile(_) | Effect::Call(..) => (None, None),
                 Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::Exchange => (None, None),
                 Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => (None, None),
@@ -65,13 +66,13 @@ impl Walk<'_> {
             let is_branch = matches!(op, Op::If(..));
             for inner in op.blocks() {
                 self.block(inner, conditional || is_branch);
-                // What follows runs unless the iteration has ended there.
+                // The rest is conditional if a branch may end the iteration.
                 conditional |= is_branch && may_leave(self.body, inner);
             }
         }
     }
 
-    /// Memory that an address is in; `None` for a local's.
+    /// The memory of an address. `None` for locals.
     fn place(&self, address: ValueId) -> Option<Place> {
         match self.body.inst(address).op {
             Op::LocalAddr(_) => None,

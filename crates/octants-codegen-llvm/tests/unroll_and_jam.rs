@@ -69,23 +69,23 @@ fn program_of(form: Form) -> Program {
     program(buffers, vec![], Type::Unit, true, b.body)
 }
 
-fn at_once(form: Form) -> u32 {
-    build(&program_of(form)).artifact.tasks[0].parallel.as_ref().unwrap().at_once
+fn interleave_factor(form: Form) -> u32 {
+    build(&program_of(form)).artifact.tasks[0].parallel.as_ref().unwrap().interleave_factor
 }
 
 #[test]
-fn iterations_with_elements_in_common_run_at_once() {
+fn iterations_with_elements_in_common_are_interleaved() {
     // Those whose elements lie side by side become vectors, and are more.
-    assert_eq!(at_once(Form::Columns), 32);
-    assert_eq!(at_once(Form::Rows), 8);
-    assert_eq!(at_once(Form::Scattered), 8);
+    assert_eq!(interleave_factor(Form::Columns), 32);
+    assert_eq!(interleave_factor(Form::Rows), 8);
+    assert_eq!(interleave_factor(Form::Scattered), 8);
 }
 
 #[test]
 fn iterations_that_may_tell_or_gain_nothing_do_not() {
-    assert_eq!(at_once(Form::Triangle), 1);
-    assert_eq!(at_once(Form::InPlace), 1);
-    assert_eq!(at_once(Form::Apart), 1);
+    assert_eq!(interleave_factor(Form::Triangle), 1);
+    assert_eq!(interleave_factor(Form::InPlace), 1);
+    assert_eq!(interleave_factor(Form::Apart), 1);
 }
 
 #[test]

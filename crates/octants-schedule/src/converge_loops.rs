@@ -1,79 +1,80 @@
-//! Which loops in order are run with the threads of a warp at the same element at a time, and which sums they add as
-//! one: those whose addresses follow the number of the loop's iteration, and of a short inner loop's, but nothing else
-//! that threads differ in.
+//! Warp-synchronous (converged) loops: serial loops in which the threads of a warp stay at the same element, and the
+//! sums that the warp then reduces before one thread adds the result.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp, which run neighboring `i` in step, are at
-//! the same `k`, or are once they are aligned. It applies to sums of floats into copies in a block's memory; for those
-//! of integers there is an instruction that minds less.
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp run neighboring `i`. They are at the same `k`
+//! at a time, or are once the loop is converged. The address of such a sum follows the loop's index, and the index of a
+//! short inner loop, and nothing else that differs between threads.
+//!
+//! Applies to sums of floats into copies in shared memory. Integer sums need it less: GPUs have an instruction for them.
 
 use std::collections::{HashMap, HashSet};
 
 use octants_analysis::{may_leave, trace_indices};
-use octants_ir::schedule::{Alignment, Along, Scatter, Site};
+use octants_ir::schedule::{Along, ConvergedLoop, ScatterPrivatization, WarpReduction};
 use octants_ir::{AtomicOp, BinaryOp, Const, Effect, ForLoop, Op, Range, Scalar, ValueId};
 
 use crate::facts::BodyFacts;
-use crate::find_early_loads::find_early_loads;
-use crate::find_short_loops::{ShortLoop, find_short_loops, sums_of_branches, write_out};
+use crate::full_unroll::{ShortLoop, find_short_loops, plan_full_unroll, sums_of_branches};
+use crate::software_pipelining::pipeline_loads;
 
-/// Most registers for what loops that are written out add.
-const MOST_REGISTERS: usize = 32;
+/// Maximum number of registers for the partial sums of a warp.
+const MAX_REGISTERS: usize = 32;
 
-/// How an index of a sum's address follows the loop's.
+/// How an index of a sum's address depends on the loop's index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Follows {
-    Index,
+    Ascending,
     /// The last index minus the loop's.
-    Backwards,
-    /// It is the same in all iterations.
-    Nothing,
+    Descending,
+    /// Invariant in the loop.
+    Invariant,
 }
 
 impl Follows {
-    /// How a sum of two follows it, or one of the addresses that have both.
+    /// The dependence of a sum of two indices, or of an address with both.
     fn with(self, other: Follows) -> Option<Follows> {
         match (self, other) {
-            (Follows::Nothing, f) | (f, Follows::Nothing) => Some(f),
+            (Follows::Invariant, f) | (f, Follows::Invariant) => Some(f),
             (a, b) => (a == b).then_some(a),
         }
     }
 }
 
-/// A loop whose sums are looked at.
+/// The loop under analysis.
 struct Search<'a> {
     facts: &'a BodyFacts<'a>,
-    /// What blocks of threads have copies of.
-    copied: &'a Scatter,
-    number: ValueId,
+    /// What has copies in shared memory.
+    copied: &'a ScatterPrivatization,
+    loop_id: ValueId,
     range: &'a Range,
-    /// What is inside the loop.
+    /// The instructions inside the loop.
     inside: HashSet<ValueId>,
 }
 
-/// A sum whose elements are the same in all threads.
-struct Aligned<'a> {
+/// A sum whose element is the same in all threads.
+struct UniformSum<'a> {
     sum: ValueId,
-    /// The loop inside that it is in.
+    /// The inner loop around it.
     inner: Option<&'a ShortLoop>,
-    /// Its address follows the loop's index.
+    /// How its address depends on the loop's index.
     follows: Follows,
-    /// It follows the index of the inner loop too.
+    /// Its address depends on the index of the inner loop.
     along: bool,
-    /// Values from outside of the loop that it depends on.
-    given: Vec<ValueId>,
-    /// How parts of it follow the index, as far as that is known: they may be shared.
+    /// Values from outside the loop that the address depends on.
+    invariants: Vec<ValueId>,
+    /// Results for parts of the address, because computations share parts.
     parts: HashMap<ValueId, Option<Follows>>,
 }
 
-/// The sums of a loop whose threads can be aligned, while blocks of them have these copies. Where sums follow the
-/// loop's own index, and it may stand in the code `times` times, several iterations are collected.
-pub(crate) fn find_alignment(
+/// Finds the sums of a loop that a warp can reduce while its block has the copies `copied`. Several iterations are
+/// collected before a reduction, at most `unroll_factor`, when the sums follow the loop's own index.
+pub(crate) fn converge_loop(
     facts: &BodyFacts<'_>,
-    copied: &Scatter,
+    copied: &ScatterPrivatization,
     v: ValueId,
     l: &ForLoop,
-    times: u32,
-) -> Option<Alignment> {
+    unroll_factor: u32,
+) -> Option<ConvergedLoop> {
     let body = facts.body;
     let [range] = l.dims.as_slice() else { return None };
     let mut inside = HashSet::new();
@@ -89,7 +90,7 @@ pub(crate) fn find_alignment(
     if leaves || may_leave(body, l.body) {
         return None;
     }
-    let search = Search { facts, copied, number: v, range, inside };
+    let search = Search { facts, copied, loop_id: v, range, inside };
     let is_sum = |v: ValueId| search.is_sum(v);
     let inner = find_short_loops(body, l.body, &is_sum).unwrap_or_default();
     let mut sums: Vec<(ValueId, Option<&ShortLoop>)> =
@@ -99,46 +100,46 @@ pub(crate) fn find_alignment(
         sums_of_branches(body, inner.body, &is_sum, &mut of_inner);
         sums.extend(of_inner.into_iter().map(|sum| (sum, Some(inner))));
     }
-    let (mut direction, mut aligned) = (Follows::Nothing, Vec::new());
+    let (mut direction, mut uniform) = (Follows::Invariant, Vec::new());
     for (sum, inner) in sums {
-        let fits = |a: &Aligned<'_>| direction.with(a.follows);
+        let fits = |a: &UniformSum<'_>| direction.with(a.follows);
         if let Some(found) = search.follow(sum, inner)
             && let Some(both) = fits(&found)
         {
             direction = both;
-            aligned.push(found);
+            uniform.push(found);
         }
     }
-    let finds_inner = aligned.iter().any(|a| a.inner.is_some());
-    let scalars: usize = aligned.iter().map(|a| search.scalars_of(a.sum).len()).sum();
-    let fits = |n: &u32| *n <= times && *n as usize * scalars <= MOST_REGISTERS;
-    let at_once = if finds_inner { 1 } else { [8, 4, 2].into_iter().find(fits).unwrap_or(1) };
-    let mut given = vec![range.begin];
-    let mut sites = Vec::new();
-    for a in aligned {
+    let finds_inner = uniform.iter().any(|a| a.inner.is_some());
+    let scalars: usize = uniform.iter().map(|a| search.scalars_of(a.sum).len()).sum();
+    let fits = |n: &u32| *n <= unroll_factor && *n as usize * scalars <= MAX_REGISTERS;
+    let interleave_factor = if finds_inner { 1 } else { [8, 4, 2].into_iter().find(fits).unwrap_or(1) };
+    let mut invariants = vec![range.begin];
+    let mut reductions = Vec::new();
+    for a in uniform {
         let along = match a.inner.filter(|_| a.along) {
-            Some(inner) => Along { number: inner.number, elements: inner.trips() },
-            None if a.follows == Follows::Nothing => Along { number: v, elements: 1 },
-            None => Along { number: v, elements: at_once as usize },
+            Some(inner) => Along { loop_id: inner.loop_id, elements: inner.trips() },
+            None if a.follows == Follows::Invariant => Along { loop_id: v, elements: 1 },
+            None => Along { loop_id: v, elements: interleave_factor as usize },
         };
-        if search.insert(&mut sites, a.sum, along) {
-            given.extend(a.given);
+        if search.insert(&mut reductions, a.sum, along) {
+            invariants.extend(a.invariants);
         }
     }
-    // All of them: what they leave in local arrays for one another is then in registers.
+    // All of them, so that local arrays which pass values between them become registers.
     let inner = if finds_inner { inner } else { Vec::new() };
-    (!sites.is_empty()).then(|| Alignment {
-        sites,
-        descending: direction == Follows::Backwards,
-        at_once: i64::from(at_once),
-        given,
-        written_out: write_out(facts, l.body, &inner),
-        early: find_early_loads(facts, l.body),
+    (!reductions.is_empty()).then(|| ConvergedLoop {
+        reductions,
+        descending: direction == Follows::Descending,
+        interleave_factor: i64::from(interleave_factor),
+        invariants,
+        full_unroll: plan_full_unroll(facts, l.body, &inner),
+        pipelined: pipeline_loads(facts, l.body),
     })
 }
 
 impl Search<'_> {
-    /// A sum of floats into a copy.
+    /// A sum of floats into a copy in shared memory.
     fn is_sum(&self, v: ValueId) -> bool {
         let body = self.facts.body;
         let Op::Atomic(AtomicOp::Add | AtomicOp::Sub, address, operand) = body.inst(v).op else { return false };
@@ -149,12 +150,18 @@ impl Search<'_> {
         body.ty(operand).scalar().is_some_and(Scalar::is_float) && is_copied()
     }
 
-    /// How the address of a sum follows the loop's index; `None` where threads may differ in it.
-    fn follow<'i>(&self, sum: ValueId, inner: Option<&'i ShortLoop>) -> Option<Aligned<'i>> {
+    /// How the address of a sum depends on the loop's index. `None` if it may differ between threads.
+    fn follow<'i>(&self, sum: ValueId, inner: Option<&'i ShortLoop>) -> Option<UniformSum<'i>> {
         let body = self.facts.body;
         let Op::Atomic(_, address, _) = body.inst(sum).op else { return None };
-        let mut found =
-            Aligned { sum, inner, follows: Follows::Nothing, along: false, given: Vec::new(), parts: HashMap::new() };
+        let mut found = UniformSum {
+            sum,
+            inner,
+            follows: Follows::Invariant,
+            along: false,
+            invariants: Vec::new(),
+            parts: HashMap::new(),
+        };
         let mut indices = Vec::new();
         trace_indices(body, address, &mut indices);
         for index in indices {
@@ -163,13 +170,13 @@ impl Search<'_> {
                 let follows = self.follows(index, &mut found)?;
                 found.follows = found.follows.with(follows)?;
             } else {
-                found.given.push(index);
+                found.invariants.push(index);
             }
         }
         Some(found)
     }
 
-    fn follows(&self, index: ValueId, found: &mut Aligned<'_>) -> Option<Follows> {
+    fn follows(&self, index: ValueId, found: &mut UniformSum<'_>) -> Option<Follows> {
         let index = self.facts.source(index);
         if let Some(known) = found.parts.get(&index) {
             return *known;
@@ -179,22 +186,22 @@ impl Search<'_> {
         follows
     }
 
-    fn look_at(&self, index: ValueId, found: &mut Aligned<'_>) -> Option<Follows> {
+    fn look_at(&self, index: ValueId, found: &mut UniformSum<'_>) -> Option<Follows> {
         let (facts, body) = (self.facts, self.facts.body);
         match body.inst(index).op {
-            Op::Const(_) => Some(Follows::Nothing),
-            Op::LoopIndex(of, _) if of == self.number => Some(Follows::Index),
-            Op::LoopIndex(of, _) if found.inner.is_some_and(|inner| inner.number == of) => {
+            Op::Const(_) => Some(Follows::Invariant),
+            Op::LoopIndex(of, _) if of == self.loop_id => Some(Follows::Ascending),
+            Op::LoopIndex(of, _) if found.inner.is_some_and(|inner| inner.loop_id == of) => {
                 found.along = true;
-                Some(Follows::Nothing)
+                Some(Follows::Invariant)
             }
-            Op::Param(_) => Some(Follows::Nothing),
-            // Threads are at the same iteration of a loop around this one, as a rule.
+            Op::Param(_) => Some(Follows::Invariant),
+            // As a rule, threads are at the same iteration of an outer loop.
             Op::LoopIndex(of, _) if !self.inside.contains(&index) && self.is_serial(of) => {
-                found.given.push(index);
-                Some(Follows::Nothing)
+                found.invariants.push(index);
+                Some(Follows::Invariant)
             }
-            Op::Binary(BinaryOp::Sub, last, i) if self.is_mirrored(last, i) => Some(Follows::Backwards),
+            Op::Binary(BinaryOp::Sub, last, i) if self.is_mirrored(last, i) => Some(Follows::Descending),
             Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if self.inside.contains(&index) => {
                 self.follows(a, found)?.with(self.follows(b, found)?)
             }
@@ -211,10 +218,10 @@ impl Search<'_> {
         matches!(&self.facts.body.inst(v).op, Op::For(l) if l.parallel.is_none())
     }
 
-    /// `last - i` is how many iterations are left.
+    /// `last - i` is the number of remaining iterations.
     fn is_mirrored(&self, last: ValueId, i: ValueId) -> bool {
         let (facts, range) = (self.facts, self.range);
-        if facts.body.inst(facts.source(i)).op != Op::LoopIndex(self.number, 0) {
+        if facts.body.inst(facts.source(i)).op != Op::LoopIndex(self.loop_id, 0) {
             return false;
         }
         let ((base, n), (of_end, m)) = (terms(facts, last), terms(facts, range.end));
@@ -227,22 +234,23 @@ impl Search<'_> {
         self.facts.body.ty(operand).leaves()
     }
 
-    /// Adds a sum, to others at the same elements if there are any; `false` where it would take too many registers.
-    fn insert(&self, sites: &mut Vec<Site>, sum: ValueId, along: Along) -> bool {
+    /// Adds a sum to the reductions. `false` if it would take too many registers.
+    fn insert(&self, reductions: &mut Vec<WarpReduction>, sum: ValueId, along: Along) -> bool {
         let Op::Atomic(_, address, _) = self.facts.body.inst(sum).op else { return false };
-        let is_same = |site: &&mut Site| site.along == along && is_same_address(self.facts, site.address, address);
-        if let Some(site) = sites.iter_mut().find(is_same) {
-            site.sums.push(sum);
+        let is_same =
+            |other: &&mut WarpReduction| other.along == along && is_same_address(self.facts, other.address, address);
+        if let Some(same) = reductions.iter_mut().find(is_same) {
+            same.sums.push(sum);
             return true;
         }
         let (elements, scalars) = (along.elements, self.scalars_of(sum));
-        let taken: usize = sites.iter().map(|site| site.along.elements * site.scalars.len()).sum();
-        if elements > 1 && taken + elements * scalars.len() > MOST_REGISTERS {
+        let taken: usize = reductions.iter().map(|r| r.along.elements * r.scalars.len()).sum();
+        if elements > 1 && taken + elements * scalars.len() > MAX_REGISTERS {
             return false;
         }
         let mut steps = Vec::new();
         self.trace(address, &mut steps);
-        sites.push(Site { sums: vec![sum], address, along, steps, scalars });
+        reductions.push(WarpReduction { sums: vec![sum], address, along, steps, scalars });
         true
     }
 
@@ -260,22 +268,22 @@ impl Search<'_> {
     }
 }
 
-/// A number as a value plus a constant.
+/// A value as a base plus a constant.
 fn terms(facts: &BodyFacts<'_>, v: ValueId) -> (Option<ValueId>, i64) {
     let (mut v, mut n) = (facts.source(v), 0i64);
     loop {
-        let number = |v: ValueId| match facts.body.as_const(facts.source(v)) {
+        let constant = |v: ValueId| match facts.body.as_const(facts.source(v)) {
             Some(Const::Int(n)) => Some(n),
             _ => None,
         };
         let (base, by) = match facts.body.inst(v).op {
             Op::Const(Const::Int(m)) => return (None, n.wrapping_add(m)),
-            Op::Binary(BinaryOp::Add, a, b) => match (number(a), number(b)) {
+            Op::Binary(BinaryOp::Add, a, b) => match (constant(a), constant(b)) {
                 (_, Some(m)) => (a, m),
                 (Some(m), None) => (b, m),
                 _ => return (Some(v), n),
             },
-            Op::Binary(BinaryOp::Sub, a, b) => match number(b) {
+            Op::Binary(BinaryOp::Sub, a, b) => match constant(b) {
                 Some(m) => (a, m.wrapping_neg()),
                 None => return (Some(v), n),
             },

@@ -1,32 +1,37 @@
-//! Which memory a task scatters sums to: buffers that copies may stand for, as the task does nothing else with them.
+//! Scatter privatization: which memory a task scatters sums to, and does nothing else with, so that private copies can
+//! take the sums.
 //!
-//! On the CPU a task qualifies whose every atomic is a sum whose old value nobody asks for, into such buffers: histograms, particles
-//! onto a grid. Blocks of a device's threads keep copies of single small ones, whatever else the task does.
+//! On the CPU a task qualifies if every atomic is such a sum whose old value is unused: histograms, particles onto a
+//! grid. On a GPU, thread blocks keep copies of small buffers in shared memory, whatever else the task does.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use octants_analysis::{UNKNOWN_TRIPS, estimate_trips, trace_element};
-use octants_ir::schedule::{Region, RegionMemory, Scatter};
+use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};
 use octants_ir::{AtomicOp, BlockId, Body, Effect, FuncId, Layout, Op, Program, Scalar, Task, ValueId};
 
 use crate::facts::ProgramFacts;
 
-/// Finds out whether sums that a task scatters are all that it does atomically.
-pub(crate) fn find_scatter(facts: &ProgramFacts<'_>, task: &Task, loop_body: BlockId) -> Option<Scatter> {
+/// Privatization per thread: applies if sums are the only atomics of the task.
+pub(crate) fn privatize_scatter(
+    facts: &ProgramFacts<'_>,
+    task: &Task,
+    loop_body: BlockId,
+) -> Option<ScatterPrivatization> {
     let sums = find_sums(facts, task);
     let regions = if sums.are_all { regions(facts, &sums.buffers, facts.target.private_bytes)? } else { return None };
-    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
+    (!regions.is_empty()).then(|| ScatterPrivatization { regions, updates: updates(&task.body, loop_body) })
 }
 
-/// Of the fields that a task scatters sums to, the smallest, as long as they fit into so many bytes; and the arrays, where `arrays`
-/// says so.
-pub(crate) fn find_small_scatter(
+/// Privatization per thread block: the smallest fields that the task scatters sums to, up to `most` bytes in total, and
+/// with `arrays` the arrays.
+pub(crate) fn privatize_small_scatter(
     facts: &ProgramFacts<'_>,
     task: &Task,
     loop_body: BlockId,
     most: u64,
     arrays: bool,
-) -> Option<Scatter> {
+) -> Option<ScatterPrivatization> {
     let sums = find_sums(facts, task);
     let one = |b: &usize| regions(facts, &BTreeSet::from([*b]), most).unwrap_or_default();
     let mut regions: Vec<Region> = sums.buffers.iter().flat_map(one).collect();
@@ -38,14 +43,14 @@ pub(crate) fn find_small_scatter(
         left -= if fits { bytes } else { 0 };
         fits
     });
-    (!regions.is_empty()).then(|| Scatter { regions, updates: updates(&task.body, loop_body) })
+    (!regions.is_empty()).then(|| ScatterPrivatization { regions, updates: updates(&task.body, loop_body) })
 }
 
 /// Sums that a task scatters.
 struct Sums {
     /// Buffers that the task does nothing else with.
     buffers: BTreeSet<usize>,
-    /// No other atomic operation is in the task.
+    /// The task has no other atomic operation.
     are_all: bool,
 }
 
@@ -62,7 +67,7 @@ fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
                 sums.insert(v);
                 used.insert(*operand);
             }
-            // The address of a part of an element is judged by what is done with it.
+            // The use of the address of a part decides.
             Op::ElementAddr(_, index) => used.extend(index),
             Op::Call(f, _) => {
                 are_all &= facts.behaviors[f.index()].atomics == 0;
@@ -86,7 +91,7 @@ fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
         }
         are_all &= !used.contains(&v) && buffer_of(body, address).is_some();
     }
-    // Addresses that something else than a sum uses.
+    // Addresses with other uses than sums.
     others.extend(used.iter().filter_map(|v| buffer_of(body, *v)));
     let summed = buffers.len();
     buffers.retain(|b| !others.iter().any(|o| facts.may_be_same(*b, *o)));
@@ -158,11 +163,11 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
         if end - start > most {
             return None;
         }
-        // A copy begins at a multiple of eight bytes, as its original does.
+        // A copy begins at a multiple of eight bytes, like its original.
         let start = start & !7;
         regions.push(Region { memory: RegionMemory::Root { root, start, bytes: end - start }, scalar, buffers });
     }
-    // Buffers whose components lie in several roots would have several copies.
+    // A buffer with components in several roots would get several copies.
     let listed: usize = regions.iter().map(|r| r.buffers.len()).sum();
     (listed == buffers.len()).then_some(regions)
 }

@@ -1,26 +1,26 @@
-//! Which loops inside a task wait for memory, so that loads of several iterations should be under way at once.
+//! Unroll factors that prefetch: the loads of several iterations are issued together.
 //!
-//! A processor finds such loads by itself. On a GPU the code must have them next to one another: where there are few threads, which is where
-//! loops in a thread are long, no other thread computes meanwhile.
+//! A CPU reorders such loads by itself. On a GPU the code must issue them next to one another: long loops in a thread
+//! mean few threads, and no other thread computes during the wait.
 
 use std::collections::HashSet;
 
 use octants_ir::schedule::Unroll;
 use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, Op, ValueId};
 
-/// Loops of at most so many iterations get code for each, if it is short, without being asked to.
-const FEW_ITERATIONS: i64 = 64;
-/// Operations on scalars of a tiny body, of a short one and of one that is worth having four times.
+/// LLVM fully unrolls short bodies with at most this trip count.
+const SHORT_TRIP_COUNT: i64 = 64;
+/// Scalar operations of a tiny body, of a short body, and of the longest body that is unrolled.
 const TINY: usize = 8;
 const SHORT: usize = 64;
 const LONGEST: usize = 128;
-/// Tasks of so many iterations have threads enough to keep a device busy.
+/// Tasks with at least this many iterations reach full occupancy.
 const MANY_ITERATIONS: u64 = 1 << 18;
-/// What so many iterations at a time leave over is worth taking several at a time too.
-const LEAVES_MUCH: u32 = 16;
-const REST_TIMES: u32 = 4;
+/// From this unroll factor on, the remainder loop is unrolled too.
+const LONG_REMAINDER: u32 = 16;
+const REMAINDER_FACTOR: u32 = 4;
 
-/// Loops in a block go through memory.
+/// Loops in a block access buffers.
 pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
     let mut reads = false;
     body.visit(block, &mut |_, inst| {
@@ -33,9 +33,9 @@ pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
     reads
 }
 
-/// How often the body of a loop should stand in the code, where it is short straight code that reads memory, and there are too many iterations for each to
-/// get code of its own: half as often if there are many threads to run it, as there are where its length is that of a row read from memory.
-pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32> {
+/// Unroll factor for short, branch-free loops that load. Halved when occupancy is high, or when the trip count is the
+/// length of a row that is read from memory.
+fn unroll_factor(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32> {
     let (mut reads, mut straight, mut size) = (false, true, 0);
     body.visit(l.body, &mut |_, inst| {
         reads |= matches!(inst.op, Op::BufferAddr(..));
@@ -45,32 +45,31 @@ pub(crate) fn times_to_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) 
     });
     let bounds = l.dims.last().map(|d| [d.begin, d.end].map(|v| body.as_const(v)));
     let few = match bounds {
-        Some([Some(Const::Int(begin)), Some(Const::Int(end))]) => end.saturating_sub(begin) <= FEW_ITERATIONS,
+        Some([Some(Const::Int(begin)), Some(Const::Int(end))]) => end.saturating_sub(begin) <= SHORT_TRIP_COUNT,
         _ => false,
     };
     let for_few = if size <= TINY { 32 } else { 16 };
-    let times = match size > SHORT {
+    let factor = match size > SHORT {
         true => 4,
         false if has_many_threads || is_row(body, l) => for_few / 2,
         false => for_few,
     };
-    (reads && straight && !few && size <= LONGEST).then_some(times)
+    (reads && straight && !few && size <= LONGEST).then_some(factor)
 }
 
-/// How often the body of a loop in order should stand in the code, see [`times_to_unroll`], and how often for what is
-/// left over.
-pub(crate) fn find_unroll(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
-    let times = times_to_unroll(body, l, has_many_threads)?;
-    Some(Unroll { times, rest: (times >= LEAVES_MUCH).then_some(REST_TIMES) })
+/// Unroll factors of a serial loop that prefetch its loads.
+pub(crate) fn prefetch(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
+    let factor = unroll_factor(body, l, has_many_threads)?;
+    Some(Unroll { factor, remainder_factor: (factor >= LONG_REMAINDER).then_some(REMAINDER_FACTOR) })
 }
 
-/// A task's loop is known to have many iterations, or likely to, being over several axes: then threads, which registers limit, matter more than
-/// loads under way in each.
+/// A task has many iterations, or is likely to because it has several axes. Occupancy, which registers limit, then
+/// matters more than prefetching.
 pub(crate) fn has_many_threads(l: &ForLoop, count: Option<u64>) -> bool {
     l.dims.len() > 1 || count.is_some_and(|n| n >= MANY_ITERATIONS)
 }
 
-/// The innermost bounds are computed from what lies in memory at indices of loops, or may be.
+/// The innermost bounds may be computed from memory at loop indices.
 fn is_row(body: &Body, l: &ForLoop) -> bool {
     let mut open: Vec<ValueId> = l.dims.last().map_or(Vec::new(), |d| vec![d.begin, d.end]);
     let (mut seen, mut is_read, mut depends) = (HashSet::new(), false, false);
@@ -85,7 +84,7 @@ fn is_row(body: &Body, l: &ForLoop) -> bool {
     is_read && depends
 }
 
-/// Roughly how many instructions on scalars an operation is. Locals are registers.
+/// Estimated number of scalar instructions of an operation. Locals are registers.
 pub(crate) fn operations(body: &Body, op: &Op) -> usize {
     if let Op::Load(a) | Op::Store(a, _) = op
         && matches!(body.inst(*a).op, Op::LocalAddr(_))

@@ -1,64 +1,63 @@
-//! Short loops inside another one that are worth writing out: each of their iterations has code of its own, in which
-//! the loop's index is a number.
+//! Full unrolling of short inner loops: each iteration has code of its own, in which the loop's index is a constant.
 //!
-//! Loops that a gradient cuts into blocks run a block's iterations under a condition, for the last block is not whole.
-//! On devices whose threads run in warps such a block has code for warps in all of whose threads it is whole: there it
-//! has no branches, neighbors are loaded at once, and what two of the loops compute alike is computed once.
+//! Loops that a gradient cuts into blocks run the iterations of a block under a guard, because the last block may be
+//! partial. GPUs get a second version for warps in which all threads have whole blocks. It has no branches, so that
+//! neighbors are loaded together and the two loops share common subexpressions.
 
 use std::collections::HashSet;
 use std::ops::Range;
 
 use octants_analysis::may_leave;
-use octants_ir::schedule::{Guard, WrittenOut};
+use octants_ir::schedule::{FullUnroll, Guard};
 use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, ValueId};
 
 use crate::facts::BodyFacts;
 
-/// Most iterations of a loop that is written out.
-const MOST_ITERATIONS: i64 = 8;
-/// Most instructions of all loops that are written out.
-const MOST_INSTRUCTIONS: usize = 2000;
+/// Maximum trip count of an unrolled loop.
+const MAX_ITERATIONS: i64 = 8;
+/// Maximum number of instructions of all unrolled loops.
+const MAX_INSTRUCTIONS: usize = 2000;
 
-/// A loop that may be written out.
+/// A loop that may be fully unrolled.
 pub(crate) struct ShortLoop {
-    pub number: ValueId,
+    pub loop_id: ValueId,
     pub body: BlockId,
     pub indices: Range<i64>,
 }
 
 impl ShortLoop {
-    /// Iterations of it.
+    /// Its trip count.
     pub fn trips(&self) -> usize {
         (self.indices.end - self.indices.start) as usize
     }
 }
 
-/// How loops in a block are written out.
-pub(crate) fn write_out(facts: &BodyFacts<'_>, block: BlockId, inner: &[ShortLoop]) -> WrittenOut {
+/// The full unroll of loops in a block.
+pub(crate) fn plan_full_unroll(facts: &BodyFacts<'_>, block: BlockId, inner: &[ShortLoop]) -> FullUnroll {
     let body = facts.body;
     let mut inside = HashSet::new();
     body.visit(block, &mut |v, _| _ = inside.insert(v));
-    // The guard is looked at before the first of them.
+    // The guard is tested before the first of them.
     let statements = body.block(block);
-    let first = statements.iter().position(|v| inner.iter().any(|inner| inner.number == *v));
+    let first = statements.iter().position(|v| inner.iter().any(|inner| inner.loop_id == *v));
     let is_known = |v: ValueId| first.is_some_and(|first| statements[..first].contains(&v) || !inside.contains(&v));
-    let guard = find_guard(facts, inner).filter(|guard| is_known(guard.number));
-    WrittenOut { loops: inner.iter().map(|i| (i.number, i.indices.clone())).collect(), guard }
+    let guard = find_guard(facts, inner).filter(|guard| is_known(guard.bound));
+    FullUnroll { loops: inner.iter().map(|i| (i.loop_id, i.indices.clone())).collect(), guard }
 }
 
-/// How the short loops of a loop in order are written out, where those have a guard.
-pub(crate) fn find_guarded(facts: &BodyFacts<'_>, l: &ForLoop) -> Option<WrittenOut> {
+/// The full unroll of the short loops in a serial loop, if they have a guard.
+pub(crate) fn find_guarded_unroll(facts: &BodyFacts<'_>, l: &ForLoop) -> Option<FullUnroll> {
     let body = facts.body;
     if may_leave(body, l.body) {
         return None;
     }
     let inner = find_short_loops(body, l.body, &|_| false).unwrap_or_default();
-    let found = write_out(facts, l.body, &inner);
+    let found = plan_full_unroll(facts, l.body, &inner);
     let ends_early = body.block(l.body).iter().any(|v| body.inst(*v).op.is_terminator());
     (found.guard.is_some() && !ends_early).then_some(found)
 }
 
-/// The loops in a block that may be written out, unless they are too long together; `None` where another loop has sums.
+/// The loops in a block that may be fully unrolled. Empty if they are too long in total, `None` if another loop has sums.
 pub(crate) fn find_short_loops(
     body: &Body,
     block: BlockId,
@@ -71,7 +70,7 @@ pub(crate) fn find_short_loops(
         body.visit(inner.body, &mut |_, _| size += 1);
         size * inner.trips()
     };
-    Some(if found.iter().map(size).sum::<usize>() <= MOST_INSTRUCTIONS { found } else { Vec::new() })
+    Some(if found.iter().map(size).sum::<usize>() <= MAX_INSTRUCTIONS { found } else { Vec::new() })
 }
 
 fn collect_short_loops(
@@ -93,7 +92,7 @@ fn collect_short_loops(
         let inner = match op {
             Op::For(l) if !may_leave(body, l.body) => {
                 sums_of_branches(body, l.body, is_sum, &mut sums);
-                few_indices(body, l).map(|indices| ShortLoop { number: v, body: l.body, indices })
+                short_range(body, l).map(|indices| ShortLoop { loop_id: v, body: l.body, indices })
             }
             _ => None,
         };
@@ -106,16 +105,16 @@ fn collect_short_loops(
     Some(())
 }
 
-fn few_indices(body: &Body, l: &ForLoop) -> Option<Range<i64>> {
+fn short_range(body: &Body, l: &ForLoop) -> Option<Range<i64>> {
     let [range] = l.dims.as_slice() else { return None };
     let (Some(Const::Int(begin)), Some(Const::Int(end))) = (body.as_const(range.begin), body.as_const(range.end))
     else {
         return None;
     };
-    (1..=MOST_ITERATIONS).contains(&end.checked_sub(begin)?).then_some(begin..end)
+    (1..=MAX_ITERATIONS).contains(&end.checked_sub(begin)?).then_some(begin..end)
 }
 
-/// The guard of loops that are written out: that of all branches in them.
+/// The common guard of all branches in the loops.
 fn find_guard(facts: &BodyFacts<'_>, inner: &[ShortLoop]) -> Option<Guard> {
     let body = facts.body;
     let mut found: Option<Guard> = None;
@@ -125,27 +124,27 @@ fn find_guard(facts: &BodyFacts<'_>, inner: &[ShortLoop]) -> Option<Guard> {
         for v in body.block(inner.body) {
             let Op::If(condition, ..) = body.inst(*v).op else { continue };
             let condition = facts.source(condition);
-            let Op::Binary(BinaryOp::Lt, index, number) = body.inst(condition).op else { return None };
-            let (most, number) = (largest(facts, inner, index)?, facts.source(number));
-            if inside.contains(&number) {
+            let Op::Binary(BinaryOp::Lt, index, bound) = body.inst(condition).op else { return None };
+            let (largest_index, bound) = (largest(facts, inner, index)?, facts.source(bound));
+            if inside.contains(&bound) {
                 return None;
             }
-            let guard = found.get_or_insert_with(|| Guard { conditions: HashSet::new(), number, most });
-            if guard.number != number {
+            let guard = found.get_or_insert_with(|| Guard { conditions: HashSet::new(), bound, largest_index });
+            if guard.bound != bound {
                 return None;
             }
             guard.conditions.insert(condition);
-            guard.most = guard.most.max(most);
+            guard.largest_index = guard.largest_index.max(largest_index);
         }
     }
     found
 }
 
-/// The largest number that an index of an inner loop becomes, counted forwards or backwards, if none is negative.
+/// The largest value of an index of an inner loop, ascending or descending. `None` if one may be negative.
 fn largest(facts: &BodyFacts<'_>, inner: &ShortLoop, index: ValueId) -> Option<i64> {
     let body = facts.body;
     let index = facts.source(index);
-    let is_index = |v: ValueId| body.inst(facts.source(v)).op == Op::LoopIndex(inner.number, 0);
+    let is_index = |v: ValueId| body.inst(facts.source(v)).op == Op::LoopIndex(inner.loop_id, 0);
     let (least, most) = match body.inst(index).op {
         Op::Cast(a) => {
             let keeps_all = |v: ValueId| body.ty(v).scalar().is_some_and(|s| !s.is_float() && s.bits() >= 32);
@@ -161,7 +160,7 @@ fn largest(facts: &BodyFacts<'_>, inner: &ShortLoop, index: ValueId) -> Option<i
     (0 <= least && most <= i64::from(i32::MAX)).then_some(most)
 }
 
-/// The sums of a block and its branches, but not of its loops.
+/// The sums of a block and its branches, without its loops.
 pub(crate) fn sums_of_branches(
     body: &Body,
     block: BlockId,

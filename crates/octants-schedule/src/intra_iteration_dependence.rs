@@ -1,19 +1,18 @@
-//! Whether an iteration of a parallel loop may come back to memory that it has written.
+//! Whether an iteration of a parallel loop may use memory again after it has written to it.
 //!
-//! LLVM is told that iterations do not depend on one another. It then asks no more in which order one iteration uses
-//! memory, but joins loads of neighboring elements into one at the place of the first, and stores at that of the last
-//! (LLVM 22, groups of interleaved accesses). So it is not told that of a loop whose iterations may use memory again
-//! that they have written.
+//! LLVM is told that iterations carry no dependence. It then ignores the order of accesses within one iteration too: it
+//! merges loads of neighboring elements at the first of them, and stores at the last (LLVM 22, interleaved access
+//! groups). So the hint is withheld from loops whose iterations may use memory that they have written.
 
 use std::collections::HashSet;
 
 use octants_ir::{BlockId, Body, Effect, Op, ValueId};
 
 use crate::facts::ProgramFacts;
-use crate::find_scatter::{buffer_of, touched_by};
+use crate::scatter_privatization::{buffer_of, touched_by};
 
-/// An iteration with this body may use memory after it has written to it, or to what lies among it.
-pub(crate) fn returns_to_written(facts: &ProgramFacts<'_>, body: &Body, block: BlockId) -> bool {
+/// An iteration with this body may use memory of a class that it has written to before.
+pub(crate) fn has_intra_iteration_dependence(facts: &ProgramFacts<'_>, body: &Body, block: BlockId) -> bool {
     Walk { facts, body, written: HashSet::new() }.block(block)
 }
 
@@ -34,7 +33,7 @@ impl Walk<'_> {
     fn op(&mut self, v: ValueId) -> bool {
         let op = &self.body.inst(v).op;
         if matches!(op, Op::For(_) | Op::Loop(_)) {
-            // What an iteration of it writes the next one may come back to.
+            // Its next iteration may use what this one writes.
             let mut written = Vec::new();
             op.blocks().into_iter().for_each(|b| self.body.visit(b, &mut |v, _| written.extend(self.writes(v))));
             self.written.extend(written);

@@ -1,37 +1,36 @@
-//! Which loads of an aligned loop are made an iteration early, so that a thread computes while it waits: those of
-//! states that a gradient has kept.
+//! Software pipelining of a converged loop: the loads of a gradient's kept states are issued one iteration early, so
+//! that a thread computes while it waits.
 //!
-//! An aligned loop (`find_alignment`) has branches, over which nobody moves a load. The address of a kept state comes
-//! from a local that counts the words of the store. At the end of an iteration it holds what the next one begins with,
-//! and what that one will load can be loaded. From there the assembler moves the load up to where the state before is
-//! used for the last time, and takes its register; from further up it would be moved from register to register at the
-//! end, and waited for there.
+//! A converged loop (`converge_loops`) has branches, and LLVM moves no load across them. The address of a kept state
+//! comes from a local that counts the words of the store. At the end of an iteration this local holds the first value of
+//! the next one, so the next load can be issued there. The assembler then moves it up to the last use of the state
+//! before, and reuses its register. From further up it would need a copy, and would wait for the load there.
 
 use std::collections::HashSet;
 
 use octants_analysis::trace_indices;
-use octants_ir::schedule::{EarlyLoads, EarlyStep};
+use octants_ir::schedule::{AddressStep, PipelinedLoads};
 use octants_ir::{BlockId, Body, Effect, LocalId, Op, ValueId};
 
 use crate::facts::BodyFacts;
 
-/// Finds those of a loop whose body ends at its end.
-pub(crate) fn find_early_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> EarlyLoads {
+/// Finds the loads of a loop whose body has no early exit.
+pub(crate) fn pipeline_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> PipelinedLoads {
     let body = facts.body;
-    let (mut inside, mut written, mut watches) = (HashSet::new(), HashSet::new(), false);
+    let (mut inside, mut written, mut is_ordered) = (HashSet::new(), HashSet::new(), false);
     body.visit(loop_body, &mut |v, inst| {
         inside.insert(v);
         match inst.op.effect() {
             Effect::Write(a) | Effect::Update(a) => written.extend(trace_indices(body, a, &mut Vec::new())),
-            // What others write is seen in the order of the program.
-            Effect::Call(..) | Effect::ReadVolatile(_) | Effect::Synchronize => watches = true,
+            // Writes of other threads are seen in program order.
+            Effect::Call(..) | Effect::ReadVolatile(_) | Effect::Synchronize => is_ordered = true,
             Effect::Pure | Effect::Index | Effect::Read(_) | Effect::Reduce | Effect::Draw | Effect::Exchange => {}
             Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => {}
             Effect::Print | Effect::Assert => {}
         }
     });
-    let mut found = EarlyLoads::default();
-    if watches {
+    let mut found = PipelinedLoads::default();
+    if is_ordered {
         return found;
     }
     let statements = body.block(loop_body);
@@ -43,7 +42,7 @@ pub(crate) fn find_early_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> Ear
         }
         let mut search = Search { facts, statements, inside: &inside, steps: Vec::new(), changes: false };
         if search.leads_to(address) && search.changes {
-            let is_known = |step: &EarlyStep| found.steps.iter().any(|s| s.result() == step.result());
+            let is_known = |step: &AddressStep| found.steps.iter().any(|s| s.result() == step.result());
             search.steps.retain(|step| !is_known(step));
             found.steps.append(&mut search.steps);
             found.loads.push((load, address));
@@ -57,13 +56,13 @@ struct Search<'a> {
     /// The loop's body.
     statements: &'a [ValueId],
     inside: &'a HashSet<ValueId>,
-    steps: Vec<EarlyStep>,
-    /// A local among them is another one in each iteration.
+    steps: Vec<AddressStep>,
+    /// A local among them changes from iteration to iteration.
     changes: bool,
 }
 
 impl Search<'_> {
-    /// Appends what computes a value; `false` where it may not be computed early.
+    /// Appends the computation of a value. `false` if it cannot be computed early.
     fn leads_to(&mut self, v: ValueId) -> bool {
         if !self.inside.contains(&v) || self.steps.iter().any(|s| s.result() == v) {
             return true;
@@ -81,7 +80,7 @@ impl Search<'_> {
                 if !self.leads_to(stored.unwrap_or(*a)) {
                     return false;
                 }
-                stored.map_or(EarlyStep::Compute(v), |stored| EarlyStep::Stored(v, stored))
+                stored.map_or(AddressStep::Compute(v), |stored| AddressStep::Stored(v, stored))
             }
             _ if op.is_pure() => {
                 let mut computes = true;
@@ -89,7 +88,7 @@ impl Search<'_> {
                 if !computes {
                     return false;
                 }
-                EarlyStep::Compute(v)
+                AddressStep::Compute(v)
             }
             _ => return false,
         };
@@ -97,7 +96,7 @@ impl Search<'_> {
         true
     }
 
-    /// Where the loop's body stores a local, and what; `None` if it is changed in another way.
+    /// The stores to a local in the loop's body: position and value. `None` if it changes in another way.
     fn stores(&self, local: LocalId) -> Option<Vec<(usize, ValueId)>> {
         let body: &Body = self.facts.body;
         let is_it = |a: ValueId| body.inst(a).op == Op::LocalAddr(local);

@@ -5,7 +5,7 @@
 //! task's other sums go where they went. An array's size is known at run time only: such a task holds the direct form too.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
-use octants_ir::schedule::{Grouping, Region, Scatter};
+use octants_ir::schedule::{Coarsening, Region, ScatterPrivatization};
 use octants_ir::{ForLoop, LoopConfig, Scalar, ValueId};
 
 use crate::emit::{IntCmp, V};
@@ -29,8 +29,8 @@ impl<'p> Lowering<'_, 'p> {
         v: ValueId,
         l: &'p ForLoop,
         config: &LoopConfig,
-        grouping: Option<Grouping>,
-        scatter: &Scatter,
+        coarsening: Option<Coarsening>,
+        scatter: &ScatterPrivatization,
     ) {
         let e = self.e;
         let words: Vec<V> = scatter.regions.iter().map(|r| self.region_words(r)).collect();
@@ -64,7 +64,7 @@ impl<'p> Lowering<'_, 'p> {
             let start = region.start();
             self.parallel.moved.extend(region.buffers.iter().map(|b| (*b, (c.copy, start))));
         }
-        self.strided_for(v, l, config, grouping);
+        self.strided_for(v, l, config, coarsening);
         self.parallel.moved.clear();
         self.u.target.block_barrier(e);
         for c in &copies {
@@ -84,7 +84,7 @@ impl<'p> Lowering<'_, 'p> {
         e.br(end);
         e.position(direct);
         if known.is_none() {
-            self.strided_for(v, l, config, grouping);
+            self.strided_for(v, l, config, coarsening);
         }
         e.br(end);
         e.position(end);

@@ -1,22 +1,22 @@
-//! Loops in order in which the threads of a warp add to the same element at a time, although they run differently often: gradients
-//! of what all iterations of a parallel loop read one after the other.
+//! Warp-synchronous (converged) loops: serial loops in which the threads of a warp add to the same element at a time,
+//! although their trip counts differ.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp, which run neighbouring `i` in step, are at the same `k`. Run
-//! backwards they would each begin at their own end; here all begin at the farthest end of a warp's threads, and those that have
-//! not come to theirs wait, which costs nothing, for a warp takes as long as its longest thread anyhow. Then the sums of a warp are
-//! combined in registers (`gather_sums`), up to eight steps at a time, and one thread adds each result, instead of many that get in each
-//! other's way.
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp run neighboring `i` and are at the same `k`. A
+//! descending loop would start each thread at its own end. Here all start at the farthest end in the warp, and a thread
+//! waits until its own end is reached. The wait is free, because a warp takes as long as its longest thread. The warp
+//! then combines its sums in registers (`gather_sums`), up to eight steps at a time, and one thread adds each result.
 //!
-//! It applies to sums of floats into copies in a block's memory (`share_in_blocks`); for those of integers there is an instruction that
-//! minds less. Whether all threads are there and mean the same element is found out before the loop; else each adds by itself.
+//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). Integer sums need it less:
+//! GPUs have an instruction for them. A vote before the loop decides whether the warp is complete and agrees on the
+//! elements. Otherwise each thread adds by itself.
 
 use std::collections::HashSet;
 
-use octants_ir::schedule::{Alignment, EarlyLoads};
+use octants_ir::schedule::{ConvergedLoop, PipelinedLoads};
 use octants_ir::{ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
-use crate::lowering::{Gathered, Index, LoopTargets, Lowering, Writing};
+use crate::lowering::{Gathered, Index, LoopTargets, Lowering, Unrolled};
 
 /// How often the threads of a warp run a loop, in steps that they take together.
 #[derive(Debug, Clone, Copy)]
@@ -51,8 +51,8 @@ impl Steps {
 
 /// A loop whose steps are being lowered.
 struct Run<'a> {
-    number: ValueId,
-    early: &'a EarlyLoads,
+    loop_id: ValueId,
+    pipelined: &'a PipelinedLoads,
     steps: Steps,
     /// The first step of a round.
     start: V,
@@ -61,14 +61,14 @@ struct Run<'a> {
 }
 
 impl<'p> Lowering<'_, 'p> {
-    /// Lowers a loop in order with its threads aligned, where that is of use; else nothing is done.
-    pub fn align_loop(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
-        let alignment = self.schedule.loops.get(&v).and_then(|s| s.alignment.as_deref());
+    /// Lowers a serial loop warp-synchronously, if the schedule says so and its sums go to copies; else does nothing.
+    pub fn converge_loop(&mut self, v: ValueId, l: &'p ForLoop) -> bool {
+        let converged = self.schedule.loops.get(&v).and_then(|s| s.converged.as_deref());
         let is_copied = !self.parallel.moved.is_empty() && self.copies.gathered.is_none();
-        let Some(alignment) = alignment.filter(|_| is_copied) else { return false };
-        let Alignment { sites, descending, at_once, given, written_out, early } = alignment;
-        let (descending, at_once) = (*descending, *at_once);
-        let gathered = self.gather(v, sites);
+        let Some(converged) = converged.filter(|_| is_copied) else { return false };
+        let ConvergedLoop { reductions, descending, interleave_factor, invariants, full_unroll, pipelined } = converged;
+        let (descending, interleave_factor) = (*descending, *interleave_factor);
+        let gathered = self.gather(v, reductions);
         let e = self.e;
         let (begin, end, s) = (self.bound(l.dims[0].begin), self.bound(l.dims[0].end), self.scalar_of(l.dims[0].begin));
         // From a number that is not negative there are fewer than 2^31 iterations.
@@ -79,14 +79,14 @@ impl<'p> Lowering<'_, 'p> {
         let trips = e.sub(end, begin);
         let trips = if is_short { e.trunc(trips, ty) } else { trips };
         let own = e.select(e.icmp(IntCmp::LLVMIntSLT, begin, end), trips, zero);
-        let (together, most) = self.agree(given, count, own);
-        let mut loaded = self.load_early(early, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
+        let (together, most) = self.agree(invariants, count, own);
+        let mut loaded = self.load_ahead(pipelined, e.icmp(IntCmp::LLVMIntSGT, own, zero), None);
 
-        // A round is `at_once` steps; all threads of the warp come to its end.
+        // A round is `interleave_factor` steps; all threads of the warp come to its end.
         let (round, next, exit) =
             (self.new_block(c"round"), self.new_block(c"round.next"), self.new_block(c"rounds.end"));
-        let in_round = e.int(ty, at_once);
-        let first = if descending { e.and(e.sub_nsw(most, e.int(ty, 1)), e.int(ty, -at_once)) } else { zero };
+        let in_round = e.int(ty, interleave_factor);
+        let first = if descending { e.and(e.sub_nsw(most, e.int(ty, 1)), e.int(ty, -interleave_factor)) } else { zero };
         let from = e.block();
         e.cond_br(e.icmp(IntCmp::LLVMIntSGT, most, zero), round, exit);
         e.position(round);
@@ -100,14 +100,14 @@ impl<'p> Lowering<'_, 'p> {
         let carried: Vec<V> = loaded.iter_mut().flatten().map(carry).collect();
         self.clear_collected(&gathered);
         let steps = Steps { begin, end, index: e.scalar(s), ty, descending };
-        let run = Run { number: v, early, steps, start, own };
+        let run = Run { loop_id: v, pipelined, steps, start, own };
         self.copies.gathered = Some(gathered);
-        let around = std::mem::replace(&mut self.copies.writing, Writing::of(written_out));
-        for turn in 0..at_once {
-            let offset = if descending { at_once - 1 - turn } else { turn };
+        let around = std::mem::replace(&mut self.copies.unrolled, Unrolled::of(full_unroll));
+        for turn in 0..interleave_factor {
+            let offset = if descending { interleave_factor - 1 - turn } else { turn };
             loaded = self.run_step(l, &run, offset, loaded);
         }
-        let gathered = self.copies.gathered.take().expect("compiler bug: an aligned loop is open");
+        let gathered = self.copies.gathered.take().expect("compiler bug: a converged loop is open");
 
         let (as_one, apart) = (self.new_block(c"as.one"), self.new_block(c"apart"));
         e.cond_br(together, as_one, apart);
@@ -118,7 +118,7 @@ impl<'p> Lowering<'_, 'p> {
         self.add_apart(&gathered, &|e, element| steps.index_at(e, start, element));
         e.br(next);
         self.close_indices(v, &gathered);
-        self.copies.writing = around;
+        self.copies.unrolled = around;
         e.position(next);
         let (following, goes_on) = match descending {
             true => (e.sub_nsw(start, in_round), e.icmp(IntCmp::LLVMIntSGT, start, zero)),
@@ -134,7 +134,7 @@ impl<'p> Lowering<'_, 'p> {
     /// Runs a step of a round, unless this thread waits in it: yields what is loaded for the next one.
     fn run_step(&mut self, l: &'p ForLoop, run: &Run<'_>, offset: i64, loaded: Vec<Vec<V>>) -> Vec<Vec<V>> {
         let e = self.e;
-        let Run { number, early, steps, start, own } = *run;
+        let Run { loop_id, pipelined, steps, start, own } = *run;
         let (runs, join) = (self.new_block(c"step"), self.new_block(c"step.join"));
         let at = |offset: i64| e.add(start, e.int(steps.ty, offset));
         // As unsigned numbers those of steps do not overflow, however many there are.
@@ -142,8 +142,8 @@ impl<'p> Lowering<'_, 'p> {
         let waits = e.block();
         e.cond_br(is_active, runs, join);
         e.position(runs);
-        self.open.indices.insert(number, vec![steps.index_at(e, start, e.i64c(offset))]);
-        self.copies.writing.set_iteration(number, offset as usize);
+        self.open.indices.insert(loop_id, vec![steps.index_at(e, start, e.i64c(offset))]);
+        self.copies.unrolled.set_iteration(loop_id, offset as usize);
         let comes = match (steps.descending, offset) {
             (true, 0) => e.icmp(IntCmp::LLVMIntSGT, start, e.zero(steps.ty)),
             (true, _) => e.int(e.i1, 1),
@@ -152,9 +152,9 @@ impl<'p> Lowering<'_, 'p> {
         self.open.targets.push(LoopTargets { on_break: join, on_continue: join });
         let mut ends: Vec<(Bb, Vec<Vec<V>>)> = vec![(waits, loaded.clone())];
         self.in_versions(l.body, &mut |this, part, is_last| {
-            this.with_early(part, early, &loaded);
+            this.with_loaded(part, pipelined, &loaded);
             if is_last {
-                let to_come = this.load_early(early, comes, Some(&loaded));
+                let to_come = this.load_ahead(pipelined, comes, Some(&loaded));
                 ends.push((e.block(), to_come));
                 e.br(join);
             }
@@ -175,9 +175,9 @@ impl<'p> Lowering<'_, 'p> {
         gathered.followed().for_each(|number| _ = self.open.indices.remove(&number));
     }
 
-    /// Lets a warp's threads, which want `own` iterations each, agree: whether all are there and have the same values `given`, and how often
-    /// they run.
-    fn agree(&self, given: &[ValueId], count: Scalar, own: V) -> (V, V) {
+    /// Lets the threads of a warp agree. Each has `own` iterations. Yields whether the warp is complete with equal
+    /// `invariants`, and the largest trip count.
+    fn agree(&self, invariants: &[ValueId], count: Scalar, own: V) -> (V, V) {
         let (e, target) = (self.e, self.u.target);
         let (ask, agreed) = (self.new_block(c"agree"), self.new_block(c"agreed"));
         let whole = target.is_whole_warp(e);
@@ -189,7 +189,7 @@ impl<'p> Lowering<'_, 'p> {
         let most = if e.as_int(own).is_some() { own } else { extreme(count, own, IntCmp::LLVMIntSGT) };
         let mut same = e.int(e.i1, 1);
         let mut asked_for = HashSet::new();
-        for v in given {
+        for v in invariants {
             let (s, v) = (self.scalar_of(*v), self.value(*v));
             if e.as_int(v).is_none() && asked_for.insert(v) {
                 let (low, high) = (extreme(s, v, IntCmp::LLVMIntULT), extreme(s, v, IntCmp::LLVMIntUGT));

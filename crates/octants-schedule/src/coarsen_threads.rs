@@ -1,34 +1,34 @@
-//! Which tasks have a form in which each thread runs several neighboring iterations, so that what neighbors load and
-//! store becomes few wide accesses.
+//! Thread coarsening: tasks with a variant in which each thread runs several neighboring iterations, so that their
+//! loads and stores become few wide accesses.
 //!
-//! It applies to short loop bodies without control flow that walk arrays in the order of memory: maps, stencils, sums.
-//! The launcher takes this form where addresses and extents of a launch fit (`Grouping`); code of the form relies on
-//! that. Where a body reads several rows of an array it walks in tiles: without, each row comes from the memory of the
-//! whole device as often as the body names it.
+//! Applies to short loop bodies without control flow that walk arrays in memory order: maps, stencils, sums. The
+//! launcher uses the variant when addresses and extents of a launch fit ([`Coarsening`]), and the code of the variant
+//! relies on that. A body that reads several rows of an array runs in tiles. Otherwise each row would be loaded from
+//! global memory once for each mention in the body.
 
 use std::collections::HashSet;
 
-use octants_ir::schedule::{Grouping, TILE_COLUMNS};
+use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
 use octants_ir::{BinaryOp, Body, BufferId, Effect, Layout, Op, Program, Task, ValueId};
 
-/// Longest body, in instructions.
-const MOST_INSTRUCTIONS: usize = 64;
-/// Fewest iterations: with fewer there are more threads to keep busy than iterations to share out.
-const LEAST_ITERATIONS: u64 = 1 << 19;
-/// Fewest groups of neighbors in a row: those at its ends are run one by one.
-const LEAST_GROUPS: u32 = 16;
+/// Maximum length of the body.
+const MAX_INSTRUCTIONS: usize = 64;
+/// Minimum number of iterations. With fewer, occupancy matters more.
+const MIN_ITERATIONS: u64 = 1 << 19;
+/// Minimum number of groups in a row. Groups at its ends run one iteration at a time.
+const MIN_GROUPS: u32 = 16;
 /// Bytes of the widest access.
 const BYTES: u32 = 16;
 
-/// Which iterations a thread should run at a time, where these are several.
-pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: Option<u64>) -> Option<Grouping> {
+/// The coarsened variant of a task, if it pays off.
+pub(crate) fn coarsen_threads(program: &Program, task: &Task, v: ValueId, count: Option<u64>) -> Option<Coarsening> {
     let body = &task.body;
     let Op::For(l) = &body.inst(v).op else { return None };
-    if l.dims.is_empty() || count.is_some_and(|n| n < LEAST_ITERATIONS) {
+    if l.dims.is_empty() || count.is_some_and(|n| n < MIN_ITERATIONS) {
         return None;
     }
     let last = l.dims.len() as u32 - 1;
-    let (mut size, mut fits, mut in_order, mut widest) = (0, true, false, 1);
+    let (mut size, mut fits, mut is_contiguous, mut widest) = (0, true, false, 1);
     let mut rows: Vec<(BufferId, Vec<ValueId>)> = Vec::new();
     let mut tiles = false;
     body.visit(l.body, &mut |_, inst| {
@@ -55,7 +55,7 @@ pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: O
                 }),
             };
             if walks {
-                in_order |= unit;
+                is_contiguous |= unit;
                 widest = widest.max(scalar.bytes());
                 let row = index[..index.len() - 1].to_vec();
                 tiles |= rows.iter().any(|(of, other)| of == b && !same_row(body, &row, other));
@@ -63,17 +63,17 @@ pub(crate) fn find_grouping(program: &Program, task: &Task, v: ValueId, count: O
             }
         }
     });
-    let lanes = (BYTES / widest).min(8);
-    let wanted = fits && in_order && size <= MOST_INSTRUCTIONS && lanes > 1;
+    let factor = (BYTES / widest).min(8);
+    let wanted = fits && is_contiguous && size <= MAX_INSTRUCTIONS && factor > 1;
     let tiles = tiles && l.dims.len() > 1;
-    // Of two tiles next to one another less than half is wasted.
-    let columns = if tiles { 2 * TILE_COLUMNS } else { LEAST_GROUPS };
-    let least_row = u64::from(columns * lanes);
-    let (alignment, least_iterations) = (BYTES, LEAST_ITERATIONS);
-    wanted.then_some(Grouping { lanes, tiles, alignment, least_iterations, least_row })
+    // With two tiles in a row, less than half of the threads are idle.
+    let columns = if tiles { 2 * TILE_COLUMNS } else { MIN_GROUPS };
+    let min_row = u64::from(columns * factor);
+    let (alignment, min_iterations) = (BYTES, MIN_ITERATIONS);
+    wanted.then_some(Coarsening { factor, tiles, alignment, min_iterations, min_row })
 }
 
-/// The indices of two rows are plainly the same.
+/// The indices of two rows are syntactically equal.
 fn same_row(body: &Body, a: &[ValueId], b: &[ValueId]) -> bool {
     let same = |a: ValueId, b: ValueId| {
         let plain = |v: ValueId| matches!(body.inst(v).op, Op::LoopIndex(..) | Op::Const(_));
@@ -82,7 +82,7 @@ fn same_row(body: &Body, a: &[ValueId], b: &[ValueId]) -> bool {
     a.iter().zip(b).all(|(a, b)| same(*a, *b))
 }
 
-/// The value is an axis's index of the loop, as it is or moved by what does not depend on the loop's body.
+/// The value is the loop's index along an axis, or a sum or difference that contains it.
 fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
     let (mut open, mut seen) = (vec![v], HashSet::new());
     while let Some(v) = open.pop() {

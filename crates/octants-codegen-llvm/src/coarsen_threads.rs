@@ -1,23 +1,22 @@
-//! Tasks of which each thread runs several neighboring iterations, as the schedule says: what the launcher sees to,
-//! and what code of the form relies on.
+//! Thread coarsening: the conditions of a task's coarsened variant, which the launcher checks and the code relies on.
 
 use octants_artifact::WideForm;
 use octants_ir::Layout;
-use octants_ir::schedule::Grouping;
+use octants_ir::schedule::Coarsening;
 
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::lowering::Lowering;
 
-/// What a launch must fulfil.
-pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, grouping: Grouping) -> WideForm {
+/// The conditions that a launch must fulfil.
+pub(crate) fn wide_form(facts: &Facts<'_>, symbol: String, coarsening: Coarsening) -> WideForm {
     let mut form = WideForm {
         symbol,
         code: Vec::new(),
-        lanes: grouping.lanes,
-        alignment: grouping.alignment,
-        least_iterations: grouping.least_iterations,
-        least_row: grouping.least_row,
+        lanes: coarsening.factor,
+        alignment: coarsening.alignment,
+        least_iterations: coarsening.min_iterations,
+        least_row: coarsening.min_row,
         addresses: Vec::new(),
         extents: Vec::new(),
     };
