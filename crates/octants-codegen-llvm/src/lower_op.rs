@@ -58,17 +58,9 @@ impl Lowering<'_, '_> {
                 vec![self.narrow_index(extent, s)]
             }
             Op::Freeze(a) => self.leaves(*a).into_iter().map(|leaf| self.e.freeze(leaf)).collect(),
-            Op::Grid(value) => vec![self.u.target.grid_value(self.e, *value)],
-            Op::Barrier(scope) => {
-                self.u.target.barrier(self.e, *scope);
-                return None;
+            Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+                self.thread_op(&inst.op)?
             }
-            Op::Fence(scope) => {
-                self.u.target.fence(self.e, *scope);
-                return None;
-            }
-            Op::BlockCount(condition) => vec![self.block_count(self.value(*condition))],
-            Op::Subgroup(op, operands) => self.subgroup(*op, operands),
             Op::VectorLoad(a) => self.load_vector(&self.place(*a), ty.leaf_count()),
             Op::VectorStore(a, value) => {
                 self.store_vector(&self.place(*a), &self.leaves(*value));

@@ -71,17 +71,9 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Freeze(a) => need(c.of(*a) == ty && ty.scalar().is_some(), Rule::ResultType),
-        Op::Grid(_) => need(*ty == Type::I32, Rule::ThreadType),
-        Op::Barrier(s) => {
-            need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
-            c.yields_nothing()
+        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+            c.thread_op(&body.inst(v).op)
         }
-        Op::Fence(s) => {
-            need(matches!(s, ThreadScope::Block | ThreadScope::Device), Rule::ThreadType)?;
-            c.yields_nothing()
-        }
-        Op::BlockCount(a) => need(*c.of(*a) == Type::U1 && *ty == Type::I32, Rule::ThreadType),
-        Op::Subgroup(op, vs) => c.subgroup(*op, vs),
         Op::VectorLoad(a) => need(c.is_vector_of(ty, *a), Rule::VectorType),
         Op::VectorStore(a, x) => {
             need(c.is_vector_of(c.of(*x), *a), Rule::VectorType)?;
@@ -203,6 +195,24 @@ impl<'a> Check<'a> {
         let t = self.pointee(a, Rule::MemoryType)?;
         let s = t.scalar().ok_or(Rule::MemoryType)?;
         need(t == self.of(x) && t == self.ty && op.domain().contains(s), Rule::MemoryType)
+    }
+
+    /// An operation of threads.
+    fn thread_op(&self, op: &Op) -> Checked {
+        match op {
+            Op::Grid(_) => need(*self.ty == Type::I32, Rule::ThreadType),
+            Op::Barrier(s) => {
+                need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::Fence(s) => {
+                need(matches!(s, ThreadScope::Block | ThreadScope::Device), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::BlockCount(a) => need(*self.of(*a) == Type::U1 && *self.ty == Type::I32, Rule::ThreadType),
+            Op::Subgroup(op, vs) => self.subgroup(*op, vs),
+            _ => Ok(()),
+        }
     }
 
     fn subgroup(&self, op: SubgroupOp, vs: &[ValueId]) -> Checked {
