@@ -87,7 +87,7 @@ pub(crate) struct BodyForm<'p> {
     pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
-    /// ConvergedLoop of the addresses in argument slots, in bytes.
+    /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
     pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
