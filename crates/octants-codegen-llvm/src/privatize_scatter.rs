@@ -9,7 +9,7 @@ use crate::emit::{Bb, IntCmp, V};
 use crate::lowering::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
-use octants_ir::schedule::{Region, RegionMemory, Scatter};
+use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};
 
 /// Words that are looked at together when copies are added.
 const GROUP: u64 = 16;
@@ -51,7 +51,7 @@ impl Lowering<'_, '_> {
     }
 
     /// The regions, as they follow one another in a copy.
-    fn copied(&self, scatter: &Scatter) -> Vec<Copied> {
+    fn copied(&self, scatter: &ScatterPrivatization) -> Vec<Copied> {
         let e = self.e;
         let mut offset = e.i64c(0);
         let mut copied = Vec::new();
@@ -70,7 +70,7 @@ impl Lowering<'_, '_> {
 
     /// Takes the task's code without atomics, `plain`, on the copy that the call was given, and returns; goes on at the
     /// insertion point where it was given none.
-    pub fn scatter_privately(&self, scatter: &Scatter, plain: V, begin: V, end: V) {
+    pub fn scatter_privately(&self, scatter: &ScatterPrivatization, plain: V, begin: V, end: V) {
         let e = self.e;
         let (private, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));
         let own = self.u.target.copies(e, self.code.context);
@@ -83,7 +83,7 @@ impl Lowering<'_, '_> {
     }
 
     /// Adds the parts `begin..end` of the copies that the context lists to the shared memory, and clears them.
-    pub fn add_copies(&self, scatter: &Scatter, begin: V, end: V) {
+    pub fn add_copies(&self, scatter: &ScatterPrivatization, begin: V, end: V) {
         let e = self.e;
         let listed = self.u.target.copies(e, self.code.context);
         let (count, parts) = self.u.target.count_copies(e, self.code.context);

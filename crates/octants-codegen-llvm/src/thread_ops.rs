@@ -2,14 +2,33 @@
 //!
 //! Barriers are reached by all threads of their scope; the verifier and the front end see to that.
 
-use octants_ir::{GridValue, SubgroupOp, ThreadScope, ValueId};
+use octants_ir::{GridValue, Op, SubgroupOp, ThreadScope, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
 
 impl Lowering<'_, '_> {
+    /// The value of an operation of threads; `None` for one that yields nothing.
+    pub fn thread_op(&self, op: &Op) -> Option<Vec<V>> {
+        let (e, target) = (self.e, self.u.target);
+        match op {
+            Op::Grid(value) => Some(vec![target.grid_value(e, *value)]),
+            Op::Barrier(scope) => {
+                target.barrier(e, *scope);
+                None
+            }
+            Op::Fence(scope) => {
+                target.fence(e, *scope);
+                None
+            }
+            Op::BlockCount(condition) => Some(vec![self.block_count(self.value(*condition))]),
+            Op::Subgroup(op, operands) => Some(self.subgroup(*op, operands)),
+            _ => panic!("compiler bug: not an operation of threads"),
+        }
+    }
+
     /// A barrier of the block; yields for how many of its threads a condition holds.
-    pub fn block_count(&self, condition: V) -> V {
+    fn block_count(&self, condition: V) -> V {
         let (e, target) = (self.e, self.u.target);
         // A word for each subgroup; a block has at most 1,024 threads, a subgroup at least 32.
         let words = target.block_memory(e, 32);
@@ -44,7 +63,7 @@ impl Lowering<'_, '_> {
     }
 
     /// An operation of the subgroup's threads.
-    pub fn subgroup(&self, op: SubgroupOp, operands: &[ValueId]) -> Vec<V> {
+    fn subgroup(&self, op: SubgroupOp, operands: &[ValueId]) -> Vec<V> {
         let (e, target) = (self.e, self.u.target);
         let condition = || self.value(operands[0]);
         let is_zero = |mask: V| e.icmp(IntCmp::LLVMIntEQ, mask, e.i64c(0));

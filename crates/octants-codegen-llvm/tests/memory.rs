@@ -164,8 +164,8 @@ fn overlapping_arrays_are_allowed_when_said() {
     let mut p = program(vec![array("x", Scalar::I32, 1), array("y", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
     p.tasks[0].kind = TaskKind::Parallel(config);
     let asked = ScheduleOptions { arrays_may_alias: true, ..ScheduleOptions::default() };
-    let schedule = schedule_program(&p, &target_info(&CodeTarget::Host), asked);
-    let artifact = compile_host((&p, &schedule), &|_| String::new(), &CodegenOptions::default()).unwrap();
+    let schedule = schedule_program(p.clone(), &target_info(&CodeTarget::Host), asked);
+    let artifact = compile_host(&schedule, &|_| String::new(), &CodegenOptions::default()).unwrap();
     let loaded = load(artifact);
     // y is x moved by one: a serial loop counts up.
     let mut x = vec![0i32; 101];

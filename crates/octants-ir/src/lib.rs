@@ -86,7 +86,7 @@ pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupRe
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;
-pub use schedule::{Schedule, ScheduleOptions};
+pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::TargetInfo;
 pub use types::{Scalar, StructType, Type};
 pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

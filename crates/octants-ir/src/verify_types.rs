@@ -71,22 +71,11 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
         Op::Freeze(a) => need(c.of(*a) == ty && ty.scalar().is_some(), Rule::ResultType),
-        Op::Grid(_) => need(*ty == Type::I32, Rule::ThreadType),
-        Op::Barrier(s) => {
-            need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
-            c.yields_nothing()
+        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+            c.thread_op(&body.inst(v).op)
         }
-        Op::Fence(s) => {
-            need(matches!(s, ThreadScope::Block | ThreadScope::Device), Rule::ThreadType)?;
-            c.yields_nothing()
-        }
-        Op::BlockCount(a) => need(*c.of(*a) == Type::U1 && *ty == Type::I32, Rule::ThreadType),
-        Op::Subgroup(op, vs) => c.subgroup(*op, vs),
-        Op::VectorLoad(a) => need(c.is_vector_of(ty, *a), Rule::VectorType),
-        Op::VectorStore(a, x) => {
-            need(c.is_vector_of(c.of(*x), *a), Rule::VectorType)?;
-            c.yields_nothing()
-        }
+        Op::VectorLoad(a) => c.vector_access(ty, *a),
+        Op::VectorStore(a, x) => c.vector_access(c.of(*x), *a).and_then(|()| c.yields_nothing()),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -205,6 +194,24 @@ impl<'a> Check<'a> {
         need(t == self.of(x) && t == self.ty && op.domain().contains(s), Rule::MemoryType)
     }
 
+    /// An operation of threads.
+    fn thread_op(&self, op: &Op) -> Checked {
+        match op {
+            Op::Grid(_) => need(*self.ty == Type::I32, Rule::ThreadType),
+            Op::Barrier(s) => {
+                need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::Fence(s) => {
+                need(matches!(s, ThreadScope::Block | ThreadScope::Device), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::BlockCount(a) => need(*self.of(*a) == Type::U1 && *self.ty == Type::I32, Rule::ThreadType),
+            Op::Subgroup(op, vs) => self.subgroup(*op, vs),
+            _ => Ok(()),
+        }
+    }
+
     fn subgroup(&self, op: SubgroupOp, vs: &[ValueId]) -> Checked {
         need(vs.len() == op.operands(), Rule::ThreadType)?;
         let (first, second) = (vs.first().map(|v| self.of(*v)), vs.get(1).map(|v| self.of(*v)));
@@ -218,11 +225,14 @@ impl<'a> Check<'a> {
         need(fits, Rule::ThreadType)
     }
 
-    /// `vector` has the components of the scalar at the address, which lies in a buffer.
-    fn is_vector_of(&self, vector: &Type, address: ValueId) -> bool {
+    /// `vector` has components of the type of the scalar at the address, which lies in a buffer.
+    fn vector_access(&self, vector: &Type, address: ValueId) -> Checked {
         let in_buffer = matches!(self.body.inst(address).op, Op::BufferAddr(..));
-        let Ok(Type::Scalar(scalar)) = self.pointee(address, Rule::VectorType) else { return false };
-        in_buffer && matches!(vector, Type::Vector(s, _) if s == scalar)
+        let fits = match (vector, self.pointee(address, Rule::VectorType)?) {
+            (Type::Vector(s, _), Type::Scalar(scalar)) => s == scalar,
+            _ => false,
+        };
+        need(in_buffer && fits, Rule::VectorType)
     }
 
     fn for_loop(&self, l: &ForLoop) -> Checked {
