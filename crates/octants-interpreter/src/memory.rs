@@ -78,6 +78,11 @@ impl Memory {
         self.places(b).into_iter().map(|place| Leaf::from_bits(read(place), s)).collect()
     }
 
+    /// The bytes of an array argument, as a device would hold them.
+    pub fn bytes(&self, b: BufferId) -> &[u8] {
+        self.region(Region::Array(b.0))
+    }
+
     /// Where the leaves of a buffer are, in the order of its elements.
     fn places(&self, b: BufferId) -> Vec<(Region, u64)> {
         let buffer = &self.buffers[b.index()];
