@@ -42,6 +42,7 @@ mod fatal_errors;
 mod functions;
 mod fuse_products;
 mod gather_sums;
+mod graph_parts;
 mod jam_loops;
 mod load_early;
 mod lower_body;

@@ -80,7 +80,6 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         single_thread_symbol: has_single.then(|| single_symbol(u, number)),
         parallel,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
-        group: task.group,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),

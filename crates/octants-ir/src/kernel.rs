@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
+use crate::task_graph::TaskGraph;
 use crate::types::{Scalar, Type};
 
 /// One level of a dense layout along an axis: `extent` cells, `stride` bytes apart.
@@ -200,8 +201,10 @@ pub struct Program {
     pub ret: Type,
     /// Types of the slots of memory that tasks of one launch share.
     pub frame: Vec<Type>,
-    /// In order; each starts when the one before has ended (groups aside).
+    /// What `graph` launches.
     pub tasks: Vec<Task>,
+    /// In which order the tasks run, and how often.
+    pub graph: TaskGraph,
 }
 
 /// How a task runs.
@@ -221,8 +224,6 @@ pub struct Task {
     pub name: String,
     /// Serial or parallel.
     pub kind: TaskKind,
-    /// Index of the `stream_parallel` block, if any.
-    pub group: Option<u32>,
     /// The code.
     pub body: Body,
     /// What it and the functions it calls touch.

@@ -9,7 +9,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId, task_statements,
+};
 
 use crate::pass_options::PassOptions;
 use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
@@ -62,7 +64,7 @@ fn make_plain(
             Layout::Strided => false,
         }
     };
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if !l.is_parallel() {
             continue;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use octants_ir::{
     AtomicOp, Body, BufferId, Const, Inst, Kernel, Layout, Op, Reduction, Scalar, Type, UnaryOp, ValueId,
-    first_with_memory,
+    first_with_memory, task_statements,
 };
 
 use crate::check_bounds::index_range;
@@ -37,7 +37,7 @@ pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     };
     let inside = |body: &Body, addr: ValueId| !checked || is_inside(body, &kernel.buffers, addr);
     let body = &mut kernel.body;
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.is_parallel() {
             let updates = foldable_updates(body, v, &functions, &inside, &memory);

@@ -9,6 +9,7 @@ use std::collections::{HashMap, HashSet};
 
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
+    task_statements,
 };
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
@@ -25,7 +26,7 @@ pub fn promote_inner_sums(kernel: &mut Kernel, options: &PassOptions) {
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
     let functions = function_effects(functions);
     let mut search = Search { buffers, functions, used, options, loops: HashMap::new(), updates: HashMap::new() };
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         if let Op::For(l) = &body.inst(v).op
             && l.is_parallel()
         {
