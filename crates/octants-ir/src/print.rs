@@ -84,7 +84,7 @@ pub fn print_inst(body: &Body, v: ValueId) -> String {
 #[derive(Default)]
 pub(crate) struct Printer {
     out: String,
-    depth: usize,
+    pub(crate) depth: usize,
     spans: bool,
     brief: bool,
     structs: Vec<(Arc<StructType>, String)>,

@@ -39,10 +39,14 @@ impl Printer {
             }
             TaskGraph::While { condition, body } => self.enclosed(&format!("while {}", place(*condition)), body, tasks),
             TaskGraph::If { condition, then, otherwise } => {
-                self.enclosed(&format!("if {}", place(*condition)), then, tasks);
+                self.open(&format!("if {}", place(*condition)));
+                self.within(then, tasks);
                 if **otherwise != TaskGraph::default() {
-                    self.enclosed("else", otherwise, tasks);
+                    self.depth -= 1;
+                    self.open("} else");
+                    self.within(otherwise, tasks);
                 }
+                self.close();
             }
             TaskGraph::Launch { task, count } => {
                 let task = tasks.get(task.index()).map_or_else(|| format!("task{}", task.0), |t| name(&t.name));
