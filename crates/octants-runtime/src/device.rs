@@ -165,7 +165,7 @@ impl Device {
         let meta = Arc::new(KernelMeta::of(artifact));
         let kernel = LoadedKernel {
             core: core.clone(),
-            result_bytes: LoadedKernel::result_bytes(&meta, &sections),
+            result_bytes: LoadedKernel::result_bytes(core, &meta, &sections),
             meta,
             module,
             in_graph: AtomicBool::new(false),

@@ -70,20 +70,22 @@ impl LoadedKernel {
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Its frame and result slots; behind these a word for what the host reads to decide.
+    /// Its frame and result slots; behind these a word for what decides, where the host needs a copy.
     #[inline]
     pub(crate) fn room(&self) -> Room {
         Room { frame_bytes: self.frame_bytes, result_bytes: self.result_bytes }
     }
 
-    /// Where the host reads what decides about tasks, in a launch with its results there.
+    /// Where a copy of what decides about tasks lies, in a launch with its results there.
     pub(crate) fn condition_at(&self, result: DevicePtr) -> DevicePtr {
         DevicePtr(result.0 + 8 * self.meta.result.len() as u64)
     }
 
-    /// Bytes of result slots.
-    pub(crate) fn result_bytes(meta: &KernelMeta, sections: &[Section]) -> u64 {
-        8 * (meta.result.len() as u64 + u64::from(decides(sections)))
+    /// Bytes of result slots of a kernel with these sections, on this device.
+    pub(crate) fn result_bytes(core: &DeviceCore, meta: &KernelMeta, sections: &[Section]) -> u64 {
+        // Elsewhere the host reads what decides where it lies.
+        let copies = !core.host_addressable && decides(sections);
+        8 * (meta.result.len() as u64 + u64::from(copies))
     }
 
     /// The user's name.
