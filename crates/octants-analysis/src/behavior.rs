@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use octants_ir::schedule::Behavior;
-use octants_ir::{Body, Effect, FuncId};
+use octants_ir::{Body, Effect, FuncId, Op};
 
 /// A body by itself.
 #[derive(Debug)]
@@ -24,7 +24,8 @@ impl OwnBehavior {
             match inst.op.effect() {
                 Effect::Assert => behavior.fails = true,
                 Effect::Draw => behavior.draws = true,
-                Effect::Exchange => behavior.balances = true,
+                Effect::Exchange if matches!(inst.op, Op::Balance { .. }) => behavior.balances = true,
+                Effect::Exchange | Effect::Synchronize => behavior.cooperates = true,
                 Effect::Update(_) => behavior.atomics += 1,
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
@@ -67,6 +68,7 @@ impl OwnBehavior {
             all.fails |= callee.fails;
             all.draws |= callee.draws;
             all.balances |= callee.balances;
+            all.cooperates |= callee.cooperates;
             all.atomics += callee.atomics;
             all.size += callee.size;
             all

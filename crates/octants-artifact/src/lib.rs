@@ -125,9 +125,8 @@ pub struct ParallelMeta {
     pub num_threads: Option<u32>,
     /// Extent of the fastest axis where known: chunks are best cut at its multiples.
     pub inner_extent: Option<u64>,
-    /// Iterations of the fastest axis that a call runs at once as long as it has so many. Less than a fourth of them may take as long as a
-    /// fourth (CPU).
-    pub at_once: u32,
+    /// Interleave factor along the fastest axis (CPU). A remainder below a quarter costs as much as a quarter.
+    pub interleave_factor: u32,
     /// Copies of what it scatters to, where each call may have its own (CPU).
     pub scatter: Option<ScatterCopies>,
     /// Each block pays at its end for what it adds up: there should be no more of them than run at once (GPU).

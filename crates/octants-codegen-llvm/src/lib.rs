@@ -24,27 +24,29 @@
 //! - f64 to f16 rounds by way of f32.
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
-//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`, `strided_loops`, `odometer`, `widen_tasks`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op` (values),
-//! `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `share_in_blocks`, `effects`,
+//! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
+//! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`,
+//! `unroll_and_jam`, `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
+//! `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `privatize_in_shared_memory`, `effects`,
 //! `random`; `metadata`, `emit`; `optimize`; `fatal_errors`; `target`.
 
 mod aggregates;
-mod align_loops;
 mod arithmetic;
 mod atomics;
 mod balance_threads;
+mod coarsen_threads;
 mod compile;
+mod converge_loops;
 mod effects;
 mod emit;
 mod emit_attributes;
 mod facts;
 mod fatal_errors;
+mod full_unroll;
 mod functions;
 mod fuse_products;
 mod gather_sums;
 mod graph_parts;
-mod jam_loops;
-mod load_early;
 mod lower_body;
 mod lower_op;
 mod lower_task;
@@ -56,24 +58,25 @@ mod odometer;
 mod optimize;
 mod pieces;
 mod place;
+mod privatize_in_shared_memory;
 mod privatize_scatter;
 mod random;
 mod range_loops;
 mod serial_loops;
-mod share_in_blocks;
+mod software_pipelining;
 mod strided_loops;
 mod target;
 mod tell_strides_apart;
+mod thread_ops;
 mod unit;
-mod widen_tasks;
-mod write_out_loops;
+mod unroll_and_jam;
 
 pub use target::known_processors;
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
 pub use octants_ir::{CodegenError, CodegenOptions, DeviceLibrary};
-use octants_ir::{Program, Schedule, TargetInfo};
+use octants_ir::{Scheduled, TargetInfo};
 
 /// What [`compile_host`] and its inspecting sibling can give out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -89,7 +92,7 @@ pub enum Listing {
 /// Compiles a program for the machine this process runs on, as its schedule says. `location` gives `path:line` of a
 /// span, for messages at run time.
 pub fn compile_host(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
@@ -98,7 +101,7 @@ pub fn compile_host(
 
 /// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
 pub fn compile(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
@@ -109,7 +112,7 @@ pub fn compile(
 
 /// A program's code as one module, for people and their tools.
 pub fn compile_as_one(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
@@ -117,17 +120,13 @@ pub fn compile_as_one(
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.
-pub fn list_host(
-    scheduled: (&Program, &Schedule),
-    options: &CodegenOptions,
-    listing: Listing,
-) -> Result<String, CodegenError> {
+pub fn list_host(scheduled: &Scheduled, options: &CodegenOptions, listing: Listing) -> Result<String, CodegenError> {
     list(scheduled, options, &CodeTarget::Host, listing)
 }
 
 /// The text of a program's code for a machine at some stage.
 pub fn list(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     target: &CodeTarget,
     listing: Listing,

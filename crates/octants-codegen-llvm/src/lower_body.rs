@@ -223,7 +223,7 @@ impl<'p> Lowering<'_, 'p> {
 
     /// What an instruction yields, frozen where it is to stay in its place.
     fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
-        let is_held = self.schedule.held.contains(&v);
+        let is_held = self.schedule.frozen_loads.contains(&v);
         Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
     }
 }

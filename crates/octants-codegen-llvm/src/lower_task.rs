@@ -3,9 +3,12 @@
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_ir::schedule::{BodySchedule, Forms, Grouping, LocalUses, RegionMemory, Scatter, TaskSchedule};
+use octants_ir::schedule::{
+    BodySchedule, Coarsening, Forms, LocalUses, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+};
 use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
 
+use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::facts::kind_of;
@@ -13,7 +16,6 @@ use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
-use crate::widen_tasks::wide_form;
 
 /// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
 pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
@@ -40,8 +42,8 @@ pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
 fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     let (task, target, schedule) = (&u.program.tasks[number], u.target, &u.facts.schedule.tasks[number]);
     let symbol = target.task_symbol(number, &task.name);
-    let Forms { runs_alone, has_single, scatter, in_blocks, .. } = &schedule.forms;
-    let plain = scatter.as_ref().map(|s| {
+    let Forms { runs_alone, has_single, thread_privatization, block_privatization, .. } = &schedule.forms;
+    let plain = thread_privatization.as_ref().map(|s| {
         let code = lower_variant(u, number, &format!("{symbol}.plain"), Variant::Plain(s));
         u.e.set_internal(code);
         // Several callers would each get what is as long as the task.
@@ -49,7 +51,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         (s, code)
     });
     let form = match () {
-        () if target.info().has_grid => Variant::Strided(None, in_blocks.as_ref()),
+        () if target.info().has_grid => Variant::Strided(None, block_privatization.as_ref()),
         () if *runs_alone => Variant::Alone,
         () => Variant::Shared(plain),
     };
@@ -61,15 +63,15 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
-            let sums_up = !parallel_loop(task).1.reductions.is_empty();
-            meta.block_sums = target.info().has_grid && (sums_up || in_blocks.is_some());
-            meta.scatter = scatter.as_ref().map(|s| {
+            let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
+            meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
+            meta.scatter = thread_privatization.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
                 add_copies(u, number, &sum_symbol, s);
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.at_once = schedule.forms.at_once();
+            meta.interleave_factor = schedule.forms.interleave_factor();
             Some(meta)
         }
     };
@@ -97,11 +99,11 @@ fn both(a: Vec<bool>, b: Vec<bool>) -> Vec<bool> {
 /// Lowers the form in which a thread runs several iterations at a time, where there is one.
 fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let forms = &u.facts.schedule.tasks[number].forms;
-    let grouping = forms.grouping?;
+    let coarsening = forms.coarsening?;
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
-    let form = wide_form(u.facts, format!("{symbol}_wide"), grouping);
+    let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
-        let variant = Variant::Strided(Some((grouping, &form)), forms.in_blocks.as_ref());
+        let variant = Variant::Strided(Some((coarsening, &form)), forms.block_privatization.as_ref());
         lower_variant(u, number, &form.symbol, variant);
     }
     Some(form)
@@ -111,14 +113,26 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
 #[derive(Debug, Clone, Copy)]
 enum Variant<'s> {
     /// Other threads touch the same memory. What the task scatters is added up in private copies where that pays.
-    Shared(Option<(&'s Scatter, V)>),
+    Shared(Option<(&'s ScatterPrivatization, V)>),
     /// No other thread touches the memory.
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
-    Plain(&'s Scatter),
+    Plain(&'s ScatterPrivatization),
     /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they
     /// scatter goes to copies of their blocks.
-    Strided(Option<(Grouping, &'s WideForm)>, Option<&'s Scatter>),
+    Strided(Option<(Coarsening, &'s WideForm)>, Option<&'s ScatterPrivatization>),
+}
+
+impl Variant<'_> {
+    /// The role of the body that it is made of.
+    fn role(self, of: &TaskSchedule) -> Role {
+        match self {
+            Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
+            Variant::Shared(_) | Variant::Alone | Variant::Strided(None, _) => Role::Main,
+            Variant::Plain(_) => Role::Private,
+            Variant::Strided(Some(_), _) => Role::Coarse,
+        }
+    }
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -131,7 +145,7 @@ fn uses_floats(body: &Body) -> bool {
 }
 
 /// Tells the launcher how large copies of what a task scatters to are.
-fn describe_copies(facts: &Facts<'_>, scatter: &Scatter, sum_symbol: String) -> ScatterCopies {
+fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, sum_symbol: String) -> ScatterCopies {
     let regions = scatter.regions.len() as u32;
     let mut out = ScatterCopies { updates: scatter.updates, regions, sum_symbol, ..ScatterCopies::default() };
     for region in &scatter.regions {
@@ -149,13 +163,13 @@ fn describe_copies(facts: &Facts<'_>, scatter: &Scatter, sum_symbol: String) -> 
     out
 }
 
-/// The body of a task, and how it runs.
+/// The body that a task's variants are made of, and how it runs.
 fn body_of<'p>(u: &Unit<'p>, number: usize) -> (&'p Body, &'p BodySchedule) {
     (&u.program.tasks[number].body, &u.facts.schedule.tasks[number].body)
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
-fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter, plain: V) -> V {
+fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization, plain: V) -> V {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
@@ -168,7 +182,7 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter, plai
 }
 
 /// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter) {
+fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization) {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
@@ -179,9 +193,9 @@ fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &Scatter) {
 }
 
 /// The loop of a parallel task, and its value.
-fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
-    let last = task.body.block(task.body.root).last().copied();
-    match last.map(|v| (v, &task.body.inst(v).op)) {
+fn parallel_loop<'p>(task: &Task, body: &'p Body) -> (ValueId, &'p ForLoop) {
+    let last = body.block(body.root).last().copied();
+    match last.map(|v| (v, &body.inst(v).op)) {
         Some((v, Op::For(l))) => (v, l),
         _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
     }
@@ -190,21 +204,23 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
     let (task, schedule) = (&u.program.tasks[number], &u.facts.schedule.tasks[number]);
     let (behavior, hints) = (schedule.behavior, schedule.hints);
+    let code = schedule.variant(variant.role(schedule)).expect("compiler bug: a variant that its task does not have");
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => Some((config, parallel_loop(task))),
+        TaskKind::Parallel(config) => Some((config, parallel_loop(task, &code.body))),
     };
     let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
-    let mut l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
+    let body = (&code.body, &code.schedule);
+    let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
     if hints.narrow_vectors {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }
     if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
     }
-    if hints.loads_ahead {
+    if hints.prefetches {
         u.target.prefer_loads_ahead(&u.e, entry.function);
     }
     let start = u.e.block();
@@ -212,9 +228,11 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.form.large = hints.no_vectors;
     l.form.independent = hints.independent;
     l.form.balances = !behavior.fails;
+    l.form.cooperates = behavior.cooperates;
     l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;
-    l.form.jam = if l.form.exclusive { forms.jam_alone.as_ref() } else { forms.jam.as_ref() };
+    l.form.unroll_and_jam =
+        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
     if let Variant::Strided(Some((_, form)), _) = variant {
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
@@ -243,7 +261,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         None => {
             l.prepare_locals(|_, _| true);
             l.start_random_sequence(u.e.i64c(0));
-            l.block(task.body.root);
+            l.block(code.body.root);
         }
         Some((config, (v, loop_))) => {
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
@@ -267,7 +285,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
     let task = &u.program.tasks[number];
     let TaskSchedule { extents, body, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
-    let (_, loop_) = parallel_loop(task);
+    let (_, loop_) = parallel_loop(task, &task.body);
     let bound = |v| bound_for_launcher(u.facts, &task.body, &body.locals, v);
     let axes: Vec<_> = loop_.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
     let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
@@ -281,7 +299,7 @@ fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String)
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,
         block_sums: false,
-        at_once: 1,
+        interleave_factor: 1,
         cost_per_iteration: *cost_per_iteration,
         // On a device the code finds out.
         count_symbol: (computed && !u.target.info().has_grid).then(|| {
@@ -297,7 +315,8 @@ fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {
     let start = u.e.block();
     l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
     l.prologue();
-    let dims = &parallel_loop(&u.program.tasks[number]).1.dims;
+    let task = &u.program.tasks[number];
+    let dims = &parallel_loop(task, &task.body).1.dims;
     u.e.ret(dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips)));
     l.finish(start);
 }

@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 
-use octants_ir::schedule::{BodySchedule, Jam, Site, WrittenOut};
+use octants_ir::schedule::{BodySchedule, FullUnroll, UnrollAndJam, WarpReduction};
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -85,10 +85,11 @@ pub(crate) struct BodyForm<'p> {
     pub independent: bool,
     /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
+    /// Threads meet at barriers: what one iteration writes another one may read.
+    pub cooperates: bool,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
-    /// Which iterations of the parallel loop run at once.
-    pub jam: Option<&'p Jam>,
+    pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
 
 /// What code of a function starts from.
@@ -130,15 +131,15 @@ pub(crate) struct ParallelState {
 /// What stands in the code several times.
 #[derive(Default)]
 pub(crate) struct Copies<'p> {
-    /// Sums of the aligned loop that is being lowered.
+    /// Sums of the converged loop that is being lowered.
     pub gathered: Option<Gathered<'p>>,
-    /// Short loops that are written out.
-    pub writing: Writing<'p>,
-    /// Iterations of the parallel loop that run at once, while their code is made.
+    /// Short loops that are fully unrolled.
+    pub unrolled: Unrolled<'p>,
+    /// Interleaved iterations of the parallel loop, while their code is made.
     pub lanes: Option<Lanes>,
 }
 
-/// What an iteration has by itself.
+/// State of one interleaved iteration.
 pub(crate) struct Lane {
     pub values: Vec<Option<Val>>,
     pub locals: Vec<Option<Place>>,
@@ -146,32 +147,32 @@ pub(crate) struct Lane {
     pub indices: Vec<Index>,
 }
 
-/// Iterations that run at once, while their code is made.
+/// Interleaved iterations, while their code is made.
 pub(crate) struct Lanes {
     /// The parallel loop.
-    pub number: ValueId,
-    pub jam: Jam,
+    pub loop_id: ValueId,
+    pub unroll_and_jam: UnrollAndJam,
     /// All but the one that code is made for.
     pub others: Vec<Lane>,
 }
 
-/// The loops that are written out in the body that is being lowered.
+/// The fully unrolled loops in the body that is being lowered.
 #[derive(Debug, Default)]
-pub(crate) struct Writing<'p> {
-    pub plan: Option<&'p WrittenOut>,
+pub(crate) struct Unrolled<'p> {
+    pub plan: Option<&'p FullUnroll>,
     /// All of them run, in the code that is being lowered.
     pub all_run: bool,
-    /// The iteration that is being lowered, of each of them and of an aligned loop.
+    /// The iteration that is being lowered, of each of them and of a converged loop.
     iteration: HashMap<ValueId, usize>,
 }
 
-impl<'p> Writing<'p> {
+impl<'p> Unrolled<'p> {
     /// Those of a body.
-    pub fn of(plan: &'p WrittenOut) -> Writing<'p> {
-        Writing { plan: Some(plan), ..Writing::default() }
+    pub fn of(plan: &'p FullUnroll) -> Unrolled<'p> {
+        Unrolled { plan: Some(plan), ..Unrolled::default() }
     }
 
-    /// The indices of a loop that is written out.
+    /// The indices of a fully unrolled loop.
     pub fn indices_of(&self, v: ValueId) -> Option<Range<i64>> {
         self.plan?.loops.get(&v).cloned()
     }
@@ -187,24 +188,23 @@ impl<'p> Writing<'p> {
     }
 }
 
-/// The sums of the aligned loop that is being lowered.
+/// The sums of the converged loop that is being lowered.
 pub(crate) struct Gathered<'p> {
-    /// The loop.
-    pub number: ValueId,
-    pub sites: &'p [Site],
-    /// For each site where each scalar of each element is collected.
+    pub loop_id: ValueId,
+    pub reductions: &'p [WarpReduction],
+    /// For each reduction where each scalar of each element is collected.
     pub collected: Vec<Vec<Vec<V>>>,
 }
 
 impl<'p> Gathered<'p> {
-    /// The sites, each with where it is collected.
-    pub fn each(&self) -> impl Iterator<Item = (&'p Site, &Vec<Vec<V>>)> {
-        self.sites.iter().zip(&self.collected)
+    /// The reductions, each with where it is collected.
+    pub fn each(&self) -> impl Iterator<Item = (&'p WarpReduction, &Vec<Vec<V>>)> {
+        self.reductions.iter().zip(&self.collected)
     }
 
     /// The loops that sums follow.
     pub fn followed(&self) -> impl Iterator<Item = ValueId> {
-        self.sites.iter().map(|site| site.along.number)
+        self.reductions.iter().map(|reduction| reduction.along.loop_id)
     }
 }
 
@@ -236,8 +236,9 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 large: false,
                 independent: false,
                 balances: false,
+                cooperates: false,
                 alignment: None,
-                jam: None,
+                unroll_and_jam: None,
             },
             code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
             values: vec![None; body.insts.len()],

@@ -75,7 +75,7 @@ pub(crate) fn cut(facts: &Facts<'_>, forms_apart: bool) -> Vec<Piece> {
     };
     if forms_apart {
         let tasks = facts.schedule.tasks.iter().enumerate();
-        pieces.extend(tasks.filter(|(_, schedule)| schedule.forms.grouping.is_some()).map(|(task, _)| {
+        pieces.extend(tasks.filter(|(_, schedule)| schedule.forms.coarsening.is_some()).map(|(task, _)| {
             let entries = vec![Entry { task, form: Form::Wide }];
             Piece { size: Sizes::new(facts).add_all(&entries), entries }
         }));

@@ -3,7 +3,7 @@
 //! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
 //! like an odometer, so that no element costs a division.
 
-use octants_ir::schedule::Jam;
+use octants_ir::schedule::UnrollAndJam;
 use octants_ir::{ForLoop, ValueId};
 
 use crate::emit::{IntCmp, V};
@@ -41,7 +41,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Rows of an N-dimensional loop.
-    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; coarsening them would name nothing.
     fn rows(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], begin: V, end: V, done: crate::emit::Bb) {
         let e = self.e;
         let n = axes.len();
@@ -106,7 +106,7 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Iterations in unit stride over the last axis.
-    #[allow(clippy::too_many_arguments)] // The loop's parts; grouping them would name nothing.
+    #[allow(clippy::too_many_arguments)] // The loop's parts; coarsening them would name nothing.
     fn row(
         &mut self,
         v: ValueId,
@@ -120,9 +120,9 @@ impl<'p> Lowering<'_, 'p> {
     ) {
         let e = self.e;
         let mut first = first;
-        if let Some(jam) = self.form.jam {
-            for times in jam.groups() {
-                first = self.jammed_row((v, l), outer, axis, (first, last), jam, times);
+        if let Some(plan) = self.form.unroll_and_jam {
+            for factor in plan.factors() {
+                first = self.jammed_row((v, l), outer, axis, (first, last), plan, factor);
             }
         }
         let head = self.new_block(c"parallel");
@@ -149,15 +149,15 @@ impl<'p> Lowering<'_, 'p> {
         }
     }
 
-    /// Runs whole groups of iterations in unit stride over the last axis at once; yields the first index that is left.
+    /// Runs whole groups of interleaved iterations over the last axis; yields the first index of the remainder.
     fn jammed_row(
         &mut self,
         (v, l): (ValueId, &'p ForLoop),
         outer: &[Index],
         axis: Axis,
         (first, last): (V, V),
-        jam: &Jam,
-        times: u32,
+        plan: &UnrollAndJam,
+        factor: u32,
     ) -> V {
         let e = self.e;
         let (head, inside, done) =
@@ -167,7 +167,7 @@ impl<'p> Lowering<'_, 'p> {
         e.position(head);
         let wide = e.phi(e.i64);
         e.add_incoming(wide, first, from);
-        let after = e.add_nsw(wide, e.i64c(i64::from(times)));
+        let after = e.add_nsw(wide, e.i64c(i64::from(factor)));
         e.cond_br(e.icmp(IntCmp::LLVMIntSLE, after, last), inside, done);
         e.position(inside);
         let indices = |k| {
@@ -175,8 +175,8 @@ impl<'p> Lowering<'_, 'p> {
             let own = Index { narrow: self.narrow_index(wide, axis.scalar), wide };
             outer.iter().copied().chain([own]).collect()
         };
-        let indices = (0..times).map(indices).collect();
-        self.iterations(v, l, jam, indices);
+        let indices = (0..factor).map(indices).collect();
+        self.interleaved_iterations(v, l, plan, indices);
         e.add_incoming(wide, after, e.block());
         let back = e.br(head);
         self.u.metadata.mark_range_loop(

@@ -1,6 +1,6 @@
 //! Loops over ranges in order, inside of what a thread runs.
 //!
-//! Loops that wait for memory stand in the code several times (octants-schedule's `read_ahead`), so that several
+//! Loops that wait for memory stand in the code several times (octants-schedule's `prefetch`), so that several
 //! iterations wait at once. Where that is often there are two loops: one for whole groups of iterations, one for what
 //! is left over, which would else be run one by one.
 
@@ -33,7 +33,7 @@ struct Counted {
 impl<'p> Lowering<'_, 'p> {
     /// A loop whose iterations run one after the other.
     pub fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.align_loop(v, l) || self.write_out(v, l) {
+        if self.converge_loop(v, l) || self.unroll_fully(v, l) {
             return;
         }
         let bounds = l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
@@ -70,8 +70,8 @@ impl<'p> Lowering<'_, 'p> {
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
         let unroll = self.schedule.loops.get(&nest.number).and_then(|s| s.unroll).filter(|_| is_last);
-        let times = unroll.map(|u| u.times);
-        let cut = unroll.and_then(|u| Some((u.times, u.rest?))).filter(|_| self.copies.gathered.is_none());
+        let times = unroll.map(|u| u.factor);
+        let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?))).filter(|_| self.copies.gathered.is_none());
         let Some((many, rest_times)) = cut else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };

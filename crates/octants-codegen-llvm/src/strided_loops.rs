@@ -8,7 +8,7 @@
 //! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
 //! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
-use octants_ir::schedule::{Grouping, TILE_COLUMNS};
+use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
 use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
@@ -18,22 +18,22 @@ use crate::odometer::Odometer;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
-    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, grouping: Option<Grouping>) {
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, coarsening: Option<Coarsening>) {
         let e = self.e;
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
         self.parallel.accumulators.clear();
         self.parallel.reductions.clear();
         self.begin_reductions(l);
-        let groups = Groups::of(self, &axes, grouping);
-        let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, grouping)).collect();
+        let groups = Groups::of(self, &axes, coarsening);
+        let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, coarsening)).collect();
         match (&groups, sizes.last_mut()) {
             (Some(groups), Some(last)) => *last = groups.count,
             // A loop over a field without axes: one iteration.
             (_, None) => sizes.push(e.i32c(1)),
             _ => {}
         }
-        let tile = grouping.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
+        let tile = coarsening.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
         let (number, all) = match (config.serialize, &tile) {
             (true, _) => (e.i32c(0), e.i32c(1)),
             (_, Some(_)) => self.u.target.block_of_grid(e),
@@ -54,7 +54,7 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(*digit, following, next);
         }
         let back = e.cond_br(is_last, done, inside);
-        if !config.serialize {
+        if !config.serialize && !self.form.cooperates {
             self.u.metadata.mark_parallel_loop(back);
         }
         e.position(inside);
@@ -80,9 +80,9 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// The number of indices of an axis as an unsigned number of as few bits as it may need.
-    fn size(&self, axis: &Axis, grouping: Option<Grouping>) -> V {
+    fn size(&self, axis: &Axis, coarsening: Option<Coarsening>) -> V {
         let e = self.e;
-        if axis.scalar.bits() <= 32 || grouping.is_some() { e.trunc(axis.trips, e.i32) } else { axis.trips }
+        if axis.scalar.bits() <= 32 || coarsening.is_some() { e.trunc(axis.trips, e.i32) } else { axis.trips }
     }
 
     /// The index that a digit stands for.
@@ -205,10 +205,10 @@ struct Groups {
 }
 
 impl Groups {
-    /// `None` where there is no grouping. The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
-    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], grouping: Option<Grouping>) -> Option<Groups> {
+    /// `None` without coarsening. The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
+    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], coarsening: Option<Coarsening>) -> Option<Groups> {
         let e = lowering.e;
-        let (axis, Grouping { lanes, tiles, .. }) = (axes.last()?, grouping?);
+        let (axis, Coarsening { factor: lanes, tiles, .. }) = (axes.last()?, coarsening?);
         let start = e.and(axis.begin, e.i64c(-i64::from(lanes)));
         let lead = e.trunc(e.sub(axis.begin, start), e.i32);
         let trips = e.trunc(axis.trips, e.i32);

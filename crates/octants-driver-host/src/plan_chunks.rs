@@ -45,7 +45,7 @@ pub struct Shape {
     block_dim: Option<u32>,
     grain: u64,
     inner: Option<u64>,
-    at_once: u64,
+    interleave_factor: u64,
     scatter: Option<ScatterCopies>,
 }
 
@@ -56,8 +56,8 @@ impl Shape {
         let grain = meta.block_dim.map_or(GRAIN, |b| u64::from(b).max(1));
         let (serialize, block_dim) = (meta.serialize || meta.num_threads == Some(1), meta.block_dim);
         let inner = meta.inner_extent.filter(|&n| n > 1);
-        let at_once = u64::from(meta.at_once).max(1);
-        Shape { threads, serialize, block_dim, grain, inner, at_once, scatter: meta.scatter.clone() }
+        let interleave_factor = u64::from(meta.interleave_factor).max(1);
+        Shape { threads, serialize, block_dim, grain, inner, interleave_factor, scatter: meta.scatter.clone() }
     }
 
     /// Iterations that stay together wherever the loop is cut; `None` where it is not.
@@ -68,8 +68,8 @@ impl Shape {
     /// Iterations of `cost` nanoseconds that a thread which runs all of them, in pieces, keeps together: fewer where
     /// they are dear.
     pub fn together(&self, cost: f64) -> u64 {
-        let grain = self.grain.max(1).saturating_mul(self.at_once);
-        if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.at_once }
+        let grain = self.grain.max(1).saturating_mul(self.interleave_factor);
+        if grain as f64 * cost < LONG_CHUNK * 100.0 { grain } else { self.interleave_factor }
     }
 
     /// How to run `count` iterations that take `cost` nanoseconds each on one thread, in a launch with these argument
@@ -86,7 +86,7 @@ impl Shape {
     fn split(&self, count: u64, cost: f64, args: &[u64]) -> Plan {
         let worth = (count as f64 * cost / PER_THREAD) as u64;
         // A fourth of what runs at once takes one thread no longer than one iteration would.
-        let few = (self.at_once / 4).max(1);
+        let few = (self.interleave_factor / 4).max(1);
         let width = u64::from(self.threads).min(worth).min(count.div_ceil(few));
         if width < 2 {
             return Plan::Inline;
@@ -102,7 +102,7 @@ impl Shape {
         let rows = self.inner.map(|n| n * self.grain.div_ceil(n));
         let even = [rows, Some(self.grain)].into_iter().flatten().filter(|unit| *unit <= chunk * 4);
         // What runs at once stays together, else what the rest of it runs at once.
-        let together = [self.at_once, few];
+        let together = [self.interleave_factor, few];
         if let Some(unit) = even.chain(together).find(|unit| *unit <= share) {
             chunk = chunk.next_multiple_of(unit);
         }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn what_runs_at_once_is_not_cut() {
-        let shape = Shape::new(&ParallelMeta { at_once: 32, ..meta() }, 16);
+        let shape = Shape::new(&ParallelMeta { interleave_factor: 32, ..meta() }, 16);
         let split = |count| match shape.plan(count, 1e6, &[]) {
             Plan::Split { width, chunk, .. } => (width, chunk),
             Plan::Inline => (1, count),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use crate::body::Body;
-use crate::kernel::{Program, Task, TaskKind};
+use crate::kernel::{MemorySpace, Program, Task, TaskKind};
 use crate::op::{Const, Op, ValueId};
 use crate::task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
 use crate::types::Type;
@@ -25,7 +25,10 @@ impl Program {
     /// The type of what a condition reads, where that exists.
     pub fn condition_type(&self, condition: Condition) -> Option<&Type> {
         match condition {
-            Condition::Buffer(b) => self.buffers.get(b.index()).filter(|b| b.ndim == 0).map(|b| &b.elem),
+            Condition::Buffer(b) => {
+                let of = self.buffers.get(b.index())?;
+                (of.ndim == 0 && of.space == MemorySpace::Global).then_some(&of.elem)
+            }
             Condition::Frame(slot) => self.frame.get(slot.index()),
         }
     }

@@ -1,21 +1,22 @@
-//! [`Schedule`]: how the tasks of a program are to run on a kind of machine, as data beside the program.
+//! [`Scheduled`]: a program for a kind of machine, in the scheduled dialect. [`Schedule`] is the part of it that is data:
+//! the variants of each task, and hints.
 //!
-//! octants-schedule decides, code generators carry out: each hint names what to do with an instruction, a loop or a
-//! task, and says nothing of how. A schedule belongs to one program as it is; its ids are the program's.
+//! octants-schedule decides, code generators carry out. Each entry names a transformation and the instruction, loop or
+//! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::{FuncId, LocalId, Scalar, ValueId};
+use crate::{Body, FuncId, LocalId, Program, Scalar, ValueId};
 
-/// What is asked of a schedule.
+/// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ScheduleOptions {
     /// 0 to 3.
     pub opt_level: u8,
     /// Array arguments may overlap one another.
     pub arrays_may_alias: bool,
-    /// Tasks have a form without atomics, for launches that one thread runs.
+    /// Tasks get a variant without atomics, for launches that run on one thread.
     pub single_thread_variants: bool,
 }
 
@@ -23,6 +24,15 @@ impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
         ScheduleOptions { opt_level: 3, arrays_may_alias: false, single_thread_variants: true }
     }
+}
+
+/// A program for a kind of machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scheduled {
+    /// Buffers, functions and launch order. The bodies of its tasks compute trip counts; the code that runs is in the
+    /// variants.
+    pub program: Program,
+    pub schedule: Schedule,
 }
 
 /// How a program runs on a kind of machine.
@@ -43,29 +53,31 @@ impl Schedule {
     }
 }
 
-/// What code does beyond computing, directly or through its calls.
+/// Side effects and size of code, callees included.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Behavior {
     /// May end by a failed assertion.
     pub fails: bool,
     /// Draws random numbers.
     pub draws: bool,
-    /// Its threads exchange what they do.
+    /// Threads exchange work with one another.
     pub balances: bool,
-    /// Instructions that update memory atomically, those of callees included.
+    /// Number of atomic updates.
     pub atomics: usize,
-    /// Instructions, those of callees included.
+    /// Threads meet at barriers, or exchange values within subgroups, as the program says.
+    pub cooperates: bool,
+    /// Number of instructions.
     pub size: usize,
 }
 
 /// Schedule of the body of a task or of a function.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct BodySchedule {
-    /// What is known of its locals.
+    /// Facts about its locals.
     pub locals: LocalUses,
-    /// Loads whose values are frozen: the memory may be stored to later on.
-    pub held: HashSet<ValueId>,
-    /// Loops in order of which there is something to say.
+    /// Loads whose values are frozen, because a later store may write to the memory.
+    pub frozen_loads: HashSet<ValueId>,
+    /// Serial loops with a schedule of their own.
     pub loops: HashMap<ValueId, LoopSchedule>,
 }
 
@@ -74,111 +86,141 @@ pub struct BodySchedule {
 pub struct FunctionSchedule {
     pub body: BodySchedule,
     pub behavior: Behavior,
-    /// Instructions, those of callees not included.
+    /// Number of instructions, without callees.
     pub size: usize,
-    /// Its code goes to where it is called.
+    /// Always inlined.
     pub is_inlined: bool,
 }
 
 /// How a task runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskSchedule {
+    /// Of the program's body.
     pub body: BodySchedule,
+    /// The code that runs, the main variant first.
+    pub variants: Vec<Variant>,
     pub behavior: Behavior,
-    /// Instructions, those of callees not included.
+    /// Number of instructions, without callees.
     pub size: usize,
-    /// The functions that it reaches.
+    /// The functions that the task reaches.
     pub functions: Vec<FuncId>,
-    /// Per buffer: its contents stay as they are while the task runs, and are worth reading as constants.
+    /// Per buffer: its contents are constant while the task runs, and constant loads pay off.
     pub constants: Vec<bool>,
-    /// Of a parallel task: the extent of each axis, where it is known.
+    /// Extent of each axis of a parallel task, if known.
     pub extents: Vec<Option<i64>>,
-    /// Of a parallel task: roughly what an iteration takes, in nanoseconds.
+    /// Estimated time of one iteration of a parallel task, in nanoseconds.
     pub cost_per_iteration: f32,
-    /// The forms of its code.
+    /// The variants of its code.
     pub forms: Forms,
-    /// What the optimizer is told about all of its code.
+    /// Hints to the optimizer for all of its code.
     pub hints: TaskHints,
 }
 
 impl TaskSchedule {
-    /// The number of iterations, where it is known.
+    /// The variant of a role, if there is one.
+    pub fn variant(&self, role: Role) -> Option<&Variant> {
+        self.variants.iter().find(|v| v.role == role)
+    }
+
+    /// The number of iterations, if known.
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
     }
 }
 
-/// The forms of a task's code.
+/// The launches that a variant of a task's code is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Any launch.
+    Main,
+    /// Launches that run on one thread.
+    SingleThread,
+    /// Calls that scatter to private copies.
+    Private,
+    /// Launches that fit the coarsening's conditions: each thread runs several neighboring iterations.
+    Coarse,
+}
+
+/// A variant of a task's code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    pub role: Role,
+    pub body: Body,
+    /// How the body runs.
+    pub schedule: BodySchedule,
+}
+
+/// The variants of a task's code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forms {
-    /// The main form has no thread beside it, so that nothing in it is atomic.
+    /// The main variant runs on one thread and needs no atomics.
     pub runs_alone: bool,
-    /// There is another form for launches that one thread runs.
+    /// There is a second variant for launches that run on one thread.
     pub has_single: bool,
-    /// Threads keep private copies of what the task scatters.
-    pub scatter: Option<Scatter>,
-    /// Blocks of threads keep copies of what the task scatters.
-    pub in_blocks: Option<Scatter>,
-    /// There is another form in which a thread runs several neighboring iterations.
-    pub grouping: Option<Grouping>,
-    /// Iterations that run at once where other threads touch the same memory.
-    pub jam: Option<Jam>,
-    /// Iterations that run at once where no other thread does.
-    pub jam_alone: Option<Jam>,
+    /// Each thread keeps private copies of the memory that the task scatters to.
+    pub thread_privatization: Option<ScatterPrivatization>,
+    /// Each thread block keeps copies in shared memory of the memory that the task scatters to.
+    pub block_privatization: Option<ScatterPrivatization>,
+    /// There is a second variant with thread coarsening.
+    pub coarsening: Option<Coarsening>,
+    /// Unroll-and-jam while other threads touch the same memory.
+    pub unroll_and_jam: Option<UnrollAndJam>,
+    /// Unroll-and-jam while no other thread touches the same memory.
+    pub unroll_and_jam_alone: Option<UnrollAndJam>,
 }
 
 impl Forms {
-    /// The form for one thread shares nothing with the main form.
+    /// The single-thread variant shares no code with the main variant.
     pub fn is_single_apart(&self) -> bool {
-        self.has_single && self.scatter.is_none()
+        self.has_single && self.thread_privatization.is_none()
     }
 
-    /// Most iterations that the main form, and what belongs to it, runs at once.
-    pub fn at_once(&self) -> u32 {
-        let plain = self.jam_alone.as_ref().filter(|_| self.scatter.is_some());
-        self.jam.iter().chain(plain).map(|jam| jam.times).max().unwrap_or(1)
+    /// Largest interleave factor of the main variant and its privatized body.
+    pub fn interleave_factor(&self) -> u32 {
+        let plain = self.unroll_and_jam_alone.as_ref().filter(|_| self.thread_privatization.is_some());
+        self.unroll_and_jam.iter().chain(plain).map(|found| found.interleave_factor).max().unwrap_or(1)
     }
 }
 
-/// What the optimizer is told about a task's code.
+/// Hints to the optimizer for the code of a task.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TaskHints {
     /// Prefer narrow vectors: the remainder loops of the widest vectors cost too much compile time in a large task.
     pub narrow_vectors: bool,
-    /// None of its loops becomes vector code: they are too long to be planned.
+    /// Do not vectorize: the loops take too long to plan.
     pub no_vectors: bool,
-    /// The iterations of its loop do not depend on one another, as far as the optimizer may know.
+    /// The iterations of its parallel loop carry no dependence that the optimizer must respect.
     pub independent: bool,
-    /// Registers are for loads ahead of what it computes: it reads memory in inner loops.
-    pub loads_ahead: bool,
-    /// Registers are for many threads, whose loops have like lengths.
+    /// Spend registers on prefetching: inner loops load from memory.
+    pub prefetches: bool,
+    /// Spend registers on occupancy: the loops of all threads have similar lengths.
     pub many_threads: bool,
 }
 
-/// What is known of the locals of a body.
+/// Facts about the locals of a body.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LocalUses {
     /// Per local.
     pub locals: Vec<LocalUse>,
-    /// Loads that are the value of an earlier instruction.
+    /// Loads that yield the value of an earlier instruction.
     pub forwarded: HashMap<ValueId, ValueId>,
 }
 
-/// What is known of a local.
+/// Facts about a local.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LocalUse {
     /// It has no memory: all its loads are forwarded.
     pub is_value: bool,
     /// It is never mentioned.
     pub is_unused: bool,
-    /// Its zero at the start can be seen.
+    /// Its initial zero can be observed.
     pub needs_zero: bool,
     /// It is mentioned before the task's parallel loop starts.
     pub is_used_before_loop: bool,
 }
 
 impl LocalUses {
-    /// What is known of a local.
+    /// Facts about a local.
     pub fn of(&self, l: LocalId) -> LocalUse {
         self.locals[l.index()]
     }
@@ -188,7 +230,7 @@ impl LocalUses {
         self.forwarded.get(&load).copied()
     }
 
-    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    /// The instruction that defines `v`, seen through loads of locals that hold one value.
     pub fn source(&self, v: ValueId) -> ValueId {
         let mut v = v;
         while let Some(stored) = self.forwarded(v) {
@@ -198,157 +240,154 @@ impl LocalUses {
     }
 }
 
-/// How a loop in order runs.
+/// How a serial loop runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoopSchedule {
-    /// How often the body stands in the code of the innermost axis, where that is not left to the optimizer.
+    /// Unrolling of the innermost axis. Without it the optimizer chooses the factor.
     pub unroll: Option<Unroll>,
-    /// What the optimizer is told of the other axes, and of the innermost one without `unroll`.
+    /// Hint for the other axes, and for the innermost one without `unroll`.
     pub hint: LoopHint,
-    /// Short loops in it are written out, under a condition.
-    pub guarded: Option<WrittenOut>,
-    /// The threads of a warp add as one, where its sums go to copies in their block's memory.
-    pub alignment: Option<Box<Alignment>>,
+    /// Short inner loops are fully unrolled, under a guard.
+    pub guarded_unroll: Option<FullUnroll>,
+    /// The loop runs warp-synchronously when its sums go to copies in shared memory.
+    pub converged: Option<Box<ConvergedLoop>>,
 }
 
-/// How often the body of a loop stands in the code.
+/// Unroll factors of a loop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Unroll {
-    pub times: u32,
-    /// What is left over has a loop of its own, in which the body stands so often.
-    pub rest: Option<u32>,
+    pub factor: u32,
+    /// Unroll factor of the remainder loop.
+    pub remainder_factor: Option<u32>,
 }
 
-/// What the optimizer is told of a loop.
+/// Hint to the optimizer for a loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum LoopHint {
-    /// Nothing.
+    /// No hint.
     #[default]
     None,
-    /// Each iteration has code of its own.
+    /// Unroll fully.
     UnrollFully,
-    /// It is not unrolled where the number of its iterations is not known.
+    /// Do not unroll when the trip count is unknown.
     NotUnrolledUncounted,
-    /// It is neither interleaved, nor unrolled where the number of its iterations is not known.
+    /// Do not interleave. Do not unroll when the trip count is unknown.
     Lean,
 }
 
-/// Loops that are written out: each of their iterations has code of its own, in which the index is a number.
+/// Fully unrolled inner loops. The index is a constant in each copy of the body.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct WrittenOut {
-    /// Their indices.
+pub struct FullUnroll {
+    /// The index range of each loop.
     pub loops: HashMap<ValueId, Range<i64>>,
-    /// What decides whether iterations of them run.
+    /// The condition of all branches in the loops.
     pub guard: Option<Guard>,
 }
 
-/// The condition under which the iterations of inner loops run: as long as their indices are less than a number.
+/// The condition `index < bound` under which the iterations of unrolled loops run.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guard {
-    /// The conditions.
+    /// The comparisons.
     pub conditions: HashSet<ValueId>,
-    /// The number.
-    pub number: ValueId,
-    /// The largest index, which is not negative.
-    pub most: i64,
+    pub bound: ValueId,
+    /// Largest index that is compared. Not negative.
+    pub largest_index: i64,
 }
 
-/// A loop in which the threads of a warp are at the same element at a time.
+/// A warp-synchronous loop: the threads of a warp are at the same element at a time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Alignment {
-    /// Its sums whose elements are then the same.
-    pub sites: Vec<Site>,
-    /// The elements follow the index backwards.
+pub struct ConvergedLoop {
+    /// The sums that the warp combines before one thread adds the result.
+    pub reductions: Vec<WarpReduction>,
+    /// The element index decreases while the loop index increases.
     pub descending: bool,
-    /// So many iterations are run before sums are combined.
-    pub at_once: i64,
-    /// Values from outside of the loop that the elements depend on.
-    pub given: Vec<ValueId>,
-    /// Loops inside that are written out.
-    pub written_out: WrittenOut,
-    /// Loads that are made an iteration early.
-    pub early: EarlyLoads,
+    /// Iterations between two reductions of the warp.
+    pub interleave_factor: i64,
+    /// Values from outside the loop that the addresses depend on. They must agree across the warp.
+    pub invariants: Vec<ValueId>,
+    /// Inner loops that are fully unrolled.
+    pub full_unroll: FullUnroll,
+    /// Loads that are issued one iteration early.
+    pub pipelined: PipelinedLoads,
 }
 
-/// Elements that the threads of a warp agree on, one for each iteration of an inner loop, or one alone.
+/// Sums whose element is the same in all threads of a warp: one element, or one for each iteration of an inner loop.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Site {
-    /// The sums.
+pub struct WarpReduction {
     pub sums: Vec<ValueId>,
     /// The address of each of them.
     pub address: ValueId,
     /// The loop that the elements follow.
     pub along: Along,
-    /// The instructions inside the aligned loop that compute the address, in order.
+    /// The instructions inside the converged loop that compute the address, in order.
     pub steps: Vec<ValueId>,
     /// The scalars of an element.
     pub scalars: Vec<Scalar>,
 }
 
-/// The loop whose index elements follow.
+/// The loop whose index the elements of a reduction follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Along {
-    /// An inner loop, or the aligned one.
-    pub number: ValueId,
-    /// Iterations of it whose sums are collected before they are combined. If there is one, no index of an inner loop
-    /// is in the address.
+    /// An inner loop, or the converged one.
+    pub loop_id: ValueId,
+    /// Number of its iterations that are collected before the warp combines them. With one element, the address
+    /// contains no index of an inner loop.
     pub elements: usize,
 }
 
-/// The loads of a loop that are made an iteration early.
+/// Software pipelining: the loads of a loop that are issued one iteration early.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct EarlyLoads {
+pub struct PipelinedLoads {
     /// The loads, with their addresses.
     pub loads: Vec<(ValueId, ValueId)>,
-    /// How the addresses are computed, in order.
-    pub steps: Vec<EarlyStep>,
+    /// The computation of the addresses, in order.
+    pub steps: Vec<AddressStep>,
 }
 
 /// A step of the computation of an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EarlyStep {
+pub enum AddressStep {
     Compute(ValueId),
-    /// A load of a local is a value that was stored in it.
+    /// A load of a local yields the value that was stored to it.
     Stored(ValueId, ValueId),
 }
 
-impl EarlyStep {
+impl AddressStep {
     /// The instruction that the step stands for.
     pub fn result(self) -> ValueId {
         match self {
-            EarlyStep::Compute(v) | EarlyStep::Stored(v, _) => v,
+            AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,
         }
     }
 }
 
-/// Iterations of a parallel loop that one thread runs at once.
+/// Unroll-and-jam of a parallel loop: one thread runs several iterations at a time.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Jam {
-    /// Iterations of the parallel loop.
-    pub times: u32,
-    /// Inner loops that they run together, and whether iterations of the parallel loop, not of these, become vectors
-    /// there.
+pub struct UnrollAndJam {
+    /// Iterations of the parallel loop that are interleaved.
+    pub interleave_factor: u32,
+    /// The jammed inner loops. `true`: vectorize across the iterations of the parallel loop, not of the inner loop.
     pub loops: HashMap<ValueId, bool>,
 }
 
-impl Jam {
-    /// How many iterations run at once as long as there are so many, and how many of the rest. One by one, those whose
-    /// elements lie side by side would take many times as long each.
-    pub fn groups(&self) -> impl Iterator<Item = u32> {
-        let small = self.loops.values().any(|across| *across).then_some(self.times / 4);
-        [self.times].into_iter().chain(small.filter(|n| *n > 1))
+impl UnrollAndJam {
+    /// The interleave factors, largest first. Iterations with adjacent elements get a smaller factor for the
+    /// remainder, because each costs many times as much by itself.
+    pub fn factors(&self) -> impl Iterator<Item = u32> {
+        let small = self.loops.values().any(|across| *across).then_some(self.interleave_factor / 4);
+        [self.interleave_factor].into_iter().chain(small.filter(|n| *n > 1))
     }
 }
 
-/// What a task scatters sums to.
+/// Privatization of the memory that a task scatters sums to.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Scatter {
+pub struct ScatterPrivatization {
     pub regions: Vec<Region>,
-    /// Scalars updated by an iteration, roughly: at least one.
+    /// Estimated number of scalars that an iteration updates. At least one.
     pub updates: u64,
 }
 
-/// Memory that is copied: one run of equal scalars.
+/// Privatized memory: consecutive scalars of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
     pub memory: RegionMemory,
@@ -357,7 +396,7 @@ pub struct Region {
     pub buffers: Vec<usize>,
 }
 
-/// Where a region lies.
+/// Location of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RegionMemory {
     /// Part of a field root.
@@ -367,31 +406,31 @@ pub enum RegionMemory {
 }
 
 impl Region {
-    /// Bytes of a copy, in whole words of eight; zero where they are known at run time only.
+    /// Bytes of a copy, in whole words of eight. Zero if known at run time only.
     pub fn known_bytes(&self) -> u64 {
         if let RegionMemory::Root { bytes, .. } = self.memory { bytes.next_multiple_of(8) } else { 0 }
     }
 
-    /// Bytes of its root that lie before it.
+    /// Byte offset in its root.
     pub fn start(&self) -> u64 {
         if let RegionMemory::Root { start, .. } = self.memory { start } else { 0 }
     }
 }
 
-/// Which iterations a thread runs at a time.
+/// Thread coarsening: each thread runs several neighboring iterations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Grouping {
-    /// How many neighbors of the last axis.
-    pub lanes: u32,
-    /// The threads of a block run tiles of the last two axes, of [`TILE_COLUMNS`] threads in a row.
+pub struct Coarsening {
+    /// Number of neighbors along the last axis.
+    pub factor: u32,
+    /// Thread blocks run tiles of the last two axes, with rows of [`TILE_COLUMNS`] threads.
     pub tiles: bool,
     /// Required alignment of the arrays, in bytes.
     pub alignment: u32,
     /// Minimum number of iterations.
-    pub least_iterations: u64,
+    pub min_iterations: u64,
     /// Minimum extent of the last axis.
-    pub least_row: u64,
+    pub min_row: u64,
 }
 
-/// Threads of a block that are next to one another in a row of a tile.
+/// Threads of a block in one row of a tile.
 pub const TILE_COLUMNS: u32 = 32;

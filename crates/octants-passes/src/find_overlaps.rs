@@ -203,6 +203,7 @@ impl Search<'_> {
             | Effect::Reduce
             | Effect::Draw
             | Effect::Exchange
+            | Effect::Synchronize
             | Effect::Leave
             | Effect::Print
             | Effect::Assert => {}

@@ -1,15 +1,16 @@
-//! [`describe_schedule`]: a schedule as text, for people and tests. What is left to the code generator is not
-//! mentioned.
+//! [`describe_schedule`]: a schedule as text, for people and tests. Entries without a decision are omitted.
 
 use std::fmt::Write;
 
 use octants_ir::schedule::{
-    Alignment, BodySchedule, Forms, Jam, LoopHint, LoopSchedule, RegionMemory, Scatter, TaskHints, WrittenOut,
+    BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopHint, LoopSchedule, RegionMemory, ScatterPrivatization,
+    TaskHints, UnrollAndJam,
 };
-use octants_ir::{Program, Schedule, ValueId};
+use octants_ir::{Program, Scheduled, ValueId};
 
 /// The schedule of each task and function of a program.
-pub fn describe_schedule(program: &Program, schedule: &Schedule) -> String {
+pub fn describe_schedule(scheduled: &Scheduled) -> String {
+    let Scheduled { program, schedule } = scheduled;
     let mut text = String::new();
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);
@@ -27,53 +28,53 @@ pub fn describe_schedule(program: &Program, schedule: &Schedule) -> String {
 
 fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
     if forms.runs_alone {
-        text.push_str("  runs alone\n");
+        text.push_str("  single-threaded\n");
     }
     if forms.has_single {
-        text.push_str("  has a form for one thread\n");
+        text.push_str("  single-thread variant\n");
     }
-    if let Some(scatter) = &forms.scatter {
-        _ = writeln!(text, "  threads keep copies of {}", describe_scatter(program, scatter));
+    if let Some(found) = &forms.thread_privatization {
+        _ = writeln!(text, "  privatized per thread: {}", describe_privatization(program, found));
     }
-    if let Some(scatter) = &forms.in_blocks {
-        _ = writeln!(text, "  blocks keep copies of {}", describe_scatter(program, scatter));
+    if let Some(found) = &forms.block_privatization {
+        _ = writeln!(text, "  privatized per block: {}", describe_privatization(program, found));
     }
-    if let Some(g) = forms.grouping {
-        let tiles = if g.tiles { " in tiles" } else { "" };
-        let (lanes, least, row, bytes) = (g.lanes, g.least_iterations, g.least_row, g.alignment);
-        _ = writeln!(text, "  has a form of {lanes} neighbors at a time{tiles}");
-        _ = writeln!(text, "    from {least} iterations, {row} in a row, arrays at multiples of {bytes} bytes");
+    if let Some(found) = forms.coarsening {
+        let tiles = if found.tiles { ", in tiles" } else { "" };
+        let (iterations, row, bytes) = (found.min_iterations, found.min_row, found.alignment);
+        _ = writeln!(text, "  coarsened variant, factor {}{tiles}", found.factor);
+        _ = writeln!(text, "    at least {iterations} iterations, {row} in a row, arrays aligned to {bytes} bytes");
     }
-    describe_jam("", forms.jam.as_ref(), text);
-    describe_jam(" where no other thread does", forms.jam_alone.as_ref(), text);
+    describe_unroll_and_jam("", forms.unroll_and_jam.as_ref(), text);
+    describe_unroll_and_jam(" without other threads", forms.unroll_and_jam_alone.as_ref(), text);
 }
 
-fn describe_jam(when: &str, jam: Option<&Jam>, text: &mut String) {
-    let Some(jam) = jam else { return };
-    _ = writeln!(text, "  runs {} iterations at once{when}", jam.times);
-    for (number, across) in in_order(&jam.loops) {
-        let how = if *across { "as vectors" } else { "one after the other" };
-        _ = writeln!(text, "    {number}: {how}");
+fn describe_unroll_and_jam(when: &str, found: Option<&UnrollAndJam>, text: &mut String) {
+    let Some(found) = found else { return };
+    _ = writeln!(text, "  unroll and jam{when}, interleave factor {}", found.interleave_factor);
+    for (loop_id, across) in in_order(&found.loops) {
+        let how = if *across { "vectorized across iterations" } else { "interleaved" };
+        _ = writeln!(text, "    {loop_id}: {how}");
     }
 }
 
-fn describe_scatter(program: &Program, scatter: &Scatter) -> String {
+fn describe_privatization(program: &Program, found: &ScatterPrivatization) -> String {
     let region = |memory: RegionMemory| match memory {
         RegionMemory::Root { root, start, bytes } => format!("{bytes} bytes of root {root} from {start}"),
         RegionMemory::Array { buffer } => program.buffers[buffer].name.clone(),
     };
-    let regions: Vec<String> = scatter.regions.iter().map(|r| region(r.memory)).collect();
-    format!("{}, about {} sums an iteration", regions.join(", "), scatter.updates)
+    let regions: Vec<String> = found.regions.iter().map(|r| region(r.memory)).collect();
+    format!("{}, about {} updates per iteration", regions.join(", "), found.updates)
 }
 
 fn describe_hints(hints: TaskHints, text: &mut String) {
-    let TaskHints { narrow_vectors, no_vectors, independent, loads_ahead, many_threads } = hints;
+    let TaskHints { narrow_vectors, no_vectors, independent, prefetches, many_threads } = hints;
     let all = [
-        (independent, "iterations are independent"),
-        (no_vectors, "no vectors"),
+        (independent, "independent iterations"),
+        (no_vectors, "not vectorized"),
         (narrow_vectors && !no_vectors, "narrow vectors"),
-        (loads_ahead, "registers for loads ahead"),
-        (many_threads, "registers for many threads"),
+        (prefetches, "registers for prefetching"),
+        (many_threads, "registers for occupancy"),
     ];
     for (_, name) in all.iter().filter(|(holds, _)| *holds) {
         _ = writeln!(text, "  {name}");
@@ -81,55 +82,56 @@ fn describe_hints(hints: TaskHints, text: &mut String) {
 }
 
 fn describe_body(body: &BodySchedule, text: &mut String) {
-    let mut held: Vec<_> = body.held.iter().collect();
-    held.sort();
-    if !held.is_empty() {
-        _ = writeln!(text, "  held: {}", list(held));
+    let mut frozen: Vec<_> = body.frozen_loads.iter().collect();
+    frozen.sort();
+    if !frozen.is_empty() {
+        _ = writeln!(text, "  frozen loads: {}", list(frozen));
     }
-    for (number, found) in in_order(&body.loops) {
-        _ = writeln!(text, "  loop {number}");
+    for (loop_id, found) in in_order(&body.loops) {
+        _ = writeln!(text, "  loop {loop_id}");
         describe_loop(found, text);
     }
 }
 
 fn describe_loop(found: &LoopSchedule, text: &mut String) {
     if let Some(unroll) = found.unroll {
-        let rest = unroll.rest.map_or(String::new(), |rest| format!(", {rest} times for what is left over"));
-        _ = writeln!(text, "    unrolled {} times{rest}", unroll.times);
+        let remainder = unroll.remainder_factor.map_or(String::new(), |factor| format!(", {factor} for the remainder"));
+        _ = writeln!(text, "    unroll factor {}{remainder}", unroll.factor);
     }
     match found.hint {
         LoopHint::None => {}
-        LoopHint::UnrollFully => text.push_str("    unrolled fully\n"),
-        LoopHint::NotUnrolledUncounted => text.push_str("    unrolled where its length is known\n"),
+        LoopHint::UnrollFully => text.push_str("    fully unrolled\n"),
+        LoopHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
         LoopHint::Lean => text.push_str("    lean\n"),
     }
-    if let Some(guarded) = &found.guarded {
-        describe_written_out(guarded, text);
+    if let Some(guarded) = &found.guarded_unroll {
+        describe_full_unroll(guarded, text);
     }
-    if let Some(alignment) = &found.alignment {
-        describe_alignment(alignment, text);
+    if let Some(converged) = &found.converged {
+        describe_converged(converged, text);
     }
 }
 
-fn describe_alignment(alignment: &Alignment, text: &mut String) {
-    let backwards = if alignment.descending { " backwards" } else { "" };
-    _ = writeln!(text, "    aligned{backwards}, {} iterations at once", alignment.at_once);
-    for site in &alignment.sites {
-        let (elements, along) = (site.along.elements, site.along.number);
-        _ = writeln!(text, "      adds as one: {}, {elements} elements along {along}", list(&site.sums));
+fn describe_converged(found: &ConvergedLoop, text: &mut String) {
+    let descending = if found.descending { ", descending" } else { "" };
+    _ = writeln!(text, "    converged{descending}, interleave factor {}", found.interleave_factor);
+    for reduction in &found.reductions {
+        let (elements, along) = (reduction.along.elements, reduction.along.loop_id);
+        _ = writeln!(text, "      warp reduction: {}, {elements} elements along {along}", list(&reduction.sums));
     }
-    if !alignment.early.loads.is_empty() {
-        _ = writeln!(text, "      loads early: {}", list(alignment.early.loads.iter().map(|(load, _)| load)));
+    if !found.pipelined.loads.is_empty() {
+        let loads = list(found.pipelined.loads.iter().map(|(load, _)| load));
+        _ = writeln!(text, "      software-pipelined loads: {loads}");
     }
-    describe_written_out(&alignment.written_out, text);
+    describe_full_unroll(&found.full_unroll, text);
 }
 
-fn describe_written_out(written_out: &WrittenOut, text: &mut String) {
-    for (number, indices) in in_order(&written_out.loops) {
-        _ = writeln!(text, "      written out: {number}, {} to {}", indices.start, indices.end - 1);
+fn describe_full_unroll(found: &FullUnroll, text: &mut String) {
+    for (loop_id, indices) in in_order(&found.loops) {
+        _ = writeln!(text, "      fully unrolled: {loop_id}, {} to {}", indices.start, indices.end - 1);
     }
-    if let Some(guard) = &written_out.guard {
-        _ = writeln!(text, "      whole where {} < {}", guard.most, guard.number);
+    if let Some(guard) = &found.guard {
+        _ = writeln!(text, "      without branches if {} < {}", guard.largest_index, guard.bound);
     }
 }
 
@@ -139,6 +141,6 @@ fn list<'a>(values: impl IntoIterator<Item = &'a ValueId>) -> String {
 
 fn in_order<T>(map: &std::collections::HashMap<ValueId, T>) -> Vec<(&ValueId, &T)> {
     let mut all: Vec<_> = map.iter().collect();
-    all.sort_by_key(|(number, _)| **number);
+    all.sort_by_key(|(id, _)| **id);
     all
 }

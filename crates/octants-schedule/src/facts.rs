@@ -1,4 +1,4 @@
-//! What passes know of the program and the body that they look at.
+//! Facts about the program and the body that passes look at.
 
 use octants_analysis::{OwnBehavior, find_local_uses, first_among};
 use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
@@ -13,12 +13,12 @@ pub(crate) struct ProgramFacts<'p> {
     pub own: Vec<OwnBehavior>,
     /// Each function with those that it calls.
     pub behaviors: Vec<Behavior>,
-    /// Per buffer: the first one whose memory lies among its own.
+    /// Memory class of each buffer, named by the first buffer of the class.
     pub memory: Vec<usize>,
 }
 
 impl<'p> ProgramFacts<'p> {
-    /// Looks at a program.
+    /// Collects the facts.
     pub fn of(program: &'p Program, target: &'p TargetInfo, options: ScheduleOptions) -> ProgramFacts<'p> {
         let own: Vec<_> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
         let with_callees = |o: &OwnBehavior| o.with(o.reached(&own).iter().map(|f| own[f.index()].behavior));
@@ -51,17 +51,17 @@ pub(crate) struct BodyFacts<'a> {
 }
 
 impl<'a> BodyFacts<'a> {
-    /// Looks at a body; `parallel_body` is the body of the task's parallel loop, if it has one.
+    /// Collects the facts. `parallel_body` is the body of the task's parallel loop, if it has one.
     pub fn new(of: &'a ProgramFacts<'a>, body: &'a Body, parallel_body: Option<BlockId>) -> BodyFacts<'a> {
         BodyFacts { of, body, locals: find_local_uses(body, parallel_body) }
     }
 
-    /// The instruction whose value `v` is, seen through loads of locals that hold one value.
+    /// The instruction that defines `v`, seen through loads of locals that hold one value.
     pub fn source(&self, v: ValueId) -> ValueId {
         self.locals.source(v)
     }
 
-    /// The number that a value is.
+    /// The value, if it is a known integer.
     pub fn known(&self, v: ValueId) -> Option<i64> {
         match self.body.as_const(self.source(v)) {
             Some(Const::Int(n)) => Some(n),

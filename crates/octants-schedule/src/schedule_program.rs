@@ -2,25 +2,30 @@
 
 use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Program, Schedule, TargetInfo};
+use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
 
 use crate::facts::{BodyFacts, ProgramFacts};
-use crate::hold_loads::loads_to_hold;
+use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 
-/// Functions up to this many instructions, those of what they call included, are always inlined; the optimizer judges
-/// the others.
+/// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
+/// others.
 const INLINE_SIZE: usize = 80;
 
-/// Decides how a program runs on a kind of machine.
-pub fn schedule_program(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
+/// Schedules a program for a kind of machine.
+pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    let schedule = decide(&program, target, options);
+    Scheduled { program, schedule }
+}
+
+fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
     let inlined = inlined_sizes(&facts.own);
     let functions = program.functions.iter().enumerate().map(|(i, function)| {
         let of_body = BodyFacts::new(&facts, &function.body, None);
         let mut body = BodySchedule::default();
         if target.has_vectors {
-            body.held = loads_to_hold(&facts, &function.body, true);
+            body.frozen_loads = freeze_conditional_loads(&facts, &function.body, true);
         }
         schedule_loops(&of_body, LoopFacts::default(), function.body.root, &mut body.loops);
         body.locals = of_body.locals;

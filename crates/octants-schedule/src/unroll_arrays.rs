@@ -1,26 +1,28 @@
-//! Which loops inside a task must be unrolled so that the arrays that they walk become registers.
+//! Full unrolling of serial loops that walk short local arrays, so that the arrays become registers.
 //!
-//! A register has no index: an array of a thread stays in memory, and what walks it waits for that, unless each iteration has code of its own. On a
-//! GPU such memory is as far away as any. LLVM unrolls by itself what is small, which an iteration of a gradient seldom is.
+//! Registers cannot be indexed: an array of a thread stays in memory unless each access has a constant index. On a GPU
+//! such memory is as slow as global memory. LLVM unrolls small loops by itself, but iterations of a gradient are seldom
+//! small.
 
 use octants_ir::{BlockId, Body, Const, ForLoop, Op, ValueId};
 
-/// Arrays of at most so many numbers go to registers.
-const LONGEST_ARRAY: usize = 16;
-/// Most iterations of a loop that walks them, with those of loops in it, and most instructions that may come of it.
-const MOST_ITERATIONS: i64 = 32;
-const MOST_INSTRUCTIONS: i64 = 4096;
+/// Maximum length of an array that becomes registers.
+const MAX_LENGTH: usize = 16;
+/// Maximum trip count of the loop nest.
+const MAX_ITERATIONS: i64 = 32;
+/// Maximum number of instructions after unrolling.
+const MAX_INSTRUCTIONS: i64 = 4096;
 
-/// The loop walks short arrays, and its code may stand there once for each iteration.
+/// The loop walks short arrays and is short enough to be fully unrolled.
 pub(crate) fn walks_short_arrays(body: &Body, l: &ForLoop) -> bool {
     let fits = |n: i64| {
-        n.saturating_mul(iterations(body, l.body)) <= MOST_ITERATIONS
-            && n.saturating_mul(instructions(body, l.body)) <= MOST_INSTRUCTIONS
+        n.saturating_mul(iterations(body, l.body)) <= MAX_ITERATIONS
+            && n.saturating_mul(instructions(body, l.body)) <= MAX_INSTRUCTIONS
     };
     trips(body, l).is_some_and(fits) && indexes_arrays(body, l.body)
 }
 
-/// The number of iterations of a loop of one axis, where it is known.
+/// The trip count of a loop with one axis, if known.
 fn trips(body: &Body, l: &ForLoop) -> Option<i64> {
     let [range] = l.dims[..] else { return None };
     match [range.begin, range.end].map(|v| body.as_const(v)) {
@@ -29,7 +31,7 @@ fn trips(body: &Body, l: &ForLoop) -> Option<i64> {
     }
 }
 
-/// How often the innermost code of a block is run, as far as that is known.
+/// How often the innermost code of a block runs. Unknown trip counts are one.
 fn iterations(body: &Body, block: BlockId) -> i64 {
     let of = |v: &ValueId| {
         let op = &body.inst(*v).op;
@@ -42,7 +44,7 @@ fn iterations(body: &Body, block: BlockId) -> i64 {
     body.block(block).iter().map(of).max().unwrap_or(1).max(1)
 }
 
-/// Roughly how long the code of a block is, with loops in it unrolled where that can be.
+/// Estimated length of a block after full unrolling of loops with known trip counts.
 fn instructions(body: &Body, block: BlockId) -> i64 {
     let mut sum: i64 = 0;
     for v in body.block(block) {
@@ -57,13 +59,13 @@ fn instructions(body: &Body, block: BlockId) -> i64 {
     sum
 }
 
-/// Code of a block goes to elements of short arrays among the locals, which ones is known when it runs.
+/// The block indexes short local arrays by run-time values.
 fn indexes_arrays(body: &Body, block: BlockId) -> bool {
     let mut found = false;
     body.visit(block, &mut |_, inst| {
         if let Op::ElementAddr(base, indices) = &inst.op
             && let Op::LocalAddr(local) = body.inst(*base).op
-            && body.locals[local.index()].ty.leaf_count() <= LONGEST_ARRAY
+            && body.locals[local.index()].ty.leaf_count() <= MAX_LENGTH
         {
             found |= indices.iter().any(|i| body.as_const(*i).is_none());
         }

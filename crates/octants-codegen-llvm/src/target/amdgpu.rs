@@ -15,7 +15,7 @@ use std::sync::Once;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use llvm_sys::LLVMAtomicOrdering as Ordering;
-use octants_ir::Scalar;
+use octants_ir::{Scalar, ThreadScope};
 
 use super::gpu::{Gpu, Maker, Register, open_machine};
 use super::inline_math::trigonometric;
@@ -74,7 +74,7 @@ pub(super) fn open(
     features: &str,
     options: &CodegenOptions,
 ) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
-    let Some((_, warp_bits)) = CHIPS.iter().find(|(name, _)| *name == cpu) else {
+    let Some(warp_bits) = subgroup_bits(cpu) else {
         let known: Vec<&str> = chips().collect();
         return Err(CodegenError::new(format!("no code is made for the AMD GPU {cpu}, only for {}", known.join(", "))));
     };
@@ -88,7 +88,7 @@ pub(super) fn open(
     });
     let (older, features): (Vec<&str>, Vec<&str>) = features.split(',').partition(|word| *word == OLDER);
     let machine = open_machine(triple, cpu, &features.join(","), options)?;
-    let (cpu, warp_bits, older, options) = (cpu.into(), *warp_bits, !older.is_empty(), options.clone());
+    let (cpu, older, options) = (cpu.into(), !older.is_empty(), options.clone());
     let amdgpu = Amdgpu { cpu, warp_bits, older, library: RefCell::default(), options };
     let fast_math = amdgpu.options.fast_math;
     Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
@@ -97,6 +97,11 @@ pub(super) fn open(
 /// The chips that code is made for.
 pub(super) fn chips() -> impl Iterator<Item = &'static str> {
     CHIPS.iter().map(|(name, _)| *name)
+}
+
+/// Binary logarithm of the threads in a wave of a chip.
+pub(super) fn subgroup_bits(cpu: &str) -> Option<u32> {
+    CHIPS.iter().find(|(name, _)| *name == cpu).map(|(_, bits)| *bits)
 }
 
 /// The processor's number as the vendor's library has it: major, minor (two digits) and step (two digits).
@@ -116,6 +121,11 @@ impl Amdgpu {
         let v = e.load(ty, e.byte_offset(e.call(f, &[]), offset), align);
         e.note(v, e.metadata_kind("invariant.load"));
         v
+    }
+
+    /// A bit for each thread of the wave that executes this and for which the condition holds.
+    fn votes(&self, e: &Emitter, condition: V) -> V {
+        e.intrinsic("llvm.amdgcn.ballot", if self.warp_bits == 5 { e.i32 } else { e.i64 }, &[condition])
     }
 
     /// The version of code objects, times a hundred.
@@ -205,16 +215,35 @@ impl Maker for Amdgpu {
         e.call(f, &[source, word])
     }
 
+    fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V {
+        let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
+        e.call(f, &[e.shl(lane, e.i32c(2)), word])
+    }
+
+    fn ballot(&self, e: &Emitter, condition: V) -> V {
+        let votes = self.votes(e, condition);
+        if e.type_of(votes) == e.i64 { votes } else { e.zext(votes, e.i64) }
+    }
+
+    fn fence(&self, e: &Emitter, scope: ThreadScope) {
+        let scope = if scope == ThreadScope::Device { "agent" } else { WORKGROUP };
+        e.fence_in(scope, Ordering::LLVMAtomicOrderingAcquireRelease);
+    }
+
+    fn subgroup_barrier(&self, e: &Emitter) {
+        e.fence_in("wavefront", Ordering::LLVMAtomicOrderingRelease);
+        e.call(e.declare("llvm.amdgcn.wave.barrier", e.void, &mut []), &[]);
+        e.fence_in("wavefront", Ordering::LLVMAtomicOrderingAcquire);
+    }
+
     fn is_whole_warp(&self, e: &Emitter) -> V {
-        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
-        let here = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.int(e.i1, 1)]);
-        e.icmp(IntCmp::LLVMIntEQ, here, e.int(mask, -1))
+        let here = self.votes(e, e.int(e.i1, 1));
+        e.icmp(IntCmp::LLVMIntEQ, here, e.int(e.type_of(here), -1))
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
-        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
-        let others = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.not(condition)]);
-        e.icmp(IntCmp::LLVMIntEQ, others, e.zero(mask))
+        let others = self.votes(e, e.not(condition));
+        e.icmp(IntCmp::LLVMIntEQ, others, e.zero(e.type_of(others)))
     }
 
     fn block_barrier(&self, e: &Emitter) {

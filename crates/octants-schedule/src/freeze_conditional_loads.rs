@@ -1,0 +1,83 @@
+//! Freezes conditional loads before the stores that follow them.
+//!
+//! LLVM 22 merges a masked load with the `select` between its value and another one, and places the result at the
+//! `select`: behind a store under the same condition (llvm/llvm-project, issue 215453, fixed in 23). It does not merge a
+//! `select` of a frozen value. So a conditional load is frozen if a later store may write to its memory.
+
+use std::collections::HashSet;
+
+use octants_analysis::may_leave;
+use octants_ir::{BlockId, Body, Effect, Op, ValueId};
+
+use crate::facts::ProgramFacts;
+use crate::scatter_privatization::buffer_of;
+
+/// Memory other than a local: a buffer, or unknown memory.
+type Place = Option<usize>;
+
+/// Instructions of a body that read conditionally what later ones may store to. The whole body of a function counts as
+/// conditional, because its calls may be.
+pub(crate) fn freeze_conditional_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
+    let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
+    walk.block(body.root, is_function);
+    let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.may_be_same(a, b));
+    let Walk { reads, mut stores, .. } = walk;
+    // The last store to each place decides.
+    stores.sort_by_key(|(place, at)| (*place, std::cmp::Reverse(*at)));
+    stores.dedup_by_key(|(place, _)| *place);
+    let is_frozen = |place: Place, at: usize| stores.iter().any(|(p, last)| at <= *last && may_be_same(place, *p));
+    reads.into_iter().filter(|(_, place, at)| is_frozen(*place, *at)).map(|(v, ..)| v).collect()
+}
+
+struct Walk<'a> {
+    body: &'a Body,
+    /// Conditional reads: instruction, memory, position in program order.
+    reads: Vec<(ValueId, Place, usize)>,
+    stores: Vec<(Place, usize)>,
+    clock: usize,
+}
+
+impl Walk<'_> {
+    fn block(&mut self, block: BlockId, conditional: bool) {
+        let mut conditional = conditional;
+        for &v in self.body.block(block) {
+            self.clock += 1;
+            let op = &self.body.inst(v).op;
+            let (read, stored) = match op.effect() {
+                Effect::Read(a) => (Some(a), None),
+                Effect::Write(a) => (None, Some(a)),
+                Effect::Update(a) => (Some(a), Some(a)),
+                // A volatile load is not moved. Calls are handled below.
+                Effect::ReadVolatile(_) | Effect::Call(..) => (None, None),
+                Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::Exchange => (None, None),
+                Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => (None, None),
+                Effect::Print | Effect::Assert | Effect::Synchronize => (None, None),
+            };
+            if let (true, Some(place)) = (conditional, read.and_then(|a| self.place(a))) {
+                self.reads.push((v, place, self.clock));
+            }
+            if let Some(place) = stored.and_then(|a| self.place(a)) {
+                self.stores.push((place, self.clock));
+            }
+            if matches!(op, Op::Call(..)) {
+                self.reads.extend(conditional.then_some((v, None, self.clock)));
+                self.stores.push((None, self.clock));
+            }
+            let is_branch = matches!(op, Op::If(..));
+            for inner in op.blocks() {
+                self.block(inner, conditional || is_branch);
+                // The rest is conditional if a branch may end the iteration.
+                conditional |= is_branch && may_leave(self.body, inner);
+            }
+        }
+    }
+
+    /// The memory of an address. `None` for locals.
+    fn place(&self, address: ValueId) -> Option<Place> {
+        match self.body.inst(address).op {
+            Op::LocalAddr(_) => None,
+            Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => self.place(base),
+            _ => Some(buffer_of(self.body, address)),
+        }
+    }
+}
