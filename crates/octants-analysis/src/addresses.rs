@@ -1,6 +1,6 @@
 //! What memory an address points into, and where locals are used.
 
-use octants_ir::{BlockId, Body, Buffer, BufferId, FrameSlot, Layout, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -136,10 +136,4 @@ fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
         (x @ (Op::LocalAddr(_) | Op::FrameAddr(_) | Op::Const(_) | Op::Param(_) | Op::LoopIndex(..)), y) => x == y,
         _ => false,
     }
-}
-
-/// Two buffers may share memory: arrays, and fields of which one is a component of the other.
-pub fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
-    let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
-    a.shares_memory(b) || is_array(a) && is_array(b)
 }

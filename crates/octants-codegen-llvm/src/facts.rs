@@ -4,10 +4,13 @@ use std::collections::HashMap;
 
 use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, Inst, Layout, Op, Program, Scalar, Schedule, TextPart, Type};
+use octants_ir::{ArgLayout, Body, Layout, Op, Program, Scalar, Schedule, TextPart, Type, ValueId};
 
 use crate::CodegenOptions;
 use crate::place::MemoryLayout;
+
+/// The number of each instruction of a body that has a site.
+pub(crate) type SiteNumbers = HashMap<ValueId, u32>;
 
 /// Facts about a program.
 pub(crate) struct Facts<'p> {
@@ -25,8 +28,10 @@ pub(crate) struct Facts<'p> {
     pub root_bytes: Vec<u64>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
-    /// The site of each instruction that has one, by the address of the instruction, which is the program's.
-    numbers: HashMap<usize, u32>,
+    /// The sites of each task's body.
+    pub task_sites: Vec<SiteNumbers>,
+    /// The sites of each function's body.
+    pub function_sites: Vec<SiteNumbers>,
 }
 
 impl<'p> Facts<'p> {
@@ -56,37 +61,40 @@ impl<'p> Facts<'p> {
             frame_bytes,
             root_bytes: root_bytes(program),
             sites: Vec::new(),
-            numbers: HashMap::new(),
+            task_sites: Vec::new(),
+            function_sites: Vec::new(),
         };
-        facts.number_sites(location);
+        let mut known = HashMap::new();
+        let sites = &mut facts.sites;
+        let mut number = |body: &Body| number_sites(body, sites, &mut known, location);
+        facts.task_sites = program.tasks.iter().map(|t| number(&t.body)).collect();
+        facts.function_sites = program.functions.iter().map(|f| number(&f.body)).collect();
         facts
     }
+}
 
-    /// The number of an instruction's place in the table.
-    pub fn site(&self, inst: &Inst) -> u32 {
-        *self.numbers.get(&std::ptr::from_ref(inst).addr()).expect("compiler bug: a place without a number")
-    }
-
-    fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {
-        let program = self.program;
-        let mut known: HashMap<Site, u32> = HashMap::new();
-        let bodies = program.tasks.iter().map(|t| &t.body).chain(program.functions.iter().map(|f| &f.body));
-        for body in bodies {
-            body.visit(body.root, &mut |_, inst| {
-                let (kind, parts) = match &inst.op {
-                    Op::Print(parts) => (SiteKind::Print, parts),
-                    Op::Assert(_, parts) => (SiteKind::Assert, parts),
-                    _ => return,
-                };
-                let site = Site { kind, parts: text(body, parts), location: location(inst.span) };
-                let number = *known.entry(site).or_insert_with_key(|site| {
-                    self.sites.push(site.clone());
-                    self.sites.len() as u32 - 1
-                });
-                self.numbers.insert(std::ptr::from_ref(inst).addr(), number);
-            });
-        }
-    }
+/// Numbers the sites of a body. Equal sites have one number.
+fn number_sites(
+    body: &Body,
+    sites: &mut Vec<Site>,
+    known: &mut HashMap<Site, u32>,
+    location: &dyn Fn(Span) -> String,
+) -> SiteNumbers {
+    let mut numbers = SiteNumbers::new();
+    body.visit(body.root, &mut |v, inst| {
+        let (kind, parts) = match &inst.op {
+            Op::Print(parts) => (SiteKind::Print, parts),
+            Op::Assert(_, parts) => (SiteKind::Assert, parts),
+            _ => return,
+        };
+        let site = Site { kind, parts: text(body, parts), location: location(inst.span) };
+        let number = *known.entry(site).or_insert_with_key(|site| {
+            sites.push(site.clone());
+            sites.len() as u32 - 1
+        });
+        numbers.insert(v, number);
+    });
+    numbers
 }
 
 fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {

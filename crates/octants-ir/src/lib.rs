@@ -36,14 +36,15 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`]; then
-//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold. [`schedule`], [`target_info`] and
-//! [`codegen_options`] are what later stages exchange.
+//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold. [`affine`], [`schedule`], [`target_info`]
+//! and [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 #[macro_use]
 mod operation_macros;
 
+pub mod affine;
 pub mod body;
 pub mod codegen_options;
 pub mod instruction_table;
@@ -63,12 +64,13 @@ pub mod types;
 pub mod verify;
 mod verify_types;
 
+pub use affine::{Affine, Term};
 pub use body::{Body, Builder, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,
-    Program, Task, TaskKind, first_with_memory,
+    Program, Task, TaskKind,
 };
 pub use op::{
     BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart, ValueId,

@@ -13,7 +13,7 @@ use octants_ir::{
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 use crate::pass_options::PassOptions;
-use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
+use octants_analysis::{Effects, MemoryClasses, Place, function_effects, inst_effects, same_address, trace_address};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;
@@ -149,9 +149,7 @@ impl Search<'_> {
     }
 
     fn may_be_same(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.buffers[a], &self.buffers[b]);
-        let are_arrays = !matches!(x.layout, octants_ir::Layout::Dense { .. });
-        a == b || may_overlap(x, y) && (!are_arrays || self.options.arrays_may_alias)
+        MemoryClasses::of(self.buffers, self.options.arrays_may_alias).may_alias(a, b)
     }
 }
 

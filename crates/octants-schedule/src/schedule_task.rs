@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use octants_analysis::{OwnBehavior, estimate_cost};
+use octants_analysis::{OwnBehavior, estimate_cost, launch_bound};
 use octants_ir::schedule::{
     BodySchedule, Forms, LoopHint, LoopSchedule, ScatterPrivatization, TaskHints, TaskSchedule,
 };
@@ -88,6 +88,8 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     };
     let mut many_threads = false;
     if let Some(p) = parallel {
+        let bound = |v| launch_bound(&facts.program.buffers, &task.body, &of_body.locals, v);
+        found.bounds = p.of.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
         found.extents = known_extents(&of_body, p.of);
         found.cost_per_iteration = estimate_cost(&task.body, p.of.body, &facts.program.functions);
         many_threads = has_many_threads(p.of, found.count());
@@ -122,7 +124,7 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
 
 /// The buffers that are constant while a task runs.
 fn constants(facts: &ProgramFacts<'_>, task: &Task) -> Vec<bool> {
-    let keeps = |i| !task.access.writes.iter().any(|w| facts.may_be_same(i, w.index()));
+    let keeps = |i| !task.access.writes.iter().any(|w| facts.memory.may_alias(i, w.index()));
     (0..facts.program.buffers.len()).map(|i| facts.target.has_constant_loads && keeps(i)).collect()
 }
 

@@ -179,7 +179,7 @@ impl Search<'_> {
 
     fn may_be_same(&self, a: &Memory, b: &Memory) -> bool {
         match (a, b) {
-            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.facts.of.may_be_same(*a, *b),
+            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.facts.of.memory.may_alias(*a, *b),
             (Memory::Frame(a), Memory::Frame(b)) => a == b,
             _ => false,
         }
