@@ -3,7 +3,7 @@
 //! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`estimate_cost`], [`affine`], [`access_sets`], [`launch_bounds`].
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`access_sets`], [`launch_bounds`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -11,8 +11,8 @@ pub mod affine;
 pub mod behavior;
 pub mod code_layout;
 pub mod constants;
+pub mod cost_model;
 pub mod effects;
-pub mod estimate_cost;
 pub mod exits;
 pub mod iterations;
 pub mod launch_bounds;
@@ -30,8 +30,8 @@ pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
 pub use code_layout::CodeLayout;
 pub use constants::known_int;
+pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
-pub use estimate_cost::{UNKNOWN_TRIPS, estimate_cost, estimate_trips};
 pub use exits::may_leave;
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
 pub use launch_bounds::launch_bound;

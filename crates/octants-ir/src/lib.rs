@@ -81,6 +81,6 @@ pub use operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp, binary_type, un
 pub use parse::ParseError;
 pub use print::print_inst;
 pub use schedule::{Schedule, ScheduleOptions};
-pub use target_info::TargetInfo;
+pub use target_info::{Cost, CostTable, TargetInfo};
 pub use types::{Scalar, StructType, Type};
 pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

@@ -1,6 +1,6 @@
 //! Facts about the program and the body that passes look at.
 
-use octants_analysis::{MemoryClasses, OwnBehavior, find_local_uses};
+use octants_analysis::{CostModel, MemoryClasses, OwnBehavior, find_local_uses};
 use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
 use octants_ir::{BlockId, Body, Const, Program, TargetInfo, ValueId};
 
@@ -27,6 +27,11 @@ impl<'p> ProgramFacts<'p> {
         let memory = MemoryClasses::of(&program.buffers, options.arrays_may_alias);
         let overlapping = memory.overlapping();
         ProgramFacts { program, target, options, behaviors, own, memory, overlapping }
+    }
+
+    /// The cost model of the target.
+    pub fn costs(&self) -> CostModel<'_> {
+        CostModel::of(&self.target.costs)
     }
 }
 
