@@ -2,21 +2,41 @@
 
 use std::collections::HashMap;
 
+use octants_ir::schedule::LocalUses;
 use octants_ir::{Affine, BinaryOp, Body, Const, Op, Scalar, Term, Type, UnaryOp, ValueId};
 
 /// The sums that the values of a kernel's or a task's body are. In a function's body parameters mean something else.
 pub struct Sums<'a> {
     body: &'a Body,
+    locals: Option<&'a LocalUses>,
+    arithmetic: Arithmetic,
     known: HashMap<ValueId, Option<Affine>>,
+}
+
+/// What a program's arithmetic is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arithmetic {
+    Wraps,
+    Exact,
 }
 
 /// Operations on the way to a term; what is made of more is no sum.
 const DEEPEST: u32 = 64;
 
 impl<'a> Sums<'a> {
-    /// None asked for yet.
+    /// Exact sums.
     pub fn new(body: &'a Body) -> Sums<'a> {
-        Sums { body, known: HashMap::new() }
+        Sums { body, locals: None, arithmetic: Arithmetic::Wraps, known: HashMap::new() }
+    }
+
+    /// Sums as the user means them: no arithmetic wraps. For diagnostics, which nothing relies on.
+    pub fn as_meant(body: &'a Body) -> Sums<'a> {
+        Sums { arithmetic: Arithmetic::Exact, ..Sums::new(body) }
+    }
+
+    /// Exact sums, seen through loads of locals that hold one value.
+    pub fn through(body: &'a Body, locals: &'a LocalUses) -> Sums<'a> {
+        Sums { locals: Some(locals), ..Sums::new(body) }
     }
 
     /// What a value is, where it is such a sum of signed integers.
@@ -24,7 +44,13 @@ impl<'a> Sums<'a> {
         self.find(v, DEEPEST)
     }
 
+    /// The instruction that defines a value, seen through locals if these sums are.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        self.locals.map_or(v, |locals| locals.source(v))
+    }
+
     fn find(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
+        let v = self.source(v);
         if let Some(known) = self.known.get(&v) {
             return known.clone();
         }
@@ -35,7 +61,7 @@ impl<'a> Sums<'a> {
 
     fn make(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
         let inst = self.body.inst(v);
-        if !is_index(&inst.ty) {
+        if !self.is_index(&inst.ty) {
             return None;
         }
         match &inst.op {
@@ -51,9 +77,20 @@ impl<'a> Sums<'a> {
                 }
             }
             // What was computed may have wrapped before it became wider.
-            Op::Cast(a) if widens(self.body.ty(*a), &inst.ty) => one_number(&self.body.inst(*a).op),
+            Op::Cast(a) if self.arithmetic == Arithmetic::Wraps && widens(self.body.ty(*a), &inst.ty) => {
+                one_number(&self.body.inst(*a).op)
+            }
             Op::Cast(a) => self.find(*a, depth),
             op => one_number(op),
+        }
+    }
+
+    /// Unsigned and short integers wrap elsewhere.
+    fn is_index(&self, ty: &Type) -> bool {
+        match (self.arithmetic, ty) {
+            (Arithmetic::Wraps, ty) => matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)),
+            (Arithmetic::Exact, Type::Scalar(s)) => s.is_int(),
+            (Arithmetic::Exact, _) => false,
         }
     }
 }
@@ -66,10 +103,6 @@ fn one_number(op: &Op) -> Option<Affine> {
         Op::LoopIndex(l, axis) => Some(Affine::from(Term::Index(*l, *axis))),
         _ => None,
     }
-}
-
-fn is_index(ty: &Type) -> bool {
-    matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64))
 }
 
 fn widens(from: &Type, to: &Type) -> bool {

@@ -3,7 +3,8 @@
 //! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`access_sets`], [`launch_bounds`].
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`access_sets`],
+//! [`launch_bounds`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -12,28 +13,32 @@ pub mod behavior;
 pub mod code_layout;
 pub mod constants;
 pub mod cost_model;
+pub mod dependence;
 pub mod effects;
 pub mod exits;
 pub mod iterations;
 pub mod launch_bounds;
 pub mod local_uses;
 pub mod memory_classes;
+mod solve_equations;
 
 pub use octants_ir::{Affine, Term};
 
 pub use access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets, describe_access};
 pub use addresses::{
-    Place, first_use_sets, for_each_element, for_each_local, for_each_use, points_into, same_address, trace_address,
-    trace_element, trace_indices,
+    Place, first_use_sets, for_each_element, for_each_local, for_each_use, is_read, points_into, same_address,
+    same_value, trace_address, trace_element, trace_indices,
 };
 pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
 pub use code_layout::CodeLayout;
 pub use constants::known_int;
 pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
+pub use dependence::{BetweenIterations, Dependence, Subscript};
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
 pub use exits::may_leave;
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
 pub use launch_bounds::launch_bound;
 pub use local_uses::find_local_uses;
 pub use memory_classes::MemoryClasses;
+pub use solve_equations::Meeting;

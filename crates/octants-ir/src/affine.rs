@@ -46,6 +46,13 @@ impl Affine {
         self.terms.is_empty().then_some(self.constant)
     }
 
+    /// The term, if the sum is nothing else.
+    pub fn as_term(&self) -> Option<Term> {
+        let mut terms = self.terms.iter();
+        let (term, factor) = terms.next()?;
+        (*factor == 1 && self.constant == 0 && terms.next().is_none()).then_some(*term)
+    }
+
     /// The sum; `None` where a number does not fit.
     pub fn plus(&self, other: &Affine) -> Option<Affine> {
         let mut sum = self.clone();

@@ -8,7 +8,7 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::may_leave;
+use octants_analysis::{Dependence, Meeting, may_leave};
 use octants_ir::schedule::UnrollAndJam;
 use octants_ir::{AtomicOp, BinaryOp, Body, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
 
@@ -160,9 +160,10 @@ impl Search<'_> {
     /// An iteration may read or write what another one writes, other than by sums.
     fn has_dependence(&self) -> bool {
         let all: Vec<_> = self.accesses.values().collect();
-        let may_meet = |(a, k): &(Memory, Kind), (b, l): &(Memory, Kind)| {
+        let mut dependence = Dependence::of(self.body, &self.facts.locals);
+        let mut may_meet = |(a, k): &(Memory, Kind), (b, l): &(Memory, Kind)| {
             let commute = k == l && *k != Kind::Write;
-            !commute && self.may_be_same(a, b) && !self.are_own(a, b)
+            !commute && self.may_be_same(a, b) && !self.are_own(&mut dependence, a, b)
         };
         all.iter().enumerate().any(|(i, a)| all[i..].iter().any(|b| may_meet(a, b)))
     }
@@ -176,9 +177,14 @@ impl Search<'_> {
     }
 
     /// Both accesses are to elements that belong to one iteration.
-    fn are_own(&self, a: &Memory, b: &Memory) -> bool {
+    fn are_own(&self, dependence: &mut Dependence<'_>, a: &Memory, b: &Memory) -> bool {
         let (Memory::Buffer(a, x, _), Memory::Buffer(b, y, _)) = (a, b) else { return false };
-        a == b && x.iter().zip(y).any(|(x, y)| self.is_own_index(*x) && self.is_own_index(*y))
+        if a != b {
+            return false;
+        }
+        let (x, y) = (dependence.indices(x), dependence.indices(y));
+        let found = dependence.between_iterations(self.loop_id, &x, &y);
+        matches!(found.axes[self.axis as usize], Meeting::Apart | Meeting::Own)
     }
 
     fn is_own_index(&self, v: ValueId) -> bool {

@@ -10,16 +10,15 @@
 //! what another stores are an error: there is no order in which to run them back. What depends on values is found while
 //! running (`validation=True` of a tape).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
 
 use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
-use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
-use octants_analysis::{Place, known_int, same_address, trace_address, trace_element};
+use octants_analysis::{Dependence, Meeting, Place, same_value, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]
@@ -196,32 +195,16 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
         body.block(body.root).iter().find(is_around).copied()
     };
     let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
-    let Op::For(l) = &body.inst(around).op else { return false };
     if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {
         return false;
     }
-    let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
-    for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
-        match (multiple(body, x, around), multiple(body, y, around)) {
-            (Some(x), Some(y)) => match (x.axis, y.axis) {
-                (Some(a), Some(b)) if a != b => return false,
-                (None, None) if x.plus != y.plus => return false,
-                (None, None) => {}
-                (a, b) => equations[a.or(b).unwrap_or(0) as usize].push(Equation { read: x, write: y }),
-            },
-            _ if same_value(body, x, y) && !is_read(body, x) => {}
-            _ => return false,
-        }
-    }
-    let mut differs = false;
-    for (range, equations) in l.dims.iter().zip(&equations) {
-        match meet(known_int(body, range.begin), known_int(body, range.end), equations) {
-            Meeting::Never => return false,
-            Meeting::InOne => {}
-            Meeting::OfTwo => differs = true,
-        }
-    }
-    differs && same_component(body, load.inst, store.inst)
+    let mut dependence = Dependence::as_meant(body, HashMap::new());
+    let (read, written) = (dependence.subscripts(load.addr), dependence.subscripts(store.addr));
+    let found = dependence.between_iterations(around, &read, &written);
+    found.is_exact
+        && !found.axes.contains(&Meeting::Apart)
+        && found.axes.contains(&Meeting::Certain)
+        && same_component(body, load.inst, store.inst)
 }
 
 /// The branches around an instruction leave out edges of loops at most.
@@ -277,34 +260,6 @@ fn is_linear(body: &Body, v: ValueId) -> bool {
         Op::Const(Const::Int(_)) | Op::Param(_) | Op::Shape(..) | Op::LoopIndex(..) => true,
         Op::Cast(x) | Op::Unary(UnaryOp::Neg, x) => is_linear(body, *x),
         Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, x, y) => is_linear(body, *x) && is_linear(body, *y),
-        _ => false,
-    }
-}
-
-/// An index comes from memory: which iterations have the same is not known.
-fn is_read(body: &Body, v: ValueId) -> bool {
-    let op = &body.inst(v).op;
-    if matches!(op, Op::LoopIndex(..)) {
-        return false;
-    }
-    let mut any = !op.is_pure();
-    op.for_each_operand(|u| any |= is_read(body, u));
-    any
-}
-
-/// Both are computed in the same way from the same values.
-fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
-    if a == b || same_address(body, a, b) {
-        return true;
-    }
-    if body.ty(a) != body.ty(b) {
-        return false;
-    }
-    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
-        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
-        (Op::Cast(x), Op::Cast(y)) => same(x, y),
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use std::collections::{BTreeSet, HashSet};
 use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Effect, ForLoop, LocalId, Op, Type, ValueId};
 
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
-use octants_analysis::{CodeLayout, MemoryClasses, Place, may_leave, trace_address};
+use octants_analysis::{CodeLayout, MemoryClasses, Place, Sums, Term, may_leave, trace_address};
 
 /// The first sums of a parallel loop that can be gathered, but for those that are done.
 pub(super) fn find(
@@ -100,12 +100,14 @@ impl Search<'_> {
             _ => (addr, Vec::new()),
         };
         let Op::BufferAddr(buffer, positions) = &self.body.inst(element).op else { return None };
+        let mut sums = Sums::new(self.body);
         let (mut indices, mut mirror) = (Vec::new(), None);
         for &i in positions {
-            let index = match &self.body.inst(i).op {
-                Op::LoopIndex(l, axis) if *l == self.parallel => Index::Outer(*axis),
-                Op::LoopIndex(l, 0) if *l == self.inner => Index::Inner,
-                op if is_fixed(i) => Index::Fixed(op.clone()),
+            let term = sums.of(i).and_then(|sum| sum.as_term());
+            let index = match term {
+                Some(Term::Index(l, axis)) if l == self.parallel => Index::Outer(axis),
+                Some(Term::Index(l, 0)) if l == self.inner => Index::Inner,
+                _ if is_fixed(i) => Index::Fixed(self.body.inst(i).op.clone()),
                 _ => {
                     mirror = Some(self.mirror(i)?);
                     Index::Inner
