@@ -89,6 +89,7 @@ fn of_task(program: &Program, task: &Task, functions: &[Effects]) -> TaskAccess 
         | Effect::Reduce
         | Effect::Draw
         | Effect::Exchange
+        | Effect::Synchronize
         | Effect::Branch(..)
         | Effect::Loop(_)
         | Effect::Leave

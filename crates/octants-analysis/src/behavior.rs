@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use octants_ir::schedule::Behavior;
-use octants_ir::{Body, Effect, FuncId};
+use octants_ir::{Body, Effect, FuncId, Op};
 
 /// A body by itself.
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl OwnBehavior {
             match inst.op.effect() {
                 Effect::Assert => behavior.fails = true,
                 Effect::Draw => behavior.draws = true,
-                Effect::Exchange => behavior.balances = true,
+                Effect::Exchange => behavior.balances |= matches!(inst.op, Op::Balance { .. }),
                 Effect::Update(_) => behavior.atomics += 1,
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
@@ -34,6 +34,7 @@ impl OwnBehavior {
                 | Effect::ReadVolatile(_)
                 | Effect::Write(_)
                 | Effect::Reduce
+                | Effect::Synchronize
                 | Effect::Branch(..)
                 | Effect::Loop(_)
                 | Effect::Leave

@@ -17,7 +17,7 @@ pub struct Effects {
     pub param_reads: BTreeSet<u32>,
     /// Reference parameters that it writes through.
     pub param_writes: BTreeSet<u32>,
-    /// It prints, asserts or draws random numbers.
+    /// It prints, asserts, draws random numbers or meets other threads.
     pub other: bool,
 }
 
@@ -108,7 +108,7 @@ pub fn inst_effects(body: &Body, op: &Op, functions: &[Effects], e: &mut Effects
                 }
             }
         }
-        Effect::Print | Effect::Assert | Effect::Draw | Effect::Exchange => e.other = true,
+        Effect::Print | Effect::Assert | Effect::Draw | Effect::Exchange | Effect::Synchronize => e.other = true,
     }
 }
 

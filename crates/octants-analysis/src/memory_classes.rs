@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 
 use octants_ir::schedule::MemoryClass;
-use octants_ir::{Buffer, Layout};
+use octants_ir::{Buffer, Layout, MemorySpace};
 
 /// The memory of the buffers of a program.
 #[derive(Debug)]
@@ -68,11 +68,11 @@ fn is_array(buffer: &Buffer) -> bool {
 
 fn sharing(buffers: &[Buffer]) -> Vec<usize> {
     let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut known: HashMap<(u32, u64), usize> = HashMap::new();
+    let mut known: HashMap<(MemorySpace, u32, u64), usize> = HashMap::new();
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         for c in components {
-            let other = *known.entry((c.root, c.base)).or_insert(i);
+            let other = *known.entry((b.space.of_roots(), c.root, c.base)).or_insert(i);
             unite(&mut first, i, other);
         }
     }
@@ -80,15 +80,17 @@ fn sharing(buffers: &[Buffer]) -> Vec<usize> {
 }
 
 fn overlapping(buffers: &[Buffer]) -> Vec<usize> {
-    let mut runs: Vec<(u32, u64, u64, usize)> = Vec::new();
+    let mut runs: Vec<((MemorySpace, u32), u64, u64, usize)> = Vec::new();
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         let bytes = b.elem.leaves().into_iter().map(|s| u64::from(s.bytes()));
-        runs.extend(components.iter().zip(bytes).map(|(c, bytes)| (c.root, c.base, c.end(bytes), i)));
+        runs.extend(
+            components.iter().zip(bytes).map(|(c, bytes)| ((b.space.of_roots(), c.root), c.base, c.end(bytes), i)),
+        );
     }
     runs.sort_unstable();
     let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut reach: Option<(u32, u64, usize)> = None;
+    let mut reach: Option<((MemorySpace, u32), u64, usize)> = None;
     for (root, begin, end, i) in runs {
         reach = match reach {
             Some((r, to, j)) if r == root && begin < to => {

@@ -4,7 +4,7 @@ use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_llvm::{self as llvm, Listing};
 use octants_diag::Span;
 use octants_engine::{CodeForm, CodeGenerator};
-use octants_ir::{CodegenError, CodegenOptions, Program, Schedule, TargetInfo};
+use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
 
 /// LLVM's text after optimization.
 const TEXT: CodeForm = CodeForm { name: "llvm", ending: "ll" };
@@ -38,7 +38,7 @@ impl CodeGenerator for Llvm {
 
     fn compile(
         &self,
-        scheduled: (&Program, &Schedule),
+        scheduled: &Scheduled,
         location: &dyn Fn(Span) -> String,
         options: &CodegenOptions,
         target: &CodeTarget,
@@ -53,7 +53,7 @@ impl CodeGenerator for Llvm {
 
     fn show(
         &self,
-        scheduled: (&Program, &Schedule),
+        scheduled: &Scheduled,
         options: &CodegenOptions,
         target: &CodeTarget,
         form: CodeForm,

@@ -8,7 +8,7 @@ use inkwell::module::Module;
 use inkwell::targets::{FileType, TargetMachine};
 use octants_artifact::{Artifact, CodeTarget, TaskMeta};
 use octants_diag::Span;
-use octants_ir::{Program, Schedule};
+use octants_ir::Scheduled;
 
 use crate::emit::Emitter;
 use crate::facts::Facts;
@@ -31,13 +31,13 @@ struct Made {
 
 /// See [`fn@crate::compile`].
 pub(crate) fn compile(
-    (program, schedule): (&Program, &Schedule),
+    scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     code_target: &CodeTarget,
     after: &mut dyn FnMut(&'static str),
 ) -> Result<Artifact, CodegenError> {
-    let facts = Facts::of(program, schedule, options, location);
+    let facts = Facts::of(scheduled, options, location);
     on_a_thread(after, |after| compile_with(&facts, code_target, after))
 }
 
@@ -194,7 +194,7 @@ impl Lowered<'_, '_> {
 
 /// Gives a whole program as one module to `then`.
 fn as_one<R>(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     code_target: &CodeTarget,
     then: impl FnOnce(Lowered<'_, '_>) -> Result<R, CodegenError> + Send,
@@ -202,7 +202,7 @@ fn as_one<R>(
 where
     R: Send,
 {
-    let facts = Facts::of(scheduled.0, scheduled.1, options, &|_| String::new());
+    let facts = Facts::of(scheduled, options, &|_| String::new());
     on_a_thread(&mut |_| (), |_| {
         let workshop = Workshop::open(&facts, code_target)?;
         let entries = all_entries(&facts);
@@ -212,7 +212,7 @@ where
 
 /// See [`crate::compile_as_one`].
 pub(crate) fn compile_as_one(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     code_target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
@@ -224,7 +224,7 @@ pub(crate) fn compile_as_one(
 
 /// See [`crate::list`].
 pub(crate) fn list(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     code_target: &CodeTarget,
     listing: Listing,

@@ -11,14 +11,14 @@ use crate::lowering::Lowering;
 impl Lowering<'_, '_> {
     /// Prints a line.
     pub fn print(&mut self, at: ValueId, parts: &[TextPart]) {
-        let site = self.form.sites[&at];
+        let site = self.u.facts.site(self.body, self.body.inst(at));
         let (values, count) = self.pass_values(parts);
         self.u.target.print(self.e, self.code.context, site, values, count);
     }
 
     /// Ends the iteration, or the body where it stands in none, with a message when the condition is false.
     pub fn assert(&mut self, at: ValueId, condition: ValueId, parts: &[TextPart]) {
-        let site = self.form.sites[&at];
+        let site = self.u.facts.site(self.body, self.body.inst(at));
         let e = self.e;
         let fail = self.new_block(c"assert.fail");
         let go_on = self.new_block(c"assert.ok");

@@ -186,6 +186,10 @@ impl Emitter {
         llvm!(LLVMArrayType2(of, n))
     }
 
+    pub fn vector_type(&self, of: T, lanes: u32) -> T {
+        llvm!(LLVMVectorType(of, lanes))
+    }
+
     pub fn function_type(&self, ret: T, params: &mut [T]) -> T {
         llvm!(LLVMFunctionType(ret, params.as_mut_ptr(), params.len() as u32, 0))
     }
@@ -414,6 +418,14 @@ impl Emitter {
         llvm!(LLVMBuildInsertValue(self.builder, v, part, i as u32, NO_NAME))
     }
 
+    pub fn extract_element(&self, v: V, i: V) -> V {
+        llvm!(LLVMBuildExtractElement(self.builder, v, i, NO_NAME))
+    }
+
+    pub fn insert_element(&self, v: V, part: V, i: V) -> V {
+        llvm!(LLVMBuildInsertElement(self.builder, v, part, i, NO_NAME))
+    }
+
     // Memory.
 
     /// A pointer in another address space than the common one.
@@ -426,6 +438,12 @@ impl Emitter {
     }
 
     /// Memory of the module's own in an address space, undefined at first.
+    /// The memory of this name, made when it is first asked for.
+    pub fn named_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
+        let known = llvm!(LLVMGetNamedGlobal(self.module, c_string(name).as_ptr()));
+        if known.is_null() { self.add_memory(name, ty, space, align) } else { known }
+    }
+
     pub fn add_memory(&self, name: &str, ty: T, space: u32, align: u32) -> V {
         let name = c_string(name);
         llvm!({

@@ -4,13 +4,12 @@ use std::collections::HashMap;
 
 use octants_artifact::{ScalarKind, Site, SiteKind, SitePart};
 use octants_diag::Span;
-use octants_ir::{ArgLayout, Body, Layout, Op, Program, Scalar, Schedule, TextPart, Type, ValueId};
+use octants_ir::{
+    ArgLayout, Body, Inst, Layout, MemorySpace, Op, Program, Scalar, Schedule, Scheduled, TextPart, Type,
+};
 
 use crate::CodegenOptions;
 use crate::place::MemoryLayout;
-
-/// The number of each instruction of a body that has a site.
-pub(crate) type SiteNumbers = HashMap<ValueId, u32>;
 
 /// Facts about a program.
 pub(crate) struct Facts<'p> {
@@ -26,19 +25,18 @@ pub(crate) struct Facts<'p> {
     pub frame_bytes: u64,
     /// Least size of each root, from the fields in it.
     pub root_bytes: Vec<u64>,
+    /// Bytes of each root of shared memory.
+    pub shared_bytes: Vec<u64>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
-    /// The sites of each task's body.
-    pub task_sites: Vec<SiteNumbers>,
-    /// The sites of each function's body.
-    pub function_sites: Vec<SiteNumbers>,
+    /// The number of each site, by what it says and the user's expression.
+    numbers: HashMap<(SiteKind, Vec<SitePart>, Span), u32>,
 }
 
 impl<'p> Facts<'p> {
     /// Looks at a program. `location` gives `path:line` of a span.
     pub fn of(
-        program: &'p Program,
-        schedule: &'p Schedule,
+        Scheduled { program, schedule }: &'p Scheduled,
         options: &'p CodegenOptions,
         location: &dyn Fn(Span) -> String,
     ) -> Facts<'p> {
@@ -59,42 +57,46 @@ impl<'p> Facts<'p> {
             args: ArgLayout::new(program.roots, &program.buffers, &program.params),
             frame_offsets,
             frame_bytes,
-            root_bytes: root_bytes(program),
+            root_bytes: root_bytes(program, MemorySpace::Global),
+            shared_bytes: root_bytes(program, MemorySpace::Shared),
             sites: Vec::new(),
-            task_sites: Vec::new(),
-            function_sites: Vec::new(),
+            numbers: HashMap::new(),
         };
-        let mut known = HashMap::new();
-        let sites = &mut facts.sites;
-        let mut number = |body: &Body| number_sites(body, sites, &mut known, location);
-        facts.task_sites = program.tasks.iter().map(|t| number(&t.body)).collect();
-        facts.function_sites = program.functions.iter().map(|f| number(&f.body)).collect();
+        facts.number_sites(location);
         facts
+    }
+
+    /// The number of an instruction's place in the table.
+    pub fn site(&self, body: &Body, inst: &Inst) -> u32 {
+        let number = site_of(body, inst).and_then(|(kind, parts)| self.numbers.get(&(kind, parts, inst.span)));
+        *number.expect("compiler bug: a place without a number")
+    }
+
+    fn number_sites(&mut self, location: &dyn Fn(Span) -> String) {
+        let program = self.program;
+        let mut known: HashMap<Site, u32> = HashMap::new();
+        let variants = self.schedule.tasks.iter().flat_map(|t| &t.variants).map(|v| &v.body);
+        for body in variants.chain(program.functions.iter().map(|f| &f.body)) {
+            body.visit(body.root, &mut |_, inst| {
+                let Some((kind, parts)) = site_of(body, inst) else { return };
+                let site = Site { kind, parts: parts.clone(), location: location(inst.span) };
+                let number = *known.entry(site).or_insert_with_key(|site| {
+                    self.sites.push(site.clone());
+                    self.sites.len() as u32 - 1
+                });
+                self.numbers.insert((kind, parts, inst.span), number);
+            });
+        }
     }
 }
 
-/// Numbers the sites of a body. Equal sites have one number.
-fn number_sites(
-    body: &Body,
-    sites: &mut Vec<Site>,
-    known: &mut HashMap<Site, u32>,
-    location: &dyn Fn(Span) -> String,
-) -> SiteNumbers {
-    let mut numbers = SiteNumbers::new();
-    body.visit(body.root, &mut |v, inst| {
-        let (kind, parts) = match &inst.op {
-            Op::Print(parts) => (SiteKind::Print, parts),
-            Op::Assert(_, parts) => (SiteKind::Assert, parts),
-            _ => return,
-        };
-        let site = Site { kind, parts: text(body, parts), location: location(inst.span) };
-        let number = *known.entry(site).or_insert_with_key(|site| {
-            sites.push(site.clone());
-            sites.len() as u32 - 1
-        });
-        numbers.insert(v, number);
-    });
-    numbers
+/// What an instruction says to the host, if anything.
+fn site_of(body: &Body, inst: &Inst) -> Option<(SiteKind, Vec<SitePart>)> {
+    match &inst.op {
+        Op::Print(parts) => Some((SiteKind::Print, text(body, parts))),
+        Op::Assert(_, parts) => Some((SiteKind::Assert, text(body, parts))),
+        _ => None,
+    }
 }
 
 fn text(body: &Body, parts: &[TextPart]) -> Vec<SitePart> {
@@ -125,14 +127,18 @@ fn describe(ty: &Type, format: Option<&str>, text: &mut Vec<SitePart>) {
     }
 }
 
-fn root_bytes(program: &Program) -> Vec<u64> {
-    let mut bytes = vec![0; program.roots as usize];
-    for b in &program.buffers {
+/// Bytes of each root of a space, as far as buffers reach.
+fn root_bytes(program: &Program, space: MemorySpace) -> Vec<u64> {
+    let mut bytes = vec![0; if space == MemorySpace::Global { program.roots as usize } else { 0 }];
+    for b in program.buffers.iter().filter(|b| b.space.of_roots() == space) {
         let Layout::Dense { components, shape, .. } = &b.layout else { continue };
         if shape.contains(&0) {
             continue;
         }
         for (c, s) in components.iter().zip(b.elem.leaves()) {
+            if bytes.len() <= c.root as usize {
+                bytes.resize(c.root as usize + 1, 0);
+            }
             let root = &mut bytes[c.root as usize];
             *root = c.end(u64::from(s.bytes())).max(*root);
         }

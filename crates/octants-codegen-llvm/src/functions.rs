@@ -9,7 +9,7 @@ use std::rc::Rc;
 use octants_ir::{FuncId, Type};
 
 use crate::emit::{T, V};
-use crate::lowering::{BodyKind, BodySource, Lowering, Val};
+use crate::lowering::{BodyKind, Lowering, Val};
 use crate::place::{Place, PlaceShape};
 use crate::unit::{InstanceKey, Unit};
 
@@ -71,9 +71,7 @@ impl Unit<'_> {
         let schedule = &self.facts.schedule.functions[key.function.index()];
         let behavior = schedule.behavior;
         let kind = BodyKind::Function { fails: behavior.fails };
-        let sites = &self.facts.function_sites[key.function.index()];
-        let from = BodySource { body: &function.body, schedule: &schedule.body, sites };
-        let mut l = Lowering::start(self, from, kind, value, e.param(value, 0));
+        let mut l = Lowering::start(self, (&function.body, &schedule.body), kind, value, e.param(value, 0));
         let start = e.block();
         l.form.ret = &function.ret;
         l.form.exclusive = key.exclusive;

@@ -66,6 +66,7 @@ mod software_pipelining;
 mod strided_loops;
 mod target;
 mod tell_strides_apart;
+mod thread_ops;
 mod unit;
 mod unroll_and_jam;
 
@@ -74,7 +75,7 @@ pub use target::known_processors;
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
 pub use octants_ir::{CodegenError, CodegenOptions, DeviceLibrary};
-use octants_ir::{Program, Schedule, TargetInfo};
+use octants_ir::{Scheduled, TargetInfo};
 
 /// What [`compile_host`] and its inspecting sibling can give out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -90,7 +91,7 @@ pub enum Listing {
 /// Compiles a program for the machine this process runs on, as its schedule says. `location` gives `path:line` of a
 /// span, for messages at run time.
 pub fn compile_host(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
 ) -> Result<Artifact, CodegenError> {
@@ -99,7 +100,7 @@ pub fn compile_host(
 
 /// Compiles a program for a machine. `location` as in [`compile_host`]; `after` is called with the name of each step when it is done.
 pub fn compile(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     location: &dyn Fn(Span) -> String,
     options: &CodegenOptions,
     target: &CodeTarget,
@@ -110,7 +111,7 @@ pub fn compile(
 
 /// A program's code as one module, for people and their tools.
 pub fn compile_as_one(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
@@ -118,17 +119,13 @@ pub fn compile_as_one(
 }
 
 /// The text of a program's code for this machine at some stage, for tests and for people.
-pub fn list_host(
-    scheduled: (&Program, &Schedule),
-    options: &CodegenOptions,
-    listing: Listing,
-) -> Result<String, CodegenError> {
+pub fn list_host(scheduled: &Scheduled, options: &CodegenOptions, listing: Listing) -> Result<String, CodegenError> {
     list(scheduled, options, &CodeTarget::Host, listing)
 }
 
 /// The text of a program's code for a machine at some stage.
 pub fn list(
-    scheduled: (&Program, &Schedule),
+    scheduled: &Scheduled,
     options: &CodegenOptions,
     target: &CodeTarget,
     listing: Listing,

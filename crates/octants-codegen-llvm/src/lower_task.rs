@@ -3,14 +3,16 @@
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
-use octants_ir::schedule::{Coarsening, Forms, LaunchBound, RegionMemory, ScatterPrivatization, TaskSchedule};
+use octants_ir::schedule::{
+    BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+};
 use octants_ir::{Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
 use crate::facts::Facts;
 use crate::facts::kind_of;
-use crate::lowering::{BodyKind, BodySource, Index, LoopTargets, Lowering};
+use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
@@ -61,7 +63,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Serial => None,
         TaskKind::Parallel(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
-            let sums_up = !parallel_loop(task).1.reductions.is_empty();
+            let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
             meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
             meta.scatter = thread_privatization.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
@@ -122,6 +124,18 @@ enum Variant<'s> {
     Strided(Option<(Coarsening, &'s WideForm)>, Option<&'s ScatterPrivatization>),
 }
 
+impl Variant<'_> {
+    /// The role of the body that it is made of.
+    fn role(self, of: &TaskSchedule) -> Role {
+        match self {
+            Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
+            Variant::Shared(_) | Variant::Alone | Variant::Strided(None, _) => Role::Main,
+            Variant::Plain(_) => Role::Private,
+            Variant::Strided(Some(_), _) => Role::Coarse,
+        }
+    }
+}
+
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
 fn uses_floats(body: &Body) -> bool {
     let mut any = false;
@@ -150,9 +164,9 @@ fn describe_copies(facts: &Facts<'_>, scatter: &ScatterPrivatization, sum_symbol
     out
 }
 
-fn body_of<'p>(u: &Unit<'p>, number: usize) -> BodySource<'p> {
-    let schedule = &u.facts.schedule.tasks[number].body;
-    BodySource { body: &u.program.tasks[number].body, schedule, sites: &u.facts.task_sites[number] }
+/// The body that a task's variants are made of, and how it runs.
+fn body_of<'p>(u: &Unit<'p>, number: usize) -> (&'p Body, &'p BodySchedule) {
+    (&u.program.tasks[number].body, &u.facts.schedule.tasks[number].body)
 }
 
 /// The form for one thread of a task that scatters: the plain code on the shared memory itself.
@@ -180,9 +194,9 @@ fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
 }
 
 /// The loop of a parallel task, and its value.
-fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
-    let last = task.body.block(task.body.root).last().copied();
-    match last.map(|v| (v, &task.body.inst(v).op)) {
+fn parallel_loop<'p>(task: &Task, body: &'p Body) -> (ValueId, &'p ForLoop) {
+    let last = body.block(body.root).last().copied();
+    match last.map(|v| (v, &body.inst(v).op)) {
         Some((v, Op::For(l))) => (v, l),
         _ => panic!("compiler bug: the parallel task {} does not end in a loop", task.name),
     }
@@ -191,14 +205,16 @@ fn parallel_loop(task: &Task) -> (ValueId, &ForLoop) {
 fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>) -> V {
     let (task, schedule) = (&u.program.tasks[number], &u.facts.schedule.tasks[number]);
     let (behavior, hints) = (schedule.behavior, schedule.hints);
+    let code = schedule.variant(variant.role(schedule)).expect("compiler bug: a variant that its task does not have");
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => Some((config, parallel_loop(task))),
+        TaskKind::Parallel(config) => Some((config, parallel_loop(task, &code.body))),
     };
     let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
-    let mut l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
+    let body = (&code.body, &code.schedule);
+    let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
     if hints.narrow_vectors {
         u.target.prefer_narrow_vectors(&u.e, entry.function);
     }
@@ -245,7 +261,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         None => {
             l.prepare_locals(|_, _| true);
             l.start_random_sequence(u.e.i64c(0));
-            l.block(task.body.root);
+            l.block(code.body.root);
         }
         Some((config, (v, loop_))) => {
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
@@ -296,7 +312,8 @@ fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {
     let start = u.e.block();
     l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
     l.prologue();
-    let dims = &parallel_loop(&u.program.tasks[number]).1.dims;
+    let task = &u.program.tasks[number];
+    let dims = &parallel_loop(task, &task.body).1.dims;
     u.e.ret(dims.iter().fold(u.e.i64c(1), |n, d| u.e.mul(n, l.axis(d.begin, d.end).trips)));
     l.finish(start);
 }

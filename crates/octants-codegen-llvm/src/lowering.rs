@@ -11,7 +11,6 @@ use octants_ir::schedule::{BodySchedule, FullUnroll, UnrollAndJam, WarpReduction
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
-use crate::facts::SiteNumbers;
 use crate::place::Place;
 use crate::target::Surroundings;
 use crate::unit::Unit;
@@ -72,20 +71,10 @@ pub(crate) struct Lowering<'u, 'p> {
     pub copies: Copies<'p>,
 }
 
-/// A body of the program, and what is known of it.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BodySource<'p> {
-    pub body: &'p Body,
-    pub schedule: &'p BodySchedule,
-    pub sites: &'p SiteNumbers,
-}
-
 /// The form of a body's code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
-    /// Of what it prints and asserts.
-    pub sites: &'p SiteNumbers,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
     /// One thread runs the task: atomics are plain.
@@ -219,8 +208,13 @@ impl<'p> Gathered<'p> {
 
 impl<'u, 'p> Lowering<'u, 'p> {
     /// Starts the code of `function`: its entry block is open, the insertion point is in the block after it.
-    pub fn start(u: &'u Unit<'p>, from: BodySource<'p>, kind: BodyKind, function: V, context: V) -> Lowering<'u, 'p> {
-        let BodySource { body, schedule, sites } = from;
+    pub fn start(
+        u: &'u Unit<'p>,
+        (body, schedule): (&'p Body, &'p BodySchedule),
+        kind: BodyKind,
+        function: V,
+        context: V,
+    ) -> Lowering<'u, 'p> {
         let e = &u.e;
         let entry = e.add_block(function, c"entry");
         let start = e.add_block(function, c"start");
@@ -235,7 +229,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
             schedule,
             form: BodyForm {
                 kind,
-                sites,
                 ret: &Type::Unit,
                 exclusive: false,
                 large: false,

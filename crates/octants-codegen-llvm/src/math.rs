@@ -73,7 +73,7 @@ impl Lowering<'_, '_> {
             return;
         }
         let e = self.e;
-        let vector = crate::emit::llvm!(llvm_sys::core::LLVMVectorType(e.scalar(s), lanes));
+        let vector = e.vector_type(e.scalar(s), lanes);
         let f = e.add_function(symbol, e.function_type(vector, &mut vec![vector; operands]));
         self.u.vector_functions.borrow_mut().push(f);
         self.u.helpers.borrow_mut().insert(symbol.to_owned(), f);

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{BinaryOp, ComponentLayout, Const, Digit, Layout, MemorySpace, Op, Scalar, Type, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::lowering::Lowering;
@@ -108,6 +108,32 @@ impl Lowering<'_, '_> {
     pub fn store_place(&self, place: &Place, values: &[V]) {
         for (l, v) in place.shape.leaves.iter().zip(values) {
             self.store_scalar(self.leaf_pointer(place, l), l, *v, true);
+        }
+    }
+
+    /// Reads scalars that follow one another, from the first leaf of a place on.
+    pub fn load_vector(&self, place: &Place, lanes: usize) -> Vec<V> {
+        let (e, leaf) = (self.e, &place.shape.leaves[0]);
+        let ty = e.vector_type(e.memory(leaf.scalar), lanes as u32);
+        let v = e.load(ty, self.leaf_pointer(place, leaf), leaf.scalar.bytes());
+        if let Some(tag) = leaf.tag {
+            self.u.metadata.mark_access(e, v, tag, false);
+        }
+        (0..lanes).map(|i| self.value_of_memory(e.extract_element(v, e.i32c(i as i64)), leaf.scalar)).collect()
+    }
+
+    /// Writes scalars one after the other, from the first leaf of a place on.
+    pub fn store_vector(&self, place: &Place, values: &[V]) {
+        let (e, leaf) = (self.e, &place.shape.leaves[0]);
+        let element = e.memory(leaf.scalar);
+        let none = e.undef(e.vector_type(element, values.len() as u32));
+        let all = values.iter().enumerate().fold(none, |all, (i, v)| {
+            let v = if leaf.scalar == Scalar::U1 { e.zext(*v, e.i8) } else { *v };
+            e.insert_element(all, v, e.i32c(i as i64))
+        });
+        let store = e.store(self.leaf_pointer(place, leaf), all, leaf.scalar.bytes());
+        if let Some(tag) = leaf.tag {
+            self.u.metadata.mark_access(e, store, tag, false);
         }
     }
 
@@ -280,6 +306,7 @@ impl Lowering<'_, '_> {
 
     /// Components whose axes are the same share a pointer; each has its base as its offset.
     fn dense_place(&self, buffer: usize, elem: &Type, index: &[V], components: &[ComponentLayout]) -> Place {
+        let space = self.u.program.buffers[buffer].space;
         let mut ptrs = Vec::new();
         let mut kinds: Vec<&ComponentLayout> = Vec::new();
         let mut leaves = Vec::new();
@@ -288,6 +315,7 @@ impl Lowering<'_, '_> {
             let ptr = known.unwrap_or_else(|| {
                 let (base, before) = match self.parallel.moved.get(&buffer) {
                     Some(copy) => *copy,
+                    None if space == MemorySpace::Shared => (self.shared_root(c.root), 0),
                     None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
                 let mut ptr = self.e.byte_offset(base, (c.base - before) as i64);
@@ -306,6 +334,12 @@ impl Lowering<'_, '_> {
             });
         }
         Place { ptrs, shape: Rc::new(PlaceShape { ty: elem.clone(), leaves }) }
+    }
+
+    /// A root of shared memory.
+    fn shared_root(&self, root: u32) -> V {
+        let bytes = self.u.facts.shared_bytes[root as usize];
+        self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }
 
     fn digits_pointer(&self, ptr: V, digits: &[Digit], index: V) -> V {

@@ -5,7 +5,7 @@
 //! The launcher decides at each launch whether it pays ([`ScatterCopies`](octants_artifact::ScatterCopies)), for all
 //! calls alike, and hands out the copies, which are zero before and after. Without copies the task's sums are atomic.
 
-use crate::emit::{Bb, IntCmp, T, V, llvm};
+use crate::emit::{Bb, IntCmp, V};
 use crate::lowering::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
@@ -22,10 +22,6 @@ struct Copied {
     /// Groups that hold its scalars: the copy has room for whole groups.
     groups: V,
     leaf: LeafAt,
-}
-
-fn vector(element: T) -> T {
-    llvm!(llvm_sys::core::LLVMVectorType(element, GROUP as u32))
 }
 
 impl Lowering<'_, '_> {
@@ -116,7 +112,7 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let s = c.leaf.scalar;
         let (ty, zero) = (e.scalar(s), e.zero(e.bits(s)));
-        let (values, bits) = (vector(ty), vector(e.bits(s)));
+        let (values, bits) = (e.vector_type(ty, GROUP as u32), e.vector_type(e.bits(s), GROUP as u32));
         let any = |words| e.intrinsic("llvm.vector.reduce.or", bits, &[words]);
         let first = e.mul_nsw(group, e.i64c(GROUP as i64));
         let sum = self.stack(values, 64);
@@ -147,7 +143,7 @@ impl Lowering<'_, '_> {
         if !self.u.options.concurrent_launches {
             // Zeros may stand for what lies between the fields of a region, or behind it.
             let is_added = e.icmp(IntCmp::LLVMIntNE, words, e.zero(bits));
-            let all = e.intrinsic("llvm.vector.reduce.and", vector(e.i1), &[is_added]);
+            let all = e.intrinsic("llvm.vector.reduce.and", e.vector_type(e.i1, GROUP as u32), &[is_added]);
             let (whole, rest) = (self.new_block(c"whole"), self.new_block(c"rest"));
             e.cond_br(all, whole, rest);
             e.position(whole);
@@ -179,7 +175,7 @@ impl Lowering<'_, '_> {
         let e = self.e;
         let s = c.leaf.scalar;
         let at = e.gep(e.scalar(s), c.original, first);
-        let old = e.load(vector(e.scalar(s)), at, s.bytes());
+        let old = e.load(e.vector_type(e.scalar(s), GROUP as u32), at, s.bytes());
         let store = e.store(at, if s.is_float() { e.fadd(old, sum) } else { e.add(old, sum) }, s.bytes());
         if let Some(tag) = c.leaf.tag {
             self.u.metadata.mark_access(e, old, tag, false);

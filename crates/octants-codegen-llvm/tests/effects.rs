@@ -325,6 +325,7 @@ fn scatter() -> Program {
         elem: Type::Vector(Scalar::F64, 2),
         ndim: 1,
         layout: Layout::Dense { shape: vec![20], offset: vec![0], components: vec![component(400), component(80)] },
+        space: Default::default(),
     };
     let buffers = vec![array("x", Scalar::I32, 1), array("h", Scalar::I32, 1), field];
     program(buffers, vec![], Type::Unit, true, b.body)

@@ -23,7 +23,7 @@ fn vec(s: Scalar, n: u32) -> Type {
 
 fn dense(name: &str, elem: Type, shape: &[u64], offset: &[i64], components: Vec<ComponentLayout>) -> Buffer {
     let layout = Layout::Dense { shape: shape.to_vec(), offset: offset.to_vec(), components };
-    Buffer { name: name.into(), elem, ndim: shape.len() as u32, layout }
+    Buffer { name: name.into(), elem, ndim: shape.len() as u32, layout, space: Default::default() }
 }
 
 fn component(root: u32, base: u64, axes: &[&[(u64, u64)]]) -> ComponentLayout {
@@ -124,7 +124,8 @@ fn strided_arrays_and_arrays_of_vectors() {
         let dst = at(b, 1, Scalar::I16, &[j, i]);
         b.store(dst, x);
     });
-    let strided = Buffer { name: "s".into(), elem: elem.clone(), ndim: 2, layout: Layout::Strided };
+    let strided =
+        Buffer { name: "s".into(), elem: elem.clone(), ndim: 2, layout: Layout::Strided, space: Default::default() };
     let p = program(vec![strided, array("out", Scalar::I16, 2)], vec![], Type::Unit, true, b.body);
     let loaded = build(&p);
     // A transposed, row-reversed view of a 4 x 3 plane of pairs.
@@ -163,8 +164,8 @@ fn overlapping_arrays_are_allowed_when_said() {
     let mut p = program(vec![array("x", Scalar::I32, 1), array("y", Scalar::I32, 1)], vec![], Type::Unit, true, b.body);
     p.tasks[0].kind = TaskKind::Parallel(config);
     let asked = ScheduleOptions { arrays_may_alias: true, ..ScheduleOptions::default() };
-    let schedule = schedule_program(&p, &target_info(&CodeTarget::Host), asked);
-    let artifact = compile_host((&p, &schedule), &|_| String::new(), &CodegenOptions::default()).unwrap();
+    let schedule = schedule_program(p.clone(), &target_info(&CodeTarget::Host), asked);
+    let artifact = compile_host(&schedule, &|_| String::new(), &CodegenOptions::default()).unwrap();
     let loaded = load(artifact);
     // y is x moved by one: a serial loop counts up.
     let mut x = vec![0i32; 101];

@@ -140,7 +140,8 @@ fn histograms_are_counted_in_blocks() {
     let axes = vec![vec![Digit { extent: 1024, stride: 4 }]];
     let components = vec![ComponentLayout { root: 0, base: 0, axes }];
     let layout = Layout::Dense { shape: vec![1024], offset: vec![0], components };
-    let field = histogram(Buffer { name: "h".into(), elem: Scalar::I32.into(), ndim: 1, layout });
+    let field =
+        histogram(Buffer { name: "h".into(), elem: Scalar::I32.into(), ndim: 1, layout, space: Default::default() });
     assert_has(
         &field,
         &[".shared .align 16 .b8 octants_block_0[4096]", "shared.add.u32", "global.add.u32", "bar.sync"],
@@ -154,7 +155,7 @@ fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
     let layout =
         Layout::Dense { shape: vec![n], offset: vec![0], components: vec![ComponentLayout { root, base: 0, axes }] };
-    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout }
+    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout, space: Default::default() }
 }
 
 #[test]
@@ -372,7 +373,7 @@ fn indices_of_known_extents_are_decoded_without_division() {
     let field = |name: &str, root| {
         let components = vec![ComponentLayout { root, base: 0, axes: axes(512, 384) }];
         let layout = Layout::Dense { shape: vec![512, 384], offset: vec![0, 0], components };
-        Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout }
+        Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() }
     };
     let mut b = Builder::new();
     let (zero, n, m) = (b.int(0, Scalar::I32), b.int(512, Scalar::I32), b.int(384, Scalar::I32));
@@ -659,7 +660,7 @@ fn a_row_and_a_column_are_not_taken_for_one_another() {
         offset: vec![0, 0],
         components: vec![ComponentLayout { root: 0, base: 0, axes }],
     };
-    let x = Buffer { name: "x".into(), elem: Scalar::F32.into(), ndim: 2, layout };
+    let x = Buffer { name: "x".into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() };
     let mut b = Builder::new();
     let (zero, n) = (b.int(0, Scalar::I32), b.int(32, Scalar::I32));
     for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {

@@ -51,7 +51,7 @@ fn field(name: &str, shape: [u64; 2]) -> Buffer {
         offset: vec![0, 0],
         components: vec![ComponentLayout { root, base: 0, axes }],
     };
-    Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout }
+    Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() }
 }
 
 fn optimized(p: &Program) -> String {

@@ -1,5 +1,5 @@
 //! Runs the threads of a block as fibers of one thread, which change places where the block's threads meet: at a
-//! barrier, or within a warp, to exchange values or to know whether all are there.
+//! barrier, or within a warp, to exchange values or to vote.
 
 use std::cell::{Cell, RefCell};
 
@@ -21,24 +21,24 @@ pub type EntryPoint = unsafe extern "C" fn(*const u64);
 enum At {
     Start,
     /// Between two meetings; what it was given at the last.
-    Going(i32),
+    Going(i64),
     Barrier,
     /// With a value for others, wanting that of the thread so much further.
     Exchange(i32, i32),
-    /// Asking whether the whole warp is at the place with this number.
-    Asks(i32),
+    /// With a vote, at the place with this number.
+    Votes(i32, bool),
     /// It did what a device cannot do.
     Fault,
     End,
 }
 
-type Fiber = Coroutine<i32, At, (), DefaultStack>;
+type Fiber = Coroutine<i64, At, (), DefaultStack>;
 
 /// What code may ask for about the thread that runs it.
 struct Running {
     /// Number in the block, threads of a block, number of the block, blocks.
     registers: [u32; 4],
-    yielder: *const Yielder<i32, At>,
+    yielder: *const Yielder<i64, At>,
 }
 
 thread_local! {
@@ -55,18 +55,18 @@ pub struct Table {
     barrier: unsafe extern "C" fn(),
     exchange: unsafe extern "C" fn(i32, i32) -> i32,
     fault: unsafe extern "C" fn(),
-    is_whole_warp: unsafe extern "C" fn(i32) -> i32,
+    ballot: unsafe extern "C" fn(i32, i32) -> i64,
 }
 
 /// The only table.
-pub static TABLE: Table = Table { register, barrier, exchange, fault, is_whole_warp };
+pub static TABLE: Table = Table { register, barrier, exchange, fault, ballot };
 
 unsafe extern "C" fn register(which: i32) -> i32 {
     // SAFETY: code runs in a fiber alone, which sets this before.
     unsafe { (*RUNNING.get()).registers[which as usize] as i32 }
 }
 
-fn meet(at: At) -> i32 {
+fn meet(at: At) -> i64 {
     // SAFETY: as above. The fiber's own state is set again before it goes on.
     unsafe {
         let running = RUNNING.get();
@@ -81,15 +81,16 @@ unsafe extern "C" fn barrier() {
 }
 
 unsafe extern "C" fn exchange(value: i32, distance: i32) -> i32 {
-    meet(At::Exchange(value, distance))
+    meet(At::Exchange(value, distance)) as i32
 }
 
 unsafe extern "C" fn fault() {
     meet(At::Fault);
 }
 
-unsafe extern "C" fn is_whole_warp(place: i32) -> i32 {
-    meet(At::Asks(place))
+/// A bit for each thread of the warp that votes at this place and whose vote is not zero.
+unsafe extern "C" fn ballot(place: i32, vote: i32) -> i64 {
+    meet(At::Votes(place, vote != 0))
 }
 
 fn start(entry: EntryPoint, parameter: *const u64, registers: [u32; 4]) -> Fiber {
@@ -144,14 +145,17 @@ impl Block {
             if warp.contains(&At::Fault) {
                 return Err(self.crash(ILLEGAL_ADDRESS, "a thread uses memory that is not there"));
             }
-            if warp.iter().any(|at| matches!(at, At::Asks(_))) {
+            if warp.iter().any(|at| matches!(at, At::Votes(..))) {
                 // Nobody else comes any more: the others have ended, wait for the block, or for these to exchange
                 // values.
-                let is_whole = warp.len() == self.grid.warp as usize && warp.iter().all(|at| *at == warp[0]);
+                let before: Vec<At> = warp.to_vec();
                 for at in &mut self.places[first..end] {
-                    if matches!(at, At::Asks(_)) {
-                        *at = At::Going(is_whole.into());
-                    }
+                    let At::Votes(place, _) = *at else { continue };
+                    let bits = before
+                        .iter()
+                        .enumerate()
+                        .map(|(lane, other)| i64::from(*other == At::Votes(place, true)) << lane);
+                    *at = At::Going(bits.fold(0, |all, bit| all | bit));
                 }
                 continue;
             }
@@ -168,7 +172,7 @@ impl Block {
                 let At::Exchange(own, distance) = *at else { continue };
                 let partner = usize::try_from(lane as i64 + i64::from(distance)).ok().and_then(|n| before.get(n));
                 let answer = if let Some(At::Exchange(theirs, _)) = partner { *theirs } else { own };
-                self.places[first + lane] = At::Going(answer);
+                self.places[first + lane] = At::Going(answer.into());
             }
         }
     }

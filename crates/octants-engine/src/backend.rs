@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use octants_artifact::{Artifact, CodeTarget};
 use octants_diag::Span;
-use octants_ir::{CodegenError, CodegenOptions, Program, Schedule, TargetInfo};
+use octants_ir::{CodegenError, CodegenOptions, Scheduled, TargetInfo};
 use octants_runtime::Driver;
 
 use crate::arch::Arch;
@@ -28,7 +28,7 @@ pub trait CodeGenerator: Sync {
     /// name of each step when it is done.
     fn compile(
         &self,
-        scheduled: (&Program, &Schedule),
+        scheduled: &Scheduled,
         location: &dyn Fn(Span) -> String,
         options: &CodegenOptions,
         target: &CodeTarget,
@@ -41,7 +41,7 @@ pub trait CodeGenerator: Sync {
     /// A program's code in one of the generator's own forms, as one module.
     fn show(
         &self,
-        scheduled: (&Program, &Schedule),
+        scheduled: &Scheduled,
         options: &CodegenOptions,
         target: &CodeTarget,
         form: CodeForm,

@@ -94,6 +94,7 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         Op::Shape(b, axis) => slots.extend(layout.buffers[b.index()].map(|slot| slot + 1 + axis)),
         // Extents and strides tell where in memory elements are.
         Op::BufferAddr(b, _) => match (&buffers[b.index()].layout, layout.buffers[b.index()]) {
+            (Layout::Dense { .. }, _) if buffers[b.index()].space.is_temporary() => {}
             (Layout::Dense { components, .. }, _) => {
                 addresses.extend(components.iter().map(|c| layout.roots[c.root as usize]));
             }
@@ -110,6 +111,8 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         // Others may write what is read so while it is read; functions are not looked into.
         Op::VolatileLoad(_) | Op::Call(..) | Op::Random | Op::AddressBits(_) | Op::FrameAddr(_) => is_known = false,
         Op::Balance { .. } | Op::Print(_) | Op::Assert(..) => is_known = false,
+        // The size of the grid is the launcher's choice.
+        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => is_known = false,
         // These depend on their operands, and on the memory whose address is taken above.
         Op::Const(_)
         | Op::Unary(..)
@@ -125,6 +128,9 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::MatMul(..)
         | Op::Transpose(_)
         | Op::Fold(..)
+        | Op::Freeze(_)
+        | Op::VectorLoad(_)
+        | Op::VectorStore(..)
         | Op::LocalAddr(_)
         | Op::ElementAddr(..)
         | Op::MemberAddr(..)

@@ -24,8 +24,11 @@ pub enum Effect<'a> {
     Reduce,
     /// Advances the iteration's random numbers: safe to drop when no one uses the value.
     Draw,
-    /// Exchanges values with other threads of a block: safe to drop when no one uses the value.
+    /// Exchanges values with other threads of a block that execute it together: safe to drop when no one uses the value.
     Exchange,
+    /// Orders accesses to memory that threads share, and may wait for other threads. Memory that another thread may
+    /// write has to be read again after it.
+    Synchronize,
     /// Executes one of two blocks.
     Branch(BlockId, BlockId),
     /// Executes a block for each index, and updates the targets of its reductions.
@@ -65,8 +68,11 @@ operations! {
     Op::ExtractDyn(..)  => "extract_dyn",   Effect::Pure,               Partial, Simple,    RULE;
     Op::MatMul(..)      => "matmul",        Effect::Pure,               Total,   Product,   RULE;
     Op::Transpose(_)    => "transpose",     Effect::Pure,               Total,   Simple,    RULE;
+    // The schedule adds it after differentiation.
+    Op::Freeze(_)       => "freeze",        Effect::Pure,               Total,   Free,      STRUCTURE;
     Op::Fold(op, _)     => "fold",          Effect::Pure,               Total,   Simple,    op.binary().derivative();
     Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
+    Op::Grid(_)         => "grid",          Effect::Pure,               Total,   Simple,    ZERO;
     // What is drawn depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
     Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;
@@ -77,10 +83,16 @@ operations! {
     Op::AddressBits(_)  => "address_bits",  Effect::Pure,               Total,   Simple,    ZERO;
     Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
+    Op::VectorLoad(a)   => "vector_load",   Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
+    Op::VectorStore(a, _) => "vector_store", Effect::Write(*a),         Total,   Memory,    STRUCTURE;
     Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;
+    Op::Barrier(_)      => "barrier",       Effect::Synchronize,        Total,   Simple,    STRUCTURE;
+    Op::Fence(_)        => "fence",         Effect::Synchronize,        Total,   Simple,    STRUCTURE;
+    Op::BlockCount(_)   => "block_count",   Effect::Synchronize,        Total,   Simple,    STRUCTURE;
+    Op::Subgroup(..)    => "subgroup",      Effect::Exchange,           Total,   Simple,    STRUCTURE;
     Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
     Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
     Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
@@ -120,6 +132,7 @@ impl Op {
             | Effect::Reduce
             | Effect::Draw
             | Effect::Exchange
+            | Effect::Synchronize
             | Effect::Leave
             | Effect::Call(..)
             | Effect::Print

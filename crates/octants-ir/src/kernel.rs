@@ -57,7 +57,48 @@ pub enum Layout {
     },
 }
 
-/// Memory a kernel reads or writes: an array argument or a field.
+/// Which threads see a buffer's memory, and where it comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, PartialOrd, Ord)]
+pub enum MemorySpace {
+    /// All threads of the device. It belongs to the host's arrays and fields.
+    #[default]
+    Global,
+    /// The threads of a block. It lasts as long as the block and holds nothing at first. The buffer is dense; its roots
+    /// are those of the space, numbered apart, each as large as its buffers need.
+    Shared,
+    /// All threads of the device, which only read it while a program runs.
+    Constant,
+    /// One thread. The buffer is dense, as in shared memory.
+    Private,
+}
+
+impl MemorySpace {
+    /// Every space.
+    pub const ALL: &[MemorySpace] =
+        &[MemorySpace::Global, MemorySpace::Shared, MemorySpace::Constant, MemorySpace::Private];
+
+    /// The word in the IR's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            MemorySpace::Global => "global",
+            MemorySpace::Shared => "shared",
+            MemorySpace::Constant => "constant",
+            MemorySpace::Private => "private",
+        }
+    }
+
+    /// Its memory is the kernel's own: no argument of a launch says where it is.
+    pub fn is_temporary(self) -> bool {
+        matches!(self, MemorySpace::Shared | MemorySpace::Private)
+    }
+
+    /// The space whose roots its buffers lie in. Constant memory is global memory that is only read.
+    pub fn of_roots(self) -> MemorySpace {
+        if self == MemorySpace::Constant { MemorySpace::Global } else { self }
+    }
+}
+
+/// Memory a kernel reads or writes: an array argument, a field, or memory of a block or thread.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Buffer {
     /// The user's name, for messages.
@@ -68,6 +109,8 @@ pub struct Buffer {
     pub ndim: u32,
     /// Where elements are.
     pub layout: Layout,
+    /// Whose memory it is.
+    pub space: MemorySpace,
 }
 
 impl Buffer {
@@ -77,7 +120,8 @@ impl Buffer {
         else {
             return false;
         };
-        a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+        self.space.of_roots() == other.space.of_roots()
+            && a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
     }
 }
 

@@ -32,6 +32,13 @@
 //!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
 //!   one that failed is executed.
+//! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
+//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand under
+//!   no condition that differs among them (`AllHere` and `IsWhole` apart). A subgroup's lane beyond its last yields the own
+//!   value.
+//! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
+//!   undefined; a barrier orders accesses before it with accesses after it.
+//! - `Freeze` of an undefined value is one value of its type, the same at each use.
 //! - `Random` depends on the seed, the launch number, the linear index of the iteration and the count of draws before it
 //!   in that iteration; never on the schedule.
 //!
@@ -69,18 +76,18 @@ pub use body::{Body, Builder, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use instruction_table::Effect;
 pub use kernel::{
-    AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout, Param,
-    Program, Task, TaskKind,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
+    MemorySpace, Param, Program, Task, TaskKind,
 };
 pub use op::{
-    BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart, ValueId,
-    fold_identity,
+    BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart,
+    ThreadScope, ValueId, fold_identity,
 };
-pub use operation_facts::{CostClass, Definedness, Derivative, Domain, Yields};
-pub use operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp, binary_type, unary_type};
+pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
+pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;
-pub use schedule::{Schedule, ScheduleOptions};
+pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::{Cost, CostTable, TargetInfo};
 pub use types::{Scalar, StructType, Type};
 pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};

@@ -4,7 +4,7 @@
 use std::hash::{Hash, Hasher};
 use std::mem::discriminant;
 
-use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
+use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::types::Scalar;
 
 macro_rules! id {
@@ -126,6 +126,31 @@ pub struct Reduction {
     pub target: ValueId,
 }
 
+/// Which threads a barrier or a fence is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ThreadScope {
+    /// The subgroup: the threads that run in step.
+    Subgroup,
+    /// The block: the threads that share memory of their own.
+    Block,
+    /// All threads of the device.
+    Device,
+}
+
+impl ThreadScope {
+    /// Every scope, from small to large.
+    pub const ALL: &[ThreadScope] = &[ThreadScope::Subgroup, ThreadScope::Block, ThreadScope::Device];
+
+    /// The word in the IR's text.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThreadScope::Subgroup => "subgroup",
+            ThreadScope::Block => "block",
+            ThreadScope::Device => "device",
+        }
+    }
+}
+
 /// A piece of a printed line or of an assertion's message.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum TextPart {
@@ -164,10 +189,14 @@ pub enum Op {
     /// Matrix times matrix or vector, vector times matrix.
     MatMul(ValueId, ValueId),
     Transpose(ValueId),
+    /// The value, the same at each use: an undefined one becomes some value of its type.
+    Freeze(ValueId),
     /// Fold of a tensor's components.
     Fold(ReduceOp, ValueId),
     /// Extent of a buffer's axis; i32, or i64 where the axis may be longer than i32 counts.
     Shape(BufferId, u32),
+    /// This thread's position in the grid of threads, or an extent of the grid: i32.
+    Grid(GridValue),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,
 
@@ -186,15 +215,29 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
+    /// Reads as many scalars as the result's vector has, the first at the address, the others after it in memory.
+    VectorLoad(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
     VolatileLoad(ValueId),
     Store(ValueId, ValueId),
+    /// Writes the components of a vector, the first at the address, the others after it in memory.
+    VectorStore(ValueId, ValueId),
     /// address, operand; yields the old value. Element by element on tensors.
     Atomic(AtomicOp, ValueId, ValueId),
     /// address, expected, desired; yields the old value.
     AtomicCas(ValueId, ValueId, ValueId),
     /// Folds a value into reduction `slot` of the enclosing parallel loop.
     Reduce(u32, ValueId),
+
+    // Threads.
+    /// Waits for all threads of the subgroup or block. What they wrote before is visible to each of them after.
+    Barrier(ThreadScope),
+    /// Orders this thread's accesses to memory before and after it, as other threads of the block or device see them.
+    Fence(ThreadScope),
+    /// A barrier of the block; yields for how many of its threads the condition holds, i32.
+    BlockCount(ValueId),
+    /// An operation of the subgroup's threads.
+    Subgroup(SubgroupOp, Vec<ValueId>),
 
     // Control.
     If(ValueId, BlockId, BlockId),
@@ -241,6 +284,9 @@ impl Op {
             Op::Const(_)
             | Op::Param(_)
             | Op::Shape(..)
+            | Op::Grid(_)
+            | Op::Barrier(_)
+            | Op::Fence(_)
             | Op::Random
             | Op::LocalAddr(_)
             | Op::FrameAddr(_)
@@ -255,15 +301,18 @@ impl Op {
             | Op::Splat(a)
             | Op::Extract(a, _)
             | Op::Transpose(a)
+            | Op::Freeze(a)
             | Op::Fold(_, a)
             | Op::MemberAddr(a, _)
             | Op::Load(a)
+            | Op::VectorLoad(a)
+            | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }
@@ -272,7 +321,7 @@ impl Op {
                 on(b);
                 on(c);
             }
-            Op::MakeTensor(vs) | Op::MakeStruct(vs) | Op::BufferAddr(_, vs) | Op::Call(_, vs) => {
+            Op::MakeTensor(vs) | Op::MakeStruct(vs) | Op::BufferAddr(_, vs) | Op::Call(_, vs) | Op::Subgroup(_, vs) => {
                 vs.iter_mut().for_each(on);
             }
             Op::ExtractDyn(a, vs) | Op::ElementAddr(a, vs) => {

@@ -43,6 +43,17 @@ pub enum Yields {
     U1,
 }
 
+/// What an operation of a subgroup yields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubgroupResult {
+    /// A value of the first operand's type, which is a scalar or a tensor.
+    Value,
+    /// A bit for each thread, u64. The operand is `u1`.
+    Mask,
+    /// `u1`. So is the operand.
+    Vote,
+}
+
 /// Whether a result is defined for all values of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Definedness {

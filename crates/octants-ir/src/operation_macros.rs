@@ -196,6 +196,32 @@ macro_rules! fold_operations {
     };
 }
 
+macro_rules! subgroup_operations {
+    ($($(#[$row:meta])* $variant:ident $name:literal $operands:literal $yields:ident;)+) => {
+        named_operations! {
+            /// An exchange of values between the threads of a subgroup that execute it together.
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            SubgroupOp { $($(#[$row])* $variant = $name)+ }
+        }
+
+        impl SubgroupOp {
+            /// How many operands it takes.
+            pub fn operands(self) -> usize {
+                match self {
+                    $(SubgroupOp::$variant => $operands),+
+                }
+            }
+
+            /// What it yields.
+            pub fn yields(self) -> SubgroupResult {
+                match self {
+                    $(SubgroupOp::$variant => SubgroupResult::$yields),+
+                }
+            }
+        }
+    };
+}
+
 macro_rules! operations {
     (scalar { $($scalar:pat => $name:expr, $scalar_effect:expr, $scalar_defined:expr, $scalar_cost:expr,
        $scalar_rule:expr;)+ }

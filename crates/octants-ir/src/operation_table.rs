@@ -5,7 +5,7 @@
 //! that an operation with a fact missing does not compile. `operation_facts` holds what the columns mean; the types of
 //! operands of [`Op`] are checked in `verify_types`, derivatives and machine code are code elsewhere.
 
-use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, Yields};
+use crate::operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 use crate::types::{Scalar, Type};
 
 unary_operations! {
@@ -104,6 +104,58 @@ fold_operations! {
     Max         "max"  Max;
     And         "and"  And;
     Or          "or"   Or;
+}
+
+named_operations! {
+    /// A position of a thread in the grid, or an extent of the grid.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+    GridValue {
+        /// The thread's index in its block.
+        Thread = "thread"
+        /// Threads of a block.
+        BlockSize = "block_size"
+        /// The block's index in the grid.
+        Block = "block"
+        /// Blocks of the grid.
+        Blocks = "blocks"
+        /// The thread's index in its subgroup.
+        Lane = "lane"
+        /// Threads of a subgroup.
+        SubgroupSize = "subgroup_size"
+    }
+}
+
+impl GridValue {
+    /// Differs between the threads of a block.
+    pub fn is_divergent(self) -> bool {
+        match self {
+            GridValue::Thread | GridValue::Lane => true,
+            GridValue::BlockSize | GridValue::Block | GridValue::Blocks | GridValue::SubgroupSize => false,
+        }
+    }
+}
+
+subgroup_operations! {
+    // variant      text            operands  yields
+    /// value, lane: the value of the thread with this index.
+    Shuffle         "shuffle"       2         Value;
+    /// value, bits: the value of the thread whose index differs in these bits.
+    ShuffleXor      "shuffle_xor"   2         Value;
+    /// value, distance: the value of the thread so far below; the own value where there is none.
+    ShuffleUp       "shuffle_up"    2         Value;
+    /// value, distance: the value of the thread so far above; the own value where there is none.
+    ShuffleDown     "shuffle_down"  2         Value;
+    /// condition: bit `i` is the condition of thread `i`, zero for threads that have ended.
+    Ballot          "ballot"        1         Mask;
+    /// condition: it holds for a thread.
+    Any             "any"           1         Vote;
+    /// condition: it holds for all threads that have not ended.
+    All             "all"           1         Vote;
+    /// condition: it holds for all threads that happen to execute this together, be it this thread alone. Threads may
+    /// diverge before.
+    AllHere         "all_here"      1         Vote;
+    /// All threads of the subgroup happen to execute this together. Threads may diverge before.
+    IsWhole         "is_whole"      0         Vote;
 }
 
 impl BinaryOp {

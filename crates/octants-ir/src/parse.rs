@@ -178,7 +178,12 @@ impl Parser {
         self.sign("[")?;
         let ndim = self.int()?;
         self.sign("]")?;
-        let layout = match self.any_word()?.as_str() {
+        let mut word = self.any_word()?;
+        let named = MemorySpace::ALL.iter().copied().find(|s| s.name() == word);
+        if named.is_some() {
+            word = self.any_word()?;
+        }
+        let layout = match word.as_str() {
             "contiguous" => Layout::Contiguous,
             "strided" => Layout::Strided,
             "dense" => {
@@ -198,7 +203,7 @@ impl Parser {
             }
             other => return self.fail(format!("`{other}` is not a layout")),
         };
-        Ok(Buffer { name, elem, ndim, layout })
+        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default() })
     }
 
     fn component(&mut self) -> Parsed<ComponentLayout> {

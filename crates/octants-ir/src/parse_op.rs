@@ -2,7 +2,7 @@
 
 use crate::lex::Token;
 use crate::op::*;
-use crate::operation_table::{AtomicOp, BinaryOp, ReduceOp, UnaryOp};
+use crate::operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp};
 use crate::parser::{Parsed, Parser};
 
 /// Stands in a control operation until the caller has read its block.
@@ -25,6 +25,15 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
             end: next_value(p)?,
             heaviest_first: p.eat_word("heaviest_first"),
         },
+        "freeze" => Op::Freeze(p.value()?),
+        "grid" => Op::Grid(named(p, GridValue::from_name, "position in the grid")?),
+        "barrier" => Op::Barrier(thread_scope(p)?),
+        "fence" => Op::Fence(thread_scope(p)?),
+        "block_count" => Op::BlockCount(p.value()?),
+        "subgroup" => {
+            let op = named(p, SubgroupOp::from_name, "operation of a subgroup")?;
+            Op::Subgroup(op, values(p, "(", ")")?)
+        }
         "cast" => Op::Cast(p.value()?),
         "bitcast" => Op::Bitcast(p.value()?),
         "address_bits" => Op::AddressBits(p.value()?),
@@ -35,7 +44,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "extract_dyn" => Op::ExtractDyn(p.value()?, values(p, "[", "]")?),
         "matmul" => Op::MatMul(p.value()?, next_value(p)?),
         "transpose" => Op::Transpose(p.value()?),
-        "fold" => Op::Fold(fold_op(p)?, p.value()?),
+        "fold" => Op::Fold(named(p, ReduceOp::from_name, "fold")?, p.value()?),
         "shape" => Op::Shape(BufferId(p.id('@')?), next_int(p)?),
         "random" => Op::Random,
         "local_addr" => Op::LocalAddr(LocalId(p.id('$')?)),
@@ -47,9 +56,11 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "element_addr" => Op::ElementAddr(p.value()?, values(p, "[", "]")?),
         "member_addr" => Op::MemberAddr(p.value()?, next_int(p)?),
         "load" => Op::Load(p.value()?),
+        "vector_load" => Op::VectorLoad(p.value()?),
+        "vector_store" => Op::VectorStore(p.value()?, next_value(p)?),
         "volatile_load" => Op::VolatileLoad(p.value()?),
         "store" => Op::Store(p.value()?, next_value(p)?),
-        "atomic" => Op::Atomic(atomic_op(p)?, p.value()?, next_value(p)?),
+        "atomic" => Op::Atomic(named(p, AtomicOp::from_name, "atomic operation")?, p.value()?, next_value(p)?),
         "atomic_cas" => Op::AtomicCas(p.value()?, next_value(p)?, next_value(p)?),
         "reduce" => Op::Reduce(p.int()?, next_value(p)?),
         "if" => Op::If(p.value()?, NO_BLOCK, NO_BLOCK),
@@ -99,20 +110,17 @@ fn values(p: &mut Parser, open: &str, close: &str) -> Parsed<Vec<ValueId>> {
     p.list(close, Parser::value)
 }
 
-fn atomic_op(p: &mut Parser) -> Parsed<AtomicOp> {
+/// A word that names something; `what` says what in the error.
+fn named<T>(p: &mut Parser, from_name: impl Fn(&str) -> Option<T>, what: &str) -> Parsed<T> {
     let word = p.any_word()?;
-    match AtomicOp::from_name(&word) {
-        Some(op) => Ok(op),
-        None => p.fail(format!("`{word}` is not an atomic operation")),
+    match from_name(&word) {
+        Some(found) => Ok(found),
+        None => p.fail(format!("`{word}` is not a known {what}")),
     }
 }
 
-fn fold_op(p: &mut Parser) -> Parsed<ReduceOp> {
-    let word = p.any_word()?;
-    match ReduceOp::from_name(&word) {
-        Some(op) => Ok(op),
-        None => p.fail(format!("`{word}` is not a fold")),
-    }
+fn thread_scope(p: &mut Parser) -> Parsed<ThreadScope> {
+    named(p, |word| ThreadScope::ALL.iter().copied().find(|s| s.name() == word), "scope of threads")
 }
 
 fn for_loop(p: &mut Parser) -> Parsed<Op> {
@@ -126,7 +134,9 @@ fn for_loop(p: &mut Parser) -> Parsed<Op> {
     let mut reductions = Vec::new();
     if p.eat_word("reductions") {
         p.sign("(")?;
-        reductions = p.list(")", |p| Ok(Reduction { op: atomic_op(p)?, target: p.value()? }))?;
+        reductions = p.list(")", |p| {
+            Ok(Reduction { op: named(p, AtomicOp::from_name, "atomic operation")?, target: p.value()? })
+        })?;
     }
     Ok(Op::For(Box::new(ForLoop { dims, body: NO_BLOCK, parallel, reductions })))
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use octants_diag::Span;
 
 use crate::body::{Body, Inst};
-use crate::kernel::{AccessSet, Buffer, Function, Kernel, Layout, Param, Program, Task, TaskKind};
+use crate::kernel::{AccessSet, Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
 use crate::op::*;
 use crate::types::{StructType, Type};
 
@@ -174,7 +174,9 @@ impl Printer {
             self.line(&text);
         }
         for (i, b) in buffers.iter().enumerate() {
-            let head = format!("{} {}: {}[{}]", BufferId(i as u32), name(&b.name), self.ty(&b.elem), b.ndim);
+            let space = if b.space == MemorySpace::Global { String::new() } else { format!(" {}", b.space.name()) };
+            let id = BufferId(i as u32);
+            let head = format!("{id} {}: {}[{}]{space}", name(&b.name), self.ty(&b.elem), b.ndim);
             match &b.layout {
                 Layout::Contiguous => self.line(&format!("buffer {head} contiguous")),
                 Layout::Strided => self.line(&format!("buffer {head} strided")),
@@ -298,17 +300,23 @@ fn op_text(op: &Op) -> String {
         | Op::Cast(a)
         | Op::Bitcast(a)
         | Op::Splat(a)
+        | Op::Freeze(a)
+        | Op::VectorLoad(a)
+        | Op::BlockCount(a)
         | Op::Transpose(a)
         | Op::AddressBits(a)
         | Op::Load(a)
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) => format!("{word} {a}, {b}"),
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
         Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),
         Op::ExtractDyn(a, vs) | Op::ElementAddr(a, vs) => format!("{word} {a}[{}]", commas(vs)),
+        Op::Grid(g) => format!("{word} {}", g.name()),
+        Op::Barrier(s) | Op::Fence(s) => format!("{word} {}", s.name()),
+        Op::Subgroup(op, vs) => format!("{word} {}({})", op.name(), commas(vs)),
         Op::Fold(op, a) => format!("{word} {} {a}", op.name()),
         Op::Shape(b, axis) => format!("{word} {b}, {axis}"),
         Op::LocalAddr(l) => format!("{word} {l}"),

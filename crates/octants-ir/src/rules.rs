@@ -42,6 +42,8 @@ rules! {
         the root of a parallel task is instructions without effects and no local, then one parallel loop; \
         a frame is used in programs only; names of tasks differ",
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
+    MemorySpaceFits = 14: "shared and private buffers are dense; nothing writes a constant buffer",
+    DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
@@ -57,6 +59,9 @@ rules! {
     CallType = 30: "a call's arguments and result have the function's types",
     ResultType = 31: "`shape` is i32 or i64, a parameter has its declared type, \
         an operation without a result is unit, a random value is a scalar",
+    ThreadType = 32: "positions in the grid are i32; a barrier is of a subgroup or block, a fence of a block or device; \
+        an operation of a subgroup has its operands, values of one type, i32 lanes and u1 conditions",
+    VectorType = 33: "a vector is loaded from, and stored to, the address of a scalar in a buffer",
 }
 
 /// What a body may name, and what kind of body it is.
@@ -67,4 +72,6 @@ pub(crate) struct Scope<'a> {
     pub frame: Option<&'a [Type]>,
     pub ret: &'a Type,
     pub(crate) is_function: bool,
+    /// It belongs to a program, not to a kernel.
+    pub(crate) is_scheduled: bool,
 }

@@ -1,4 +1,5 @@
-//! [`Schedule`]: how the tasks of a program run on a kind of machine, as data beside the program.
+//! [`Scheduled`]: a program for a kind of machine, in the scheduled dialect. [`Schedule`] is the part of it that is data:
+//! the variants of each task, and hints.
 //!
 //! octants-schedule decides, code generators carry out. Each entry names a transformation and the instruction, loop or
 //! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
@@ -6,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::{Affine, FuncId, LocalId, Scalar, ValueId};
+use crate::{Affine, Body, FuncId, LocalId, Program, Scalar, ValueId};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -23,6 +24,15 @@ impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
         ScheduleOptions { opt_level: 3, arrays_may_alias: false, single_thread_variants: true }
     }
+}
+
+/// A program for a kind of machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Scheduled {
+    /// Buffers, functions and launch order. The bodies of its tasks compute trip counts; the code that runs is in the
+    /// variants.
+    pub program: Program,
+    pub schedule: Schedule,
 }
 
 /// How a program runs on a kind of machine.
@@ -90,7 +100,10 @@ pub struct FunctionSchedule {
 /// How a task runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct TaskSchedule {
+    /// Of the program's body.
     pub body: BodySchedule,
+    /// The code that runs, the main variant first.
+    pub variants: Vec<Variant>,
     pub behavior: Behavior,
     /// Number of instructions, without callees.
     pub size: usize,
@@ -111,6 +124,11 @@ pub struct TaskSchedule {
 }
 
 impl TaskSchedule {
+    /// The variant of a role, if there is one.
+    pub fn variant(&self, role: Role) -> Option<&Variant> {
+        self.variants.iter().find(|v| v.role == role)
+    }
+
     /// The number of iterations, if known.
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
@@ -126,6 +144,28 @@ pub enum LaunchBound {
     Sum(Affine, Scalar),
     /// Computed by code.
     Computed,
+}
+
+/// The launches that a variant of a task's code is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// Any launch.
+    Main,
+    /// Launches that run on one thread.
+    SingleThread,
+    /// Calls that scatter to private copies.
+    Private,
+    /// Launches that fit the coarsening's conditions: each thread runs several neighboring iterations.
+    Coarse,
+}
+
+/// A variant of a task's code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Variant {
+    pub role: Role,
+    pub body: Body,
+    /// How the body runs.
+    pub schedule: BodySchedule,
 }
 
 /// The variants of a task's code.

@@ -1,15 +1,16 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 13) are here, rules
-//! about the types of one instruction (20 to 31) in `verify_types`. An instruction that breaks a rule about numbers is
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here, rules
+//! about the types of one instruction (20 to 33) in `verify_types`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::body::Body;
-use crate::kernel::{Buffer, Function, Kernel, Param, Program, Task, TaskKind};
+use crate::instruction_table::Effect;
+use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
 pub use crate::rules::Rule;
@@ -38,7 +39,8 @@ impl fmt::Display for Violation {
 pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     let mut out = Vec::new();
     verify_companions(k, &mut out);
-    verify_functions(&k.buffers, &k.functions, &mut out);
+    verify_spaces(&k.buffers, &mut out);
+    verify_functions(&k.buffers, &k.functions, false, &mut out);
     let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
     Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run();
     out
@@ -60,10 +62,20 @@ fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
     }
 }
 
+fn verify_spaces(buffers: &[Buffer], out: &mut Vec<Violation>) {
+    for (i, b) in buffers.iter().enumerate() {
+        if b.space.is_temporary() && !matches!(b.layout, Layout::Dense { .. }) {
+            let detail = format!("{} {}", BufferId(i as u32), b.name);
+            out.push(Violation { rule: Rule::MemorySpaceFits, place: "buffers".into(), detail });
+        }
+    }
+}
+
 /// The violations of a program.
 pub fn verify_program(p: &Program) -> Vec<Violation> {
     let mut out = Vec::new();
-    verify_functions(&p.buffers, &p.functions, &mut out);
+    verify_spaces(&p.buffers, &mut out);
+    verify_functions(&p.buffers, &p.functions, true, &mut out);
     let scope = kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret);
     let mut names = HashSet::new();
     for task in &p.tasks {
@@ -111,13 +123,14 @@ fn kernel_scope<'a>(
     frame: Option<&'a [Type]>,
     ret: &'a Type,
 ) -> Scope<'a> {
-    Scope { buffers, functions, params: params.iter().map(|p| &p.ty).collect(), frame, ret, is_function: false }
+    let params = params.iter().map(|p| &p.ty).collect();
+    Scope { buffers, functions, params, frame, ret, is_function: false, is_scheduled: frame.is_some() }
 }
 
-fn verify_functions(buffers: &[Buffer], functions: &[Function], out: &mut Vec<Violation>) {
+fn verify_functions(buffers: &[Buffer], functions: &[Function], is_scheduled: bool, out: &mut Vec<Violation>) {
     for f in functions {
         let params = f.params.iter().collect();
-        let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true };
+        let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true, is_scheduled };
         let place = format!("function {}", f.name);
         let sound = Verifier::new(&scope, &f.body, place.clone(), out).run();
         if sound && f.ret != Type::Unit && !returns(&f.body, f.body.root) {
@@ -312,10 +325,25 @@ impl<'a> Verifier<'a> {
                 }
             }
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
+            Op::Freeze(_) | Op::VectorLoad(_) | Op::VectorStore(..) if !self.scope.is_scheduled => Rule::DialectFits,
+            _ if self.writes_constant(op) => Rule::MemorySpaceFits,
             _ => return true,
         };
         self.broken(rule, v);
         false
+    }
+
+    /// Writes to a buffer of constant memory.
+    fn writes_constant(&self, op: &Op) -> bool {
+        let (Effect::Write(address) | Effect::Update(address)) = op.effect() else { return false };
+        let mut v = address;
+        loop {
+            match &self.body.inst(v).op {
+                Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => v = *base,
+                Op::BufferAddr(b, _) => return self.scope.buffers[b.index()].space == MemorySpace::Constant,
+                _ => return false,
+            }
+        }
     }
 
     fn task_form(&mut self, task: &Task) {

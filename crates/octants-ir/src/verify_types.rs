@@ -1,11 +1,12 @@
-//! The rules about the types of one instruction, 20 to 31 of [`Rule`].
+//! The rules about the types of one instruction, 20 to 33 of [`Rule`].
 //!
 //! Assumes that every number in the instruction exists and that its operands have values.
 
 use crate::body::Body;
 use crate::kernel::Layout;
 use crate::op::*;
-use crate::operation_table::{AtomicOp, BinaryOp, UnaryOp, binary_type, unary_type};
+use crate::operation_facts::SubgroupResult;
+use crate::operation_table::{AtomicOp, BinaryOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 use crate::rules::{Rule, Scope};
 use crate::types::{Scalar, Type};
 
@@ -69,6 +70,12 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
             need(*ty == Type::Scalar(s) && op.binary().domain().contains(s), Rule::MatrixType)
         }
         Op::Shape(..) => need(matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)), Rule::ResultType),
+        Op::Freeze(a) => need(c.of(*a) == ty && ty.scalar().is_some(), Rule::ResultType),
+        Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
+            c.thread_op(&body.inst(v).op)
+        }
+        Op::VectorLoad(a) => c.vector_access(ty, *a),
+        Op::VectorStore(a, x) => c.vector_access(c.of(*x), *a).and_then(|()| c.yields_nothing()),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -185,6 +192,47 @@ impl<'a> Check<'a> {
         let t = self.pointee(a, Rule::MemoryType)?;
         let s = t.scalar().ok_or(Rule::MemoryType)?;
         need(t == self.of(x) && t == self.ty && op.domain().contains(s), Rule::MemoryType)
+    }
+
+    /// An operation of threads.
+    fn thread_op(&self, op: &Op) -> Checked {
+        match op {
+            Op::Grid(_) => need(*self.ty == Type::I32, Rule::ThreadType),
+            Op::Barrier(s) => {
+                need(matches!(s, ThreadScope::Subgroup | ThreadScope::Block), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::Fence(s) => {
+                need(matches!(s, ThreadScope::Block | ThreadScope::Device), Rule::ThreadType)?;
+                self.yields_nothing()
+            }
+            Op::BlockCount(a) => need(*self.of(*a) == Type::U1 && *self.ty == Type::I32, Rule::ThreadType),
+            Op::Subgroup(op, vs) => self.subgroup(*op, vs),
+            _ => Ok(()),
+        }
+    }
+
+    fn subgroup(&self, op: SubgroupOp, vs: &[ValueId]) -> Checked {
+        need(vs.len() == op.operands(), Rule::ThreadType)?;
+        let (first, second) = (vs.first().map(|v| self.of(*v)), vs.get(1).map(|v| self.of(*v)));
+        let fits = match op.yields() {
+            SubgroupResult::Value => {
+                first == Some(self.ty) && self.ty.scalar().is_some() && second.is_none_or(|t| *t == Type::I32)
+            }
+            SubgroupResult::Mask => first == Some(&Type::U1) && *self.ty == Type::Scalar(Scalar::U64),
+            SubgroupResult::Vote => first.is_none_or(|t| *t == Type::U1) && *self.ty == Type::U1,
+        };
+        need(fits, Rule::ThreadType)
+    }
+
+    /// `vector` has components of the type of the scalar at the address, which lies in a buffer.
+    fn vector_access(&self, vector: &Type, address: ValueId) -> Checked {
+        let in_buffer = matches!(self.body.inst(address).op, Op::BufferAddr(..));
+        let fits = match (vector, self.pointee(address, Rule::VectorType)?) {
+            (Type::Vector(s, _), Type::Scalar(scalar)) => s == scalar,
+            _ => false,
+        };
+        need(in_buffer && fits, Rule::VectorType)
     }
 
     fn for_loop(&self, l: &ForLoop) -> Checked {

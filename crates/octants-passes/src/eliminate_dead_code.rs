@@ -42,6 +42,7 @@ fn sweep(body: &mut Body, functions: &[Effects]) -> bool {
             | Effect::Reduce
             | Effect::Draw
             | Effect::Exchange
+            | Effect::Synchronize
             | Effect::Branch(..)
             | Effect::Loop(_)
             | Effect::Leave
@@ -101,6 +102,7 @@ impl Sweep<'_> {
             Effect::ReadVolatile(_)
             | Effect::Update(_)
             | Effect::Reduce
+            | Effect::Synchronize
             | Effect::Loop(_)
             | Effect::Leave
             | Effect::Print

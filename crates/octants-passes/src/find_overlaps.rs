@@ -182,6 +182,7 @@ impl Search<'_> {
             | Effect::Reduce
             | Effect::Draw
             | Effect::Exchange
+            | Effect::Synchronize
             | Effect::Leave
             | Effect::Print
             | Effect::Assert => {}

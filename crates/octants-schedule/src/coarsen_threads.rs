@@ -37,7 +37,7 @@ pub(crate) fn coarsen_threads(program: &Program, task: &Task, v: ValueId, count:
             Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) => true,
             Effect::Write(_) | Effect::Update(_) | Effect::Reduce => true,
             Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => false,
-            Effect::Draw | Effect::Exchange | Effect::Print | Effect::Assert => false,
+            Effect::Draw | Effect::Exchange | Effect::Synchronize | Effect::Print | Effect::Assert => false,
         };
         if let Op::BufferAddr(b, index) = &inst.op {
             let buffer = &program.buffers[b.index()];

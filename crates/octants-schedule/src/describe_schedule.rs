@@ -6,10 +6,11 @@ use octants_ir::schedule::{
     BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopHint, LoopSchedule, RegionMemory, ScatterPrivatization,
     TaskHints, UnrollAndJam,
 };
-use octants_ir::{Program, Schedule, ValueId};
+use octants_ir::{Program, Scheduled, ValueId};
 
 /// The schedule of each task and function of a program.
-pub fn describe_schedule(program: &Program, schedule: &Schedule) -> String {
+pub fn describe_schedule(scheduled: &Scheduled) -> String {
+    let Scheduled { program, schedule } = scheduled;
     let mut text = String::new();
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);

@@ -51,7 +51,7 @@ impl Walk<'_> {
                 Effect::ReadVolatile(_) | Effect::Call(..) => (None, None),
                 Effect::Pure | Effect::Index | Effect::Reduce | Effect::Draw | Effect::Exchange => (None, None),
                 Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave => (None, None),
-                Effect::Print | Effect::Assert => (None, None),
+                Effect::Print | Effect::Assert | Effect::Synchronize => (None, None),
             };
             if let (true, Some(place)) = (conditional, read.and_then(|a| self.place(a))) {
                 self.reads.push((v, place, self.clock));

@@ -71,6 +71,7 @@ impl Walk<'_> {
             | Effect::Reduce
             | Effect::Draw
             | Effect::Exchange
+            | Effect::Synchronize
             | Effect::Branch(..)
             | Effect::For(_)
             | Effect::Loop(_)

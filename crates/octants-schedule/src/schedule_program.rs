@@ -2,7 +2,7 @@
 
 use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Program, Schedule, TargetInfo};
+use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
 
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
@@ -12,8 +12,13 @@ use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 /// others.
 const INLINE_SIZE: usize = 80;
 
-/// Decides how a program runs on a kind of machine.
-pub fn schedule_program(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
+/// Schedules a program for a kind of machine.
+pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    let schedule = decide(&program, target, options);
+    Scheduled { program, schedule }
+}
+
+fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
     let inlined = inlined_sizes(&facts.own);
     let functions = program.functions.iter().enumerate().map(|(i, function)| {

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use octants_analysis::{OwnBehavior, launch_bound};
 use octants_ir::schedule::{
-    BodySchedule, Forms, LoopHint, LoopSchedule, ScatterPrivatization, TaskHints, TaskSchedule,
+    BodySchedule, Forms, LoopHint, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
 };
 use octants_ir::{BlockId, ForLoop, LoopConfig, Op, Task, TaskKind, ValueId};
 
@@ -119,7 +119,21 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     schedule_loops(&of_body, of_loops, task.body.root, &mut body.loops);
     body.locals = of_body.locals;
     found.body = body;
+    found.variants = make_variants(task, &found);
     found
+}
+
+/// The variants of a task's code, each with a body of its own.
+fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
+    let forms = &found.forms;
+    let roles = [
+        (Role::Main, true),
+        (Role::SingleThread, forms.is_single_apart()),
+        (Role::Private, forms.thread_privatization.is_some()),
+        (Role::Coarse, forms.coarsening.is_some()),
+    ];
+    let make = |(role, _)| Variant { role, body: task.body.clone(), schedule: found.body.clone() };
+    roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
 /// The buffers that are constant while a task runs.

@@ -46,7 +46,7 @@ fn run(case: &Case) -> String {
     let program: Program = case.parse();
     assert_program(&program, "parsing");
     let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
-    describe_schedule(&program, &schedule_program(&program, &target, options))
+    describe_schedule(&schedule_program(program, &target, options))
 }
 
 #[test]

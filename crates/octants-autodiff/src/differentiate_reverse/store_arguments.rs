@@ -1,6 +1,6 @@
 //! The arguments by which an adjoint is told of its store.
 
-use octants_ir::{BinaryOp, Buffer, Builder, Kernel, Layout, Op, Param, Scalar, ValueId};
+use octants_ir::{BinaryOp, Buffer, Builder, Kernel, Layout, MemorySpace, Op, Param, Scalar, ValueId};
 
 /// The scalar types of words.
 pub(super) const WORDS: [Scalar; 2] = [Scalar::U32, Scalar::U64];
@@ -31,6 +31,7 @@ impl StoreArguments {
                 elem: s.into(),
                 ndim: 1,
                 layout: Layout::Contiguous,
+                space: MemorySpace::Global,
             });
         }
         for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbors"] {

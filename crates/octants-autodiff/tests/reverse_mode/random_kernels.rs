@@ -7,7 +7,7 @@
 
 use octants_ir::{
     AtomicOp, BinaryOp, Buffer, BufferId, Builder, Const, ForLoop, FuncId, Function, Kernel, Layout, LocalId,
-    LoopConfig, Op, Range, Scalar, Type, UnaryOp, ValueId,
+    LoopConfig, MemorySpace, Op, Range, Scalar, Type, UnaryOp, ValueId,
 };
 
 pub const N: i64 = 4;
@@ -42,7 +42,7 @@ pub fn random_kernel(seed: u64) -> Kernel {
     let mut kernel = Kernel { name: format!("k{seed}"), ..Kernel::default() };
     for (name, elem) in [("x", F64), ("w", VEC), ("n", Type::I32), ("y", F64), ("z", VEC), ("m", VEC)] {
         let layout = Layout::Contiguous;
-        kernel.buffers.push(Buffer { name: name.into(), elem, ndim: 1, layout });
+        kernel.buffers.push(Buffer { name: name.into(), elem, ndim: 1, layout, space: MemorySpace::Global });
     }
     for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z), ("m", M)] {
         let gradient = Buffer { name: format!("{b}.grad"), ..kernel.buffers[of.index()].clone() };

@@ -15,7 +15,7 @@ use std::sync::Once;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use llvm_sys::LLVMAtomicOrdering as Ordering;
-use octants_ir::Scalar;
+use octants_ir::{Scalar, ThreadScope};
 
 use super::gpu::{Gpu, Maker, Register, open_machine};
 use super::inline_math::trigonometric;
@@ -118,6 +118,11 @@ impl Amdgpu {
         v
     }
 
+    /// A bit for each thread of the wave that executes this and for which the condition holds.
+    fn votes(&self, e: &Emitter, condition: V) -> V {
+        e.intrinsic("llvm.amdgcn.ballot", if self.warp_bits == 5 { e.i32 } else { e.i64 }, &[condition])
+    }
+
     /// The version of code objects, times a hundred.
     fn abi(&self) -> i64 {
         if self.older { 400 } else { 500 }
@@ -205,16 +210,35 @@ impl Maker for Amdgpu {
         e.call(f, &[source, word])
     }
 
+    fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V {
+        let f = e.declare("llvm.amdgcn.ds.bpermute", e.i32, &mut [e.i32, e.i32]);
+        e.call(f, &[e.shl(lane, e.i32c(2)), word])
+    }
+
+    fn ballot(&self, e: &Emitter, condition: V) -> V {
+        let votes = self.votes(e, condition);
+        if e.type_of(votes) == e.i64 { votes } else { e.zext(votes, e.i64) }
+    }
+
+    fn fence(&self, e: &Emitter, scope: ThreadScope) {
+        let scope = if scope == ThreadScope::Device { "agent" } else { WORKGROUP };
+        e.fence_in(scope, Ordering::LLVMAtomicOrderingAcquireRelease);
+    }
+
+    fn subgroup_barrier(&self, e: &Emitter) {
+        e.fence_in("wavefront", Ordering::LLVMAtomicOrderingRelease);
+        e.call(e.declare("llvm.amdgcn.wave.barrier", e.void, &mut []), &[]);
+        e.fence_in("wavefront", Ordering::LLVMAtomicOrderingAcquire);
+    }
+
     fn is_whole_warp(&self, e: &Emitter) -> V {
-        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
-        let here = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.int(e.i1, 1)]);
-        e.icmp(IntCmp::LLVMIntEQ, here, e.int(mask, -1))
+        let here = self.votes(e, e.int(e.i1, 1));
+        e.icmp(IntCmp::LLVMIntEQ, here, e.int(e.type_of(here), -1))
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
-        let mask = if self.warp_bits == 5 { e.i32 } else { e.i64 };
-        let others = e.intrinsic("llvm.amdgcn.ballot", mask, &[e.not(condition)]);
-        e.icmp(IntCmp::LLVMIntEQ, others, e.zero(mask))
+        let others = self.votes(e, e.not(condition));
+        e.icmp(IntCmp::LLVMIntEQ, others, e.zero(e.type_of(others)))
     }
 
     fn block_barrier(&self, e: &Emitter) {

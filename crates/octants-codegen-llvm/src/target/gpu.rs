@@ -12,7 +12,7 @@ use inkwell::module::Module;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
-use octants_ir::{AtomicOp, CostTable, Scalar, TargetInfo};
+use octants_ir::{AtomicOp, CostTable, GridValue, Scalar, TargetInfo, ThreadScope};
 
 use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
@@ -92,6 +92,16 @@ pub(super) trait Maker {
     fn register(&self, e: &Emitter, register: Register) -> V;
     /// The i32 of the thread of the warp whose number differs by these bits. All threads of the warp come by.
     fn exchange(&self, e: &Emitter, word: V, bits: i64) -> V;
+    /// The i32 of the thread of the warp with this index.
+    fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V;
+    /// A bit for each thread of the warp that has not ended and for which the condition, an i1, holds: i64.
+    fn ballot(&self, e: &Emitter, condition: V) -> V;
+    /// Orders a thread's accesses to memory, as other threads of the block or device see them.
+    fn fence(&self, e: &Emitter, scope: ThreadScope);
+    /// Waits for all threads of the warp.
+    fn subgroup_barrier(&self, e: &Emitter) {
+        self.ballot(e, e.int(e.i1, 1));
+    }
     /// Whether all threads of the warp run this at once, an i1, the same for those that do.
     fn is_whole_warp(&self, e: &Emitter) -> V;
     /// See [`Target::holds_for_all`].
@@ -179,7 +189,11 @@ impl Gpu {
 
     /// The value of the thread of the warp whose number differs by these bits.
     fn exchange(&self, e: &Emitter, s: Scalar, value: V, other: i64) -> V {
-        let move_word = |word: V| self.maker.exchange(e, word, other);
+        self.by_words(e, s, value, &|word| self.maker.exchange(e, word, other))
+    }
+
+    /// Moves a value between threads, 32 bits at a time.
+    fn by_words(&self, e: &Emitter, s: Scalar, value: V, move_word: &dyn Fn(V) -> V) -> V {
         let bits = if s == Scalar::U1 { e.i1 } else { e.bits(s) };
         let word = if s.is_float() { e.bitcast(value, bits) } else { value };
         let moved = match s.bits() {
@@ -357,6 +371,47 @@ impl Target for Gpu {
         e.cond_br(is_first, last, after);
         e.position(last);
         Some(all)
+    }
+
+    fn grid_value(&self, e: &Emitter, value: GridValue) -> V {
+        match value {
+            GridValue::Thread => self.maker.register(e, Register::Thread),
+            GridValue::BlockSize => self.maker.register(e, Register::BlockSize),
+            GridValue::Block => self.maker.register(e, Register::Block),
+            GridValue::Blocks => self.maker.register(e, Register::Blocks),
+            GridValue::Lane => self.lane(e),
+            GridValue::SubgroupSize => e.i32c(1 << self.maker.warp_bits()),
+        }
+    }
+
+    fn barrier(&self, e: &Emitter, scope: ThreadScope) {
+        match scope {
+            ThreadScope::Subgroup => self.maker.subgroup_barrier(e),
+            _ => self.maker.block_barrier(e),
+        }
+    }
+
+    fn fence(&self, e: &Emitter, scope: ThreadScope) {
+        self.maker.fence(e, scope);
+    }
+
+    fn shuffle(&self, e: &Emitter, s: Scalar, value: V, lane: V) -> V {
+        self.by_words(e, s, value, &|word| self.maker.shuffle(e, word, lane))
+    }
+
+    fn shuffle_xor(&self, e: &Emitter, s: Scalar, value: V, bits: V) -> V {
+        match e.as_int(bits) {
+            Some(bits) => self.exchange(e, s, value, bits),
+            None => self.shuffle(e, s, value, e.xor(self.lane(e), bits)),
+        }
+    }
+
+    fn ballot(&self, e: &Emitter, condition: V) -> V {
+        self.maker.ballot(e, condition)
+    }
+
+    fn shared_memory(&self, e: &Emitter, name: &str, bytes: u64) -> V {
+        e.address_space_cast(e.named_memory(name, e.array_type(e.i8, bytes), BLOCK, 16), e.ptr)
     }
 
     fn is_whole_warp(&self, e: &Emitter) -> V {

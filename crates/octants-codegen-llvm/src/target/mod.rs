@@ -19,7 +19,7 @@ mod twin;
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
 use octants_artifact::CodeTarget;
-use octants_ir::{AtomicOp, Scalar, TargetInfo};
+use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
 
 pub(crate) use crate::emit::AtomicStyle;
 use crate::emit::{Bb, Emitter, T, V};
@@ -159,6 +159,34 @@ pub(crate) trait Target {
         _after: Bb,
     ) -> Option<V> {
         None
+    }
+    /// A position of this thread in the grid, or an extent of the grid, i32.
+    fn grid_value(&self, _e: &Emitter, _value: GridValue) -> V {
+        panic!("compiler bug: this target has no blocks of threads")
+    }
+    /// Waits for all threads of the subgroup or block; what they wrote is then seen by all.
+    fn barrier(&self, _e: &Emitter, _scope: ThreadScope) {
+        panic!("compiler bug: this target has no blocks of threads")
+    }
+    /// Orders this thread's accesses to memory, as other threads of the block or device see them.
+    fn fence(&self, e: &Emitter, _scope: ThreadScope) {
+        e.fence();
+    }
+    /// The value of the subgroup's thread with an index, an i32.
+    fn shuffle(&self, _e: &Emitter, _s: Scalar, _value: V, _lane: V) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
+    /// The value of the subgroup's thread whose index differs in these bits, an i32.
+    fn shuffle_xor(&self, _e: &Emitter, _s: Scalar, _value: V, _bits: V) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
+    /// A bit, of an i64, for each thread of the subgroup that has not ended and for which the condition, an i1, holds.
+    fn ballot(&self, _e: &Emitter, _condition: V) -> V {
+        panic!("compiler bug: this target has no warps")
+    }
+    /// Uninitialized memory of a block of threads; the same for the same name.
+    fn shared_memory(&self, _e: &Emitter, _name: &str, _bytes: u64) -> V {
+        panic!("compiler bug: this target has no blocks of threads")
     }
     /// Whether all threads of the warp, those that run in step, run this at once: an i1, the same for those that do.
     fn is_whole_warp(&self, _e: &Emitter) -> V {

@@ -6,7 +6,7 @@ use std::sync::Once;
 
 use inkwell::module::Module;
 use inkwell::targets::TargetMachine;
-use octants_ir::{Scalar, TargetInfo};
+use octants_ir::{Scalar, TargetInfo, ThreadScope};
 
 use super::device_library::link_device_library;
 use super::gpu::{self, Gpu, Maker, Register, open_machine};
@@ -47,6 +47,13 @@ pub(super) fn open(
 
 /// A thread issues instructions in order, and the assembler unrolls short loops alone.
 pub(super) const INFO: TargetInfo = TargetInfo { waits_for_loads: true, ..gpu::INFO };
+
+impl Nvptx {
+    /// A bit for each thread of the warp that executes this at once.
+    fn here(&self, e: &Emitter) -> V {
+        e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[])
+    }
+}
 
 impl Maker for Nvptx {
     fn info(&self) -> TargetInfo {
@@ -110,14 +117,31 @@ impl Maker for Nvptx {
         e.call(f, &[e.i32c(-1), word, e.i32c(bits), e.i32c(31)])
     }
 
+    fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V {
+        let f = e.declare("llvm.nvvm.shfl.sync.idx.i32", e.i32, &mut [e.i32, e.i32, e.i32, e.i32]);
+        e.call(f, &[e.i32c(-1), word, lane, e.i32c(31)])
+    }
+
+    fn ballot(&self, e: &Emitter, condition: V) -> V {
+        let f = e.declare("llvm.nvvm.vote.ballot.sync", e.i32, &mut [e.i32, e.i1]);
+        e.zext(e.call(f, &[e.i32c(-1), condition]), e.i64)
+    }
+
+    fn fence(&self, e: &Emitter, scope: ThreadScope) {
+        let name = if scope == ThreadScope::Device { "llvm.nvvm.membar.gl" } else { "llvm.nvvm.membar.cta" };
+        e.call(e.declare(name, e.void, &mut []), &[]);
+    }
+
+    fn subgroup_barrier(&self, e: &Emitter) {
+        e.call(e.declare("llvm.nvvm.bar.warp.sync", e.void, &mut [e.i32]), &[e.i32c(-1)]);
+    }
+
     fn is_whole_warp(&self, e: &Emitter) -> V {
-        let here = e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[]);
-        e.icmp(IntCmp::LLVMIntEQ, here, e.i32c(-1))
+        e.icmp(IntCmp::LLVMIntEQ, self.here(e), e.i32c(-1))
     }
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
-        let here = e.call(e.declare("llvm.nvvm.activemask", e.i32, &mut []), &[]);
-        e.call(e.declare("llvm.nvvm.vote.all.sync", e.i1, &mut [e.i32, e.i1]), &[here, condition])
+        e.call(e.declare("llvm.nvvm.vote.all.sync", e.i1, &mut [e.i32, e.i1]), &[self.here(e), condition])
     }
 
     fn block_barrier(&self, e: &Emitter) {

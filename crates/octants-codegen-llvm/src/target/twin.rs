@@ -3,8 +3,7 @@
 //!
 //! Code is a shared object. Beside each entry point it has `<symbol>.bytes`, the size of the parameter, and `<symbol>.threads`, the most
 //! threads of a block, both 64 bits wide. What a GPU does in hardware it asks for by way of the table of functions that the player puts into
-//! its variable `octants_twin`: the thread's registers, the barrier of the block, the exchange within a warp, and whether all of a warp is
-//! here. The memory of a block is a variable of the shared object, so that one block of it runs at a time where it has the symbol `octants_twin_block`.
+//! its variable `octants_twin`: the thread's registers, the barrier of the block, and the exchange and the vote within a warp. The memory of a block is a variable of the shared object, so that one block of it runs at a time where it has the symbol `octants_twin_block`.
 
 use std::cell::Cell;
 
@@ -13,13 +12,13 @@ use inkwell::module::{Linkage, Module};
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicOrdering as Ordering;
 use llvm_sys::core::*;
-use octants_ir::Scalar;
+use octants_ir::{Scalar, ThreadScope};
 
 use super::cpu::host_machine;
 use super::gpu::{Gpu, Maker, Register};
 use super::link_code_object::{Undefined, link_code_object};
 use super::{AtomicStyle, CodeForm, Target};
-use crate::emit::{Emitter, T, V, c_string, llvm};
+use crate::emit::{Emitter, IntCmp, T, V, c_string, llvm};
 use crate::{CodegenError, CodegenOptions};
 
 /// Kinds of twins, and the binary logarithm of the threads in their warps.
@@ -29,14 +28,14 @@ const KINDS: &[(&str, u32)] = &[("wave64", 6), ("wave32", 5)];
 const REGISTER: i64 = 0;
 const BARRIER: i64 = 8;
 const EXCHANGE: i64 = 16;
-const IS_WHOLE_WARP: i64 = 32;
+const BALLOT: i64 = 32;
 
 /// How the names of a block's memories begin.
 const BLOCK_MEMORY: &[u8] = b"octants_block_";
 
 struct Twin {
     warp_bits: u32,
-    /// Places where threads ask whether their warp is whole.
+    /// Places where the threads of a warp vote.
     places: Cell<i64>,
 }
 
@@ -128,10 +127,28 @@ impl Maker for Twin {
         self.ask(e, EXCHANGE, e.i32, &[word, distance])
     }
 
-    fn is_whole_warp(&self, e: &Emitter) -> V {
-        // Threads are at the same place where they ask with the same number.
+    fn shuffle(&self, e: &Emitter, word: V, lane: V) -> V {
+        let own = e.and(self.register(e, Register::Thread), e.i32c((1 << self.warp_bits) - 1));
+        self.ask(e, EXCHANGE, e.i32, &[word, e.sub(lane, own)])
+    }
+
+    fn ballot(&self, e: &Emitter, condition: V) -> V {
+        // Threads vote together when they are at the same place in the code.
         let place = self.places.replace(self.places.get() + 1);
-        e.trunc(self.ask(e, IS_WHOLE_WARP, e.i32, &[e.i32c(place)]), e.i1)
+        self.ask(e, BALLOT, e.i64, &[e.i32c(place), e.zext(condition, e.i32)])
+    }
+
+    fn is_whole_warp(&self, e: &Emitter) -> V {
+        let all = e.i64c(if self.warp_bits == 6 { -1 } else { i64::from(u32::MAX) });
+        e.icmp(IntCmp::LLVMIntEQ, self.ballot(e, e.int(e.i1, 1)), all)
+    }
+
+    fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
+        e.icmp(IntCmp::LLVMIntEQ, self.ballot(e, e.not(condition)), e.i64c(0))
+    }
+
+    fn fence(&self, e: &Emitter, _scope: ThreadScope) {
+        e.fence();
     }
 
     fn block_barrier(&self, e: &Emitter) {

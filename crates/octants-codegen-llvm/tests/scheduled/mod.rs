@@ -5,13 +5,13 @@
 use octants_artifact::{Artifact, CodeTarget};
 use octants_codegen_llvm::{CodegenError, CodegenOptions, Listing, target_info};
 use octants_diag::Span;
-use octants_ir::{Program, Schedule, ScheduleOptions};
+use octants_ir::{Program, ScheduleOptions, Scheduled};
 use octants_schedule::schedule_program;
 
 /// How a program runs on a machine.
-pub fn scheduled(program: &Program, options: &CodegenOptions, target: &CodeTarget) -> Schedule {
+pub fn scheduled(program: &Program, options: &CodegenOptions, target: &CodeTarget) -> Scheduled {
     let asked = ScheduleOptions { opt_level: options.opt_level, ..ScheduleOptions::default() };
-    schedule_program(program, &target_info(target), asked)
+    schedule_program(program.clone(), &target_info(target), asked)
 }
 
 /// See [`octants_codegen_llvm::compile_host`].
@@ -30,8 +30,7 @@ pub fn compile(
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Artifact, CodegenError> {
-    let schedule = scheduled(program, options, target);
-    octants_codegen_llvm::compile((program, &schedule), location, options, target, &mut |_| ())
+    octants_codegen_llvm::compile(&scheduled(program, options, target), location, options, target, &mut |_| ())
 }
 
 /// See [`octants_codegen_llvm::compile_as_one`].
@@ -40,7 +39,7 @@ pub fn compile_as_one(
     options: &CodegenOptions,
     target: &CodeTarget,
 ) -> Result<Vec<u8>, CodegenError> {
-    octants_codegen_llvm::compile_as_one((program, &scheduled(program, options, target)), options, target)
+    octants_codegen_llvm::compile_as_one(&scheduled(program, options, target), options, target)
 }
 
 /// See [`octants_codegen_llvm::list_host`].
@@ -55,5 +54,5 @@ pub fn list(
     target: &CodeTarget,
     listing: Listing,
 ) -> Result<String, CodegenError> {
-    octants_codegen_llvm::list((program, &scheduled(program, options, target)), options, target, listing)
+    octants_codegen_llvm::list(&scheduled(program, options, target), options, target, listing)
 }

@@ -144,7 +144,8 @@ impl Session {
         let kept = key.and_then(|(cache, key)| cache.get(&key));
         let kept_under = key.map(|(_, key)| key);
         watch.lap(Phase::Load, "look up");
-        let pointers = |artifact: &Artifact| pointers(&layout, &program.buffers, artifact);
+        let buffers = program.buffers.clone();
+        let pointers = |artifact: &Artifact| pointers(&layout, &buffers, artifact);
         let tells_addresses = tells_addresses(&program);
         // What this device refuses is made anew.
         let load = |artifact: &Artifact| {
@@ -161,15 +162,15 @@ impl Session {
             return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
-        let schedule = schedule_program(&program, &info, schedule_options);
+        let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
         let mut after = |step| watch.lap(Phase::Codegen, step);
         let mut artifact = machine
             .code_generator()
-            .compile((&program, &schedule), &location, &options, &machine.target, &mut after)
+            .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
-        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&program, &layout)) {
+        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&scheduled.program, &layout)) {
             task.access = access;
         }
         watch.lap(Phase::Passes, "access sets");
@@ -264,6 +265,7 @@ fn pointers(layout: &ArgLayout, buffers: &[octants_ir::Buffer], artifact: &Artif
     for (i, buffer) in buffers.iter().enumerate() {
         let written = artifact.tasks.iter().any(|t| t.writes.contains(&(i as u32)));
         match (&buffer.layout, layout.buffers[i]) {
+            (Layout::Dense { .. }, _) if buffer.space.is_temporary() => {}
             (Layout::Dense { components, .. }, _) => components.iter().for_each(|c| roots[c.root as usize] |= written),
             (_, Some(slot)) => out.push(Pointer { slot, written }),
             (_, None) => {}

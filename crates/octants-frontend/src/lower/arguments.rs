@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use octants_diag::Result;
-use octants_ir::{Buffer, BufferId, Companion, Layout, Op, Param, Type, ValueId};
+use octants_ir::{Buffer, BufferId, Companion, Layout, MemorySpace, Op, Param, Type, ValueId};
 
 use super::{Frame, Lowerer};
 use crate::value::{DataclassArg, Value};
@@ -98,6 +98,7 @@ impl Lowerer<'_> {
             elem: desc.elem.clone(),
             ndim: desc.ndim,
             layout: if desc.contiguous { Layout::Contiguous } else { Layout::Strided },
+            space: MemorySpace::Global,
         });
         self.buffer_captures.push(Some(capture));
         self.buffer_objects.push(obj);
@@ -164,6 +165,7 @@ impl Lowerer<'_> {
             elem: desc.elem,
             ndim: desc.shape.len() as u32,
             layout: Layout::Dense { shape: desc.shape, offset: desc.offset, components },
+            space: MemorySpace::Global,
         });
         self.buffer_captures.push(None);
         self.buffer_objects.push(Some(obj));
