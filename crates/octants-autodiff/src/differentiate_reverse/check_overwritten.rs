@@ -18,6 +18,7 @@ use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp,
 use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
 use super::plan_sweeps::Plan;
+use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Dependence, Meeting, Place, same_value, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
@@ -37,12 +38,13 @@ pub(super) fn check_overwritten(
 ) -> Result<(), Box<Diagnostic>> {
     let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
-        let (addr, list) = match i.op {
-            Op::Load(a) => (a, &mut loads),
-            Op::Store(a, _) => (a, &mut stores),
-            Op::Atomic(op, a, _) if is_extreme(op) => (a, &mut extremes),
-            Op::Atomic(_, a, _) => (a, &mut updates),
-            _ => return,
+        let (addr, list) = match memory_use(&i.op) {
+            MemoryUse::Load(a) => (a, &mut loads),
+            MemoryUse::Store { address, .. } => (address, &mut stores),
+            MemoryUse::Update { op, address, .. } if is_extreme(op) => (address, &mut extremes),
+            MemoryUse::Update { address, .. } => (address, &mut updates),
+            // What others change meanwhile is nobody's to keep.
+            MemoryUse::VolatileLoad(_) | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => return,
         };
         if let Some((buffer, addr)) = trace_element(plan.body, addr) {
             list.push(Access { inst, buffer, addr });
@@ -99,7 +101,7 @@ fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buff
     };
     let mut found = false;
     plan.body.visit(plan.body.root, &mut |v, inst| {
-        if let Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op {
+        if let Some(a) = memory_use(&inst.op).address() {
             found |= plan.activity.works(v) && matches!(trace_address(plan.body, a), Place::Buffer(b) if is_it(b));
         }
     });
@@ -107,9 +109,10 @@ fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buff
 }
 
 fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
-    match plan.body.inst(access.inst).op {
-        Op::Atomic(op, ..) => Some(op),
-        _ => None,
+    match memory_use(&plan.body.inst(access.inst).op) {
+        MemoryUse::Update { op, .. } => Some(op),
+        MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => None,
+        MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => None,
     }
 }
 
@@ -128,10 +131,7 @@ fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
 
 /// The same element of a vector or matrix, whichever the component: both addresses lead to it in the same way.
 fn same_component(body: &Body, a: ValueId, b: ValueId) -> bool {
-    let of = |v: ValueId| match &body.inst(v).op {
-        Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) => *a,
-        _ => v,
-    };
+    let of = |v: ValueId| memory_use(&body.inst(v).op).address().unwrap_or(v);
     let (a, b) = (of(a), of(b));
     let whole = |v: ValueId| matches!(body.inst(v).op, Op::BufferAddr(..));
     whole(a) || whole(b) || same_parts(body, a, b)
