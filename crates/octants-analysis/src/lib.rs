@@ -1,10 +1,11 @@
 //! Facts about code, found once and asked for by passes: where addresses point, what code touches, which elements.
 //!
-//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
+//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then. [`FactsCache`] keeps
+//! what several passes ask for.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
 //! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`access_sets`],
-//! [`launch_bounds`].
+//! [`launch_bounds`], [`facts_cache`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -16,6 +17,7 @@ pub mod cost_model;
 pub mod dependence;
 pub mod effects;
 pub mod exits;
+pub mod facts_cache;
 pub mod iterations;
 pub mod launch_bounds;
 pub mod local_uses;
@@ -37,6 +39,7 @@ pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
 pub use dependence::{BetweenIterations, Dependence, Subscript};
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
 pub use exits::may_leave;
+pub use facts_cache::FactsCache;
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
 pub use launch_bounds::launch_bound;
 pub use local_uses::find_local_uses;
