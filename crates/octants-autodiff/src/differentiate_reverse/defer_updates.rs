@@ -100,7 +100,7 @@ impl Emitter<'_> {
     /// Running a block backwards adds to the gradient of a buffer and does not read it.
     fn only_reads(&self, buffer: BufferId, block: BlockId) -> bool {
         let source = self.source();
-        let memory = MemoryClasses::of(&self.buffers, true);
+        let memory = MemoryClasses::of(self.buffers, true);
         let Some(own) = self.gradients[buffer.index()] else { return false };
         let mut only = true;
         // A kernel may use a gradient like any other memory.

@@ -52,7 +52,7 @@ impl<'a> Emitter<'a> {
         // A kernel may use a gradient like any other memory.
         let mut used = HashSet::new();
         for_each_element(source, from, &mut |b, _| _ = used.insert(b));
-        let memory = MemoryClasses::of(&self.buffers, true);
+        let memory = MemoryClasses::of(self.buffers, true);
         let is_alone = |g: BufferId| {
             let mut others = (0..self.buffers.len()).filter(|i| *i != g.index());
             !others.any(|other| memory.may_alias(g.index(), other))
