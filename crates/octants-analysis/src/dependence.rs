@@ -1,9 +1,9 @@
 //! [`Dependence`]: the dependence test. It tells whether two accesses of a buffer reach the same element: in one
 //! iteration, in two iterations of a loop, or in two tasks.
 //!
-//! Each axis gives an equation of two affine sums. An equation of constants has an answer by itself. Between iterations,
-//! the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in common, ranges
-//! of indices are compared.
+//! Each axis gives an equation of two affine sums. An equation of constants has an answer by itself. Between
+//! iterations, the equations of each axis of the loop are solved together. Between tasks, whose loops have nothing in
+//! common, ranges of indices are compared.
 
 use std::collections::HashMap;
 
