@@ -13,10 +13,12 @@
 //! - `address_bits` and launches are not interpreted; printed text has no formats.
 //!
 //! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread`, what it is to be in the middle
-//! of code; `operations`, `control`, `grid`, what moves it on. [`random_kernels`], [`shaped_loops`] and [`kernel_variants`] make up kernels from seeds.
+//! of code; `operations`, `control`, `grid`,
+//! what moves it on; `graph`. [`random_kernels`], [`shaped_loops`] and [`kernel_variants`] make up kernels from seeds.
 
 mod arithmetic;
 mod control;
+mod graph;
 mod grid;
 pub mod kernel_variants;
 mod machine;
@@ -38,6 +40,7 @@ pub use machine::Fault;
 pub use memory::Memory;
 pub use scalar::Leaf;
 
+use graph::Launch;
 use machine::Machine;
 use thread::{Activation, zeros};
 use value::Value;
@@ -114,7 +117,7 @@ impl Interpreter {
         Ok(outcome(machine, returned, &k.ret))
     }
 
-    /// Runs a program, task after task. Each parameter is given by its scalars; memory is that of the program's
+    /// Runs a program as its graph says; groups one after the other. Each parameter is given by its scalars; memory is that of the program's
     /// buffers.
     pub fn run_program(&self, p: &Program, memory: &mut Memory, params: &[Vec<Leaf>]) -> Result<Outcome, Fault> {
         let types: Vec<&Type> = p.params.iter().map(|p| &p.ty).collect();
@@ -123,16 +126,9 @@ impl Interpreter {
         machine.is_program = true;
         machine.frame = p.frame.iter().map(zeros).collect();
         let params: Rc<[Value]> = machine.params.clone().into();
-        let mut returned = None;
-        for (number, task) in p.tasks.iter().enumerate() {
-            machine.task = number as u32;
-            let place = format!("task {}", task.name);
-            let of_task = machine.run_body(Activation::new(place, &task.body, params.clone(), None))?;
-            returned = of_task.filter(|r| !r.is_empty()).or(returned);
-            if machine.failure.is_some() {
-                break;
-            }
-        }
+        let mut launch = Launch { machine: &mut machine, program: p, params, returned: None, rounds: 0 };
+        launch.run(&p.graph)?;
+        let returned = launch.returned;
         Ok(outcome(machine, returned, &p.ret))
     }
 }

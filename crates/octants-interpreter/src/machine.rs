@@ -165,6 +165,19 @@ impl<'a> Machine<'a> {
         Ok(here[a.leaf..a.leaf + scalars.len()].to_vec())
     }
 
+    /// Reads a scalar of global memory or of the frame, where no thread runs.
+    pub fn read_between_tasks(&self, base: &Base, s: Scalar) -> Result<u64, String> {
+        match base {
+            Base::Frame(slot) => Ok(self.frame[slot.index()][0]),
+            Base::Element(region @ (Region::Root(_) | Region::Array(_)), offset) => {
+                read_bytes(self.memory.region(*region), *offset, s)
+            }
+            Base::Components(all) => read_bytes(self.memory.region(all[0].0), all[0].1, s),
+            Base::Outside(what) => Err(what.to_string()),
+            other => Err(format!("{other:?} is no memory that tasks share")),
+        }
+    }
+
     /// Writes leaves, the first at the address.
     pub fn write(
         &mut self,
