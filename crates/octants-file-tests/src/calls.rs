@@ -27,10 +27,19 @@ enum Code {
     Program(Box<Program>),
 }
 
+/// The line begins a kernel or a program.
+fn starts(line: &str) -> bool {
+    line.starts_with("kernel ") || line.starts_with("program ")
+}
+
+/// The text has a kernel or a program in it.
+pub(crate) fn has_code(text: &str) -> bool {
+    text.lines().any(starts)
+}
+
 impl Code {
     /// The first kernel or program of a text.
     fn parse(text: &str) -> Result<Code, String> {
-        let starts = |l: &str| l.starts_with("kernel ") || l.starts_with("program ");
         let mut lines = text.lines().skip_while(|l| !starts(l));
         let first = lines.next().ok_or("no kernel or program to call")?;
         let rest: Vec<&str> = lines.take_while(|l| !starts(l)).collect();

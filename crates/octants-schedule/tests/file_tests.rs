@@ -1,11 +1,13 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`, the folder naming the pass that decides.
 //!
 //! A case holds a program, after `; run: schedule_program`, and its schedule as text. Its options are `cpu` or `gpu`,
-//! the kind of machine, and `arrays_may_alias`.
+//! the kind of machine, and `arrays_may_alias`. Its calls run the program and the variants of its tasks.
 
 #![allow(clippy::unwrap_used)]
 
 use octants_file_tests::{Case, check_cases};
+use octants_interpreter::scheduled_program;
+use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
 use octants_ir::{CostTable, Program, ScheduleOptions, TargetInfo};
 use octants_schedule::{describe_schedule, schedule_program};
@@ -50,7 +52,11 @@ fn run(case: &Case) -> String {
     let program: Program = case.parse();
     assert_program(&program, "parsing");
     let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
-    describe_schedule(&schedule_program(program, &target, options))
+    let scheduled = schedule_program(program, &target, options);
+    for role in [Role::Main, Role::SingleThread, Role::Private, Role::Coarse] {
+        case.assert_calls(&scheduled_program(&scheduled, role).to_string());
+    }
+    describe_schedule(&scheduled)
 }
 
 #[test]
