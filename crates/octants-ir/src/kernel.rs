@@ -1,7 +1,7 @@
 //! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
 //! not split into tasks cannot reach a back end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
@@ -124,23 +124,6 @@ impl Buffer {
         self.space.of_roots() == other.space.of_roots()
             && a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
     }
-}
-
-/// Maps each buffer to the first buffer that it shares an element with, directly or through other buffers.
-pub fn first_with_memory(buffers: &[Buffer]) -> Vec<usize> {
-    let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut known: HashMap<(MemorySpace, u32, u64), usize> = HashMap::new();
-    for (i, b) in buffers.iter().enumerate() {
-        let Layout::Dense { components, .. } = &b.layout else { continue };
-        for c in components {
-            let other = *known.entry((b.space.of_roots(), c.root, c.base)).or_insert(i);
-            let (one, same) = (first[i].min(first[other]), first[i].max(first[other]));
-            if one != same {
-                first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
-            }
-        }
-    }
-    first
 }
 
 /// A by-value parameter.

@@ -44,14 +44,15 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`],
-//! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold. [`schedule`], [`target_info`] and
-//! [`codegen_options`] are what later stages exchange.
+//! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`] lists
+//! what must hold. [`affine`], [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
 #[macro_use]
 mod operation_macros;
 
+pub mod affine;
 pub mod body;
 pub mod codegen_options;
 pub mod instruction_table;
@@ -77,12 +78,13 @@ pub mod verify;
 mod verify_graph;
 mod verify_types;
 
+pub use affine::{Affine, Term};
 pub use body::{Body, Builder, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
-    MemorySpace, Param, Program, Task, TaskKind, first_with_memory,
+    MemorySpace, Param, Program, Task, TaskKind,
 };
 pub use launch_count::launch_count;
 pub use op::{
@@ -94,7 +96,7 @@ pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, U
 pub use parse::ParseError;
 pub use print::print_inst;
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};
-pub use target_info::TargetInfo;
+pub use target_info::{Cost, CostTable, TargetInfo};
 pub use task_blocks::{RoundEnd, round_end, task_blocks, task_statements};
 pub use task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
 pub use types::{Scalar, StructType, Type};

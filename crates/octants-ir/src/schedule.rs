@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use crate::{Body, FuncId, LocalId, Program, Scalar, ValueId};
+use crate::{Affine, Body, FuncId, LocalId, Program, Scalar, ValueId};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,10 +38,8 @@ pub struct Scheduled {
 /// How a program runs on a kind of machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
-    /// Memory class of each buffer, named by the first buffer of the class.
-    pub memory: Vec<usize>,
-    /// Array arguments may overlap one another.
-    pub arrays_may_alias: bool,
+    /// Memory class of each buffer: accesses of different classes never alias.
+    pub memory: Vec<MemoryClass>,
     pub tasks: Vec<TaskSchedule>,
     pub functions: Vec<FunctionSchedule>,
 }
@@ -51,6 +49,15 @@ impl Schedule {
     pub fn may_fail(&self) -> bool {
         self.tasks.iter().any(|t| t.behavior.fails)
     }
+}
+
+/// The memory class of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryClass {
+    /// The first buffer of the class.
+    pub first: usize,
+    /// Different components of an element never alias.
+    pub by_component: bool,
 }
 
 /// Side effects and size of code, callees included.
@@ -106,6 +113,8 @@ pub struct TaskSchedule {
     pub functions: Vec<FuncId>,
     /// Per buffer: its contents are constant while the task runs, and constant loads pay off.
     pub constants: Vec<bool>,
+    /// Bounds of each axis of a parallel task, `[begin, end)`.
+    pub bounds: Vec<(LaunchBound, LaunchBound)>,
     /// Extent of each axis of a parallel task, if known.
     pub extents: Vec<Option<i64>>,
     /// Estimated time of one iteration of a parallel task, in nanoseconds.
@@ -126,6 +135,17 @@ impl TaskSchedule {
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
     }
+}
+
+/// A bound of a parallel loop as the launcher can know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchBound {
+    /// Known at compile time.
+    Known(i64),
+    /// A parameter or an extent, plus a constant, computed in this type. It may wrap around.
+    Sum(Affine, Scalar),
+    /// Computed by code.
+    Computed,
 }
 
 /// The launches that a variant of a task's code is for.

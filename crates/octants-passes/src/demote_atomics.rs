@@ -14,7 +14,7 @@ use octants_ir::{
 };
 
 use crate::pass_options::PassOptions;
-use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
+use octants_analysis::{MemoryClasses, Place, runs_once, touched_at_own_indices, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.
 pub fn demote_companion_atomics(kernel: &mut Kernel, options: &PassOptions) {
@@ -54,11 +54,11 @@ fn make_plain(
     mut found: Option<&mut HashSet<ValueId>>,
 ) {
     let Kernel { body, buffers, .. } = kernel;
+    let memory = MemoryClasses::of(buffers, options.arrays_may_alias);
     let is_distinct = |b: BufferId| {
-        let own = &buffers[b.index()];
-        let mut others = buffers.iter().enumerate().filter(|(i, _)| *i != b.index());
-        match own.layout {
-            Layout::Dense { .. } => !others.any(|(_, other)| may_overlap(own, other)),
+        let mut others = (0..buffers.len()).filter(|i| *i != b.index());
+        match buffers[b.index()].layout {
+            Layout::Dense { .. } => !others.any(|other| memory.may_alias(b.index(), other)),
             Layout::Contiguous => !options.arrays_may_alias,
             // Elements of one array may be the same memory.
             Layout::Strided => false,
