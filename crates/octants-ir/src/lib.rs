@@ -43,7 +43,8 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`]; then
-//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold. [`schedule`], [`target_info`] and
+//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold; [`copy_code`] and [`mod@run_pipeline`] serve
+//! passes. [`schedule`], [`target_info`] and
 //! [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
@@ -53,6 +54,7 @@ mod operation_macros;
 
 pub mod body;
 pub mod codegen_options;
+pub mod copy_code;
 pub mod instruction_table;
 pub mod kernel;
 mod lex;
@@ -64,6 +66,7 @@ mod parse_op;
 mod parser;
 pub mod print;
 mod rules;
+pub mod run_pipeline;
 pub mod schedule;
 pub mod target_info;
 pub mod types;
@@ -72,6 +75,7 @@ mod verify_types;
 
 pub use body::{Body, Builder, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
+pub use copy_code::{Copier, renumber};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
@@ -85,7 +89,10 @@ pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupRe
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
 pub use print::print_inst;
+pub use run_pipeline::{Pass, PassState, Verified, always, run_pass, run_pipeline, run_pipeline_with};
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::TargetInfo;
 pub use types::{Scalar, StructType, Type};
-pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};
+pub use verify::{
+    Rule, Violation, assert_kernel, assert_program, assert_scheduled, verify_kernel, verify_program, verify_scheduled,
+};

@@ -139,6 +139,18 @@ pub enum Role {
     Coarse,
 }
 
+impl Role {
+    /// The word in the text of a scheduled program.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Main => "main",
+            Role::SingleThread => "single_thread",
+            Role::Private => "private",
+            Role::Coarse => "coarse",
+        }
+    }
+}
+
 /// A variant of a task's code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {

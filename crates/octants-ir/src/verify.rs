@@ -10,11 +10,12 @@ use std::fmt::{self, Write as _};
 
 use crate::body::Body;
 use crate::instruction_table::Effect;
-use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
+use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
 pub use crate::rules::Rule;
 use crate::rules::Scope;
+use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
 use crate::verify_types::check_types;
 
@@ -76,7 +77,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     let mut out = Vec::new();
     verify_spaces(&p.buffers, &mut out);
     verify_functions(&p.buffers, &p.functions, true, &mut out);
-    let scope = kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret);
+    let scope = program_scope(p);
     let mut names = HashSet::new();
     for task in &p.tasks {
         let place = format!("task {}", task.name);
@@ -89,10 +90,30 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
         }
         let mut v = Verifier::new(&scope, &task.body, place, &mut out);
         if v.run() {
-            v.task_form(task);
+            v.task_form(&task.kind);
         }
     }
     out
+}
+
+/// The violations of a scheduled program: of its program, and of the bodies of its variants.
+pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
+    let mut out = verify_program(&s.program);
+    let scope = program_scope(&s.program);
+    for (task, schedule) in s.program.tasks.iter().zip(&s.schedule.tasks) {
+        for variant in &schedule.variants {
+            let place = format!("task {}, {} variant", task.name, variant.role.name());
+            let mut v = Verifier::new(&scope, &variant.body, place, &mut out);
+            if v.run() {
+                v.task_form(&task.kind);
+            }
+        }
+    }
+    out
+}
+
+fn program_scope(p: &Program) -> Scope<'_> {
+    kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret)
 }
 
 /// Panics if a kernel breaks a rule; `after` says which step made it.
@@ -103,6 +124,11 @@ pub fn assert_kernel(k: &Kernel, after: &str) {
 /// Panics if a program breaks a rule; `after` says which step made it.
 pub fn assert_program(p: &Program, after: &str) {
     panic_on(verify_program(p), after, p);
+}
+
+/// Panics if a scheduled program breaks a rule; `after` says which step made it.
+pub fn assert_scheduled(s: &Scheduled, after: &str) {
+    panic_on(verify_scheduled(s), after, s);
 }
 
 fn panic_on(violations: Vec<Violation>, after: &str, ir: &dyn fmt::Display) {
@@ -346,11 +372,11 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn task_form(&mut self, task: &Task) {
-        let body = &task.body;
+    fn task_form(&mut self, kind: &TaskKind) {
+        let body = self.body;
         let root = body.block(body.root);
         let is_parallel = |v: &ValueId| matches!(&body.inst(*v).op, Op::For(l) if l.parallel.is_some());
-        match &task.kind {
+        match kind {
             TaskKind::Serial => {
                 for v in root.iter().filter(|v| is_parallel(v)) {
                     self.broken(Rule::TaskForm, *v);

@@ -16,10 +16,9 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
 };
 
-use crate::copy_code::Copier;
 use octants_analysis::compute_access;
 use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into};
 

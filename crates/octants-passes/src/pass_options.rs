@@ -1,8 +1,7 @@
 //! What the pipeline of every kernel is asked for.
 
 use octants_diag::Sources;
-
-use crate::run_pipeline::PassState;
+use octants_ir::PassState;
 
 /// What the pipeline is asked for.
 #[derive(Debug, Clone, Default)]

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, FrameSlot, LocalId, Op, ValueId};
+use crate::body::Body;
+use crate::op::{BlockId, FrameSlot, LocalId, Op, ValueId};
 
 /// Copies parts of `source` into `body`.
-pub(crate) struct Copier<'a> {
+#[derive(Debug)]
+pub struct Copier<'a> {
     source: &'a Body,
     /// The copy.
     pub body: Body,
