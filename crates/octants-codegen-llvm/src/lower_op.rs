@@ -62,10 +62,6 @@ impl Lowering<'_, '_> {
                 self.thread_op(&inst.op)?
             }
             Op::VectorLoad(a) => self.load_vector(&self.place(*a), ty.leaf_count()),
-            Op::VectorStore(a, value) => {
-                self.store_vector(&self.place(*a), &self.leaves(*value));
-                return None;
-            }
             Op::Random => {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()
@@ -82,18 +78,10 @@ impl Lowering<'_, '_> {
                 None => self.load_place(&self.place(*a)),
             },
             Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
-            Op::Store(a, value) => {
-                self.store(*a, *value);
-                return None;
-            }
             Op::Atomic(op, _, value) if self.gather_sum(v, *op, *value) => return None,
             Op::Atomic(op, a, value) => self.atomic(*op, &self.place(*a), &self.leaves(*value)),
             Op::AtomicCas(a, expected, desired) => {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
-            }
-            Op::Reduce(slot, value) => {
-                self.reduce(*slot as usize, *value);
-                return None;
             }
             Op::Balance { number, weight, end, heaviest_first } => {
                 vec![self.balance(self.value(*number), self.value(*weight), self.value(*end), *heaviest_first)]
@@ -102,12 +90,8 @@ impl Lowering<'_, '_> {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
-            Op::Print(parts) => {
-                self.print(v, parts);
-                return None;
-            }
-            Op::Assert(c, parts) => {
-                self.assert(v, *c, parts);
+            Op::Store(..) | Op::VectorStore(..) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
+                self.run_effect(v);
                 return None;
             }
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
@@ -115,6 +99,19 @@ impl Lowering<'_, '_> {
             }
         };
         Some(Val::Leaves(leaves))
+    }
+
+    /// Lowers an instruction that yields nothing and is not control flow.
+    fn run_effect(&mut self, v: ValueId) {
+        let body = self.body;
+        match &body.inst(v).op {
+            Op::Store(a, value) => self.store(*a, *value),
+            Op::VectorStore(a, value) => self.store_vector(&self.place(*a), &self.leaves(*value)),
+            Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
+            Op::Print(parts) => self.print(v, parts),
+            Op::Assert(c, parts) => self.assert(v, *c, parts),
+            _ => panic!("compiler bug: {v} yields a value"),
+        }
     }
 
     fn address_bits(&self, address: ValueId) -> V {

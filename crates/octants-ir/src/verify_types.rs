@@ -74,11 +74,8 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
-        Op::VectorLoad(a) => need(c.is_vector_of(ty, *a), Rule::VectorType),
-        Op::VectorStore(a, x) => {
-            need(c.is_vector_of(c.of(*x), *a), Rule::VectorType)?;
-            c.yields_nothing()
-        }
+        Op::VectorLoad(a) => c.vector_access(ty, *a),
+        Op::VectorStore(a, x) => c.vector_access(c.of(*x), *a).and_then(|()| c.yields_nothing()),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -228,11 +225,14 @@ impl<'a> Check<'a> {
         need(fits, Rule::ThreadType)
     }
 
-    /// `vector` has the components of the scalar at the address, which lies in a buffer.
-    fn is_vector_of(&self, vector: &Type, address: ValueId) -> bool {
+    /// `vector` has components of the type of the scalar at the address, which lies in a buffer.
+    fn vector_access(&self, vector: &Type, address: ValueId) -> Checked {
         let in_buffer = matches!(self.body.inst(address).op, Op::BufferAddr(..));
-        let Ok(Type::Scalar(scalar)) = self.pointee(address, Rule::VectorType) else { return false };
-        in_buffer && matches!(vector, Type::Vector(s, _) if s == scalar)
+        let fits = match (vector, self.pointee(address, Rule::VectorType)?) {
+            (Type::Vector(s, _), Type::Scalar(scalar)) => s == scalar,
+            _ => false,
+        };
+        need(in_buffer && fits, Rule::VectorType)
     }
 
     fn for_loop(&self, l: &ForLoop) -> Checked {
