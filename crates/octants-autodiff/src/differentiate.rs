@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use octants_diag::{Diagnostic, Sources};
 use octants_ir::{AutodiffMode, Kernel, Pass, PassState, ValueId, always, run_pipeline};
+use octants_passes::Alias;
 use octants_passes::demote_atomics::demote_unshared_atomics;
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::fold_constants::fold_constants;
@@ -12,7 +13,6 @@ use octants_passes::inline_calls::{inline_all_calls, inline_calls};
 use octants_passes::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
 use octants_passes::simplify_locals::simplify_locals;
-use octants_passes::Alias;
 
 use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;

@@ -38,11 +38,7 @@ impl<'p> Lowering<'_, 'p> {
             Op::Return(value) => self.return_from_body(*value),
             Op::Call(f, args) => self.call(v, *f, args),
             _ => {
-                let result = self.value_of(v);
-                self.values[v.index()] = match result {
-                    Some(Val::Leaves(leaves)) => Some(self.held_value(v, leaves)),
-                    other => other,
-                };
+                self.values[v.index()] = self.value_of(v);
             }
         }
     }
@@ -218,12 +214,6 @@ impl<'p> Lowering<'_, 'p> {
             self.leave_after_failure();
             self.e.position(go_on);
         }
-        self.values[v.index()] = Some(self.held_value(v, leaves));
-    }
-
-    /// What an instruction yields, frozen where it is to stay in its place.
-    fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
-        let is_held = self.schedule.frozen_loads.contains(&v);
-        Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
+        self.values[v.index()] = Some(Val::Leaves(leaves));
     }
 }

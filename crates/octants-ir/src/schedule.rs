@@ -5,9 +5,10 @@
 //! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::ops::Range;
 
-use crate::{Body, FuncId, LocalId, Program, Scalar, ValueId};
+use crate::{Body, FuncId, LocalId, Program, Scalar, Task, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +34,34 @@ pub struct Scheduled {
     /// variants.
     pub program: Program,
     pub schedule: Schedule,
+}
+
+impl Scheduled {
+    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are left out.
+    pub fn program_of(&self, role: Role) -> Program {
+        let variants = self.program.tasks.iter().zip(&self.schedule.tasks);
+        let tasks = variants.filter_map(|(task, schedule)| {
+            let mut body = schedule.variant(role)?.body.clone();
+            renumber(&mut body);
+            Some(Task { body, ..task.clone() })
+        });
+        let mut program = Program { tasks: tasks.collect(), ..self.program.clone() };
+        program.functions.iter_mut().for_each(|f| renumber(&mut f.body));
+        program
+    }
+}
+
+/// The text of each variant, for messages.
+impl fmt::Display for Scheduled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.program, f)?;
+        for (task, schedule) in self.program.tasks.iter().zip(&self.schedule.tasks) {
+            for variant in &schedule.variants {
+                writeln!(f, "; task {}, {} variant\n{}", task.name, variant.role.name(), variant.body)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How a program runs on a kind of machine.
@@ -73,8 +102,6 @@ pub struct Behavior {
 pub struct BodySchedule {
     /// Facts about its locals.
     pub locals: LocalUses,
-    /// Loads whose values are frozen, because a later store may write to the memory.
-    pub frozen_loads: HashSet<ValueId>,
     /// Serial loops with a schedule of their own.
     pub loops: HashMap<ValueId, LoopSchedule>,
 }
@@ -140,6 +167,9 @@ pub enum Role {
 }
 
 impl Role {
+    /// Every role.
+    pub const ALL: &[Role] = &[Role::Main, Role::SingleThread, Role::Private, Role::Coarse];
+
     /// The word in the text of a scheduled program.
     pub fn name(self) -> &'static str {
         match self {

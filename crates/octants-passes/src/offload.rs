@@ -16,7 +16,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type,
+    ValueId,
 };
 
 use octants_analysis::compute_access;

@@ -82,11 +82,6 @@ fn describe_hints(hints: TaskHints, text: &mut String) {
 }
 
 fn describe_body(body: &BodySchedule, text: &mut String) {
-    let mut frozen: Vec<_> = body.frozen_loads.iter().collect();
-    frozen.sort();
-    if !frozen.is_empty() {
-        _ = writeln!(text, "  frozen loads: {}", list(frozen));
-    }
     for (loop_id, found) in in_order(&body.loops) {
         _ = writeln!(text, "  loop {loop_id}");
         describe_loop(found, text);

@@ -11,7 +11,6 @@ use octants_ir::{BlockId, ForLoop, LoopConfig, Op, Task, TaskKind, ValueId};
 use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loop;
 use crate::facts::{BodyFacts, ProgramFacts};
-use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::find_guarded_unroll;
 use crate::intra_iteration_dependence::has_intra_iteration_dependence;
 use crate::prefetch::{has_many_threads, prefetch, reads_in_loops};
@@ -104,9 +103,6 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     };
     found.forms = find_forms(&of_body, task, shared, &found);
     let mut body = BodySchedule::default();
-    if target.has_vectors {
-        body.frozen_loads = freeze_conditional_loads(facts, &task.body, false);
-    }
     let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
     let of_loops = LoopFacts {
         many_loops: loops > MANY_LOOPS,

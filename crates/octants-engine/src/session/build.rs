@@ -6,6 +6,7 @@ use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
+    run_pipeline_with,
 };
 use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_runtime::{LoadedKernel, Pointer};
