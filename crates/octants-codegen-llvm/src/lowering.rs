@@ -79,10 +79,6 @@ pub(crate) struct BodyForm<'p> {
     pub ret: &'p Type,
     /// One thread runs the task: atomics are plain.
     pub exclusive: bool,
-    /// The task's loop is too large to become vector code.
-    pub large: bool,
-    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
-    pub independent: bool,
     /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
@@ -233,8 +229,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 kind,
                 ret: &Type::Unit,
                 exclusive: false,
-                large: false,
-                independent: false,
                 balances: false,
                 cooperates: false,
                 alignment: None,

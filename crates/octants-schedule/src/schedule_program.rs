@@ -2,10 +2,11 @@
 
 use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, run_pipeline};
+use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
+use crate::hint_loops::hint_loops;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -37,11 +38,14 @@ pub struct Scheduling {
 impl PassState for Scheduling {}
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
-pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[Pass {
-    name: "freeze_conditional_loads",
-    runs: |_, s| s.target.has_vectors,
-    run: |scheduled, s| freeze_conditional_loads(scheduled, s),
-}];
+pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
+    Pass {
+        name: "freeze_conditional_loads",
+        runs: |_, s| s.target.has_vectors,
+        run: |scheduled, s| freeze_conditional_loads(scheduled, s),
+    },
+];
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
