@@ -228,10 +228,11 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.form.ret = &u.program.ret;
     l.form.balances = !behavior.fails;
     l.form.cooperates = behavior.cooperates;
-    l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;
-    l.form.unroll_and_jam =
-        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
+    l.form.unroll_and_jam = match variant {
+        Variant::Alone | Variant::Plain(_) => forms.unroll_and_jam_alone.as_ref(),
+        Variant::Shared(_) | Variant::Strided(..) => forms.unroll_and_jam.as_ref(),
+    };
     if let Variant::Strided(Some((_, form)), _) = variant {
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);

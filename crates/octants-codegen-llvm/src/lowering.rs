@@ -77,8 +77,6 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// One thread runs the task: atomics are plain.
-    pub exclusive: bool,
     /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
@@ -228,7 +226,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
             form: BodyForm {
                 kind,
                 ret: &Type::Unit,
-                exclusive: false,
                 balances: false,
                 cooperates: false,
                 alignment: None,

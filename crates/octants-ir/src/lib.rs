@@ -45,8 +45,8 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`]; then
-//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold; [`copy_code`] and [`mod@run_pipeline`] serve
-//! passes. [`schedule`], [`target_info`] and
+//! [`mod@print`] (the text), [`parse`]; [`verify`] lists what must hold; [`copy_code`],
+//! [`plain_update`] and [`mod@run_pipeline`] serve passes. [`schedule`], [`target_info`] and
 //! [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
@@ -66,6 +66,7 @@ pub mod operation_table;
 pub mod parse;
 mod parse_op;
 mod parser;
+pub mod plain_update;
 pub mod print;
 mod rules;
 pub mod run_pipeline;
@@ -90,6 +91,7 @@ pub use op::{
 pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
+pub use plain_update::{push_plain_swap, push_plain_update};
 pub use print::print_inst;
 pub use run_pipeline::{Pass, PassState, Verified, always, run_pass, run_pipeline, run_pipeline_with};
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};

@@ -9,7 +9,9 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId, push_plain_update,
+};
 
 use crate::pass_options::PassOptions;
 use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
@@ -164,15 +166,10 @@ impl Rewrite<'_> {
             found.insert(v);
             out.push(v);
         }
-        let value = match new {
-            New::Of(op) => {
-                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
-                let value = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
-                out.extend([old, value]);
-                value
-            }
-            New::Operand => x,
+        let op = match new {
+            New::Of(op) => Some(op),
+            New::Operand => None,
         };
-        out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
+        push_plain_update(body, out, &inst, (addr, x, op), None);
     }
 }

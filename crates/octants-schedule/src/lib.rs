@@ -7,10 +7,11 @@
 //! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `unroll_and_jam`,
 //! `scatter_privatization`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`,
 //! `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
-//! `freeze_conditional_loads`; [`describe_schedule`] for people and tests.
+//! `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
 
 mod coarsen_threads;
 mod converge_loops;
+mod demote_atomics;
 mod describe_schedule;
 mod facts;
 mod freeze_conditional_loads;

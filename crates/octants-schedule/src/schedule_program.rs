@@ -4,6 +4,7 @@ use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
 use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
+use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::hint_loops::hint_loops;
@@ -45,6 +46,7 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_vectors,
         run: |scheduled, s| freeze_conditional_loads(scheduled, s),
     },
+    Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
 ];
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
