@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
-use crate::{Body, FuncId, LocalId, Program, Scalar, Task, ValueId, renumber};
+use crate::{Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -149,6 +149,13 @@ impl TaskSchedule {
         self.variants.iter().find(|v| v.role == role)
     }
 
+    /// Most iterations of the parallel loop that a thread interleaves in launches on many threads.
+    pub fn interleave_factor(&self) -> u32 {
+        let variants = self.variants.iter().filter(|v| matches!(v.role, Role::Main | Role::Private));
+        let factors = variants.flat_map(|v| v.groups()).map(|group| group.factor);
+        factors.max().unwrap_or(1)
+    }
+
     /// The number of iterations, if known.
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
@@ -192,6 +199,16 @@ pub struct Variant {
     pub schedule: BodySchedule,
 }
 
+impl Variant {
+    /// The groups of iterations of its parallel loop, if it has one.
+    pub fn groups(&self) -> &[IterationGroup] {
+        match self.body.block(self.body.root).last().map(|v| &self.body.inst(*v).op) {
+            Some(Op::For(l)) => &l.groups,
+            _ => &[],
+        }
+    }
+}
+
 /// The variants of a task's code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forms {
@@ -205,22 +222,12 @@ pub struct Forms {
     pub block_privatization: Option<ScatterPrivatization>,
     /// There is a second variant with thread coarsening.
     pub coarsening: Option<Coarsening>,
-    /// Unroll-and-jam while other threads touch the same memory.
-    pub unroll_and_jam: Option<UnrollAndJam>,
-    /// Unroll-and-jam while no other thread touches the same memory.
-    pub unroll_and_jam_alone: Option<UnrollAndJam>,
 }
 
 impl Forms {
     /// The single-thread variant shares no code with the main variant.
     pub fn is_single_apart(&self) -> bool {
         self.has_single && self.thread_privatization.is_none()
-    }
-
-    /// Largest interleave factor of the main variant and its privatized body.
-    pub fn interleave_factor(&self) -> u32 {
-        let plain = self.unroll_and_jam_alone.as_ref().filter(|_| self.thread_privatization.is_some());
-        self.unroll_and_jam.iter().chain(plain).map(|found| found.interleave_factor).max().unwrap_or(1)
     }
 }
 
@@ -370,24 +377,6 @@ impl AddressStep {
         match self {
             AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,
         }
-    }
-}
-
-/// Unroll-and-jam of a parallel loop: one thread runs several iterations at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnrollAndJam {
-    /// Iterations of the parallel loop that are interleaved.
-    pub interleave_factor: u32,
-    /// The jammed inner loops. `true`: vectorize across the iterations of the parallel loop, not of the inner loop.
-    pub loops: HashMap<ValueId, bool>,
-}
-
-impl UnrollAndJam {
-    /// The interleave factors, largest first. Iterations with adjacent elements get a smaller factor for the
-    /// remainder, because each costs many times as much by itself.
-    pub fn factors(&self) -> impl Iterator<Item = u32> {
-        let small = self.loops.values().any(|across| *across).then_some(self.interleave_factor / 4);
-        [self.interleave_factor].into_iter().chain(small.filter(|n| *n > 1))
     }
 }
 

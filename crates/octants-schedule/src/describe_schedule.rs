@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use octants_ir::schedule::{
     BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopSchedule, RegionMemory, Role, ScatterPrivatization, TaskHints,
-    UnrollAndJam,
+    TaskSchedule,
 };
 use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, ValueId};
 
@@ -16,6 +16,7 @@ pub fn describe_schedule(scheduled: &Scheduled) -> String {
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);
         describe_forms(program, &found.forms, &mut text);
+        describe_groups(found, &mut text);
         // Passes keep the numbers of the task's loops.
         let main = found.variant(Role::Main).map_or(&task.body, |variant| &variant.body);
         describe_hints(found.hints, parallel_hints(main), &mut text);
@@ -48,16 +49,13 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
         _ = writeln!(text, "  coarsened variant, factor {}{tiles}", found.factor);
         _ = writeln!(text, "    at least {iterations} iterations, {row} in a row, arrays aligned to {bytes} bytes");
     }
-    describe_unroll_and_jam("", forms.unroll_and_jam.as_ref(), text);
-    describe_unroll_and_jam(" without other threads", forms.unroll_and_jam_alone.as_ref(), text);
 }
 
-fn describe_unroll_and_jam(when: &str, found: Option<&UnrollAndJam>, text: &mut String) {
-    let Some(found) = found else { return };
-    _ = writeln!(text, "  unroll and jam{when}, interleave factor {}", found.interleave_factor);
-    for (loop_id, across) in in_order(&found.loops) {
-        let how = if *across { "vectorized across iterations" } else { "interleaved" };
-        _ = writeln!(text, "    {loop_id}: {how}");
+/// The groups of iterations that the variants run.
+fn describe_groups(found: &TaskSchedule, text: &mut String) {
+    for variant in found.variants.iter().filter(|v| !v.groups().is_empty()) {
+        let factors: Vec<String> = variant.groups().iter().map(|group| group.factor.to_string()).collect();
+        _ = writeln!(text, "  unroll and jam in the {} variant, factors {}", variant.role.name(), factors.join(", "));
     }
 }
 

@@ -9,6 +9,7 @@ use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::hint_loops::hint_loops;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
+use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
 /// others.
@@ -45,6 +46,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         name: "freeze_conditional_loads",
         runs: |_, s| s.target.has_vectors,
         run: |scheduled, s| freeze_conditional_loads(scheduled, s),
+    },
+    Pass {
+        name: "unroll_and_jam",
+        runs: |_, s| !s.target.has_grid && s.options.opt_level >= 2,
+        run: |scheduled, s| unroll_and_jam(scheduled, s),
     },
     Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
 ];

@@ -14,7 +14,6 @@ use crate::facts::{BodyFacts, ProgramFacts};
 use crate::full_unroll::find_guarded_unroll;
 use crate::prefetch::{has_many_threads, prefetch, reads_in_loops};
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
-use crate::unroll_and_jam::find_unroll_and_jam;
 
 /// Tasks with more instructions than this are large: their compile time matters more.
 const LARGE: usize = 800;
@@ -153,11 +152,6 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     }
     if target.has_grid && options.opt_level >= 2 {
         forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
-    }
-    if !target.has_grid && options.opt_level >= 2 && !is_huge(target, behavior) {
-        let [jam, alone] = find_unroll_and_jam(of_body, p.loop_id, p.of);
-        let is_run_alone = forms.has_single || forms.thread_privatization.is_some();
-        (forms.unroll_and_jam, forms.unroll_and_jam_alone) = (jam, alone.filter(|_| is_run_alone));
     }
     forms
 }
