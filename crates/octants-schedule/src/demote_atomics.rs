@@ -67,19 +67,19 @@ impl Functions<'_> {
         }
     }
 
-    /// Whether there was anything to demote.
+    /// Whether there were updates to demote, those of reductions aside.
     fn demote(&mut self, body: &mut Body) -> bool {
-        let (mut used, mut found) = (HashSet::new(), false);
+        let (mut used, mut updates, mut reduces) = (HashSet::new(), false, false);
         body.visit(body.root, &mut |_, inst| {
             inst.op.for_each_operand(|v| _ = used.insert(v));
-            found |= match inst.op.effect() {
-                Effect::Update(_) => true,
-                Effect::For(l) => l.reductions.iter().any(|r| !r.plain),
-                Effect::Call(f, _) => self.schedules[f.index()].behavior.atomics > 0,
-                _ => false,
-            };
+            match inst.op.effect() {
+                Effect::Update(_) => updates = true,
+                Effect::For(l) => reduces |= !l.reductions.is_empty(),
+                Effect::Call(f, _) => updates |= self.schedules[f.index()].behavior.atomics > 0,
+                _ => {}
+            }
         });
-        if !found {
+        if !updates && !reduces {
             return false;
         }
         for block in 0..body.blocks.len() {
@@ -89,7 +89,7 @@ impl Functions<'_> {
             }
             body.blocks[block] = rebuilt;
         }
-        true
+        updates
     }
 
     /// Appends an instruction, or what takes its place, to `out`.
