@@ -46,6 +46,7 @@ mod full_unroll;
 mod functions;
 mod fuse_products;
 mod gather_sums;
+mod graph_parts;
 mod lower_body;
 mod lower_op;
 mod lower_task;

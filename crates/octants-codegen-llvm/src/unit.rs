@@ -44,7 +44,7 @@ impl<'p> Unit<'p> {
     /// An empty module's.
     pub fn new(facts: &'p Facts<'p>, target: &'p dyn Target, e: Emitter, has_wide_forms: bool) -> Unit<'p> {
         Unit {
-            metadata: Metadata::new(&e, facts.program, facts.schedule, target.info().has_vectors),
+            metadata: Metadata::new(&e, facts.program, facts.schedule),
             program: facts.program,
             options: facts.options,
             facts,

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::ops::Range;
 
-use crate::{Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, ValueId, renumber};
+use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,13 +37,14 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are left out.
+    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are the main ones.
     pub fn program_of(&self, role: Role) -> Program {
         let variants = self.program.tasks.iter().zip(&self.schedule.tasks);
-        let tasks = variants.filter_map(|(task, schedule)| {
-            let mut body = schedule.variant(role)?.body.clone();
+        let tasks = variants.map(|(task, schedule)| {
+            let variant = schedule.variant(role).or_else(|| schedule.variant(Role::Main));
+            let mut body = variant.map_or(&task.body, |v| &v.body).clone();
             renumber(&mut body);
-            Some(Task { body, ..task.clone() })
+            Task { body, ..task.clone() }
         });
         let mut program = Program { tasks: tasks.collect(), ..self.program.clone() };
         program.functions.iter_mut().for_each(|f| renumber(&mut f.body));
@@ -67,10 +68,8 @@ impl fmt::Display for Scheduled {
 /// How a program runs on a kind of machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
-    /// Memory class of each buffer, named by the first buffer of the class.
-    pub memory: Vec<usize>,
-    /// Array arguments may overlap one another.
-    pub arrays_may_alias: bool,
+    /// Memory class of each buffer: accesses of different classes never alias.
+    pub memory: Vec<MemoryClass>,
     pub tasks: Vec<TaskSchedule>,
     pub functions: Vec<FunctionSchedule>,
 }
@@ -80,6 +79,15 @@ impl Schedule {
     pub fn may_fail(&self) -> bool {
         self.tasks.iter().any(|t| t.behavior.fails)
     }
+}
+
+/// The memory class of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryClass {
+    /// The first buffer of the class.
+    pub first: usize,
+    /// Different components of an element never alias.
+    pub by_component: bool,
 }
 
 /// Side effects and size of code, callees included.
@@ -133,6 +141,8 @@ pub struct TaskSchedule {
     pub functions: Vec<FuncId>,
     /// Per buffer: its contents are constant while the task runs, and constant loads pay off.
     pub constants: Vec<bool>,
+    /// Bounds of each axis of a parallel task, `[begin, end)`.
+    pub bounds: Vec<(LaunchBound, LaunchBound)>,
     /// Extent of each axis of a parallel task, if known.
     pub extents: Vec<Option<i64>>,
     /// Estimated time of one iteration of a parallel task, in nanoseconds.
@@ -160,6 +170,17 @@ impl TaskSchedule {
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
     }
+}
+
+/// A bound of a parallel loop as the launcher can know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchBound {
+    /// Known at compile time.
+    Known(i64),
+    /// A parameter or an extent, plus a constant, computed in this type. It may wrap around.
+    Sum(Affine, Scalar),
+    /// Computed by code.
+    Computed,
 }
 
 /// The launches that a variant of a task's code is for.

@@ -8,11 +8,10 @@
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::may_leave;
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
+use octants_analysis::{Dependence, Meeting, may_leave};
+use octants_ir::{AtomicOp, BinaryOp, Body, ForLoop, FrameSlot, Layout, LocalId, Op, Range, ValueId};
 
 use crate::facts::BodyFacts;
-use crate::prefetch::operations;
 
 /// Interleave factors for adjacent elements, by the maximum number of scalar operations in the inner loop's body.
 const ADJACENT: [(usize, u32); 2] = [(12, 32), (32, 16)];
@@ -100,9 +99,10 @@ fn check_legality<'a>(facts: &'a BodyFacts<'a>, loop_id: ValueId, of: &ForLoop) 
     }
     // Give up early on bodies with too much code outside: the legality check is quadratic in the number of accesses.
     let longest = SHARING.map(|(most, _)| most).into_iter().max().unwrap_or(0);
-    let short = loops.iter().map(|(_, l)| l.body).filter(|b| size(body, *b, 1) <= longest);
-    let least =
-        size(body, of.body, LOOP_WEIGHT) - short.map(|b| LOOP_WEIGHT * size(body, b, LOOP_WEIGHT)).sum::<usize>();
+    let costs = facts.of.costs();
+    let short = loops.iter().map(|(_, l)| l.body).filter(|b| costs.block_size(body, *b, 1) <= longest);
+    let least = costs.block_size(body, of.body, LOOP_WEIGHT)
+        - short.map(|b| LOOP_WEIGHT * costs.block_size(body, b, LOOP_WEIGHT)).sum::<usize>();
     if 2 * least > MAX_OUTSIDE {
         return None;
     }
@@ -115,17 +115,6 @@ fn as_for(body: &Body, v: ValueId) -> Option<&ForLoop> {
     if let Op::For(l) = &body.inst(v).op { Some(l) } else { None }
 }
 
-/// Number of scalar operations in a block. Those in loops count `loop_weight` times.
-fn size(body: &Body, block: BlockId, loop_weight: usize) -> usize {
-    let of = |v: &ValueId| {
-        let inst = body.inst(*v);
-        let times = if matches!(inst.op, Op::For(_) | Op::Loop(_)) { loop_weight } else { 1 };
-        let inner: usize = inst.op.blocks().into_iter().map(|b| size(body, b, loop_weight)).sum();
-        inst.ty.leaf_count().max(1) * operations(body, &inst.op) + times * inner
-    };
-    body.block(block).iter().map(of).sum()
-}
-
 impl Search<'_> {
     /// The jammed loops and the interleave factor. `exclusive`: no other thread touches the memory.
     fn decide(&self, of: &ForLoop, exclusive: bool) -> Option<JammedLoops> {
@@ -133,8 +122,9 @@ impl Search<'_> {
         let loops = inner_loops(body, of);
         let found: Vec<_> =
             loops.iter().filter_map(|(v, l)| Some((*v, l.body, self.factor(*v, l, exclusive)?))).collect();
-        let outside = size(body, of.body, LOOP_WEIGHT)
-            - found.iter().map(|(_, b, _)| LOOP_WEIGHT * size(body, *b, LOOP_WEIGHT)).sum::<usize>();
+        let costs = self.facts.of.costs();
+        let outside = costs.block_size(body, of.body, LOOP_WEIGHT)
+            - found.iter().map(|(_, b, _)| LOOP_WEIGHT * costs.block_size(body, *b, LOOP_WEIGHT)).sum::<usize>();
         let fewest = found.iter().map(|(.., (factor, _))| *factor).min()?;
         let interleave_factor =
             std::iter::successors(Some(fewest), |n| Some(n / 2)).find(|n| *n as usize * outside <= MAX_OUTSIDE)?;
@@ -187,25 +177,31 @@ impl Search<'_> {
     /// An iteration may read or write what another one writes, other than by sums.
     fn has_dependence(&self) -> bool {
         let all: Vec<_> = self.accesses.values().collect();
-        let may_meet = |(a, k): &(Memory, Kind), (b, l): &(Memory, Kind)| {
+        let mut dependence = Dependence::of(self.body, &self.facts.locals);
+        let mut may_meet = |(a, k): &(Memory, Kind), (b, l): &(Memory, Kind)| {
             let commute = k == l && *k != Kind::Write;
-            !commute && self.may_be_same(a, b) && !self.are_own(a, b)
+            !commute && self.may_be_same(a, b) && !self.are_own(&mut dependence, a, b)
         };
         all.iter().enumerate().any(|(i, a)| all[i..].iter().any(|b| may_meet(a, b)))
     }
 
     fn may_be_same(&self, a: &Memory, b: &Memory) -> bool {
         match (a, b) {
-            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.facts.of.may_be_same(*a, *b),
+            (Memory::Buffer(a, ..), Memory::Buffer(b, ..)) => self.facts.of.memory.may_alias(*a, *b),
             (Memory::Frame(a), Memory::Frame(b)) => a == b,
             _ => false,
         }
     }
 
     /// Both accesses are to elements that belong to one iteration.
-    fn are_own(&self, a: &Memory, b: &Memory) -> bool {
+    fn are_own(&self, dependence: &mut Dependence<'_>, a: &Memory, b: &Memory) -> bool {
         let (Memory::Buffer(a, x, _), Memory::Buffer(b, y, _)) = (a, b) else { return false };
-        a == b && x.iter().zip(y).any(|(x, y)| self.is_own_index(*x) && self.is_own_index(*y))
+        if a != b {
+            return false;
+        }
+        let (x, y) = (dependence.indices(x), dependence.indices(y));
+        let found = dependence.between_iterations(self.loop_id, &x, &y);
+        matches!(found.axes[self.axis as usize], Meeting::Apart | Meeting::Own)
     }
 
     fn is_own_index(&self, v: ValueId) -> bool {
@@ -226,11 +222,12 @@ impl Search<'_> {
         {
             return None;
         }
+        let costs = self.facts.of.costs();
         let (mut is_plain, mut calls) = (true, false);
         let (mut sums, mut spreads) = (HashSet::new(), HashSet::new());
         body.visit(inner.body, &mut |v, inst| {
             is_plain &= !matches!(inst.op, Op::For(_) | Op::Loop(_));
-            calls |= operations(body, &inst.op) >= VECTOR_CALL && !self.is_uniform(v, Some(inner_id));
+            calls |= costs.instructions(body, &inst.op) >= VECTOR_CALL && !self.is_uniform(v, Some(inner_id));
             let Some((memory, kind)) = self.accesses.get(&v) else { return };
             let spread = self.spread(memory, inner_id);
             // Atomic sums stay as they are.
@@ -242,7 +239,7 @@ impl Search<'_> {
             }
         });
         let of_size = |sizes: &[(usize, u32)]| {
-            let size = size(body, inner.body, 1);
+            let size = costs.block_size(body, inner.body, 1);
             sizes.iter().find(|(most, _)| size <= *most).map(|(_, factor)| *factor)
         };
         let adjacent = || {

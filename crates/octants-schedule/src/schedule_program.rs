@@ -73,5 +73,5 @@ fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> S
     let functions = functions.collect();
     let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();
     let tasks = program.tasks.iter().zip(&tasks).map(|(task, own)| schedule_task(&facts, task, own)).collect();
-    Schedule { memory: facts.memory, arrays_may_alias: options.arrays_may_alias, tasks, functions }
+    Schedule { memory: facts.memory.access_classes(target.has_vectors), tasks, functions }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use octants_analysis::{OwnBehavior, estimate_cost};
+use octants_analysis::{OwnBehavior, launch_bound};
 use octants_ir::schedule::{
     Behavior, BodySchedule, Forms, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
 };
@@ -83,8 +83,10 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     };
     let mut many_threads = false;
     if let Some(p) = parallel {
+        let bound = |v| launch_bound(&facts.program.buffers, &task.body, &of_body.locals, v);
+        found.bounds = p.of.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
         found.extents = known_extents(&of_body, p.of);
-        found.cost_per_iteration = estimate_cost(&task.body, p.of.body, &facts.program.functions);
+        found.cost_per_iteration = facts.costs().time(&task.body, p.of.body, &facts.program.functions);
         many_threads = has_many_threads(p.of, found.count());
     }
     let shared = parallel.filter(|p| !p.config.serialize);
@@ -121,7 +123,7 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
 
 /// The buffers that are constant while a task runs.
 fn constants(facts: &ProgramFacts<'_>, task: &Task) -> Vec<bool> {
-    let keeps = |i| !task.access.writes.iter().any(|w| facts.may_be_same(i, w.index()));
+    let keeps = |i| !task.access.writes.iter().any(|w| facts.memory.may_alias(i, w.index()));
     (0..facts.program.buffers.len()).map(|i| facts.target.has_constant_loads && keeps(i)).collect()
 }
 
@@ -183,7 +185,7 @@ pub(crate) fn schedule_loops(
 fn schedule_loop(facts: &BodyFacts<'_>, of: LoopFacts<'_>, v: ValueId, l: &ForLoop) -> LoopSchedule {
     let (body, target) = (facts.body, facts.of.target);
     let is_cut = target.has_grid && !of.many_loops;
-    let unroll = if is_cut { prefetch(body, l, of.many_threads) } else { None };
+    let unroll = if is_cut { prefetch(facts.of.costs(), body, l, of.many_threads) } else { None };
     let factor = unroll.map_or(1, |u| u.factor);
     let converged = of.copied.and_then(|copied| converge_loop(facts, copied, v, l, factor));
     LoopSchedule {

@@ -145,7 +145,8 @@ impl Jam<'_> {
         for lane in &mut self.lanes {
             lane.values.insert(v, together);
         }
-        self.all_lanes(&self.body.block(inner).to_vec(), block);
+        let insts = self.body.block(inner).to_vec();
+        self.all_lanes(&insts, block);
     }
 
     /// Appends an iteration's copy of an instruction to `to`. `shares`: code of the first iteration in the block runs
