@@ -8,8 +8,8 @@
 use octants_autodiff::{Differentiation, Keeping, StoreNeed, differentiate};
 use octants_interpreter::random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 use octants_interpreter::{Interpreter, Leaf, Memory, Outcome};
-use octants_ir::{AutodiffMode, BufferId, Kernel};
-use octants_passes::{PIPELINE, PassOptions, run_pass, run_pipeline};
+use octants_ir::{AutodiffMode, BufferId, Kernel, run_pass, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions};
 
 /// Makes of a kernel its adjoint.
 fn adjoin(kernel: &mut Kernel, keeping: Keeping) -> Option<StoreNeed> {

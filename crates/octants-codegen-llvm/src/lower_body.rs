@@ -38,11 +38,7 @@ impl<'p> Lowering<'_, 'p> {
             Op::Return(value) => self.return_from_body(*value),
             Op::Call(f, args) => self.call(v, *f, args),
             _ => {
-                let result = self.value_of(v);
-                self.values[v.index()] = match result {
-                    Some(Val::Leaves(leaves)) => Some(self.held_value(v, leaves)),
-                    other => other,
-                };
+                self.values[v.index()] = self.value_of(v);
             }
         }
     }
@@ -197,8 +193,7 @@ impl<'p> Lowering<'_, 'p> {
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
-        let exclusive = self.form.exclusive && behavior.atomics > 0;
-        let callee = self.u.instance(f, refs, exclusive);
+        let callee = self.u.instance(f, refs);
         let result = self.e.call(callee, &scalars);
         self.e.set_fast_call(result, true);
         let ret = &self.u.program.functions[f.index()].ret;
@@ -218,12 +213,6 @@ impl<'p> Lowering<'_, 'p> {
             self.leave_after_failure();
             self.e.position(go_on);
         }
-        self.values[v.index()] = Some(self.held_value(v, leaves));
-    }
-
-    /// What an instruction yields, frozen where it is to stay in its place.
-    fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
-        let is_held = self.schedule.frozen_loads.contains(&v);
-        Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
+        self.values[v.index()] = Some(Val::Leaves(leaves));
     }
 }

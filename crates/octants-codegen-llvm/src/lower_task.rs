@@ -6,7 +6,7 @@ use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta,
 use octants_ir::schedule::{
     BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
-use octants_ir::{Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
@@ -71,7 +71,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.interleave_factor = schedule.forms.interleave_factor();
+            meta.interleave_factor = schedule.interleave_factor();
             Some(meta)
         }
     };
@@ -225,14 +225,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;
-    l.form.large = hints.no_vectors;
-    l.form.independent = hints.independent;
     l.form.balances = !behavior.fails;
     l.form.cooperates = behavior.cooperates;
-    l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
-    let forms = &schedule.forms;
-    l.form.unroll_and_jam =
-        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
     if let Variant::Strided(Some((_, form)), _) = variant {
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
@@ -363,12 +357,26 @@ impl<'p> Lowering<'_, 'p> {
 
     /// One iteration: fresh locals, its own sequence of random numbers, the body.
     pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
-        self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
+        self.iterations((v, l), l.body, indices, linear, targets);
+    }
+
+    /// The same for the iterations that a block runs, which have the locals that it mentions.
+    pub fn iterations(
+        &mut self,
+        (v, l): (ValueId, &'p ForLoop),
+        block: BlockId,
+        indices: Vec<Index>,
+        linear: V,
+        targets: LoopTargets,
+    ) {
+        let own = (!l.groups.is_empty()).then(|| self.body.locals_in(block));
+        let is_own = |local| own.as_ref().is_none_or(|own| own.contains(&local));
+        self.prepare_locals(|l, local| is_own(local) && !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
         self.open.indices.insert(v, indices);
         self.open.targets.push(targets);
         self.parallel.iteration_end = Some(targets.on_continue);
-        self.block(l.body);
+        self.block(block);
         self.parallel.iteration_end = None;
         self.open.targets.pop();
         self.open.indices.remove(&v);

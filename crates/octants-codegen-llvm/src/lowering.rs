@@ -7,7 +7,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::ops::Range;
 
-use octants_ir::schedule::{BodySchedule, FullUnroll, UnrollAndJam, WarpReduction};
+use octants_ir::schedule::{BodySchedule, FullUnroll, WarpReduction};
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -77,19 +77,12 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// One thread runs the task: atomics are plain.
-    pub exclusive: bool,
-    /// The task's loop is too large to become vector code.
-    pub large: bool,
-    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
-    pub independent: bool,
     /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
-    pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
 
 /// What code of a function starts from.
@@ -135,25 +128,6 @@ pub(crate) struct Copies<'p> {
     pub gathered: Option<Gathered<'p>>,
     /// Short loops that are fully unrolled.
     pub unrolled: Unrolled<'p>,
-    /// Interleaved iterations of the parallel loop, while their code is made.
-    pub lanes: Option<Lanes>,
-}
-
-/// State of one interleaved iteration.
-pub(crate) struct Lane {
-    pub values: Vec<Option<Val>>,
-    pub locals: Vec<Option<Place>>,
-    /// Of the parallel loop.
-    pub indices: Vec<Index>,
-}
-
-/// Interleaved iterations, while their code is made.
-pub(crate) struct Lanes {
-    /// The parallel loop.
-    pub loop_id: ValueId,
-    pub unroll_and_jam: UnrollAndJam,
-    /// All but the one that code is made for.
-    pub others: Vec<Lane>,
 }
 
 /// The fully unrolled loops in the body that is being lowered.
@@ -229,17 +203,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             e,
             body,
             schedule,
-            form: BodyForm {
-                kind,
-                ret: &Type::Unit,
-                exclusive: false,
-                large: false,
-                independent: false,
-                balances: false,
-                cooperates: false,
-                alignment: None,
-                unroll_and_jam: None,
-            },
+            form: BodyForm { kind, ret: &Type::Unit, balances: false, cooperates: false, alignment: None },
             code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
             values: vec![None; body.insts.len()],
             locals: vec![None; body.locals.len()],

@@ -2,12 +2,12 @@
 
 use std::rc::Rc;
 
-use octants_ir::{BlockId, FuncId, Op, ThreadScope, Type, ValueId};
+use octants_ir::{FuncId, Op, ThreadScope, Type, ValueId};
 
 use crate::machine::{Fault, Machine};
 use crate::operations::text;
 use crate::scalar::int_bits;
-use crate::thread::{Activation, Iterations, Repeats, Thread, iterations_of};
+use crate::thread::{Activation, Iterations, Repeats, Thread, iterations_of, pieces_of};
 use crate::value::Value;
 
 /// What a step came to.
@@ -109,7 +109,7 @@ impl<'a> Machine<'a> {
         if l.parallel.is_some() && self.is_of_threads(body, l.body) {
             return Ok(Step::Grid(v));
         }
-        let mut left = self.iterations(t, v, l.body, l.parallel.is_some());
+        let mut left = self.iterations(t, v);
         if l.is_parallel() {
             left.order = self.order(left.count);
         }
@@ -121,13 +121,14 @@ impl<'a> Machine<'a> {
     }
 
     /// The iterations of a loop, from the first one on.
-    pub(crate) fn iterations(&self, t: &Thread<'a>, v: ValueId, inner: BlockId, parallel: bool) -> Iterations {
+    pub(crate) fn iterations(&self, t: &Thread<'a>, v: ValueId) -> Iterations {
         let body = t.here().body;
         let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
         let bounds: Vec<(i64, i64)> = l.dims.iter().map(|r| (t.int(r.begin), t.int(r.end))).collect();
-        let count = iterations_of(&bounds);
-        let fresh = parallel.then(|| self.fresh_locals(body, inner).into());
-        Iterations { inst: v, bounds, at: 0, stride: 1, count, order: None, fresh }
+        let pieces = (!l.groups.is_empty()).then(|| pieces_of(&bounds, l));
+        let count = pieces.as_ref().map_or_else(|| iterations_of(&bounds), |p| p.len() as u64);
+        let fresh = l.parallel.is_some().then(|| self.fresh_locals(body, l).into());
+        Iterations { inst: v, bounds, at: 0, stride: 1, count, order: None, pieces, fresh }
     }
 
     fn call(&mut self, t: &mut Thread<'a>, v: ValueId, f: FuncId, args: &[ValueId]) -> Result<(), String> {

@@ -36,7 +36,10 @@ impl<'a> Machine<'a> {
         let outside = self.block.clone();
         let body = main.here().body;
         let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
-        let all = self.iterations(main, v, l.body, true);
+        let all = self.iterations(main, v);
+        if all.pieces.is_some() {
+            return Err(self.fault(main, v, "groups of iterations are not interpreted on a grid".into()));
+        }
         let known = all.fresh.as_ref().map_or(0, |f| f.len());
         if known < body.locals.len() {
             let what = "threads of a grid share locals with the code around: it has to be cut into tasks first";

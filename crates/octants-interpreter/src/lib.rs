@@ -34,8 +34,7 @@ mod value;
 
 use std::rc::Rc;
 
-use octants_ir::schedule::Role;
-use octants_ir::{Kernel, Program, Scheduled, Type};
+use octants_ir::{Kernel, Program, Type};
 
 pub use machine::Fault;
 pub use memory::Memory;
@@ -132,17 +131,6 @@ impl Interpreter {
         let returned = launch.returned;
         Ok(outcome(machine, returned, &p.ret))
     }
-}
-
-/// The program whose tasks are those of a schedule in some role; tasks without such a variant run the main one.
-pub fn scheduled_program(scheduled: &Scheduled, role: Role) -> Program {
-    let mut program = scheduled.program.clone();
-    for (task, found) in program.tasks.iter_mut().zip(&scheduled.schedule.tasks) {
-        if let Some(variant) = found.variant(role).or(found.variant(Role::Main)) {
-            task.body = variant.body.clone();
-        }
-    }
-    program
 }
 
 fn parameters(types: &[&Type], given: &[Vec<Leaf>]) -> Vec<Value> {

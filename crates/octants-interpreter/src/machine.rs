@@ -3,7 +3,7 @@
 use std::fmt;
 use std::rc::Rc;
 
-use octants_ir::{Body, Buffer, Function, LocalId, Op, Scalar, ThreadScope, ValueId, print_inst};
+use octants_ir::{Body, Buffer, ForLoop, Function, LocalId, Op, Scalar, ThreadScope, ValueId, print_inst};
 
 use crate::memory::{Memory, read_bytes, write_bytes};
 use crate::random::random_key;
@@ -254,17 +254,19 @@ impl<'a> Machine<'a> {
 
     /// Locals that an iteration of a loop starts with as zero: in a task all of them; in a kernel those that no code
     /// outside of the loop names.
-    pub fn fresh_locals(&self, body: &Body, inner: octants_ir::BlockId) -> Vec<LocalId> {
-        let count = |block| {
-            let mut counts = vec![0; body.locals.len()];
-            body.visit(block, &mut |_, inst| {
-                if let Op::LocalAddr(l) = inst.op {
-                    counts[l.index()] += 1;
-                }
-            });
+    pub fn fresh_locals(&self, body: &Body, l: &ForLoop) -> Vec<LocalId> {
+        let count = |blocks: Vec<octants_ir::BlockId>| {
+            let mut counts: Vec<u32> = vec![0; body.locals.len()];
+            for block in blocks {
+                body.visit(block, &mut |_, inst| {
+                    if let Op::LocalAddr(l) = inst.op {
+                        counts[l.index()] += 1;
+                    }
+                });
+            }
             counts
         };
-        let (all, inside): (Vec<u32>, Vec<u32>) = (count(body.root), count(inner));
+        let (all, inside) = (count(vec![body.root]), count(l.blocks().collect()));
         let is_fresh = |l: &LocalId| self.is_program || all[l.index()] == inside[l.index()];
         (0..body.locals.len() as u32).map(LocalId).filter(is_fresh).collect()
     }

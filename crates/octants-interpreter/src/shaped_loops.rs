@@ -41,7 +41,7 @@ fn read(b: &mut Builder, buffer: BufferId, index: ValueId) -> ValueId {
 fn loop_below(b: &mut Builder, end: ValueId, parallel: bool, inside: impl FnOnce(&mut Builder, ValueId)) {
     let (begin, body) = (b.int(0, Scalar::I32), b.body.add_block());
     let parallel = parallel.then(LoopConfig::default);
-    let l = ForLoop { dims: vec![Range { begin, end }], body, parallel, reductions: Vec::new() };
+    let l = ForLoop { parallel, ..ForLoop::serial(vec![Range { begin, end }], body) };
     let l = b.push(Op::For(Box::new(l)), Type::Unit);
     let back = b.set_cursor(body);
     let index = b.push(Op::LoopIndex(l, 0), Type::I32);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{BlockId, Body, LocalId, Type, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, LocalId, Type, ValueId};
 
 use crate::random::Draws;
 use crate::thread_memory::ThreadMemory;
@@ -49,13 +49,23 @@ pub(crate) struct Iterations {
     pub count: u64,
     /// The iteration of each number.
     pub order: Option<Rc<[u64]>>,
+    /// Of a loop with groups: each run of the body or of a group's body, by its first iteration.
+    pub pieces: Option<Rc<[(u64, BlockId)]>>,
     /// Of a parallel loop: the locals that each iteration starts with as zero.
     pub fresh: Option<Rc<[LocalId]>>,
 }
 
 impl Iterations {
+    /// The number of the current one, or the first one of a group.
     pub fn linear(&self) -> u64 {
-        self.order.as_ref().map_or(self.at, |o| o[self.at as usize])
+        let number = self.order.as_ref().map_or(self.at, |o| o[self.at as usize]);
+        self.pieces.as_ref().map_or(number, |pieces| pieces[number as usize].0)
+    }
+
+    /// The group's body that runs, if one does.
+    pub fn block(&self) -> Option<BlockId> {
+        let number = self.order.as_ref().map_or(self.at, |o| o[self.at as usize]);
+        self.pieces.as_ref().map(|pieces| pieces[number as usize].1)
     }
 
     /// The index of each axis, the last one fastest.
@@ -74,6 +84,23 @@ impl Iterations {
 /// How many iterations a box of indices has.
 pub(crate) fn iterations_of(bounds: &[(i64, i64)]) -> u64 {
     bounds.iter().map(|(a, b)| if a < b { b.wrapping_sub(*a) as u64 } else { 0 }).fold(1, u64::saturating_mul)
+}
+
+/// The runs of a loop's bodies: along the last axis, groups take as many neighbors as they can, the largest first.
+pub(crate) fn pieces_of(bounds: &[(i64, i64)], l: &ForLoop) -> Rc<[(u64, BlockId)]> {
+    let row = bounds.last().map_or(0, |b| iterations_of(std::slice::from_ref(b)));
+    let mut pieces = Vec::new();
+    for first in (0..iterations_of(bounds)).step_by(row.max(1) as usize) {
+        let mut at = 0;
+        for group in &l.groups {
+            while row - at >= u64::from(group.factor) {
+                pieces.push((first + at, group.body));
+                at += u64::from(group.factor);
+            }
+        }
+        pieces.extend((at..row).map(|i| (first + i, l.body)));
+    }
+    pieces.into()
 }
 
 /// A thread of a block.
@@ -166,8 +193,9 @@ impl<'a> Thread<'a> {
     /// Starts the iteration that the innermost cursor stands at.
     pub fn start_iteration(&mut self) {
         let a = self.activations.last_mut().expect("a thread that runs is in a body");
-        let Some(Cursor { next, repeats: Repeats::For(left), .. }) = a.cursors.last_mut() else { return };
+        let Some(Cursor { next, block, repeats: Repeats::For(left) }) = a.cursors.last_mut() else { return };
         *next = 0;
+        *block = left.block().unwrap_or(*block);
         a.values[left.inst.index()] = Value::Many(left.index().into());
         let (linear, fresh) = (left.linear(), left.fresh.clone());
         if let Some(fresh) = fresh {

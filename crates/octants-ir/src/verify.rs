@@ -1,9 +1,9 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here, the
-//! one about convergence (16) in `verify_convergence`, rules about the types of one instruction (20 to 33) in
-//! `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here, but
+//! for the one about convergence (16) in `verify_convergence`; rules about the types of one instruction (20 to 33) are
+//! in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
 use std::collections::HashSet;
@@ -11,11 +11,12 @@ use std::fmt::{self, Write as _};
 
 use crate::body::Body;
 use crate::instruction_table::Effect;
-use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
+use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
 use crate::rules::Scope;
 pub use crate::rules::{Rule, Violation};
+use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
 use crate::verify_convergence::{Convergence, RunBy};
 use crate::verify_graph::{verify_graph, verify_rounds};
@@ -84,7 +85,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     let mut out = Vec::new();
     verify_spaces(&p.buffers, &mut out);
     verify_functions(&p.buffers, &p.functions, true, &mut out);
-    let scope = kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret);
+    let scope = program_scope(p);
     let mut names = HashSet::new();
     for task in &p.tasks {
         let place = format!("task {}", task.name);
@@ -97,7 +98,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
         }
         let mut v = Verifier::new(&scope, &task.body, place, &mut out);
         if v.run() {
-            v.task_form(task);
+            v.task_form(&task.kind);
         }
     }
     if out.is_empty() {
@@ -108,6 +109,31 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     out
 }
 
+/// The violations of a scheduled program: of its program, and of the bodies of its variants.
+pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
+    let mut out = verify_program(&s.program);
+    let scope = program_scope(&s.program);
+    for (task, schedule) in s.program.tasks.iter().zip(&s.schedule.tasks) {
+        for variant in &schedule.variants {
+            let place = format!("task {}, {} variant", task.name, variant.role.name());
+            let mut v = Verifier::new(&scope, &variant.body, place, &mut out);
+            if v.run() {
+                v.task_form(&task.kind);
+            }
+        }
+    }
+    let variants = s.program.tasks.iter().zip(&s.schedule.tasks).flat_map(|(task, schedule)| {
+        let place = |role: &str| format!("task {}, {role} variant", task.name);
+        schedule.variants.iter().map(move |v| (place(v.role.name()), &v.body))
+    });
+    verify_convergence(&s.program.functions, variants, &mut out);
+    out
+}
+
+fn program_scope(p: &Program) -> Scope<'_> {
+    kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret)
+}
+
 /// Panics if a kernel breaks a rule; `after` says which step made it.
 pub fn assert_kernel(k: &Kernel, after: &str) {
     panic_on(verify_kernel(k), after, k);
@@ -116,6 +142,11 @@ pub fn assert_kernel(k: &Kernel, after: &str) {
 /// Panics if a program breaks a rule; `after` says which step made it.
 pub fn assert_program(p: &Program, after: &str) {
     panic_on(verify_program(p), after, p);
+}
+
+/// Panics if a scheduled program breaks a rule; `after` says which step made it.
+pub fn assert_scheduled(s: &Scheduled, after: &str) {
+    panic_on(verify_scheduled(s), after, s);
 }
 
 fn panic_on(violations: Vec<Violation>, after: &str, ir: &dyn fmt::Display) {
@@ -322,6 +353,7 @@ impl<'a> Verifier<'a> {
             }
             Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
+            Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {
                 let around = self.loops.iter().any(|e| e.v == *l && e.is_for);
                 let axes = match &self.body.inst(*l).op {
@@ -354,6 +386,16 @@ impl<'a> Verifier<'a> {
         false
     }
 
+    fn groups_fit(&self, l: &ForLoop) -> bool {
+        let mut factors: Vec<u32> = l.groups.iter().map(|g| g.factor).collect();
+        factors.push(1);
+        l.groups.is_empty()
+            || self.scope.is_scheduled
+                && l.is_parallel()
+                && !l.dims.is_empty()
+                && factors.windows(2).all(|pair| pair[0] > pair[1])
+    }
+
     /// Writes to a buffer of constant memory.
     fn writes_constant(&self, op: &Op) -> bool {
         let (Effect::Write(address) | Effect::Update(address)) = op.effect() else { return false };
@@ -367,11 +409,11 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn task_form(&mut self, task: &Task) {
-        let body = &task.body;
+    fn task_form(&mut self, kind: &TaskKind) {
+        let body = self.body;
         let root = body.block(body.root);
         let is_parallel = |v: &ValueId| matches!(&body.inst(*v).op, Op::For(l) if l.parallel.is_some());
-        match &task.kind {
+        match kind {
             TaskKind::Serial => {
                 for v in root.iter().filter(|v| is_parallel(v)) {
                     self.broken(Rule::TaskForm, *v);

@@ -215,7 +215,9 @@ impl Divergence<'_> {
                 let inside = if l.parallel.is_some() { here } else { here.max(bounds) };
                 let around = self.of_threads;
                 self.of_threads |= l.parallel.is_some();
-                exits.end = self.repeated(v, l.body, inside);
+                for b in l.blocks() {
+                    exits.end = exits.end.max(self.repeated(v, b, inside));
+                }
                 self.of_threads = around;
             }
             Op::Loop(inner) => exits.end = self.repeated(v, *inner, here),

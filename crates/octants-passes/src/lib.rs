@@ -1,11 +1,11 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
-//! [`run_pipeline()`] takes a [`octants_ir::Kernel`] through a table of passes, and verifies the IR after each in debug
-//! builds; [`PIPELINE`] is the table of every kernel. [`offload()`] makes a [`octants_ir::Program`] of the result.
+//! [`PIPELINE`] is the table of the passes that every kernel goes through. [`offload()`] makes a
+//! [`octants_ir::Program`] of the result.
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
-//! Reading order: [`mod@run_pipeline`], [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`offload()`]. [`insert_code`] and `copy_code` serve several of them.
+//! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
+//! [`offload()`]. [`insert_code`] serves several of them.
 //!
 //! Differentiation is a table of its own in another crate. It shares the passes that simplify, and [`insert_code`].
 //! Three passes here are in its table alone, beside those that they share their code with:
@@ -14,7 +14,6 @@
 
 mod check_bounds;
 mod check_overflow;
-mod copy_code;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
@@ -32,13 +31,10 @@ mod pass_options;
 pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
-pub mod run_pipeline;
 mod share_reciprocals;
 pub mod simplify_locals;
 
-pub use copy_code::renumber;
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
-pub use run_pipeline::{Pass, PassState, always, run_pass, run_pipeline, run_pipeline_with};

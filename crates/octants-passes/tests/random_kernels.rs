@@ -9,8 +9,8 @@ use octants_interpreter::kernel_variants::{Variant, random_memory};
 use octants_interpreter::random_kernels::{Dice, random_kernel};
 use octants_interpreter::shaped_loops::append_shaped_loop;
 use octants_interpreter::{Interpreter, Leaf, Memory, Outcome};
-use octants_ir::{BufferId, Kernel, Scalar, assert_kernel};
-use octants_passes::{PIPELINE, PassOptions, offload, run_pass, run_pipeline};
+use octants_ir::{BufferId, Kernel, Scalar, assert_kernel, run_pass, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions, offload};
 
 /// Passes that compute sums in another order or quotients in another way.
 const CHANGE_FLOATS: &[&str] =

@@ -1,12 +1,15 @@
-//! [`schedule_program`]: the schedule of a whole program.
+//! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
 
 use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
+use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
+use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
+use crate::hint_loops::hint_loops;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
+use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
 /// others.
@@ -14,9 +17,43 @@ const INLINE_SIZE: usize = 80;
 
 /// Schedules a program for a kind of machine.
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    let mut scheduled = decide_schedule(program, target, options);
+    run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
+    scheduled
+}
+
+/// A program with its schedule before the passes of [`PASSES`].
+pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
     let schedule = decide(&program, target, options);
     Scheduled { program, schedule }
 }
+
+/// What the passes of [`PASSES`] share.
+#[derive(Debug, Clone, Copy)]
+pub struct Scheduling {
+    /// The machine.
+    pub target: TargetInfo,
+    /// What is asked of the schedule.
+    pub options: ScheduleOptions,
+}
+
+impl PassState for Scheduling {}
+
+/// The passes that rewrite the variants of tasks, and functions, in order.
+pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
+    Pass {
+        name: "freeze_conditional_loads",
+        runs: |_, s| s.target.has_vectors,
+        run: |scheduled, s| freeze_conditional_loads(scheduled, s),
+    },
+    Pass {
+        name: "unroll_and_jam",
+        runs: |_, s| !s.target.has_grid && s.options.opt_level >= 2,
+        run: |scheduled, s| unroll_and_jam(scheduled, s),
+    },
+    Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
+];
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
@@ -24,9 +61,6 @@ fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> S
     let functions = program.functions.iter().enumerate().map(|(i, function)| {
         let of_body = BodyFacts::new(&facts, &function.body, None);
         let mut body = BodySchedule::default();
-        if target.has_vectors {
-            body.frozen_loads = freeze_conditional_loads(&facts, &function.body, true);
-        }
         schedule_loops(&of_body, LoopFacts::default(), function.body.root, &mut body.loops);
         body.locals = of_body.locals;
         FunctionSchedule {
