@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from octants.ops import _kernel_only, known_to_compiler
+from octants.ops import kernel_only, known_to_compiler
 
 __all__ = ["do_while", "parallel", "parallel_context"]
 
-do_while = _kernel_only(
+do_while = kernel_only(
     "do_while",
     "`while qd.graph.do_while(counter):` runs its body once, then again as long as `counter`, a 0-dimensional i32 ndarray, "
     "is not zero.",

@@ -58,7 +58,9 @@ def _rounding(name: str, doc: str, apply: Callable[[Any], Any]) -> Callable[...,
     return _named(op, name, doc)
 
 
-def _kernel_only(name: str, doc: str) -> Callable[..., Any]:
+def kernel_only(name: str, doc: str) -> Callable[..., Any]:
+    """A function that the compiler knows by `name`; called from Python it raises."""
+
     def op(*args: Any, **kwargs: Any) -> Any:
         raise OctantsScopeError(f"qd.{name}() is for kernels and @qd.func functions; it cannot be called from Python")
 
@@ -294,31 +296,31 @@ def loop_unique(val: Any, covers: Any = None) -> Any:
     return val
 
 
-atomic_add = _kernel_only("atomic_add", "x += y in one step; returns the old x.")
-atomic_sub = _kernel_only("atomic_sub", "x -= y in one step; returns the old x.")
-atomic_mul = _kernel_only("atomic_mul", "x *= y in one step; returns the old x.")
-atomic_min = _kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.")
-atomic_max = _kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.")
-atomic_and = _kernel_only("atomic_and", "x &= y in one step; returns the old x.")
-atomic_or = _kernel_only("atomic_or", "x |= y in one step; returns the old x.")
-atomic_xor = _kernel_only("atomic_xor", "x ^= y in one step; returns the old x.")
-atomic_exchange = _kernel_only("atomic_exchange", "x = y in one step; returns the old x.")
-atomic_cas = _kernel_only(
+atomic_add = kernel_only("atomic_add", "x += y in one step; returns the old x.")
+atomic_sub = kernel_only("atomic_sub", "x -= y in one step; returns the old x.")
+atomic_mul = kernel_only("atomic_mul", "x *= y in one step; returns the old x.")
+atomic_min = kernel_only("atomic_min", "x = min(x, y) in one step; returns the old x.")
+atomic_max = kernel_only("atomic_max", "x = max(x, y) in one step; returns the old x.")
+atomic_and = kernel_only("atomic_and", "x &= y in one step; returns the old x.")
+atomic_or = kernel_only("atomic_or", "x |= y in one step; returns the old x.")
+atomic_xor = kernel_only("atomic_xor", "x ^= y in one step; returns the old x.")
+atomic_exchange = kernel_only("atomic_exchange", "x = y in one step; returns the old x.")
+atomic_cas = kernel_only(
     "atomic_cas", "With (x, expected, desired): x = desired where x is expected, in one step; returns the old x."
 )
-random = _kernel_only(
+random = kernel_only(
     "random", "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value."
 )
-grouped = _kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
-get_addr = _kernel_only(
+grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
+get_addr = kernel_only(
     "get_addr", "`qd.get_addr(x, [i, j])`: the address on the device of an element of a field or array, a `u64`."
 )
-volatile_load = _kernel_only(
+volatile_load = kernel_only(
     "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
 )
-block_local = _kernel_only("block_local", "A hint: keep these fields near the block of threads.")
-cache_read_only = _kernel_only("cache_read_only", "A hint: these fields are only read.")
-no_activate = _kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")
+block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.")
+cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.")
+no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")
 
 
 def global_thread_idx() -> Any:

@@ -24,7 +24,8 @@ impl OwnBehavior {
             match inst.op.effect() {
                 Effect::Assert => behavior.fails = true,
                 Effect::Draw => behavior.draws = true,
-                Effect::Exchange => behavior.balances |= matches!(inst.op, Op::Balance { .. }),
+                Effect::Exchange if matches!(inst.op, Op::Balance { .. }) => behavior.balances = true,
+                Effect::Exchange | Effect::Synchronize => behavior.cooperates = true,
                 Effect::Update(_) => behavior.atomics += 1,
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
@@ -34,7 +35,6 @@ impl OwnBehavior {
                 | Effect::ReadVolatile(_)
                 | Effect::Write(_)
                 | Effect::Reduce
-                | Effect::Synchronize
                 | Effect::Branch(..)
                 | Effect::Loop(_)
                 | Effect::Leave
@@ -68,6 +68,7 @@ impl OwnBehavior {
             all.fails |= callee.fails;
             all.draws |= callee.draws;
             all.balances |= callee.balances;
+            all.cooperates |= callee.cooperates;
             all.atomics += callee.atomics;
             all.size += callee.size;
             all

@@ -85,7 +85,9 @@ pub(crate) struct BodyForm<'p> {
     pub independent: bool,
     /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
     pub balances: bool,
-    /// ConvergedLoop of the addresses in argument slots, in bytes.
+    /// Threads meet at barriers: what one iteration writes another one may read.
+    pub cooperates: bool,
+    /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
     pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
@@ -234,6 +236,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 large: false,
                 independent: false,
                 balances: false,
+                cooperates: false,
                 alignment: None,
                 unroll_and_jam: None,
             },

@@ -54,7 +54,7 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(*digit, following, next);
         }
         let back = e.cond_br(is_last, done, inside);
-        if !config.serialize {
+        if !config.serialize && !self.form.cooperates {
             self.u.metadata.mark_parallel_loop(back);
         }
         e.position(inside);

@@ -302,6 +302,10 @@ pub struct Options {
     pub short_circuit: bool,
     /// Warn when `qd.static` unrolls more than this; 0 never warns.
     pub unrolling_limit: u32,
+    /// Threads of a subgroup; zero on a device without blocks of threads.
+    pub subgroup_size: u32,
+    /// Most bytes of a block's shared memory.
+    pub shared_bytes: u64,
     /// What is made of the kernel: whether companions are looked for, and which.
     pub mode: AutodiffMode,
 }

@@ -9,7 +9,8 @@ use crate::operation_facts::{CostClass, Definedness, Derivative};
 pub enum Effect<'a> {
     /// Nothing, and it reads no memory that may change: safe to drop and to repeat, and to move where it is defined.
     Pure,
-    /// Yields the index of a loop: safe to drop, to repeat and to move within that loop.
+    /// Yields the index of a loop, or of a thread in the grid: safe to drop, to repeat and to move within that loop, or
+    /// within a parallel loop.
     Index,
     /// Reads memory at the address.
     Read(ValueId),
@@ -72,7 +73,8 @@ operations! {
     Op::Freeze(_)       => "freeze",        Effect::Pure,               Total,   Free,      STRUCTURE;
     Op::Fold(op, _)     => "fold",          Effect::Pure,               Total,   Simple,    op.binary().derivative();
     Op::Shape(..)       => "shape",         Effect::Pure,               Total,   Argument,  ZERO;
-    Op::Grid(_)         => "grid",          Effect::Pure,               Total,   Simple,    ZERO;
+    // It differs among the threads that run a parallel loop.
+    Op::Grid(_)         => "grid",          Effect::Index,              Total,   Simple,    ZERO;
     // What is drawn depends on no operand.
     Op::Random          => "random",        Effect::Draw,               Total,   Draw,      ZERO;
     Op::LocalAddr(_)    => "local_addr",    Effect::Pure,               Total,   Free,      STRUCTURE;

@@ -93,6 +93,8 @@ pub struct Behavior {
     pub balances: bool,
     /// Number of atomic updates.
     pub atomics: usize,
+    /// Threads meet at barriers, or exchange values within subgroups, as the program says.
+    pub cooperates: bool,
     /// Number of instructions.
     pub size: usize,
 }

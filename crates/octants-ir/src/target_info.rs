@@ -7,6 +7,10 @@ pub struct TargetInfo {
     /// A parallel task is a grid-stride loop over a grid of thread blocks. Without a grid, each call runs a range of
     /// iterations.
     pub has_grid: bool,
+    /// Threads of a subgroup; zero without a grid.
+    pub subgroup_size: u32,
+    /// Most bytes of shared memory that the buffers of a task may take; zero without a grid.
+    pub max_shared_bytes: u64,
     /// Loops become vector instructions.
     pub has_vectors: bool,
     /// Most bytes of memory of a block of threads for copies of what its threads scatter sums to: several blocks are to

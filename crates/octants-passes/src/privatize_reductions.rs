@@ -40,7 +40,8 @@ pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     for v in body.block(body.root).to_vec() {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.is_parallel() {
-            let updates = foldable_updates(body, v, &functions, &inside, &memory);
+            let is_temporary = |b: BufferId| kernel.buffers[b.index()].space.is_temporary();
+            let updates = foldable_updates(body, v, &functions, &inside, &memory, &is_temporary);
             if !updates.is_empty() {
                 privatize(body, v, &updates);
             }
@@ -55,6 +56,7 @@ fn foldable_updates(
     functions: &[Effects],
     inside: &dyn Fn(&Body, ValueId) -> bool,
     memory: &dyn Fn(Place) -> Place,
+    is_temporary: &dyn Fn(BufferId) -> bool,
 ) -> Vec<ValueId> {
     let Op::For(l) = &body.inst(root_loop).op else { return Vec::new() };
     // Most loops have no updates. The rest looks at the whole kernel.
@@ -101,7 +103,12 @@ fn foldable_updates(
             });
         }
     });
-    let private = |p: &Place| matches!(p, Place::Local(l) if !shared.contains(l));
+    // Shared memory is of a block; no address of it is known before the loop.
+    let private = |p: &Place| match p {
+        Place::Local(l) => !shared.contains(l),
+        Place::Buffer(b) => is_temporary(*b),
+        _ => false,
+    };
     let one_op = |vs: &[ValueId]| {
         let fold = |v: ValueId| match body.inst(v).op {
             Op::Atomic(op, ..) => combined(op),

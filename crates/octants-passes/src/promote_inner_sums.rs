@@ -8,7 +8,7 @@
 use std::collections::{HashMap, HashSet};
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
+    AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Effect, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
 };
 
 use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
@@ -94,12 +94,12 @@ impl Search<'_> {
     }
 
     fn look_at(&mut self, body: &mut Body, v: ValueId) {
-        let (mut inside, mut updates, mut others, mut returns) =
-            (HashSet::new(), Vec::new(), Effects::default(), false);
+        let (mut inside, mut updates, mut others, mut stays) = (HashSet::new(), Vec::new(), Effects::default(), false);
         for block in body.inst(v).op.blocks() {
             body.visit(block, &mut |u, inst| {
                 inside.insert(u);
-                returns |= matches!(inst.op, Op::Return(_));
+                // Other threads see sums at a barrier.
+                stays |= matches!(inst.op, Op::Return(_)) || inst.op.effect() == Effect::Synchronize;
                 if self.updates.contains_key(&u) {
                 } else if self.is_addition(u, inst) {
                     updates.push(u);
@@ -108,7 +108,7 @@ impl Search<'_> {
                 }
             });
         }
-        if returns || updates.is_empty() {
+        if stays || updates.is_empty() {
             return;
         }
         let touched: Vec<_> = others.access.reads.union(&others.access.writes).collect();

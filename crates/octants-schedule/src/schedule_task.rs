@@ -152,7 +152,8 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     let few = behavior.size > LARGE && behavior.atomics * RARE < behavior.size;
     let has_single = singles && behavior.atomics > 0 && !few && !runs_alone;
     let mut forms = Forms { runs_alone, has_single, ..Forms::default() };
-    let Some(p) = shared else { return forms };
+    // Threads that cooperate run the iterations that the program expects them to.
+    let Some(p) = shared.filter(|_| !behavior.cooperates) else { return forms };
     if behavior.atomics > 0 && target.private_bytes > 0 {
         forms.thread_privatization = privatize_scatter(facts, task, p.of.body);
     }

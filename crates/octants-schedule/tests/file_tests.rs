@@ -17,6 +17,8 @@ const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 /// Vectors, and threads with copies of what they scatter to.
 const CPU: TargetInfo = TargetInfo {
     has_grid: false,
+    subgroup_size: 0,
+    max_shared_bytes: 0,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: 4 << 20,
@@ -28,6 +30,8 @@ const CPU: TargetInfo = TargetInfo {
 /// Blocks of threads with memory of their own.
 const GPU: TargetInfo = TargetInfo {
     has_grid: true,
+    subgroup_size: 32,
+    max_shared_bytes: 48 << 10,
     has_vectors: false,
     shared_bytes: 32 << 10,
     private_bytes: 0,

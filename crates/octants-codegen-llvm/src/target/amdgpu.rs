@@ -74,7 +74,7 @@ pub(super) fn open(
     features: &str,
     options: &CodegenOptions,
 ) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
-    let Some((_, warp_bits)) = CHIPS.iter().find(|(name, _)| *name == cpu) else {
+    let Some(warp_bits) = subgroup_bits(cpu) else {
         let known: Vec<&str> = chips().collect();
         return Err(CodegenError::new(format!("no code is made for the AMD GPU {cpu}, only for {}", known.join(", "))));
     };
@@ -88,7 +88,7 @@ pub(super) fn open(
     });
     let (older, features): (Vec<&str>, Vec<&str>) = features.split(',').partition(|word| *word == OLDER);
     let machine = open_machine(triple, cpu, &features.join(","), options)?;
-    let (cpu, warp_bits, older, options) = (cpu.into(), *warp_bits, !older.is_empty(), options.clone());
+    let (cpu, older, options) = (cpu.into(), !older.is_empty(), options.clone());
     let amdgpu = Amdgpu { cpu, warp_bits, older, library: RefCell::default(), options };
     let fast_math = amdgpu.options.fast_math;
     Ok((Box::new(Gpu::new(Box::new(amdgpu), fast_math)), machine))
@@ -97,6 +97,11 @@ pub(super) fn open(
 /// The chips that code is made for.
 pub(super) fn chips() -> impl Iterator<Item = &'static str> {
     CHIPS.iter().map(|(name, _)| *name)
+}
+
+/// Binary logarithm of the threads in a wave of a chip.
+pub(super) fn subgroup_bits(cpu: &str) -> Option<u32> {
+    CHIPS.iter().find(|(name, _)| *name == cpu).map(|(_, bits)| *bits)
 }
 
 /// The processor's number as the vendor's library has it: major, minor (two digits) and step (two digits).

@@ -56,6 +56,8 @@ pub(super) enum Register {
 /// What GPUs have in common.
 pub(super) const INFO: TargetInfo = TargetInfo {
     has_grid: true,
+    subgroup_size: 32,
+    max_shared_bytes: 48 << 10,
     has_vectors: false,
     // Several blocks find room on a multiprocessor.
     shared_bytes: 32 << 10,
@@ -65,11 +67,16 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     has_constant_loads: true,
 };
 
+/// The same for subgroups of a size, given as its binary logarithm.
+pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
+    TargetInfo { subgroup_size: 1 << subgroup_bits, ..INFO }
+}
+
 /// What one maker's GPUs want.
 pub(super) trait Maker {
     /// What it can do.
     fn info(&self) -> TargetInfo {
-        INFO
+        info(self.warp_bits())
     }
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle;

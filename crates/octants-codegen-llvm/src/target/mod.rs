@@ -285,9 +285,11 @@ pub(crate) type Opened = (Box<dyn Target>, TargetMachine, String);
 /// What a machine can do.
 pub(crate) fn info(target: &CodeTarget) -> TargetInfo {
     match target {
-        CodeTarget::Device { triple, .. } => match triple.split('-').next() {
+        CodeTarget::Device { triple, cpu, .. } => match triple.split('-').next() {
             Some("nvptx64") => nvptx::INFO,
-            Some("amdgcn" | "twin") => gpu::INFO,
+            Some("amdgcn") => gpu::info(amdgpu::subgroup_bits(cpu).unwrap_or(5)),
+            #[cfg(feature = "twin")]
+            Some("twin") => gpu::info(twin::subgroup_bits(cpu).unwrap_or(5)),
             _ => cpu::INFO,
         },
         CodeTarget::Host => cpu::INFO,

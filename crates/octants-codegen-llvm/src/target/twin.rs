@@ -39,9 +39,14 @@ struct Twin {
     places: Cell<i64>,
 }
 
+/// Binary logarithm of the threads in a warp of a kind of twin.
+pub(super) fn subgroup_bits(kind: &str) -> Option<u32> {
+    KINDS.iter().find(|(name, _)| *name == kind).map(|(_, bits)| *bits)
+}
+
 /// The target and LLVM's machine for it.
 pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Target>, TargetMachine), CodegenError> {
-    let Some((_, warp_bits)) = KINDS.iter().find(|(name, _)| *name == kind) else {
+    let Some(warp_bits) = subgroup_bits(kind) else {
         return Err(CodegenError::new(format!("there is no twin `{kind}` of a GPU")));
     };
     let host = &host_machine()?.processor;
@@ -52,7 +57,7 @@ pub(super) fn open(kind: &str, options: &CodegenOptions) -> Result<(Box<dyn Targ
     });
     let machine =
         machine.ok_or_else(|| CodegenError::new(format!("LLVM has no code generator for {}", host.triple)))?;
-    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits: *warp_bits, places: Cell::new(0) }), options.fast_math)), machine))
+    Ok((Box::new(Gpu::new(Box::new(Twin { warp_bits, places: Cell::new(0) }), options.fast_math)), machine))
 }
 
 impl Twin {

@@ -118,7 +118,10 @@ impl Session {
     ) -> Result<Lowering, CompileError> {
         let mut watch = Stopwatch::default();
         self.lowered.fetch_add(1, Ordering::Relaxed);
+        let info = self.machine.info();
         let options = Options {
+            subgroup_size: info.subgroup_size,
+            shared_bytes: info.max_shared_bytes,
             default_fp: self.config.default_fp,
             default_ip: self.config.default_ip,
             debug: self.config.debug,

@@ -9,6 +9,8 @@ use crate::world::Options;
 
 fn options(default_fp: Scalar, debug: bool) -> Options {
     Options {
+        subgroup_size: 32,
+        shared_bytes: 48 << 10,
         default_fp,
         default_ip: Scalar::I32,
         debug,

@@ -6,7 +6,7 @@
 use std::rc::Rc;
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{AtomicOp, Scalar, Type};
+use octants_ir::{AtomicOp, Scalar, SubgroupOp, ThreadScope, Type};
 
 use super::Lowerer;
 use crate::arith;
@@ -51,6 +51,9 @@ use Arity::{Any, AtLeast, AtMost, Exactly};
 const fn row(name: &'static str, arity: Arity, lower: fn(&mut Lowerer<'_>, Call) -> Result<Value>) -> Builtin {
     Builtin { name, arity, lower }
 }
+
+/// Functions without arguments.
+const NONE: Arity = Exactly(0, "this function takes no argument");
 
 /// A hint that changes nothing on any back end.
 fn ignore_hint(_: &mut Lowerer<'_>, _: Call) -> Result<Value> {
@@ -98,6 +101,31 @@ static BUILTINS: &[Builtin] = &[
     row("random", Any, |l, c| l.lower_random(c)),
     row("range", Any, |l, c| l.lower_range(c)),
     row("reversed", Exactly(1, "`reversed` takes one argument"), |l, c| l.lower_reversed(c)),
+    row("simt.SharedArray", AtMost(2, "`SharedArray` takes a shape and a type"), |l, c| l.lower_shared_array(c)),
+    row("simt.ballot", Exactly(1, "`ballot` takes a predicate"), |l, c| l.lower_ballot(c)),
+    row("simt.block_count", Exactly(1, "`sync_count_nonzero` takes a predicate"), |l, c| l.lower_block_count(c)),
+    row("simt.block_fence", NONE, |l, _| l.lower_fence(ThreadScope::Block)),
+    row("simt.block_index", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.block_size", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.block_sync", NONE, |l, c| l.lower_barrier(c, ThreadScope::Block)),
+    row("simt.blocks", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.grid_fence", NONE, |l, _| l.lower_fence(ThreadScope::Device)),
+    row("simt.group_size", NONE, |l, _| l.lower_group_size()),
+    row("simt.lane", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.shuffle", Exactly(2, "`shuffle` takes a value and an index"), |l, c| {
+        l.lower_shuffle(c, SubgroupOp::Shuffle)
+    }),
+    row("simt.shuffle_down", Exactly(2, "`shuffle_down` takes a value and an offset"), |l, c| {
+        l.lower_shuffle(c, SubgroupOp::ShuffleDown)
+    }),
+    row("simt.shuffle_up", Exactly(2, "`shuffle_up` takes a value and an offset"), |l, c| {
+        l.lower_shuffle(c, SubgroupOp::ShuffleUp)
+    }),
+    row("simt.shuffle_xor", Exactly(2, "`shuffle_xor` takes a value and a mask"), |l, c| {
+        l.lower_shuffle(c, SubgroupOp::ShuffleXor)
+    }),
+    row("simt.subgroup_sync", NONE, |l, c| l.lower_barrier(c, ThreadScope::Subgroup)),
+    row("simt.thread_index", NONE, |l, c| l.lower_grid_value(c)),
     row("static", Any, |l, c| l.lower_static(c)),
     row("static_assert", AtLeast(1, "static_assert takes a condition"), |l, c| l.lower_static_assert(c)),
     row("static_print", Any, |l, c| l.lower_static_print(c)),

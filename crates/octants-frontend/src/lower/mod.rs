@@ -29,6 +29,7 @@ mod subscript;
 mod tensor;
 mod tensor_methods;
 mod text;
+mod threads;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -190,6 +191,8 @@ pub(crate) struct Lowerer<'w> {
     buffer_objects: Vec<Option<Obj>>,
     /// Arrays of which some axis is longer than i32 counts.
     wide_arrays: BTreeSet<BufferId>,
+    /// Roots of shared memory: each `SharedArray` has its own.
+    shared_roots: u32,
     /// Arrays of which an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
@@ -250,6 +253,7 @@ impl<'w> Lowerer<'w> {
             buffer_captures: Vec::new(),
             buffer_objects: Vec::new(),
             wide_arrays: BTreeSet::new(),
+            shared_roots: 0,
             clamped_arrays: BTreeSet::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),

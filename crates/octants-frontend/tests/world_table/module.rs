@@ -27,6 +27,8 @@ pub struct Module {
 /// The options a module starts from.
 pub fn default_options() -> Options {
     Options {
+        subgroup_size: 32,
+        shared_bytes: 48 << 10,
         default_fp: Scalar::F32,
         default_ip: Scalar::I32,
         debug: false,

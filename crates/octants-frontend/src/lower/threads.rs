@@ -1,0 +1,174 @@
+//! Built-in functions of threads, `qd.simt`: positions in the grid, barriers, fences, exchanges within a subgroup, and
+//! arrays in shared memory.
+//!
+//! Python's part of `qd.simt` is a library in the kernel language over these.
+
+use octants_diag::{Code, Diagnostic, Result};
+use octants_ir::{
+    Buffer, BufferId, ComponentLayout, Digit, GridValue, Layout, MemorySpace, Op, Scalar, SubgroupOp, ThreadScope,
+    Type, ValueId,
+};
+
+use super::builtins::Call;
+use super::{LoopKind, Lowerer};
+use crate::arith;
+use crate::arith::type_name;
+use crate::value::Value;
+
+impl Lowerer<'_> {
+    /// A position of the thread, or an extent of the grid, by the name after `simt.`.
+    pub(super) fn lower_grid_value(&mut self, call: Call) -> Result<Value> {
+        let value = match call.name.as_str() {
+            "simt.block_index" => GridValue::Block,
+            "simt.block_size" => GridValue::BlockSize,
+            "simt.blocks" => GridValue::Blocks,
+            "simt.lane" => GridValue::Lane,
+            "simt.thread_index" => GridValue::Thread,
+            other => panic!("compiler bug: {other} is no position in the grid"),
+        };
+        self.check_in_parallel_loop(&call)?;
+        Ok(Value::Rt(self.b.push(Op::Grid(value), Type::I32)))
+    }
+
+    pub(super) fn lower_barrier(&mut self, call: Call, scope: ThreadScope) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        self.b.push(Op::Barrier(scope), Type::Unit);
+        Ok(Value::None)
+    }
+
+    pub(super) fn lower_fence(&mut self, scope: ThreadScope) -> Result<Value> {
+        self.b.push(Op::Fence(scope), Type::Unit);
+        Ok(Value::None)
+    }
+
+    /// A barrier that counts the threads of the block whose predicate is not zero.
+    pub(super) fn lower_block_count(&mut self, call: Call) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        let condition = self.condition(&call.args[0])?;
+        Ok(Value::Rt(self.b.push(Op::BlockCount(condition), Type::I32)))
+    }
+
+    /// A value of another thread of the subgroup.
+    pub(super) fn lower_shuffle(&mut self, call: Call, op: SubgroupOp) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        let value = self.rt(&call.args[0])?;
+        let ty = self.b.ty(value).clone();
+        if ty.scalar().is_none() {
+            let what = type_name(&ty);
+            return self.err(Code::Type, format!("a shuffle moves numbers, vectors and matrices, not {what}"));
+        }
+        let other = self.lane_operand(&call.args[1])?;
+        Ok(Value::Rt(self.b.push(Op::Subgroup(op, vec![value, other]), ty)))
+    }
+
+    /// A bit for each thread of the subgroup whose predicate is not zero: u64.
+    pub(super) fn lower_ballot(&mut self, call: Call) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        let condition = self.condition(&call.args[0])?;
+        Ok(Value::Rt(self.b.push(Op::Subgroup(SubgroupOp::Ballot, vec![condition]), Scalar::U64.into())))
+    }
+
+    /// `SharedArray(shape, dtype)`: an array of the block.
+    pub(super) fn lower_shared_array(&mut self, call: Call) -> Result<Value> {
+        self.check_in_parallel_loop(&call)?;
+        let argument = |i: usize, name: &str| call.args.get(i).cloned().or_else(|| call.keyword(name));
+        let (Some(shape), Some(dtype)) = (argument(0, "shape"), argument(1, "dtype")) else {
+            return self.err(Code::Type, "`SharedArray` takes a shape and a type");
+        };
+        let shape = self.shared_shape(&shape)?;
+        let elem = self.type_of_value(&dtype)?;
+        let Some(scalar) = elem.scalar() else {
+            let what = type_name(&elem);
+            return self.err(Code::Type, format!("a `SharedArray` holds numbers, vectors or matrices, not {what}"));
+        };
+        let element = elem.leaf_count() as u64 * u64::from(scalar.bytes());
+        let mut strides = vec![element; shape.len()];
+        for axis in (0..shape.len().saturating_sub(1)).rev() {
+            strides[axis] = strides[axis + 1].saturating_mul(shape[axis + 1]);
+        }
+        let bytes = shape.iter().fold(element, |n, extent| n.saturating_mul(*extent));
+        let most = self.options.shared_bytes;
+        if bytes > most {
+            return Err(Diagnostic::new(
+                Code::Value,
+                self.b.span,
+                format!("a `SharedArray` of {bytes} bytes does not fit into a block's memory of {most} bytes"),
+            ));
+        }
+        let axes: Vec<Vec<Digit>> =
+            shape.iter().zip(&strides).map(|(&extent, &stride)| vec![Digit { extent, stride }]).collect();
+        let root = self.shared_roots;
+        self.shared_roots += 1;
+        let component =
+            |i: usize| ComponentLayout { root, base: i as u64 * u64::from(scalar.bytes()), axes: axes.clone() };
+        let components = (0..elem.leaf_count()).map(component).collect();
+        let (ndim, offset) = (shape.len() as u32, vec![0; shape.len()]);
+        let layout = Layout::Dense { shape, offset, components };
+        let name = self.source_text(self.b.span);
+        self.buffers.push(Buffer { name, elem, ndim, layout, space: MemorySpace::Shared });
+        self.buffer_captures.push(None);
+        self.buffer_objects.push(None);
+        Ok(Value::Array(BufferId((self.buffers.len() - 1) as u32)))
+    }
+
+    /// Extents, known at compile time and above zero.
+    fn shared_shape(&mut self, shape: &Value) -> Result<Vec<u64>> {
+        let items = match shape.items() {
+            Some(items) => items.to_vec(),
+            None => vec![shape.clone()],
+        };
+        let extent = |v: &Value| match v {
+            Value::Int(n) if *n > 0 => u64::try_from(*n).ok(),
+            _ => None,
+        };
+        match items.iter().map(extent).collect::<Option<Vec<u64>>>() {
+            Some(extents) if !extents.is_empty() => Ok(extents),
+            _ => self.err(
+                Code::Value,
+                "the shape of a `SharedArray` is one or several positive integers, known at compile time",
+            ),
+        }
+    }
+
+    /// The index of a thread in its subgroup, or a distance between two: i32.
+    fn lane_operand(&mut self, v: &Value) -> Result<ValueId> {
+        let v = self.rt(v)?;
+        match self.b.ty(v) {
+            Type::Scalar(s) if s.is_int() => arith::cast(&mut self.b, v, Scalar::I32),
+            other => {
+                let what = type_name(other);
+                self.err(Code::Type, format!("the index of a thread is an integer, not {what}"))
+            }
+        }
+    }
+
+    /// `group_size()`: the threads of a subgroup, at compile time.
+    pub(super) fn lower_group_size(&mut self) -> Result<Value> {
+        self.check_has_blocks("group_size")?;
+        Ok(Value::Int(self.options.subgroup_size.into()))
+    }
+
+    fn check_has_blocks(&mut self, name: &str) -> Result<()> {
+        if self.options.subgroup_size > 0 {
+            return Ok(());
+        }
+        Err(Diagnostic::new(Code::Compilation, self.b.span, format!("`{name}` of `qd.simt` needs a GPU"))
+            .with_hint("the threads of a CPU form no blocks: use qd.init(arch=qd.gpu), or a loop without `qd.simt`"))
+    }
+
+    /// Only the threads of a parallel loop form blocks. In a function this is left to its callers.
+    fn check_in_parallel_loop(&mut self, call: &Call) -> Result<()> {
+        let name = call.name.trim_start_matches("simt.");
+        self.check_has_blocks(name)?;
+        let in_parallel_loop = self.frames.iter().any(|f| f.loops.iter().any(|l| matches!(l, LoopKind::Parallel)));
+        if in_parallel_loop || !self.in_kernel_body {
+            return Ok(());
+        }
+        Err(Diagnostic::new(
+            Code::Syntax,
+            self.b.span,
+            format!("`{name}` of `qd.simt` stands outside of a parallel loop"),
+        )
+        .with_hint("blocks and subgroups are of the threads that run the iterations of a parallel loop"))
+    }
+}
