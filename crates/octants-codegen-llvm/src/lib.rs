@@ -33,7 +33,6 @@
 mod aggregates;
 mod arithmetic;
 mod atomics;
-mod balance_threads;
 mod coarsen_threads;
 mod compile;
 mod converge_loops;

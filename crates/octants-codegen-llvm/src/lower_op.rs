@@ -83,9 +83,6 @@ impl Lowering<'_, '_> {
             Op::AtomicCas(a, expected, desired) => {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
             }
-            Op::Balance { number, weight, end, heaviest_first } => {
-                vec![self.balance(self.value(*number), self.value(*weight), self.value(*end), *heaviest_first)]
-            }
             Op::LoopIndex(l, axis) => {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
@@ -94,6 +91,7 @@ impl Lowering<'_, '_> {
                 self.run_effect(v);
                 return None;
             }
+            Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
                 panic!("compiler bug: control flow is lowered elsewhere")
             }

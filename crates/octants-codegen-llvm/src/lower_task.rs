@@ -228,7 +228,6 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     l.form.ret = &u.program.ret;
     l.form.large = hints.no_vectors;
     l.form.independent = hints.independent;
-    l.form.balances = !behavior.fails;
     l.form.cooperates = behavior.cooperates;
     l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;

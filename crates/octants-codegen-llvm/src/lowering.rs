@@ -83,8 +83,6 @@ pub(crate) struct BodyForm<'p> {
     pub large: bool,
     /// LLVM may be told that the iterations of the task's loop do not depend on one another.
     pub independent: bool,
-    /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
-    pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
     /// Alignment of the addresses in argument slots, in bytes.
@@ -235,7 +233,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 exclusive: false,
                 large: false,
                 independent: false,
-                balances: false,
                 cooperates: false,
                 alignment: None,
                 unroll_and_jam: None,

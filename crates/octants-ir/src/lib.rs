@@ -55,6 +55,7 @@ mod operation_macros;
 pub mod body;
 pub mod codegen_options;
 pub mod copy_code;
+pub mod insert_code;
 pub mod instruction_table;
 pub mod kernel;
 mod lex;

@@ -257,7 +257,7 @@ pub struct LocalUse {
     pub is_unused: bool,
     /// Its initial zero can be observed.
     pub needs_zero: bool,
-    /// It is mentioned before the task's parallel loop starts.
+    /// It is mentioned outside of the task's parallel loops.
     pub is_used_before_loop: bool,
 }
 

@@ -11,9 +11,9 @@ use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Effect, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
 };
 
-use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 use crate::pass_options::PassOptions;
 use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
+use octants_ir::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;

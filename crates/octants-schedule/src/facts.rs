@@ -2,7 +2,7 @@
 
 use octants_analysis::{OwnBehavior, find_local_uses, first_among};
 use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
-use octants_ir::{BlockId, Body, Buffer, Const, Layout, Program, TargetInfo, ValueId};
+use octants_ir::{BlockId, Body, Buffer, Const, Layout, Op, Program, TargetInfo, ValueId};
 
 /// Facts about a program.
 pub(crate) struct ProgramFacts<'p> {
@@ -43,6 +43,17 @@ fn is_array(buffer: &Buffer) -> bool {
     !matches!(buffer.layout, Layout::Dense { .. })
 }
 
+/// The bodies of the parallel loops of a task.
+pub(crate) fn parallel_bodies(body: &Body) -> Vec<BlockId> {
+    let mut found = Vec::new();
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::For(l) = &inst.op {
+            found.extend(l.parallel.as_ref().map(|_| l.body));
+        }
+    });
+    found
+}
+
 /// Facts about a body of a program.
 pub(crate) struct BodyFacts<'a> {
     pub of: &'a ProgramFacts<'a>,
@@ -53,7 +64,7 @@ pub(crate) struct BodyFacts<'a> {
 impl<'a> BodyFacts<'a> {
     /// Collects the facts. `parallel_body` is the body of the task's parallel loop, if it has one.
     pub fn new(of: &'a ProgramFacts<'a>, body: &'a Body, parallel_body: Option<BlockId>) -> BodyFacts<'a> {
-        BodyFacts { of, body, locals: find_local_uses(body, parallel_body) }
+        BodyFacts { of, body, locals: find_local_uses(body, parallel_body.as_slice()) }
     }
 
     /// The instruction that defines `v`, seen through loads of locals that hold one value.

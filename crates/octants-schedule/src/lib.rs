@@ -9,6 +9,7 @@
 //! `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
 //! `freeze_conditional_loads`; [`describe_schedule`] for people and tests.
 
+mod balance_threads;
 mod coarsen_threads;
 mod converge_loops;
 mod describe_schedule;
@@ -20,6 +21,7 @@ mod prefetch;
 mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
+mod shared_buffers;
 mod software_pipelining;
 mod unroll_and_jam;
 mod unroll_arrays;

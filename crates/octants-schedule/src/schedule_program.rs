@@ -1,10 +1,11 @@
 //! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
 
-use octants_analysis::{OwnBehavior, inlined_sizes};
+use octants_analysis::{OwnBehavior, find_local_uses, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, run_pipeline};
+use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
-use crate::facts::{BodyFacts, ProgramFacts};
+use crate::balance_threads::balance_threads;
+use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 
@@ -16,6 +17,7 @@ const INLINE_SIZE: usize = 80;
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
     let mut scheduled = decide_schedule(program, target, options);
     run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
+    find_uses_in_variants(&mut scheduled);
     scheduled
 }
 
@@ -37,11 +39,21 @@ pub struct Scheduling {
 impl PassState for Scheduling {}
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
-pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[Pass {
-    name: "freeze_conditional_loads",
-    runs: |_, s| s.target.has_vectors,
-    run: |scheduled, s| freeze_conditional_loads(scheduled, s),
-}];
+pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
+    Pass {
+        name: "freeze_conditional_loads",
+        runs: |_, s| s.target.has_vectors,
+        run: |scheduled, s| freeze_conditional_loads(scheduled, s),
+    },
+];
+
+/// Finds the uses of locals anew in the variants, whose bodies passes have changed.
+fn find_uses_in_variants(scheduled: &mut Scheduled) {
+    for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
+        variant.schedule.locals = find_local_uses(&variant.body, &parallel_bodies(&variant.body));
+    }
+}
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);

@@ -463,14 +463,6 @@ impl Target for Gpu {
         self.maker.warp_bits()
     }
 
-    fn sums_in_warp(&self, e: &Emitter, lane: V, value: V) -> (V, V) {
-        (0..self.maker.warp_bits()).fold((e.i32c(0), value), |(before, all), bit| {
-            let other = self.exchange(e, Scalar::I32, all, 1 << bit);
-            let follows = e.icmp(IntCmp::LLVMIntNE, e.and(lane, e.i32c(1 << bit)), e.i32c(0));
-            (e.add(before, e.select(follows, other, e.i32c(0))), e.add(all, other))
-        })
-    }
-
     fn block_memory(&self, e: &Emitter, words: u64) -> V {
         let memory = self.add_block_memory(e, e.array_type(e.i32, words));
         e.address_space_cast(memory, e.ptr)

@@ -204,10 +204,6 @@ pub(crate) trait Target {
     fn warp_bits(&self) -> u32 {
         panic!("compiler bug: this target has no warps")
     }
-    /// Of the i32 values of a warp's threads: the sum of those before this one, whose number is `lane`, and of all. All of them come by.
-    fn sums_in_warp(&self, _e: &Emitter, _lane: V, _value: V) -> (V, V) {
-        panic!("compiler bug: this target has no warps")
-    }
     /// The values of a warp's threads combined, for each of them. All of them come by.
     fn combine_warp(&self, _e: &Emitter, _s: Scalar, _value: V, _combine: &Combine<'_>) -> V {
         panic!("compiler bug: this target has no warps")
