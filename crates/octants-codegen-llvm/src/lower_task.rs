@@ -226,8 +226,6 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;
-    l.form.large = hints.no_vectors;
-    l.form.independent = hints.independent;
     l.form.cooperates = behavior.cooperates;
     l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
     let forms = &schedule.forms;

@@ -79,10 +79,6 @@ pub(crate) struct BodyForm<'p> {
     pub ret: &'p Type,
     /// One thread runs the task: atomics are plain.
     pub exclusive: bool,
-    /// The task's loop is too large to become vector code.
-    pub large: bool,
-    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
-    pub independent: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
     /// Alignment of the addresses in argument slots, in bytes.
@@ -231,8 +227,6 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 kind,
                 ret: &Type::Unit,
                 exclusive: false,
-                large: false,
-                independent: false,
                 cooperates: false,
                 alignment: None,
                 unroll_and_jam: None,

@@ -14,7 +14,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Layout, MemorySpace, Program, Schedule, first_with_memory};
+use octants_ir::{Layout, LoopHints, MemorySpace, Program, Schedule, first_with_memory};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -32,15 +32,6 @@ impl Tag {
         let end = (self.first + self.count).max(other.first + other.count);
         Tag { first, count: end - first }
     }
-}
-
-/// What is known of a loop over a range.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RangeLoop {
-    /// LLVM may take it that its iterations do not depend on one another.
-    pub independent: bool,
-    /// Its body is too large to become vector code.
-    pub large: bool,
 }
 
 /// Metadata of a module.
@@ -228,12 +219,12 @@ impl Metadata {
     }
 
     /// Marks the back edge of a loop over a range, where there is something to say.
-    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, is: RangeLoop) {
+    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
         let mut facts = Vec::new();
-        if is.independent {
+        if hints.independent {
             facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));
         }
-        if is.large {
+        if hints.no_vectors {
             facts.push(self.without_vectors(e));
         }
         if !facts.is_empty() {

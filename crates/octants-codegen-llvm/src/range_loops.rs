@@ -9,7 +9,6 @@ use octants_ir::{ForLoop, ValueId};
 use crate::emit::{IntCmp, V};
 use crate::lower_task::Axis;
 use crate::lowering::{Index, LoopTargets, Lowering};
-use crate::metadata::RangeLoop;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop over the iterations from `begin` to before `end`.
@@ -101,8 +100,7 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
-        self.u.metadata.mark_range_loop(e, back, is);
+        self.u.metadata.mark_range_loop(e, back, l.hints);
     }
 
     /// Iterations in unit stride over the last axis.
@@ -137,8 +135,7 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
         let back = e.br(head);
-        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
-        self.u.metadata.mark_range_loop(e, back, is);
+        self.u.metadata.mark_range_loop(e, back, l.hints);
         e.position(inside);
         let mut indices = outer.to_vec();
         indices.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });
@@ -179,11 +176,7 @@ impl<'p> Lowering<'_, 'p> {
         self.interleaved_iterations(v, l, plan, indices);
         e.add_incoming(wide, after, e.block());
         let back = e.br(head);
-        self.u.metadata.mark_range_loop(
-            e,
-            back,
-            RangeLoop { independent: self.form.independent, large: self.form.large },
-        );
+        self.u.metadata.mark_range_loop(e, back, l.hints);
         e.position(done);
         wide
     }

@@ -4,8 +4,7 @@
 //! iterations wait at once. Where that is often there are two loops: one for whole groups of iterations, one for what
 //! is left over, which would else be run one by one.
 
-use octants_ir::schedule::LoopHint;
-use octants_ir::{ForLoop, Scalar, ValueId};
+use octants_ir::{CodeSizeHint, ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lowering::{Index, LoopTargets, Lowering};
@@ -69,7 +68,7 @@ impl<'p> Lowering<'_, 'p> {
         let is_short = s.bits() <= 32 && target.info().counts_in_32_bits;
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
-        let unroll = self.schedule.loops.get(&nest.number).and_then(|s| s.unroll).filter(|_| is_last);
+        let unroll = nest.of.hints.unroll.filter(|_| is_last);
         let times = unroll.map(|u| u.factor);
         let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?))).filter(|_| self.copies.gathered.is_none());
         let Some((many, rest_times)) = cut else {
@@ -110,11 +109,12 @@ impl<'p> Lowering<'_, 'p> {
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else {
-            match self.schedule.loops.get(&nest.number).map(|s| s.hint).unwrap_or_default() {
-                LoopHint::None => {}
-                LoopHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
-                LoopHint::Lean => self.u.metadata.mark_lean_loop(e, back),
-                LoopHint::NotUnrolledUncounted => self.u.metadata.mark_uncounted_loop(back),
+            match nest.of.hints.code_size {
+                CodeSizeHint::None => {}
+                CodeSizeHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
+                CodeSizeHint::NotInterleaved => self.u.metadata.mark_filled_loop(e, back),
+                CodeSizeHint::Lean => self.u.metadata.mark_lean_loop(e, back),
+                CodeSizeHint::NotUnrolledUncounted => self.u.metadata.mark_uncounted_loop(back),
             }
         }
         e.position(inside);

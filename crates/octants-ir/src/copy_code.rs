@@ -69,7 +69,10 @@ impl<'a> Copier<'a> {
             .collect();
         match &mut self.body.inst_mut(copy).op {
             Op::If(_, a, b) => (*a, *b) = (blocks[0], blocks[1]),
-            Op::For(l) => l.body = blocks[0],
+            Op::For(l) => {
+                l.body = blocks[0];
+                l.groups.iter_mut().zip(&blocks[1..]).for_each(|(group, block)| group.body = *block);
+            }
             Op::Loop(b) => *b = blocks[0],
             _ => {}
         }

@@ -123,7 +123,7 @@ impl Op {
     pub fn blocks(&self) -> Vec<BlockId> {
         match self.effect() {
             Effect::Branch(yes, no) => vec![yes, no],
-            Effect::For(l) => vec![l.body],
+            Effect::For(l) => l.blocks().collect(),
             Effect::Loop(body) => vec![body],
             Effect::Pure
             | Effect::Index

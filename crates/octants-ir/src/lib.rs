@@ -28,6 +28,8 @@
 //!   it is executed as often as it is written, and orders nothing else.
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
+//! - Along its last axis a parallel `For` with groups runs as many neighboring iterations as a group's factor by the
+//!   group's body, while so many are left, for each group in order; the body runs the others.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
 //!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
@@ -83,8 +85,8 @@ pub use kernel::{
     MemorySpace, Param, Program, Task, TaskKind, first_with_memory,
 };
 pub use op::{
-    BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart,
-    ThreadScope, ValueId, fold_identity,
+    BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, IterationGroup, LocalId, LoopConfig, LoopHints,
+    Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
 };
 pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};

@@ -355,7 +355,13 @@ impl BodyParser {
                 *then = self.block(p)?;
                 *other = if p.eat_word("else") { self.block(p)? } else { self.empty_block() };
             }
-            Op::For(l) => l.body = self.block(p)?,
+            Op::For(l) => {
+                l.body = self.block(p)?;
+                while p.eat_word("group") {
+                    let factor = p.int()?;
+                    l.groups.push(IterationGroup { factor, body: self.block(p)? });
+                }
+            }
             Op::Loop(b) => *b = self.block(p)?,
             _ => {}
         }

@@ -263,14 +263,18 @@ impl Printer {
         text.push_str(&self.block_label(first));
         self.open(&text);
         self.block(body, first);
-        for &b in rest {
-            if b.0 == self.next_block && body.block(b).is_empty() {
-                self.next_block += 1;
-                continue;
-            }
+        for (i, &b) in rest.iter().enumerate() {
+            let word = match &inst.op {
+                Op::For(l) => format!("group {}", l.groups[i].factor),
+                _ if b.0 == self.next_block && body.block(b).is_empty() => {
+                    self.next_block += 1;
+                    continue;
+                }
+                _ => "else".to_string(),
+            };
             let label = self.block_label(b);
             self.depth -= 1;
-            self.open(&format!("}} else{label}"));
+            self.open(&format!("}} {word}{label}"));
             self.block(body, b);
         }
         self.close();
@@ -342,10 +346,24 @@ fn for_text(word: &str, l: &ForLoop) -> String {
         let _ = write!(text, " parallel{}", config_text(config));
     }
     if !l.reductions.is_empty() {
-        let all: Vec<String> = l.reductions.iter().map(|r| format!("{} {}", r.op.name(), r.target)).collect();
+        let plain = |r: &Reduction| if r.plain { " plain" } else { "" };
+        let all: Vec<String> =
+            l.reductions.iter().map(|r| format!("{} {}{}", r.op.name(), r.target, plain(r))).collect();
         let _ = write!(text, " reductions({})", all.join(", "));
     }
-    text
+    text + &hints_text(&l.hints)
+}
+
+fn hints_text(hints: &LoopHints) -> String {
+    let mut items = Vec::new();
+    if let Some(Unroll { factor, remainder_factor }) = hints.unroll {
+        let remainder = remainder_factor.map_or(String::new(), |n| format!(" remainder {n}"));
+        items.push(format!("unroll {factor}{remainder}"));
+    }
+    items.extend(hints.code_size.name().map(str::to_string));
+    items.extend(hints.independent.then(|| "independent".to_string()));
+    items.extend(hints.no_vectors.then(|| "no_vectors".to_string()));
+    if items.is_empty() { String::new() } else { format!(" hints({})", items.join(", ")) }
 }
 
 fn parts_text(parts: &[TextPart]) -> String {

@@ -44,6 +44,8 @@ rules! {
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
     MemorySpaceFits = 14: "shared and private buffers are dense; nothing writes a constant buffer",
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
+    GroupsFit = 16: "groups of iterations are of parallel loops of programs, which have an axis; \
+        their factors are more than one and descend",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \

@@ -229,10 +229,6 @@ impl Forms {
 pub struct TaskHints {
     /// Prefer narrow vectors: the remainder loops of the widest vectors cost too much compile time in a large task.
     pub narrow_vectors: bool,
-    /// Do not vectorize: the loops take too long to plan.
-    pub no_vectors: bool,
-    /// The iterations of its parallel loop carry no dependence that the optimizer must respect.
-    pub independent: bool,
     /// Spend registers on prefetching: inner loops load from memory.
     pub prefetches: bool,
     /// Spend registers on occupancy: the loops of all threads have similar lengths.
@@ -285,36 +281,10 @@ impl LocalUses {
 /// How a serial loop runs.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LoopSchedule {
-    /// Unrolling of the innermost axis. Without it the optimizer chooses the factor.
-    pub unroll: Option<Unroll>,
-    /// Hint for the other axes, and for the innermost one without `unroll`.
-    pub hint: LoopHint,
     /// Short inner loops are fully unrolled, under a guard.
     pub guarded_unroll: Option<FullUnroll>,
     /// The loop runs warp-synchronously when its sums go to copies in shared memory.
     pub converged: Option<Box<ConvergedLoop>>,
-}
-
-/// Unroll factors of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unroll {
-    pub factor: u32,
-    /// Unroll factor of the remainder loop.
-    pub remainder_factor: Option<u32>,
-}
-
-/// Hint to the optimizer for a loop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LoopHint {
-    /// No hint.
-    #[default]
-    None,
-    /// Unroll fully.
-    UnrollFully,
-    /// Do not unroll when the trip count is unknown.
-    NotUnrolledUncounted,
-    /// Do not interleave. Do not unroll when the trip count is unknown.
-    Lean,
 }
 
 /// Fully unrolled inner loops. The index is a constant in each copy of the body.

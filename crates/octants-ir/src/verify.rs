@@ -1,7 +1,7 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here, rules
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 16) are here, rules
 //! about the types of one instruction (20 to 33) in `verify_types`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
@@ -327,6 +327,7 @@ impl<'a> Verifier<'a> {
             }
             Op::For(l) if l.parallel.is_some() && (!at_root || self.scope.is_function) => Rule::ParallelAtRoot,
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
+            Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {
                 let around = self.loops.iter().any(|e| e.v == *l && e.is_for);
                 let axes = match &self.body.inst(*l).op {
@@ -357,6 +358,16 @@ impl<'a> Verifier<'a> {
         };
         self.broken(rule, v);
         false
+    }
+
+    fn groups_fit(&self, l: &ForLoop) -> bool {
+        let mut factors: Vec<u32> = l.groups.iter().map(|g| g.factor).collect();
+        factors.push(1);
+        l.groups.is_empty()
+            || self.scope.is_scheduled
+                && l.is_parallel()
+                && !l.dims.is_empty()
+                && factors.windows(2).all(|pair| pair[0] > pair[1])
     }
 
     /// Writes to a buffer of constant memory.

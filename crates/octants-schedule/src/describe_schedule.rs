@@ -1,12 +1,13 @@
 //! [`describe_schedule`]: a schedule as text, for people and tests. Entries without a decision are omitted.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
 use octants_ir::schedule::{
-    BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopHint, LoopSchedule, RegionMemory, ScatterPrivatization,
-    TaskHints, UnrollAndJam,
+    BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopSchedule, RegionMemory, Role, ScatterPrivatization, TaskHints,
+    UnrollAndJam,
 };
-use octants_ir::{Program, Scheduled, ValueId};
+use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, ValueId};
 
 /// The schedule of each task and function of a program.
 pub fn describe_schedule(scheduled: &Scheduled) -> String {
@@ -15,13 +16,15 @@ pub fn describe_schedule(scheduled: &Scheduled) -> String {
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);
         describe_forms(program, &found.forms, &mut text);
-        describe_hints(found.hints, &mut text);
-        describe_body(&found.body, &mut text);
+        // Passes keep the numbers of the task's loops.
+        let main = found.variant(Role::Main).map_or(&task.body, |variant| &variant.body);
+        describe_hints(found.hints, parallel_hints(main), &mut text);
+        describe_body(&task.body, main, &found.body, &mut text);
     }
     for (function, found) in program.functions.iter().zip(&schedule.functions) {
         let inlined = if found.is_inlined { ", inlined" } else { "" };
         _ = writeln!(text, "function {}{inlined}", function.name);
-        describe_body(&found.body, &mut text);
+        describe_body(&function.body, &function.body, &found.body, &mut text);
     }
     text
 }
@@ -67,8 +70,17 @@ fn describe_privatization(program: &Program, found: &ScatterPrivatization) -> St
     format!("{}, about {} updates per iteration", regions.join(", "), found.updates)
 }
 
-fn describe_hints(hints: TaskHints, text: &mut String) {
-    let TaskHints { narrow_vectors, no_vectors, independent, prefetches, many_threads } = hints;
+/// The hints for the parallel loop of a task's body.
+fn parallel_hints(body: &Body) -> LoopHints {
+    match body.block(body.root).last().map(|v| &body.inst(*v).op) {
+        Some(Op::For(l)) if l.parallel.is_some() => l.hints,
+        _ => LoopHints::default(),
+    }
+}
+
+fn describe_hints(hints: TaskHints, parallel: LoopHints, text: &mut String) {
+    let TaskHints { narrow_vectors, prefetches, many_threads } = hints;
+    let LoopHints { independent, no_vectors, .. } = parallel;
     let all = [
         (independent, "independent iterations"),
         (no_vectors, "not vectorized"),
@@ -81,24 +93,35 @@ fn describe_hints(hints: TaskHints, text: &mut String) {
     }
 }
 
-fn describe_body(body: &BodySchedule, text: &mut String) {
-    for (loop_id, found) in in_order(&body.loops) {
-        _ = writeln!(text, "  loop {loop_id}");
-        describe_loop(found, text);
+/// The serial loops of `body`, whose hints are in `hinted`.
+fn describe_body(body: &Body, hinted: &Body, schedule: &BodySchedule, text: &mut String) {
+    let mut loops = BTreeSet::new();
+    body.visit(body.root, &mut |v, inst| {
+        loops.extend(matches!(&inst.op, Op::For(l) if l.parallel.is_none()).then_some(v));
+    });
+    for v in loops {
+        let Op::For(l) = &hinted.inst(v).op else { continue };
+        let found = schedule.loops.get(&v);
+        if l.hints != LoopHints::default() || found.is_some() {
+            _ = writeln!(text, "  loop {v}");
+            describe_loop(l.hints, found, text);
+        }
     }
 }
 
-fn describe_loop(found: &LoopSchedule, text: &mut String) {
-    if let Some(unroll) = found.unroll {
+fn describe_loop(hints: LoopHints, found: Option<&LoopSchedule>, text: &mut String) {
+    if let Some(unroll) = hints.unroll {
         let remainder = unroll.remainder_factor.map_or(String::new(), |factor| format!(", {factor} for the remainder"));
         _ = writeln!(text, "    unroll factor {}{remainder}", unroll.factor);
     }
-    match found.hint {
-        LoopHint::None => {}
-        LoopHint::UnrollFully => text.push_str("    fully unrolled\n"),
-        LoopHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
-        LoopHint::Lean => text.push_str("    lean\n"),
+    match hints.code_size {
+        CodeSizeHint::None => {}
+        CodeSizeHint::UnrollFully => text.push_str("    fully unrolled\n"),
+        CodeSizeHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
+        CodeSizeHint::NotInterleaved => text.push_str("    not interleaved\n"),
+        CodeSizeHint::Lean => text.push_str("    lean\n"),
     }
+    let Some(found) = found else { return };
     if let Some(guarded) = &found.guarded_unroll {
         describe_full_unroll(guarded, text);
     }

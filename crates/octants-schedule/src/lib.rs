@@ -5,8 +5,8 @@
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
 //! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `unroll_and_jam`,
-//! `scatter_privatization`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `prefetch`,
-//! `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
+//! `scatter_privatization`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`,
+//! `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
 //! `freeze_conditional_loads`; [`describe_schedule`] for people and tests.
 
 mod balance_threads;
@@ -16,6 +16,7 @@ mod describe_schedule;
 mod facts;
 mod freeze_conditional_loads;
 mod full_unroll;
+mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
 mod scatter_privatization;

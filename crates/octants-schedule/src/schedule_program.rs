@@ -7,6 +7,7 @@ use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, alwa
 use crate::balance_threads::balance_threads;
 use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
+use crate::hint_loops::hint_loops;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -40,6 +41,7 @@ impl PassState for Scheduling {}
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
 pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
     Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
     Pass {
         name: "freeze_conditional_loads",

@@ -4,19 +4,17 @@ use std::collections::HashMap;
 
 use octants_analysis::{OwnBehavior, estimate_cost};
 use octants_ir::schedule::{
-    BodySchedule, Forms, LoopHint, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
+    Behavior, BodySchedule, Forms, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
 };
-use octants_ir::{BlockId, ForLoop, LoopConfig, Op, Task, TaskKind, ValueId};
+use octants_ir::{BlockId, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
 use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loop;
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::full_unroll::find_guarded_unroll;
-use crate::intra_iteration_dependence::has_intra_iteration_dependence;
 use crate::prefetch::{has_many_threads, prefetch, reads_in_loops};
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
 use crate::unroll_and_jam::find_unroll_and_jam;
-use crate::unroll_arrays::walks_short_arrays;
 
 /// Tasks with more instructions than this are large: their compile time matters more.
 const LARGE: usize = 800;
@@ -26,12 +24,7 @@ const HUGE: usize = 5000;
 
 /// In tasks with more inner loops than this, a loop is unrolled only if its trip count is known: LLVM's insertion of
 /// remainder loops is quadratic in the number of loops.
-const MANY_LOOPS: usize = 100;
-
-/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
-/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of a
-/// rigid-body simulator's steps, and did not make them faster.
-const LEAN_LOOPS: usize = 12;
+pub(crate) const MANY_LOOPS: usize = 100;
 
 /// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
@@ -41,14 +34,15 @@ const MAX_DUPLICATED: usize = 200;
 
 /// A parallel task's loop.
 #[derive(Clone, Copy)]
-struct ParallelLoop<'p> {
-    config: &'p LoopConfig,
-    loop_id: ValueId,
-    of: &'p ForLoop,
+pub(crate) struct ParallelLoop<'p> {
+    pub config: &'p LoopConfig,
+    pub loop_id: ValueId,
+    pub of: &'p ForLoop,
 }
 
 impl<'p> ParallelLoop<'p> {
-    fn of(task: &'p Task) -> Option<ParallelLoop<'p>> {
+    /// The loop of a task, if it has one.
+    pub fn of(task: &'p Task) -> Option<ParallelLoop<'p>> {
         let TaskKind::Parallel(config) = &task.kind else { return None };
         let last = task.body.block(task.body.root).last().copied();
         match last.map(|v| (v, &task.body.inst(v).op)) {
@@ -58,13 +52,16 @@ impl<'p> ParallelLoop<'p> {
     }
 }
 
+/// See [`HUGE`].
+pub(crate) fn is_huge(target: &TargetInfo, behavior: Behavior) -> bool {
+    target.has_vectors && behavior.size > HUGE
+}
+
 /// Properties of a task or function that the schedule of its loops depends on.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct LoopFacts<'a> {
     /// It has many inner loops.
     pub many_loops: bool,
-    /// See [`LEAN_LOOPS`].
-    pub lean_loops: bool,
     /// Many threads run it.
     pub many_threads: bool,
     /// What thread blocks keep copies of in shared memory.
@@ -95,21 +92,14 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
     let is_read = |p: ParallelLoop<'_>| reads_in_loops(&task.body, p.of.body);
     found.hints = TaskHints {
         narrow_vectors: target.has_vectors && behavior.size > LARGE,
-        no_vectors: target.has_vectors && behavior.size > HUGE,
-        independent: target.has_vectors
-            && shared.is_some_and(|p| !has_intra_iteration_dependence(facts, &task.body, p.of.body)),
         prefetches: target.has_grid && !behavior.balances && parallel.is_some_and(is_read),
         many_threads: target.has_grid && behavior.balances,
     };
     found.forms = find_forms(&of_body, task, shared, &found);
     let mut body = BodySchedule::default();
     let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
-    let of_loops = LoopFacts {
-        many_loops: loops > MANY_LOOPS,
-        lean_loops: target.has_vectors && loops > LEAN_LOOPS,
-        many_threads,
-        copied: found.forms.block_privatization.as_ref(),
-    };
+    let of_loops =
+        LoopFacts { many_loops: loops > MANY_LOOPS, many_threads, copied: found.forms.block_privatization.as_ref() };
     schedule_loops(&of_body, of_loops, task.body.root, &mut body.loops);
     body.locals = of_body.locals;
     found.body = body;
@@ -164,7 +154,7 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     if target.has_grid && options.opt_level >= 2 {
         forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
     }
-    if !target.has_grid && options.opt_level >= 2 && !found.hints.no_vectors {
+    if !target.has_grid && options.opt_level >= 2 && !is_huge(target, behavior) {
         let [jam, alone] = find_unroll_and_jam(of_body, p.loop_id, p.of);
         let is_run_alone = forms.has_single || forms.thread_privatization.is_some();
         (forms.unroll_and_jam, forms.unroll_and_jam_alone) = (jam, alone.filter(|_| is_run_alone));
@@ -198,19 +188,11 @@ pub(crate) fn schedule_loops(
 
 fn schedule_loop(facts: &BodyFacts<'_>, of: LoopFacts<'_>, v: ValueId, l: &ForLoop) -> LoopSchedule {
     let (body, target) = (facts.body, facts.of.target);
-    let hint = match () {
-        () if target.has_grid && walks_short_arrays(body, l) => LoopHint::UnrollFully,
-        () if of.lean_loops => LoopHint::Lean,
-        () if of.many_loops => LoopHint::NotUnrolledUncounted,
-        () => LoopHint::None,
-    };
     let is_cut = target.has_grid && !of.many_loops;
     let unroll = if is_cut { prefetch(body, l, of.many_threads) } else { None };
     let factor = unroll.map_or(1, |u| u.factor);
     let converged = of.copied.and_then(|copied| converge_loop(facts, copied, v, l, factor));
     LoopSchedule {
-        unroll: unroll.filter(|_| target.waits_for_loads),
-        hint,
         guarded_unroll: if is_cut { find_guarded_unroll(facts, l) } else { None },
         converged: converged.map(Box::new),
     }

@@ -174,7 +174,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let (over_iterations, no) = (b.body.add_block(), b.body.add_block());
     let (zero, size) = (b.int(0, s), b.int(length, s));
     let dims = vec![Range { begin: zero, end: size }];
-    let iterations = ForLoop { dims, body: over_iterations, parallel: None, reductions: Vec::new() };
+    let iterations = ForLoop::serial(dims, over_iterations);
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
     // What both sweeps of an iteration use stands outside of the branch.

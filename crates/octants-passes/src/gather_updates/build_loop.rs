@@ -172,7 +172,7 @@ impl Emission<'_> {
         let element = b.body.add_block();
         let config = LoopConfig { group, ..LoopConfig::default() };
         let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
-        let over_elements = ForLoop { dims, body: element, parallel: Some(config), reductions: Vec::new() };
+        let over_elements = ForLoop::parallel(dims, element, config);
         let over_elements = b.push(Op::For(Box::new(over_elements)), Type::Unit);
         b.set_cursor(element);
         let indices: Vec<ValueId> =
@@ -242,7 +242,7 @@ impl Emission<'_> {
             limits = found;
         }
         let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
-        let in_order = ForLoop { dims, body: iteration, parallel: None, reductions: Vec::new() };
+        let in_order = ForLoop::serial(dims, iteration);
         let in_order = b.push(Op::For(Box::new(in_order)), Type::Unit);
         b.set_cursor(iteration);
         for ((axis, a), ty) in (0u32..).zip(serial).zip(types) {
