@@ -78,7 +78,6 @@ impl Lowering<'_, '_> {
                 None => self.load_place(&self.place(*a)),
             },
             Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
-            Op::Atomic(op, _, value) if self.gather_sum(v, *op, *value) => return None,
             Op::Atomic(op, a, value) => self.atomic(*op, &self.place(*a), &self.leaves(*value)),
             Op::AtomicCas(a, expected, desired) => {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))

@@ -5,9 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ops::Range;
 
-use octants_ir::schedule::{BodySchedule, FullUnroll, UnrollAndJam, WarpReduction};
+use octants_ir::schedule::{BodySchedule, Coarsening, UnrollAndJam};
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -68,7 +67,7 @@ pub(crate) struct Lowering<'u, 'p> {
     /// The loops around what is being lowered.
     pub open: OpenLoops,
     pub parallel: ParallelState,
-    pub copies: Copies<'p>,
+    pub copies: Copies,
 }
 
 /// The form of a body's code.
@@ -81,6 +80,8 @@ pub(crate) struct BodyForm<'p> {
     pub exclusive: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
+    /// Each thread runs several neighboring iterations of the parallel loop.
+    pub coarsening: Option<Coarsening>,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
     pub unroll_and_jam: Option<&'p UnrollAndJam>,
@@ -124,11 +125,7 @@ pub(crate) struct ParallelState {
 
 /// What stands in the code several times.
 #[derive(Default)]
-pub(crate) struct Copies<'p> {
-    /// Sums of the converged loop that is being lowered.
-    pub gathered: Option<Gathered<'p>>,
-    /// Short loops that are fully unrolled.
-    pub unrolled: Unrolled<'p>,
+pub(crate) struct Copies {
     /// Interleaved iterations of the parallel loop, while their code is made.
     pub lanes: Option<Lanes>,
 }
@@ -148,58 +145,6 @@ pub(crate) struct Lanes {
     pub unroll_and_jam: UnrollAndJam,
     /// All but the one that code is made for.
     pub others: Vec<Lane>,
-}
-
-/// The fully unrolled loops in the body that is being lowered.
-#[derive(Debug, Default)]
-pub(crate) struct Unrolled<'p> {
-    pub plan: Option<&'p FullUnroll>,
-    /// All of them run, in the code that is being lowered.
-    pub all_run: bool,
-    /// The iteration that is being lowered, of each of them and of a converged loop.
-    iteration: HashMap<ValueId, usize>,
-}
-
-impl<'p> Unrolled<'p> {
-    /// Those of a body.
-    pub fn of(plan: &'p FullUnroll) -> Unrolled<'p> {
-        Unrolled { plan: Some(plan), ..Unrolled::default() }
-    }
-
-    /// The indices of a fully unrolled loop.
-    pub fn indices_of(&self, v: ValueId) -> Option<Range<i64>> {
-        self.plan?.loops.get(&v).cloned()
-    }
-
-    /// The iteration of a loop that is being lowered.
-    pub fn iteration(&self, v: ValueId) -> usize {
-        self.iteration[&v]
-    }
-
-    /// Says which iteration of a loop is being lowered.
-    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
-        self.iteration.insert(v, iteration);
-    }
-}
-
-/// The sums of the converged loop that is being lowered.
-pub(crate) struct Gathered<'p> {
-    pub loop_id: ValueId,
-    pub reductions: &'p [WarpReduction],
-    /// For each reduction where each scalar of each element is collected.
-    pub collected: Vec<Vec<Vec<V>>>,
-}
-
-impl<'p> Gathered<'p> {
-    /// The reductions, each with where it is collected.
-    pub fn each(&self) -> impl Iterator<Item = (&'p WarpReduction, &Vec<Vec<V>>)> {
-        self.reductions.iter().zip(&self.collected)
-    }
-
-    /// The loops that sums follow.
-    pub fn followed(&self) -> impl Iterator<Item = ValueId> {
-        self.reductions.iter().map(|reduction| reduction.along.loop_id)
-    }
 }
 
 impl<'u, 'p> Lowering<'u, 'p> {
@@ -228,6 +173,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
                 ret: &Type::Unit,
                 exclusive: false,
                 cooperates: false,
+                coarsening: None,
                 alignment: None,
                 unroll_and_jam: None,
             },

@@ -9,7 +9,7 @@
 //! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
 use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
-use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
+use octants_ir::{AtomicOp, ForLoop, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lower_task::Axis;
@@ -18,8 +18,9 @@ use crate::odometer::Odometer;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
-    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, coarsening: Option<Coarsening>) {
-        let e = self.e;
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop) {
+        let (e, coarsening) = (self.e, self.form.coarsening);
+        let serializes = !l.is_parallel();
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
         self.parallel.accumulators.clear();
@@ -34,7 +35,7 @@ impl<'p> Lowering<'_, 'p> {
             _ => {}
         }
         let tile = coarsening.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
-        let (number, all) = match (config.serialize, &tile) {
+        let (number, all) = match (serializes, &tile) {
             (true, _) => (e.i32c(0), e.i32c(1)),
             (_, Some(_)) => self.u.target.block_of_grid(e),
             (_, None) => self.u.target.thread(e),
@@ -54,7 +55,7 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(*digit, following, next);
         }
         let back = e.cond_br(is_last, done, inside);
-        if !config.serialize && !self.form.cooperates {
+        if !serializes && !self.form.cooperates {
             self.u.metadata.mark_parallel_loop(back);
         }
         e.position(inside);
@@ -76,7 +77,7 @@ impl<'p> Lowering<'_, 'p> {
             Some(groups) => self.group(v, l, &axes, digits, groups, LoopTargets { on_break: done, on_continue: next }),
         }
         e.position(done);
-        self.combine_reductions(l, config);
+        self.combine_reductions(l);
     }
 
     /// The number of indices of an axis as an unsigned number of as few bits as it may need.
@@ -166,8 +167,8 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// Combines the accumulators of all threads into the targets.
-    fn combine_reductions(&mut self, l: &ForLoop, config: &LoopConfig) {
-        if config.serialize {
+    fn combine_reductions(&mut self, l: &ForLoop) {
+        if !l.is_parallel() {
             return self.end_reductions(l);
         }
         let e = self.e;

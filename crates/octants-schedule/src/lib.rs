@@ -10,15 +10,19 @@
 //! `freeze_conditional_loads`; [`describe_schedule`] for people and tests.
 
 mod balance_threads;
+mod clone_code;
 mod coarsen_threads;
 mod converge_loops;
 mod describe_schedule;
 mod facts;
+mod find_converged_loops;
 mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
+mod privatize_in_shared_memory;
+mod reduce_in_subgroups;
 mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;

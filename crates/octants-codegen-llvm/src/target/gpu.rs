@@ -14,7 +14,7 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
 
-use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
+use super::{AtomicStyle, CodeForm, Combine, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Bb, Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
@@ -114,7 +114,7 @@ pub(super) trait Maker {
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }
-    /// See [`Target::block_barrier`].
+    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
     fn block_barrier(&self, e: &Emitter);
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
@@ -191,6 +191,12 @@ impl Gpu {
     fn add_block_memory(&self, e: &Emitter, ty: T) -> V {
         let number = self.memories.replace(self.memories.get() + 1);
         e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
+    }
+
+    /// The values of a warp's threads combined, for each of them. All of them come by.
+    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
+        let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
+        bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
     }
 
     /// The value of the thread of the warp whose number differs by these bits.
@@ -368,7 +374,7 @@ impl Target for Gpu {
         e.store(e.gep(memory_type, partials, warp), slot(of_warp), s.bytes());
         e.br(given);
         e.position(given);
-        self.block_barrier(e);
+        self.maker.block_barrier(e);
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
         e.position(first_warp);
         let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
@@ -432,33 +438,6 @@ impl Target for Gpu {
         e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
     }
 
-    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
-        let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
-        bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
-    }
-
-    fn combine_warp_apart(&self, e: &Emitter, s: Scalar, values: &[V], combine: &Combine<'_>) -> Portion {
-        assert!(values.len().is_power_of_two(), "compiler bug: a warp is halved until each thread has one value");
-        let lane = self.lane(e);
-        let (all, halved) = (self.maker.warp_bits(), values.len().trailing_zeros());
-        let mut held = values.to_vec();
-        // Of two threads one keeps the lower half of what both have, the other one the upper half.
-        for bit in (all - halved..all).rev().map(|bit| 1 << bit) {
-            let is_upper = e.icmp(IntCmp::LLVMIntNE, e.and(lane, e.i32c(bit)), e.i32c(0));
-            let (lower, upper) = held.split_at(held.len() / 2);
-            let meet = |(l, u): (&V, &V)| {
-                let (keeps, gives) = (e.select(is_upper, *u, *l), e.select(is_upper, *l, *u));
-                combine(keeps, self.exchange(e, s, gives, bit))
-            };
-            held = lower.iter().zip(upper).map(meet).collect();
-        }
-        let rest = (0..all - halved).rev().map(|bit| 1 << bit);
-        let value = rest.fold(held[0], |v, other| combine(v, self.exchange(e, s, v, other)));
-        let number = e.lshr(lane, e.i32c((all - halved).into()));
-        let among = e.and(lane, e.i32c((1 << (all - halved)) - 1));
-        Portion { value, number, is_first: e.icmp(IntCmp::LLVMIntEQ, among, e.i32c(0)) }
-    }
-
     fn warp_bits(&self) -> u32 {
         self.maker.warp_bits()
     }
@@ -466,10 +445,6 @@ impl Target for Gpu {
     fn block_memory(&self, e: &Emitter, words: u64) -> V {
         let memory = self.add_block_memory(e, e.array_type(e.i32, words));
         e.address_space_cast(memory, e.ptr)
-    }
-
-    fn block_barrier(&self, e: &Emitter) {
-        self.maker.block_barrier(e);
     }
 
     fn thread_of_block(&self, e: &Emitter) -> (V, V) {

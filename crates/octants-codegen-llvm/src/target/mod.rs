@@ -204,20 +204,10 @@ pub(crate) trait Target {
     fn warp_bits(&self) -> u32 {
         panic!("compiler bug: this target has no warps")
     }
-    /// The values of a warp's threads combined, for each of them. All of them come by.
-    fn combine_warp(&self, _e: &Emitter, _s: Scalar, _value: V, _combine: &Combine<'_>) -> V {
-        panic!("compiler bug: this target has no warps")
-    }
-    /// The same of several values, a power of two of them, at less cost than one after the other: each thread gets one of the results.
-    fn combine_warp_apart(&self, _e: &Emitter, _s: Scalar, _values: &[V], _combine: &Combine<'_>) -> Portion {
-        panic!("compiler bug: this target has no warps")
-    }
     /// Uninitialised memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
         panic!("compiler bug: this target has no blocks of threads")
     }
-    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
-    fn block_barrier(&self, _e: &Emitter) {}
     /// Number of this thread in its block, and of the block's threads, both i64.
     fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
@@ -262,17 +252,6 @@ pub(crate) trait Target {
     fn link(&self, _module: &Module<'_>) -> Result<(), CodegenError> {
         Ok(())
     }
-}
-
-/// What a thread gets of several results of its warp.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Portion {
-    /// The result.
-    pub value: V,
-    /// Which one it is, an i32.
-    pub number: V,
-    /// No thread with a smaller number has the same one: an i1.
-    pub is_first: V,
 }
 
 /// A target with LLVM's machine for it and its name.
