@@ -143,11 +143,17 @@ fn converge_loop(
     // From an index that is not negative there are fewer than 2^31 iterations.
     let is_short = index.bits() <= 32 && facts.known(begin).is_some_and(|first| first >= 0);
     let count = if is_short { Scalar::I32 } else { Scalar::I64 };
+    let zero = b.int(0, count);
+    let known = facts.known(begin).zip(facts.known(end)).map(|(begin, end)| end.saturating_sub(begin).max(0));
     let is_run = b.binary(BinaryOp::Lt, begin, end);
     let [begin, end] = [begin, end].map(|v| b.cast(v, count));
-    let trips = b.binary(BinaryOp::Sub, end, begin);
-    let zero = b.int(0, count);
-    let own = b.push(Op::Select(is_run, trips, zero), count.into());
+    let own = match known {
+        Some(trips) => b.int(trips, count),
+        None => {
+            let trips = b.binary(BinaryOp::Sub, end, begin);
+            b.push(Op::Select(is_run, trips, zero), count.into())
+        }
+    };
     let (together, most) = agree(b, facts, &plan.invariants, own, subgroup_bits);
     let ahead = plan.pipelined.add_locals(b);
     if !ahead.is_empty() {
@@ -160,7 +166,9 @@ fn converge_loop(
     let factor = plan.interleave_factor;
     let less = b.int(factor - 1, count);
     let (mut rounds, mut first) = (most, zero);
-    if factor > 1 {
+    if let (Some(trips), true) = (known, factor > 1) {
+        rounds = b.int(trips.div_euclid(factor) + i64::from(trips % factor > 0), count);
+    } else if factor > 1 {
         let bits = b.int(factor.trailing_zeros().into(), count);
         let up = b.binary(BinaryOp::Add, most, less);
         rounds = b.binary(BinaryOp::UShr, up, bits);
@@ -277,14 +285,19 @@ fn agree(
 ) -> (LocalId, ValueId) {
     let ty = b.ty(own).clone();
     let together = b.body.add_local("together", Type::U1);
-    let most = b.body.add_local("most", ty);
     let no = b.int(0, Scalar::U1);
     b.store_local(together, no);
-    b.store_local(most, own);
+    let most = b.body.as_const(own).is_none().then(|| {
+        let most = b.body.add_local("most", ty);
+        b.store_local(most, own);
+        most
+    });
     let whole = b.push(Op::Subgroup(SubgroupOp::IsWhole, Vec::new()), Type::U1);
     push_if(b, whole, |b| {
-        let largest = shuffle_fold(b, own, BinaryOp::Max, subgroup_bits);
-        b.store_local(most, largest);
+        if let Some(most) = most {
+            let largest = shuffle_fold(b, own, BinaryOp::Max, subgroup_bits);
+            b.store_local(most, largest);
+        }
         let mut same = b.int(1, Scalar::U1);
         let mut known = HashSet::new();
         for v in invariants {
@@ -296,5 +309,5 @@ fn agree(
         }
         b.store_local(together, same);
     });
-    (together, b.load_local(most))
+    (together, most.map_or(own, |most| b.load_local(most)))
 }

@@ -22,6 +22,7 @@ mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
 mod privatize_in_shared_memory;
+mod reduce_in_blocks;
 mod reduce_in_subgroups;
 mod scatter_privatization;
 pub mod schedule_program;

@@ -11,6 +11,7 @@ use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
+use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -53,6 +54,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     Pass { name: "converge_loops", runs: |_, s| s.target.has_grid, run: |scheduled, s| converge_loops(scheduled, s) },
     Pass { name: "full_unroll", runs: |_, s| s.target.has_grid, run: |scheduled, s| full_unroll(scheduled, s) },
+    Pass {
+        name: "reduce_in_blocks",
+        runs: |_, s| s.target.has_grid,
+        run: |scheduled, s| reduce_in_blocks(scheduled, s),
+    },
     Pass {
         name: "freeze_conditional_loads",
         runs: |_, s| s.target.has_vectors,

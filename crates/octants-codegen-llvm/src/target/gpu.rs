@@ -14,8 +14,8 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
 
-use super::{AtomicStyle, CodeForm, Combine, Share, Surroundings, Target, TaskEntry};
-use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use super::{AtomicStyle, CodeForm, Share, Surroundings, Target, TaskEntry};
+use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 const FRAME: i64 = 0;
@@ -193,10 +193,9 @@ impl Gpu {
         e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
     }
 
-    /// The values of a warp's threads combined, for each of them. All of them come by.
-    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
-        let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
-        bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
+    /// Number of this thread in its warp, an i32.
+    fn lane(&self, e: &Emitter) -> V {
+        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
     }
 
     /// The value of the thread of the warp whose number differs by these bits.
@@ -346,45 +345,6 @@ impl Target for Gpu {
         (self.maker.register(e, Register::Block), self.maker.register(e, Register::Blocks))
     }
 
-    fn combine_threads(
-        &self,
-        e: &Emitter,
-        s: Scalar,
-        value: V,
-        identity: V,
-        combine: &Combine<'_>,
-        after: Bb,
-    ) -> Option<V> {
-        let memory_type = e.memory(s);
-        let slot = |v: V| if s == Scalar::U1 { e.zext(v, e.i8) } else { v };
-        let unslot = |v: V| if s == Scalar::U1 { e.trunc(v, e.i1) } else { v };
-        let bits = self.maker.warp_bits();
-        let partials = self.add_block_memory(e, e.array_type(memory_type, 1 << bits));
-        let own = self.maker.register(e, Register::Thread);
-        let (lane, warp) = (self.lane(e), e.lshr(own, e.i32c(bits.into())));
-        let warps = e.lshr(self.maker.register(e, Register::BlockSize), e.i32c(bits.into()));
-        let of_warp = self.combine_warp(e, s, value, combine);
-        let is_first = e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0));
-        let function = e.function();
-        let block = |name| e.add_block(function, name);
-        let (give, given, first_warp, last) =
-            (block(c"give"), block(c"given"), block(c"first.warp"), block(c"combined"));
-        e.cond_br(is_first, give, given);
-        e.position(give);
-        e.store(e.gep(memory_type, partials, warp), slot(of_warp), s.bytes());
-        e.br(given);
-        e.position(given);
-        self.maker.block_barrier(e);
-        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
-        e.position(first_warp);
-        let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
-        let partial = e.select(e.icmp(IntCmp::LLVMIntULT, lane, warps), partial, identity);
-        let all = self.combine_warp(e, s, partial, combine);
-        e.cond_br(is_first, last, after);
-        e.position(last);
-        Some(all)
-    }
-
     fn grid_value(&self, e: &Emitter, value: GridValue) -> V {
         match value {
             GridValue::Thread => self.maker.register(e, Register::Thread),
@@ -432,10 +392,6 @@ impl Target for Gpu {
 
     fn holds_for_all(&self, e: &Emitter, condition: V) -> V {
         self.maker.holds_for_all(e, condition)
-    }
-
-    fn lane(&self, e: &Emitter) -> V {
-        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
     }
 
     fn warp_bits(&self) -> u32 {

@@ -22,7 +22,7 @@ use octants_artifact::CodeTarget;
 use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
 
 pub(crate) use crate::emit::AtomicStyle;
-use crate::emit::{Bb, Emitter, T, V};
+use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// The pointers that every function of a module starts from.
@@ -70,9 +70,6 @@ pub(crate) enum CodeForm {
     /// Assembly text.
     Text,
 }
-
-/// Combines two values of a reduction.
-pub(crate) type Combine<'a> = dyn Fn(V, V) -> V + 'a;
 
 /// One kind of machine.
 pub(crate) trait Target {
@@ -146,20 +143,6 @@ pub(crate) trait Target {
     fn block_of_grid(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
     }
-    /// Combines the values of threads that run side by side, so that fewer of them touch shared memory: what follows is run by
-    /// the threads that have a combined value, the others go to `after`. Called where all threads of a task come by. `None`: each
-    /// thread keeps its own.
-    fn combine_threads(
-        &self,
-        _e: &Emitter,
-        _s: Scalar,
-        _value: V,
-        _identity: V,
-        _combine: &Combine<'_>,
-        _after: Bb,
-    ) -> Option<V> {
-        None
-    }
     /// A position of this thread in the grid, or an extent of the grid, i32.
     fn grid_value(&self, _e: &Emitter, _value: GridValue) -> V {
         panic!("compiler bug: this target has no blocks of threads")
@@ -195,10 +178,6 @@ pub(crate) trait Target {
     /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for this thread alone.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
-    }
-    /// Number of this thread in its warp, an i32.
-    fn lane(&self, _e: &Emitter) -> V {
-        panic!("compiler bug: this target has no warps")
     }
     /// How many bits number a warp's threads.
     fn warp_bits(&self) -> u32 {
