@@ -12,7 +12,7 @@ __all__ = ["do_while", "parallel", "parallel_context"]
 do_while = kernel_only(
     "do_while",
     "`while qd.graph.do_while(counter):` runs its body once, then again as long as `counter`, a 0-dimensional i32 ndarray, "
-    "is not zero.",
+    "is not zero. Its `for` loops are parallel.",
 )
 
 

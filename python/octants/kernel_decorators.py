@@ -36,8 +36,8 @@ def kernel(
 
     `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of the
     scope around it are an error. Kernels are kept on disk with or without it.
-    `graph` asks for all tasks in one launch; on the CPU that is what a launch is, so it changes nothing, and
-    `qd.graph.do_while` repeats its body on one thread. `checkpoints` is refused.
+    `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
+    `checkpoints` is refused.
     """
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:

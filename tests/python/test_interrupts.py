@@ -42,6 +42,13 @@ def returns(x: ROWS, n: qd.i32) -> qd.f32:
         s += x[i]
     return s
 
+@qd.kernel(graph=True)
+def rounds(x: ROWS, n: qd.i32, left: qd.types.ndarray(dtype=qd.i32, ndim=0)):
+    while qd.graph.do_while(left):
+        for i in x:
+            for _ in range(n):
+                x[i] = qd.sin(x[i]) + 1.0
+
 def launches(x, n):
     while True:
         chunks(x, n // 100)
@@ -51,6 +58,9 @@ small = qd.ndarray(qd.f32, 100)
 for kernel in (chunks, returns):
     kernel(x, 1)
 tasks(small, 1)
+left = qd.ndarray(qd.i32, ())
+rounds(x, 1, left)
+left[()] = 1
 qd.sync()
 
 sent = []
@@ -73,8 +83,8 @@ print(late, flush=True)
 os._exit(0)  # without waiting for what runs on
 """
 
-IN_ORDER = ["chunks(x, 20_000)", "tasks(small, 5_000_000)", "returns(x, 20_000)", "launches(x, 20_000)"]
-QUEUED = ["chunks(x, 5_000); qd.sync()", "chunks(x, 5_000); x[0]", "returns(x, 5_000)"]
+IN_ORDER = ["chunks(x, 20_000)", "tasks(small, 5_000_000)", "returns(x, 20_000)", "launches(x, 20_000)", "rounds(x, 10, left)"]
+QUEUED = ["chunks(x, 5_000); qd.sync()", "chunks(x, 5_000); x[0]", "returns(x, 5_000)", "rounds(x, 10, left)"]
 CASES = [
     *((wait, {}) for wait in IN_ORDER),
     *((wait, {"cpu_max_num_threads": 1}) for wait in IN_ORDER[:1]),

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt::{self, Write};
 
-use octants_ir::{AtomicOp, BlockId, Body, BufferId, Effect, Op, Program, Task, ValueId};
+use octants_ir::{Affine, AtomicOp, BlockId, Body, BufferId, Effect, Op, Program, Task, Term, ValueId};
 
 use crate::addresses::trace_element;
-use crate::affine::{Affine, Sums, Term};
+use crate::affine::Sums;
 use crate::effects::{Effects, function_effects, inst_effects};
 
 /// What is done to an element.

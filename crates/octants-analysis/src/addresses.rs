@@ -1,6 +1,6 @@
 //! What memory an address points into, and where locals are used.
 
-use octants_ir::{BlockId, Body, Buffer, BufferId, FrameSlot, Layout, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, FrameSlot, LocalId, Op, Type, ValueId};
 
 /// The memory that an address is a part of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -123,6 +123,34 @@ pub fn same_address(body: &Body, a: ValueId, b: ValueId) -> bool {
     a == b || same_op(body, a, b)
 }
 
+/// Both values are computed in the same way from the same values.
+pub fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
+    if a == b || same_address(body, a, b) {
+        return true;
+    }
+    if body.ty(a) != body.ty(b) {
+        return false;
+    }
+    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
+    match (&body.inst(a).op, &body.inst(b).op) {
+        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
+        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
+        (Op::Cast(x), Op::Cast(y)) => same(x, y),
+        _ => false,
+    }
+}
+
+/// A value depends on memory, or on other effects.
+pub fn is_read(body: &Body, v: ValueId) -> bool {
+    let op = &body.inst(v).op;
+    if matches!(op, Op::LoopIndex(..)) {
+        return false;
+    }
+    let mut any = !op.is_pure();
+    op.for_each_operand(|u| any |= is_read(body, u));
+    any
+}
+
 fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
     let same = |x: &ValueId, y: &ValueId| same_address(body, *x, *y);
     let all = |xs: &[ValueId], ys: &[ValueId]| xs.len() == ys.len() && xs.iter().zip(ys).all(|(x, y)| same(x, y));
@@ -136,10 +164,4 @@ fn same_op(body: &Body, a: ValueId, b: ValueId) -> bool {
         (x @ (Op::LocalAddr(_) | Op::FrameAddr(_) | Op::Const(_) | Op::Param(_) | Op::LoopIndex(..)), y) => x == y,
         _ => false,
     }
-}
-
-/// Two buffers may share memory: arrays, and fields of which one is a component of the other.
-pub fn may_overlap(a: &Buffer, b: &Buffer) -> bool {
-    let is_array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
-    a.shares_memory(b) || is_array(a) && is_array(b)
 }

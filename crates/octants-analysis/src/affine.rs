@@ -1,100 +1,42 @@
-//! [`Sums`] of multiples of loop indices, parameters and extents: what an index or a bound is made of.
-//!
-//! The sums are exact. What a program computes wraps, so the two are the same number wherever the exact one fits the
-//! program's type: that is for who asks to see to, and an index outside of its axis is nobody's element.
+//! [`Sums`]: the values of a body as affine sums ([`Affine`]).
 
-use std::collections::{BTreeMap, HashMap};
-use std::fmt;
+use std::collections::HashMap;
 
-use octants_ir::{BinaryOp, Body, BufferId, Const, Op, Scalar, Type, UnaryOp, ValueId};
-
-/// A number that code does not change: of an iteration or, all but the first, of a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Term {
-    /// The index of an axis of a loop.
-    Index(ValueId, u32),
-    /// A scalar parameter of the kernel.
-    Param(u32),
-    /// The extent of an axis of a buffer.
-    Extent(BufferId, u32),
-}
-
-/// `constant + coefficient * term + ..`
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Affine {
-    /// What is there without terms.
-    pub constant: i64,
-    /// The coefficient of each term; none is zero.
-    pub terms: BTreeMap<Term, i64>,
-}
-
-impl From<i64> for Affine {
-    fn from(constant: i64) -> Affine {
-        Affine { constant, terms: BTreeMap::new() }
-    }
-}
-
-impl From<Term> for Affine {
-    fn from(term: Term) -> Affine {
-        Affine { constant: 0, terms: BTreeMap::from([(term, 1)]) }
-    }
-}
-
-impl Affine {
-    /// The number, where it has no terms.
-    pub fn as_constant(&self) -> Option<i64> {
-        self.terms.is_empty().then_some(self.constant)
-    }
-
-    /// The sum; `None` where a number does not fit.
-    pub fn plus(&self, other: &Affine) -> Option<Affine> {
-        let mut sum = self.clone();
-        sum.constant = sum.constant.checked_add(other.constant)?;
-        for (term, coefficient) in &other.terms {
-            let of = sum.terms.entry(*term).or_default();
-            *of = of.checked_add(*coefficient)?;
-        }
-        sum.terms.retain(|_, c| *c != 0);
-        Some(sum)
-    }
-
-    /// As many times that; `None` where a number does not fit.
-    pub fn times(&self, factor: i64) -> Option<Affine> {
-        if factor == 0 {
-            return Some(Affine::default());
-        }
-        let terms = self.terms.iter().map(|(t, c)| Some((*t, c.checked_mul(factor)?)));
-        Some(Affine { constant: self.constant.checked_mul(factor)?, terms: terms.collect::<Option<_>>()? })
-    }
-
-    /// With another sum in the place of a term.
-    pub fn replace(&self, term: Term, by: &Affine) -> Option<Affine> {
-        let mut rest = self.clone();
-        match rest.terms.remove(&term) {
-            Some(coefficient) => rest.plus(&by.times(coefficient)?),
-            None => Some(rest),
-        }
-    }
-
-    /// As text, with the names that `name` gives to terms.
-    pub fn display<'a>(&'a self, name: &'a dyn Fn(Term) -> String) -> impl fmt::Display + 'a {
-        Named { of: self, name }
-    }
-}
+use octants_ir::schedule::LocalUses;
+use octants_ir::{Affine, BinaryOp, Body, Const, Op, Scalar, Term, Type, UnaryOp, ValueId};
 
 /// The sums that the values of a kernel's or a task's body are. In a function's body parameters mean something else.
 pub struct Sums<'a> {
     body: &'a Body,
+    locals: Option<&'a LocalUses>,
+    arithmetic: Arithmetic,
     known: HashMap<ValueId, Option<Affine>>,
+}
+
+/// What a program's arithmetic is taken for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arithmetic {
+    Wraps,
+    Exact,
 }
 
 /// Operations on the way to a term; what is made of more is no sum.
 const DEEPEST: u32 = 64;
 
 impl<'a> Sums<'a> {
-    /// None asked for yet.
+    /// Exact sums.
     pub fn new(body: &'a Body) -> Sums<'a> {
-        Sums { body, known: HashMap::new() }
+        Sums { body, locals: None, arithmetic: Arithmetic::Wraps, known: HashMap::new() }
+    }
+
+    /// Sums as the user means them: no arithmetic wraps. For diagnostics, which nothing relies on.
+    pub fn as_meant(body: &'a Body) -> Sums<'a> {
+        Sums { arithmetic: Arithmetic::Exact, ..Sums::new(body) }
+    }
+
+    /// Exact sums, seen through loads of locals that hold one value.
+    pub fn through(body: &'a Body, locals: &'a LocalUses) -> Sums<'a> {
+        Sums { locals: Some(locals), ..Sums::new(body) }
     }
 
     /// What a value is, where it is such a sum of signed integers.
@@ -102,7 +44,13 @@ impl<'a> Sums<'a> {
         self.find(v, DEEPEST)
     }
 
+    /// The instruction that defines a value, seen through locals if these sums are.
+    pub fn source(&self, v: ValueId) -> ValueId {
+        self.locals.map_or(v, |locals| locals.source(v))
+    }
+
     fn find(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
+        let v = self.source(v);
         if let Some(known) = self.known.get(&v) {
             return known.clone();
         }
@@ -113,7 +61,7 @@ impl<'a> Sums<'a> {
 
     fn make(&mut self, v: ValueId, depth: u32) -> Option<Affine> {
         let inst = self.body.inst(v);
-        if !is_index(&inst.ty) {
+        if !self.is_index(&inst.ty) {
             return None;
         }
         match &inst.op {
@@ -129,9 +77,20 @@ impl<'a> Sums<'a> {
                 }
             }
             // What was computed may have wrapped before it became wider.
-            Op::Cast(a) if widens(self.body.ty(*a), &inst.ty) => one_number(&self.body.inst(*a).op),
+            Op::Cast(a) if self.arithmetic == Arithmetic::Wraps && widens(self.body.ty(*a), &inst.ty) => {
+                one_number(&self.body.inst(*a).op)
+            }
             Op::Cast(a) => self.find(*a, depth),
             op => one_number(op),
+        }
+    }
+
+    /// Unsigned and short integers wrap elsewhere.
+    fn is_index(&self, ty: &Type) -> bool {
+        match (self.arithmetic, ty) {
+            (Arithmetic::Wraps, ty) => matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64)),
+            (Arithmetic::Exact, Type::Scalar(s)) => s.is_int(),
+            (Arithmetic::Exact, _) => false,
         }
     }
 }
@@ -146,42 +105,8 @@ fn one_number(op: &Op) -> Option<Affine> {
     }
 }
 
-fn is_index(ty: &Type) -> bool {
-    matches!(ty, Type::Scalar(Scalar::I32 | Scalar::I64))
-}
-
 fn widens(from: &Type, to: &Type) -> bool {
     (from, to) == (&Type::Scalar(Scalar::I32), &Type::Scalar(Scalar::I64))
-}
-
-struct Named<'a> {
-    of: &'a Affine,
-    name: &'a dyn Fn(Term) -> String,
-}
-
-impl fmt::Display for Named<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut first = true;
-        for (term, coefficient) in &self.of.terms {
-            match (first, *coefficient < 0) {
-                (true, false) => {}
-                (true, true) => write!(f, "-")?,
-                (false, false) => write!(f, " + ")?,
-                (false, true) => write!(f, " - ")?,
-            }
-            if coefficient.unsigned_abs() != 1 {
-                write!(f, "{} * ", coefficient.unsigned_abs())?;
-            }
-            write!(f, "{}", (self.name)(*term))?;
-            first = false;
-        }
-        match self.of.constant {
-            c if first => write!(f, "{c}"),
-            0 => Ok(()),
-            c if c < 0 => write!(f, " - {}", c.unsigned_abs()),
-            c => write!(f, " + {c}"),
-        }
-    }
 }
 
 #[cfg(test)]
@@ -251,22 +176,5 @@ mod tests {
             v = b.unary(UnaryOp::Neg, v);
         }
         assert_eq!(Sums::new(&b.body).of(v), None);
-    }
-
-    #[test]
-    fn what_does_not_fit_is_no_sum() {
-        let large = Affine::from(i64::MAX);
-        assert_eq!(large.plus(&Affine::from(1)), None);
-        assert_eq!(large.times(2), None);
-        assert_eq!(Affine::from(N).times(i64::MAX).unwrap().times(-2), None);
-    }
-
-    #[test]
-    fn text_has_signs_and_factors_where_they_are_needed() {
-        let i = Term::Index(ValueId(0), 0);
-        let sum = Affine { constant: -4, terms: BTreeMap::from([(i, -2), (N, 1)]) };
-        assert_eq!(text(&sum), "-2 * i + n - 4");
-        assert_eq!(text(&sum.replace(i, &Affine::from(-3)).unwrap()), "n + 2");
-        assert_eq!(text(&Affine::default()), "0");
     }
 }

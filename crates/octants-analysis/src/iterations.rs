@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use octants_ir::{Body, BufferId, Const, ForLoop, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, LocalId, Op, Type, ValueId};
 
 use crate::addresses::{Place, first_use_sets, for_each_element, trace_address};
 
@@ -31,14 +31,19 @@ pub fn shared_locals(body: &Body, root_loop: ValueId) -> HashSet<LocalId> {
             }
         });
     };
-    for &v in body.block(body.root) {
+    visit_outside(body, body.root, root_loop, &mut on);
+    shared
+}
+
+/// Calls `f` on each operation of a block and of those in it, but for what is inside of a loop.
+fn visit_outside(body: &Body, block: BlockId, of: ValueId, f: &mut impl FnMut(&Op)) {
+    for &v in body.block(block) {
         let op = &body.inst(v).op;
-        on(op);
-        if v != root_loop {
-            op.blocks().into_iter().for_each(|b| body.visit(b, &mut |_, inst| on(&inst.op)));
+        f(op);
+        if v != of {
+            op.blocks().into_iter().for_each(|b| visit_outside(body, b, of, f));
         }
     }
-    shared
 }
 
 /// The buffers that a parallel loop touches only at the elements of its own indices, the same ones along the same axes.

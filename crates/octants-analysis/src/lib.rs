@@ -1,9 +1,11 @@
 //! Facts about code, found once and asked for by passes: where addresses point, what code touches, which elements.
 //!
-//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then.
+//! Nothing here changes a program. A fact holds for the body that it was asked of, as it was then. [`FactsCache`] keeps
+//! what several passes ask for.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`estimate_cost`], [`affine`], [`access_sets`].
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`access_sets`],
+//! [`launch_bounds`], [`facts_cache`].
 
 pub mod access_sets;
 pub mod addresses;
@@ -11,25 +13,35 @@ pub mod affine;
 pub mod behavior;
 pub mod code_layout;
 pub mod constants;
+pub mod cost_model;
+pub mod dependence;
 pub mod effects;
-pub mod estimate_cost;
 pub mod exits;
+pub mod facts_cache;
 pub mod iterations;
+pub mod launch_bounds;
 pub mod local_uses;
 pub mod memory_classes;
+mod solve_equations;
+
+pub use octants_ir::{Affine, Term};
 
 pub use access_sets::{Access, AccessKind, AxisSet, TaskAccess, access_sets, describe_access};
 pub use addresses::{
-    Place, first_use_sets, for_each_element, for_each_local, for_each_use, may_overlap, points_into, same_address,
-    trace_address, trace_element, trace_indices,
+    Place, first_use_sets, for_each_element, for_each_local, for_each_use, is_read, points_into, same_address,
+    same_value, trace_address, trace_element, trace_indices,
 };
-pub use affine::{Affine, Sums, Term};
+pub use affine::Sums;
 pub use behavior::{OwnBehavior, inlined_sizes};
 pub use code_layout::CodeLayout;
 pub use constants::known_int;
+pub use cost_model::{CostModel, UNKNOWN_TRIPS, estimate_trips};
+pub use dependence::{BetweenIterations, Dependence, Subscript};
 pub use effects::{Effects, body_effects, compute_access, function_effects, inst_effects};
-pub use estimate_cost::{UNKNOWN_TRIPS, estimate_cost, estimate_trips};
 pub use exits::may_leave;
+pub use facts_cache::FactsCache;
 pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched_at_own_indices};
+pub use launch_bounds::launch_bound;
 pub use local_uses::find_local_uses;
-pub use memory_classes::first_among;
+pub use memory_classes::MemoryClasses;
+pub use solve_equations::Meeting;

@@ -1,10 +1,85 @@
-//! Memory classes: buffers whose address ranges overlap.
+//! [`MemoryClasses`]: which buffers may be the same memory. The only computation of it: the schedule keeps the classes
+//! that code generators tell the optimizer of.
+//!
+//! There are two relations. Buffers *share elements* when one is a component of the other. Buffers *overlap* when the
+//! address ranges of their components do: interleaved fields overlap although they share no element.
 
+use std::collections::HashMap;
+
+use octants_ir::schedule::MemoryClass;
 use octants_ir::{Buffer, Layout, MemorySpace};
 
-/// Maps each buffer to the first buffer of its memory class. Two buffers are in one class if their address ranges
-/// overlap, directly or through other buffers. Interleaved fields are in one class although they share no element.
-pub fn first_among(buffers: &[Buffer]) -> Vec<usize> {
+/// The memory of the buffers of a program.
+#[derive(Debug)]
+pub struct MemoryClasses<'a> {
+    buffers: &'a [Buffer],
+    arrays_may_alias: bool,
+}
+
+impl<'a> MemoryClasses<'a> {
+    /// Of these buffers. `arrays_may_alias`: two array arguments may be the same memory, or overlap.
+    pub fn of(buffers: &'a [Buffer], arrays_may_alias: bool) -> MemoryClasses<'a> {
+        MemoryClasses { buffers, arrays_may_alias }
+    }
+
+    /// Two buffers may share an element at a launch.
+    pub fn may_alias(&self, a: usize, b: usize) -> bool {
+        let (x, y) = (&self.buffers[a], &self.buffers[b]);
+        a == b || x.shares_memory(y) || self.arrays_may_alias && is_array(x) && is_array(y)
+    }
+
+    /// Maps each buffer to the first one that it may share an element with, directly or through other buffers.
+    pub fn sharing(&self) -> Vec<usize> {
+        self.with_arrays(sharing(self.buffers))
+    }
+
+    /// Maps each buffer to the first one whose memory may overlap its own, directly or through other buffers.
+    pub fn overlapping(&self) -> Vec<usize> {
+        self.with_arrays(overlapping(self.buffers))
+    }
+
+    /// The classes of accesses that the optimizer may tell apart. With vectors what overlaps is one class: LLVM 22 joins
+    /// loads of neighbors into one at the first of them, and looks for stores between them only in their class.
+    pub fn access_classes(&self, has_vectors: bool) -> Vec<MemoryClass> {
+        let first = if has_vectors { self.overlapping() } else { self.sharing() };
+        let mut sizes = vec![0; first.len()];
+        first.iter().for_each(|f| sizes[*f] += 1);
+        let class = |(i, first): (usize, usize)| {
+            let has_one_name = !(self.arrays_may_alias && is_array(&self.buffers[i]));
+            MemoryClass { first, by_component: !has_vectors && sizes[first] == 1 && has_one_name }
+        };
+        first.iter().copied().enumerate().map(class).collect()
+    }
+
+    /// Joins the classes of all arrays, if they may alias.
+    fn with_arrays(&self, mut first: Vec<usize>) -> Vec<usize> {
+        if self.arrays_may_alias {
+            let one = self.buffers.iter().position(is_array);
+            let arrays = self.buffers.iter().zip(&mut first).filter(|(b, _)| is_array(b));
+            arrays.for_each(|(_, f)| *f = one.unwrap_or(*f));
+        }
+        first
+    }
+}
+
+fn is_array(buffer: &Buffer) -> bool {
+    !matches!(buffer.layout, Layout::Dense { .. })
+}
+
+fn sharing(buffers: &[Buffer]) -> Vec<usize> {
+    let mut first: Vec<usize> = (0..buffers.len()).collect();
+    let mut known: HashMap<(MemorySpace, u32, u64), usize> = HashMap::new();
+    for (i, b) in buffers.iter().enumerate() {
+        let Layout::Dense { components, .. } = &b.layout else { continue };
+        for c in components {
+            let other = *known.entry((b.space.of_roots(), c.root, c.base)).or_insert(i);
+            unite(&mut first, i, other);
+        }
+    }
+    first
+}
+
+fn overlapping(buffers: &[Buffer]) -> Vec<usize> {
     let mut runs: Vec<((MemorySpace, u32), u64, u64, usize)> = Vec::new();
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
@@ -15,19 +90,61 @@ pub fn first_among(buffers: &[Buffer]) -> Vec<usize> {
     }
     runs.sort_unstable();
     let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut unite = |a: usize, b: usize| {
-        let (one, same) = (first[a].min(first[b]), first[a].max(first[b]));
-        first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
-    };
     let mut reach: Option<((MemorySpace, u32), u64, usize)> = None;
     for (root, begin, end, i) in runs {
         reach = match reach {
             Some((r, to, j)) if r == root && begin < to => {
-                unite(i, j);
+                unite(&mut first, i, j);
                 Some((r, to.max(end), j))
             }
             _ => Some((root, end, i)),
         };
     }
     first
+}
+
+/// Joins the classes of two buffers.
+fn unite(first: &mut [usize], a: usize, b: usize) {
+    let (one, same) = (first[a].min(first[b]), first[a].max(first[b]));
+    if one != same {
+        first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_ir::{ComponentLayout, Digit, Scalar, Type};
+
+    use super::*;
+
+    /// A field of f32 in root 0, whose elements lie 8 bytes apart.
+    fn field(base: u64) -> Buffer {
+        let components = vec![ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 8 }]] }];
+        let layout = Layout::Dense { shape: vec![4], offset: vec![0], components };
+        Buffer { name: String::new(), elem: Type::Scalar(Scalar::F32), ndim: 1, layout, space: MemorySpace::Global }
+    }
+
+    fn array() -> Buffer {
+        Buffer { layout: Layout::Contiguous, ..field(0) }
+    }
+
+    #[test]
+    fn interleaved_fields_overlap_and_share_no_element() {
+        let buffers = [field(0), array(), field(4), field(64), array(), field(0)];
+        let classes = MemoryClasses::of(&buffers, false);
+        assert_eq!(classes.sharing(), [0, 1, 2, 3, 4, 0]);
+        assert_eq!(classes.overlapping(), [0, 1, 0, 3, 4, 0]);
+        assert!(classes.may_alias(0, 5) && !classes.may_alias(0, 2) && !classes.may_alias(1, 4));
+    }
+
+    #[test]
+    fn arrays_that_may_alias_are_one_class() {
+        let buffers = [field(0), array(), field(64), array()];
+        let classes = MemoryClasses::of(&buffers, true);
+        assert_eq!(classes.sharing(), [0, 1, 2, 1]);
+        assert!(classes.may_alias(1, 3));
+        let of_gpu = classes.access_classes(false);
+        assert_eq!(of_gpu.iter().map(|c| c.by_component).collect::<Vec<_>>(), [true, false, true, false]);
+        assert!(classes.access_classes(true).iter().all(|c| !c.by_component));
+    }
 }

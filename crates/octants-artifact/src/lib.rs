@@ -11,6 +11,7 @@ mod entry;
 mod key;
 mod scatter_copies;
 mod store;
+mod task_graph;
 mod trace;
 mod trace_entries;
 mod trust;
@@ -19,6 +20,7 @@ pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use scatter_copies::ScatterCopies;
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
+pub use task_graph::{Condition, GraphPart, graph_of_groups};
 pub use trace::{
     ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
     StoredWarning, Trace, ValueType,
@@ -73,8 +75,10 @@ pub struct Artifact {
     pub frame_bytes: u64,
     /// Scalars of the result's leaves, one 8-byte slot each.
     pub result: Vec<ScalarKind>,
-    /// In launch order.
+    /// What `graph` launches.
     pub tasks: Vec<TaskMeta>,
+    /// In which order the tasks run; empty where each runs once, in order.
+    pub graph: Vec<GraphPart>,
     /// Places that print or assert, named by index in the code.
     pub sites: Vec<Site>,
 }
@@ -94,8 +98,6 @@ pub struct TaskMeta {
     pub parallel: Option<ParallelMeta>,
     /// On the host: the processor is to treat denormals as zero while the code runs.
     pub flushes_denormals: bool,
-    /// Index of the `stream_parallel` block.
-    pub group: Option<u32>,
     /// Indices of the kernel's buffers it reads.
     pub reads: Vec<u32>,
     /// Indices of the kernel's buffers it writes.
@@ -443,27 +445,24 @@ mod tests {
 
     #[test]
     fn s14_an_artifact_tells_the_groups_of_its_tasks() {
-        let task = |group| TaskMeta {
-            name: "t".into(),
-            symbol: "t".into(),
-            group,
-            reads: vec![0],
-            writes: vec![1],
-            ..TaskMeta::default()
-        };
+        let task =
+            TaskMeta { name: "t".into(), symbol: "t".into(), reads: vec![0], writes: vec![1], ..TaskMeta::default() };
         let with = |groups: [Option<u32>; 2]| Artifact {
             kernel: "k".into(),
             modules: vec![vec![1], vec![2, 3]],
             arg_slots: 2,
             frame_bytes: 64,
-            tasks: groups.map(task).to_vec(),
+            tasks: vec![task.clone(), task.clone()],
+            graph: graph_of_groups(&groups),
             ..Artifact::default()
         };
-        let all = [[None, None], [Some(0), Some(0)], [Some(0), Some(1)]].map(with);
+        let all = [[None, None], [Some(0), Some(1)]].map(with);
         let bytes = all.each_ref().map(Artifact::to_bytes);
         for (a, b) in all.iter().zip(&bytes) {
             assert_eq!(Artifact::from_bytes(b).as_ref(), Ok(a));
         }
-        assert!(bytes[0] != bytes[1] && bytes[1] != bytes[2] && bytes[0] != bytes[2]);
+        assert!(bytes[0] != bytes[1]);
+        let in_order = [[None, None], [Some(0), Some(0)], [Some(0), None]].map(|g| graph_of_groups(&g));
+        assert_eq!(in_order, [vec![], vec![], vec![]]);
     }
 }

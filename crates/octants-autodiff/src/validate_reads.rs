@@ -12,6 +12,7 @@ use octants_diag::Sources;
 use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
 
 use crate::differentiate_reverse::varied_values;
+use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::trace_element;
 use octants_ir::insert_code::{bodies, rebuild_blocks};
 
@@ -26,20 +27,20 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
                 let Op::BufferAddr(_, indices) = &b.body.inst(element).op else { return None };
                 Some((buffer, *companions.get(&buffer)?, indices.clone()))
             };
-            match b.body.inst(v).op {
-                Op::Load(addr) | Op::VolatileLoad(addr) => {
+            match memory_use(&b.body.inst(v).op) {
+                MemoryUse::Load(addr) | MemoryUse::VolatileLoad(addr) => {
                     if let Some((_, marks, indices)) = marked(b, addr) {
                         leave_line(b, marks, indices, sources);
                     }
                 }
-                Op::Atomic(AtomicOp::Mul, addr, x) if varied[x.index()] => {
+                MemoryUse::Update { op: AtomicOp::Mul, address: addr, operand } if varied[operand.index()] => {
                     if let Some((buffer, marks, indices)) = marked(b, addr) {
                         check(b, &buffers[buffer.index()], marks, indices.clone(), None);
                         leave_line(b, marks, indices.clone(), sources);
                         check(b, &buffers[buffer.index()], marks, indices, None);
                     }
                 }
-                Op::Atomic(op @ (AtomicOp::Min | AtomicOp::Max), addr, _) => {
+                MemoryUse::Update { op: op @ (AtomicOp::Min | AtomicOp::Max), address: addr, .. } => {
                     if let Some((buffer, marks, indices)) = marked(b, addr) {
                         let is_max = i64::from(op == AtomicOp::Max);
                         check(b, &buffers[buffer.index()], marks, indices.clone(), Some(is_max));
@@ -49,12 +50,14 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
                         b.push(Op::Atomic(AtomicOp::Exchange, mark, line), Type::I32);
                     }
                 }
-                Op::Store(addr, _) | Op::Atomic(_, addr, _) | Op::AtomicCas(addr, ..) => {
+                MemoryUse::Store { address: addr, .. }
+                | MemoryUse::Update { address: addr, .. }
+                | MemoryUse::CompareAndSwap { address: addr, .. } => {
                     if let Some((buffer, marks, indices)) = marked(b, addr) {
                         check(b, &buffers[buffer.index()], marks, indices, None);
                     }
                 }
-                _ => {}
+                MemoryUse::Nothing => {}
             }
             b.place(v);
         });

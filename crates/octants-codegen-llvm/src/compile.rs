@@ -15,6 +15,7 @@ use crate::facts::Facts;
 use crate::facts::kind_of;
 use crate::fatal_errors::{Diagnostics, on_a_thread, on_threads};
 use crate::fuse_products::fuse_products;
+use crate::graph_parts::graph_parts;
 use crate::lower_task::lower_entries;
 use crate::optimize::{check_module, emit_code, optimize};
 use crate::pieces::{Entry, Piece, all_entries, cut};
@@ -58,6 +59,7 @@ fn compile_with(
         frame_bytes: facts.frame_bytes,
         result: program.ret.leaves().into_iter().map(kind_of).collect(),
         tasks: Vec::new(),
+        graph: graph_parts(facts),
         sites: facts.sites.clone(),
     };
     for (piece, made) in pieces.iter().zip(make_all(facts, code_target, workshop, &pieces, after)?) {

@@ -26,7 +26,7 @@
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
 //! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`,
-//! `unroll_and_jam`, `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
+//! `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
 //! `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `privatize_in_shared_memory`, `effects`,
 //! `random`; `metadata`, `emit`; `optimize`; `fatal_errors`; `target`.
 
@@ -42,6 +42,7 @@ mod facts;
 mod fatal_errors;
 mod functions;
 mod fuse_products;
+mod graph_parts;
 mod lower_body;
 mod lower_op;
 mod lower_task;
@@ -62,7 +63,6 @@ mod target;
 mod tell_strides_apart;
 mod thread_ops;
 mod unit;
-mod unroll_and_jam;
 
 pub use target::known_processors;
 

@@ -191,8 +191,7 @@ impl<'p> Lowering<'_, 'p> {
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
-        let exclusive = self.form.exclusive && behavior.atomics > 0;
-        let callee = self.u.instance(f, refs, exclusive);
+        let callee = self.u.instance(f, refs);
         let result = self.e.call(callee, &scalars);
         self.e.set_fast_call(result, true);
         let ret = &self.u.program.functions[f.index()].ret;

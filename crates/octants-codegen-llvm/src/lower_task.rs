@@ -4,9 +4,9 @@
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::schedule::{
-    BodySchedule, Coarsening, Forms, LocalUses, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+    BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
-use octants_ir::{BinaryOp, Body, Const, ForLoop, Layout, LoopConfig, Op, Scalar, Task, TaskKind, Type, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
@@ -71,7 +71,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.interleave_factor = schedule.forms.interleave_factor();
+            meta.interleave_factor = schedule.interleave_factor();
             Some(meta)
         }
     };
@@ -82,7 +82,6 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         single_thread_symbol: has_single.then(|| single_symbol(u, number)),
         parallel,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
-        group: task.group,
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
@@ -225,10 +224,6 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let start = u.e.block();
     l.form.ret = &u.program.ret;
     l.form.cooperates = behavior.cooperates;
-    l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
-    let forms = &schedule.forms;
-    l.form.unroll_and_jam =
-        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
     if let Variant::Strided(Some((coarsening, form))) = variant {
         l.form.coarsening = Some(coarsening);
         l.form.alignment = Some(form.alignment);
@@ -279,11 +274,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 
 /// Describes a task to the launcher; emits the function that counts its iterations where the launcher cannot.
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
-    let task = &u.program.tasks[number];
-    let TaskSchedule { extents, body, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
-    let (_, loop_) = parallel_loop(task, &task.body);
-    let bound = |v| bound_for_launcher(u.facts, &task.body, &body.locals, v);
-    let axes: Vec<_> = loop_.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
+    let TaskSchedule { bounds, extents, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
+    let axes: Vec<_> = bounds.iter().map(|(begin, end)| (bound(u.facts, begin), bound(u.facts, end))).collect();
     let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
     ParallelMeta {
         count: u.facts.schedule.tasks[number].count(),
@@ -317,41 +309,19 @@ fn emit_count(u: &Unit<'_>, number: usize, symbol: &str) {
     l.finish(start);
 }
 
-/// A bound as the launcher can know it.
-fn bound_for_launcher(facts: &Facts<'_>, body: &Body, locals: &LocalUses, v: ValueId) -> Bound {
-    let v = locals.source(v);
-    let bound = |v| bound_for_launcher(facts, body, locals, v);
-    let Some(scalar) = body.ty(v).scalar().filter(|s| s.is_int()) else { return Bound::Computed };
-    let own = kind_of(scalar);
-    let is_index = matches!(scalar, Scalar::I32 | Scalar::I64);
-    match &body.inst(v).op {
-        Op::Const(Const::Int(value)) => Bound::Known(*value),
-        Op::Binary(op @ (BinaryOp::Add | BinaryOp::Sub), a, b) if is_index => match (bound(*a), bound(*b), op) {
-            (Bound::Slot(slot, kind, n), Bound::Known(m), BinaryOp::Add)
-            | (Bound::Known(m), Bound::Slot(slot, kind, n), BinaryOp::Add)
-                if kind == own =>
-            {
-                Bound::Slot(slot, kind, n.wrapping_add(m))
-            }
-            (Bound::Slot(slot, kind, n), Bound::Known(m), BinaryOp::Sub) if kind == own => {
-                Bound::Slot(slot, kind, n.wrapping_sub(m))
-            }
-            _ => Bound::Computed,
-        },
-        Op::Cast(of) if is_index => match bound(*of) {
-            // What does not get longer keeps its low bytes.
-            Bound::Slot(slot, kind, n) if kind.bytes() >= own.bytes() => Bound::Slot(slot, own, n),
-            Bound::Known(value) if scalar == Scalar::I32 => Bound::Known(i64::from(value as i32)),
-            other => other,
-        },
-        Op::Shape(b, axis) => match (&facts.program.buffers[b.index()].layout, facts.args.buffers[b.index()]) {
-            (Layout::Dense { shape, .. }, _) => Bound::Known(shape[*axis as usize] as i64),
-            // An i32 is only asked for where the extent fits.
-            (_, Some(slot)) => Bound::Slot(slot + 1 + *axis, own, 0),
-            _ => Bound::Computed,
-        },
-        Op::Param(p) if matches!(body.ty(v), Type::Scalar(_)) => Bound::Slot(facts.args.params[*p as usize], own, 0),
-        _ => Bound::Computed,
+/// A bound by argument slots.
+fn bound(facts: &Facts<'_>, of: &LaunchBound) -> Bound {
+    match of {
+        LaunchBound::Known(value) => Bound::Known(*value),
+        LaunchBound::Sum(sum, s) => {
+            let slot = match sum.terms.keys().next() {
+                Some(Term::Param(p)) => Some(facts.args.params[*p as usize]),
+                Some(Term::Extent(b, axis)) => facts.args.buffers[b.index()].map(|slot| slot + 1 + axis),
+                Some(Term::Index(..)) | None => None,
+            };
+            slot.map_or(Bound::Computed, |slot| Bound::Slot(slot, kind_of(*s), sum.constant))
+        }
+        LaunchBound::Computed => Bound::Computed,
     }
 }
 
@@ -384,12 +354,26 @@ impl<'p> Lowering<'_, 'p> {
 
     /// One iteration: fresh locals, its own sequence of random numbers, the body.
     pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
-        self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
+        self.iterations((v, l), l.body, indices, linear, targets);
+    }
+
+    /// The same for the iterations that a block runs, which have the locals that it mentions.
+    pub fn iterations(
+        &mut self,
+        (v, l): (ValueId, &'p ForLoop),
+        block: BlockId,
+        indices: Vec<Index>,
+        linear: V,
+        targets: LoopTargets,
+    ) {
+        let own = (!l.groups.is_empty()).then(|| self.body.locals_in(block));
+        let is_own = |local| own.as_ref().is_none_or(|own| own.contains(&local));
+        self.prepare_locals(|l, local| is_own(local) && !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
         self.open.indices.insert(v, indices);
         self.open.targets.push(targets);
         self.parallel.iteration_end = Some(targets.on_continue);
-        self.block(l.body);
+        self.block(block);
         self.parallel.iteration_end = None;
         self.open.targets.pop();
         self.open.indices.remove(&v);

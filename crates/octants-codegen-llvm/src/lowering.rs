@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use octants_ir::schedule::{BodySchedule, Coarsening, UnrollAndJam};
+use octants_ir::schedule::{BodySchedule, Coarsening};
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -67,7 +67,6 @@ pub(crate) struct Lowering<'u, 'p> {
     /// The loops around what is being lowered.
     pub open: OpenLoops,
     pub parallel: ParallelState,
-    pub copies: Copies,
 }
 
 /// The form of a body's code.
@@ -76,15 +75,12 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// One thread runs the task: atomics are plain.
-    pub exclusive: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
     /// Each thread runs several neighboring iterations of the parallel loop.
     pub coarsening: Option<Coarsening>,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
-    pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
 
 /// What code of a function starts from.
@@ -123,30 +119,6 @@ pub(crate) struct ParallelState {
     pub moved: HashMap<usize, (V, u64)>,
 }
 
-/// What stands in the code several times.
-#[derive(Default)]
-pub(crate) struct Copies {
-    /// Interleaved iterations of the parallel loop, while their code is made.
-    pub lanes: Option<Lanes>,
-}
-
-/// State of one interleaved iteration.
-pub(crate) struct Lane {
-    pub values: Vec<Option<Val>>,
-    pub locals: Vec<Option<Place>>,
-    /// Of the parallel loop.
-    pub indices: Vec<Index>,
-}
-
-/// Interleaved iterations, while their code is made.
-pub(crate) struct Lanes {
-    /// The parallel loop.
-    pub loop_id: ValueId,
-    pub unroll_and_jam: UnrollAndJam,
-    /// All but the one that code is made for.
-    pub others: Vec<Lane>,
-}
-
 impl<'u, 'p> Lowering<'u, 'p> {
     /// Starts the code of `function`: its entry block is open, the insertion point is in the block after it.
     pub fn start(
@@ -168,22 +140,13 @@ impl<'u, 'p> Lowering<'u, 'p> {
             e,
             body,
             schedule,
-            form: BodyForm {
-                kind,
-                ret: &Type::Unit,
-                exclusive: false,
-                cooperates: false,
-                coarsening: None,
-                alignment: None,
-                unroll_and_jam: None,
-            },
+            form: BodyForm { kind, ret: &Type::Unit, cooperates: false, coarsening: None, alignment: None },
             code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
             values: vec![None; body.insts.len()],
             locals: vec![None; body.locals.len()],
             params: Vec::new(),
             open: OpenLoops::default(),
             parallel: ParallelState::default(),
-            copies: Copies::default(),
         }
     }
 

@@ -1,11 +1,9 @@
 //! Facts for the optimizer: which accesses cannot alias, which loops have independent iterations.
 //!
-//! Every scalar component of every buffer is a type of its own to LLVM's analysis by types, under one for the buffer: accesses of two
-//! types neither of which is above the other cannot alias. For code with vectors what lies among one another has one type: LLVM 22 joins
-//! loads of neighbours into one at the place of the first, and looks for stores between them only where their types say that both may be
-//! the same memory as something else that is stored. Unlike lists of scopes, which hold all that an access does not touch, that
-//! costs the same however many buffers there are. One access group holds all accesses to buffers whose order between iterations of a
-//! parallel loop does not matter: everything but the plain form of an atomic. Memory of locals is never tagged.
+//! One TBAA type per memory class of the schedule, and per component of its elements when the class says so. Siblings
+//! never alias. Unlike lists of scopes, which hold all that an access does not touch, types cost the same for any number
+//! of buffers. One access group holds all accesses to buffers whose order between iterations of a parallel loop does not
+//! matter: everything but the plain form of an atomic. Memory of locals is never tagged.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -14,7 +12,7 @@ use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Layout, LoopHints, MemorySpace, Program, Schedule, first_with_memory};
+use octants_ir::{LoopHints, MemorySpace, Program, Schedule};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -65,7 +63,7 @@ struct Kinds {
 
 impl Metadata {
     /// Types for the buffers of a program.
-    pub fn new(e: &Emitter, program: &Program, schedule: &Schedule, has_vectors: bool) -> Metadata {
+    pub fn new(e: &Emitter, program: &Program, schedule: &Schedule) -> Metadata {
         let text = |s: &str| llvm!(LLVMMDStringInContext2(e.ctx, s.as_ptr().cast(), s.len()));
         let node = |parts: &mut [LLVMMetadataRef]| llvm!(LLVMMDNodeInContext2(e.ctx, parts.as_mut_ptr(), parts.len()));
         let mut components = 0;
@@ -73,19 +71,12 @@ impl Metadata {
             components += count;
             Tag { first: components - count, count }
         };
-        let mut arrays = None;
         let mut buffers: Vec<Tag> = Vec::new();
-        let first = if has_vectors { schedule.memory.clone() } else { first_with_memory(&program.buffers) };
-        let mut sharing = vec![0; first.len()];
-        first.iter().for_each(|f| sharing[*f] += 1);
-        for (i, b) in program.buffers.iter().enumerate() {
-            buffers.push(match first[i] {
-                _ if schedule.arrays_may_alias && !matches!(b.layout, Layout::Dense { .. }) => {
-                    *arrays.get_or_insert_with(|| take(1))
-                }
-                f if f != i => buffers[f],
-                _ if has_vectors || sharing[i] > 1 => take(1),
-                _ => take(b.elem.leaf_count().max(1) as u32),
+        for (i, (b, class)) in program.buffers.iter().zip(&schedule.memory).enumerate() {
+            buffers.push(match class.first {
+                first if first != i => buffers[first],
+                _ if class.by_component => take(b.elem.leaf_count().max(1) as u32),
+                _ => take(1),
             });
         }
         let frame = take(1);

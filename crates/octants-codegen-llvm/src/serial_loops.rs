@@ -49,7 +49,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The body of a loop; `next` follows.
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
         self.open.targets.push(LoopTargets { on_break: nest.exit, on_continue: next });
-        self.body_of_loop(nest.number, nest.of.body);
+        self.block(nest.of.body);
         self.open.targets.pop();
         if !self.e.is_terminated() {
             self.e.br(next);
@@ -98,9 +98,8 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
-        if let Some(across) = self.is_across_lanes(nest.number) {
-            let metadata = &self.u.metadata;
-            if across { metadata.mark_ordered_loop(e, back) } else { metadata.mark_filled_loop(e, back) }
+        if nest.of.hints.no_vectors {
+            self.u.metadata.mark_ordered_loop(e, back);
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else {

@@ -36,7 +36,6 @@ pub(crate) struct Unit<'p> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
     pub function: FuncId,
-    pub exclusive: bool,
     /// Per parameter: what a reference looks like.
     pub refs: Vec<Option<PlaceShape>>,
 }
@@ -45,7 +44,7 @@ impl<'p> Unit<'p> {
     /// An empty module's.
     pub fn new(facts: &'p Facts<'p>, target: &'p dyn Target, e: Emitter, has_wide_forms: bool) -> Unit<'p> {
         Unit {
-            metadata: Metadata::new(&e, facts.program, facts.schedule, target.info().has_vectors),
+            metadata: Metadata::new(&e, facts.program, facts.schedule),
             program: facts.program,
             options: facts.options,
             facts,

@@ -327,8 +327,7 @@ fn tasks_share_the_frame() {
     let bound = b.binary(BinaryOp::Mul, n, two);
     let e = b.element_addr(v, vec![two]);
     b.store(e, bound);
-    let task =
-        |name: &str, kind, body| Task { name: name.into(), kind, group: None, body, access: AccessSet::default() };
+    let task = |name: &str, kind, body| Task { name: name.into(), kind, body, access: AccessSet::default() };
     p.tasks.push(task("bound", TaskKind::Serial, b.body));
     let mut b = Builder::new();
     let v = slot(&mut b, 2, vec(Scalar::I32, 3));

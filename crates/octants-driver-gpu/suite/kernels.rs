@@ -7,14 +7,16 @@
 //! - `sum`: `x[0]` becomes the sum of `count` slots that follow `x` and `count`. They lie where the first slot says,
 //!   since they are many.
 
-use octants_artifact::{Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_artifact::{
+    Artifact, Bound, ParallelMeta, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups,
+};
 use octants_runtime::{Buffer, LoadedKernel, Patient, Pointer, Result, Stream};
 
 use super::Gpu;
 use crate::vendor;
 
-fn task(symbol: &str, parallel: Option<ParallelMeta>, group: Option<u32>) -> TaskMeta {
-    TaskMeta { name: symbol.into(), symbol: symbol.into(), parallel, group, writes: vec![0], ..TaskMeta::default() }
+fn task(symbol: &str, parallel: Option<ParallelMeta>) -> TaskMeta {
+    TaskMeta { name: symbol.into(), symbol: symbol.into(), parallel, writes: vec![0], ..TaskMeta::default() }
 }
 
 pub fn artifact(name: &str, code: Vec<u8>, arg_slots: u32, tasks: Vec<TaskMeta>) -> Artifact {
@@ -38,7 +40,7 @@ pub fn of_buffer(gpu: &Gpu, artifact: &Artifact) -> LoadedKernel {
 /// `x[i] = x[i] * a + b`, with the loop described by `meta`.
 pub fn mad_as(gpu: &Gpu, meta: ParallelMeta) -> LoadedKernel {
     let mut artifact = mad_artifact();
-    artifact.tasks = vec![task("mad", Some(meta), None)];
+    artifact.tasks = vec![task("mad", Some(meta))];
     of_buffer(gpu, &artifact)
 }
 
@@ -49,20 +51,22 @@ pub fn mad(gpu: &Gpu) -> LoadedKernel {
 
 /// The same once in each of these groups.
 pub fn mad_in_groups(gpu: &Gpu, groups: &[Option<u32>]) -> LoadedKernel {
-    let tasks = groups.iter().map(|g| task("mad", Some(parallel(true)), *g)).collect();
-    of_buffer(gpu, &artifact("groups", vendor::code("mad"), 5, tasks))
+    let tasks = vec![task("mad", Some(parallel(true))); groups.len()];
+    let mut artifact = artifact("groups", vendor::code("mad"), 5, tasks);
+    artifact.graph = graph_of_groups(groups);
+    of_buffer(gpu, &artifact)
 }
 
 /// Returns its argument plus one, and makes the GPU useless for zero.
 pub fn answer(gpu: &Gpu) -> LoadedKernel {
-    let mut artifact = artifact("answer", vendor::code("answer"), 1, vec![task("answer", None, None)]);
+    let mut artifact = artifact("answer", vendor::code("answer"), 1, vec![task("answer", None)]);
     artifact.result = vec![ScalarKind::I64];
     gpu.device.load(&artifact).unwrap()
 }
 
 /// Prints its argument, and fails with it.
 pub fn speak(gpu: &Gpu) -> LoadedKernel {
-    let mut artifact = artifact("speak", vendor::code("speak"), 1, vec![task("speak", None, None)]);
+    let mut artifact = artifact("speak", vendor::code("speak"), 1, vec![task("speak", None)]);
     let number = || SitePart::Value { kind: ScalarKind::I64, shape: vec![], format: None };
     let site = |kind, text: &str| Site {
         kind,
@@ -75,17 +79,17 @@ pub fn speak(gpu: &Gpu) -> LoadedKernel {
 
 /// Sums `count` arguments.
 pub fn sum(gpu: &Gpu, count: u32) -> LoadedKernel {
-    of_buffer(gpu, &artifact("sum", vendor::code("sum"), count + 2, vec![task("sum", None, None)]))
+    of_buffer(gpu, &artifact("sum", vendor::code("sum"), count + 2, vec![task("sum", None)]))
 }
 
 /// `x[i] = x[i] * a + b`, not loaded.
 fn mad_artifact() -> Artifact {
-    artifact("mad", vendor::code("mad"), 5, vec![task("mad", Some(parallel(true)), None)])
+    artifact("mad", vendor::code("mad"), 5, vec![task("mad", Some(parallel(true)))])
 }
 
 /// Code without the task's function.
 pub fn nameless() -> Artifact {
-    artifact("nameless", vendor::code("mad"), 5, vec![task("sad", Some(parallel(true)), None)])
+    artifact("nameless", vendor::code("mad"), 5, vec![task("sad", Some(parallel(true)))])
 }
 
 /// Queues `x[i] = x[i] * a + b`, after `ns` nanoseconds.

@@ -1,6 +1,6 @@
 //! [`Log`]: what a recording driver was asked to do, and what was wrong with it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::clock::{Clock, Moment};
@@ -32,6 +32,8 @@ pub(crate) struct State {
     pub(crate) args_at: Option<u64>,
     pub(crate) arguments: Vec<Vec<u8>>,
     pub(crate) to_say: Vec<Said>,
+    /// What tasks write, by number: an argument slot, or none for the frame, and the values to come.
+    pub(crate) to_write: BTreeMap<u64, (Option<usize>, VecDeque<i32>)>,
 }
 
 /// What code says.
@@ -182,6 +184,12 @@ impl Log {
     /// Lets an assertion of the next task fail.
     pub fn fail_task(&self) {
         self.state().fail_task = true;
+    }
+
+    /// Lets the task of this number write the next of these values whenever it is launched, to where an argument slot
+    /// points, or else to the start of the frame.
+    pub fn task_writes(&self, task: u64, slot: Option<usize>, values: &[i32]) {
+        self.state().to_write.insert(task, (slot, values.iter().copied().collect()));
     }
 
     /// Lets the next task that has a channel say this.

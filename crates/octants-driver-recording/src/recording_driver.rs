@@ -478,6 +478,13 @@ impl Driver for RecordingDriver {
                 unsafe { say(launch.channel, launch.speaker, &said) }
             }
         }
+        if let Some((slot, values)) = s.to_write.get_mut(&task.0)
+            && let Some(value) = values.pop_front()
+        {
+            let at = slot.map_or(launch.frame.0, |slot| launch.args[slot]);
+            // SAFETY: the test that asked for it has an integer there.
+            unsafe { (at as *mut i32).write_unaligned(value) }
+        }
         if std::mem::take(&mut s.fail_task) {
             launch.fail(0, &[5]);
         }

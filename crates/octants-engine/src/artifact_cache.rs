@@ -240,7 +240,7 @@ program k -> f32 {
     %3: u1 = lt %0, %0
     assert %3, ("n is ", %0:"d")
   }
-  task k_1_range parallel(block_dim 64, num_threads 2, name "loop", group 1) group 1 reads [@0, frame0] writes [@0] {
+  task k_1_range parallel(block_dim 64, num_threads 2, name "loop", group 1) reads [@0, frame0] writes [@0] {
     local $0 t: f32
     %0: i32 = const 0
     %1: i32 = const 8
@@ -250,6 +250,14 @@ program k -> f32 {
       %5: f32 = load %4
       %6: f32 = call fn0(%5)
       store %4, %6
+    }
+  }
+  graph {
+    launch k_0_serial count 1
+    parallel {
+      group {
+        launch k_1_range count 8
+      }
     }
   }
 }
@@ -342,7 +350,8 @@ program k -> f32 {
             ("what a task writes", "writes [@0]", "writes [@0, @1]"),
             ("frame slots read", "reads [@0, frame0]", "reads [@0]"),
             ("frame slots written", "reads [@1] writes [frame0]", "reads [@1]"),
-            ("group", "group 1) group 1", "group 1) group 2"),
+            ("graph", "parallel {\n      group {", "sequence {\n      sequence {"),
+            ("count of a launch", "k_1_range count 8", "k_1_range count argument"),
             ("block", "parallel(block_dim 64", "parallel(block_dim 32"),
             ("threads", "num_threads 2", "num_threads 3"),
             ("order", "parallel(block_dim", "parallel(serialize, block_dim"),

@@ -97,6 +97,17 @@ fn stmts(body: &[Stmt], nested: bool, f: &mut Facts) {
     }
 }
 
+/// A `break`, `continue` or `return` in the body of a loop may leave it, or end an iteration of it.
+pub fn jumps(body: &[Stmt]) -> bool {
+    body.iter().any(|s| match &s.kind {
+        StmtKind::Break | StmtKind::Continue | StmtKind::Return(_) => true,
+        StmtKind::If(_, a, b) => jumps(a) || jumps(b),
+        StmtKind::With(_, body) => jumps(body),
+        // Those of inner loops are these loops' own.
+        _ => false,
+    })
+}
+
 /// `static(...)` or `x.static(...)`.
 pub fn is_static_call(e: &Expr) -> bool {
     match &e.kind {

@@ -67,15 +67,7 @@ impl<'a> Copier<'a> {
                 to
             })
             .collect();
-        match &mut self.body.inst_mut(copy).op {
-            Op::If(_, a, b) => (*a, *b) = (blocks[0], blocks[1]),
-            Op::For(l) => {
-                l.body = blocks[0];
-                l.groups.iter_mut().zip(&blocks[1..]).for_each(|(group, block)| group.body = *block);
-            }
-            Op::Loop(b) => *b = blocks[0],
-            _ => {}
-        }
+        self.body.inst_mut(copy).op.set_blocks(&blocks);
         copy
     }
 

@@ -1,10 +1,11 @@
 //! [`Kernel`], what the front end makes, and [`Program`], what `offload` makes of it: another type, so that code that was
 //! not split into tasks cannot reach a back end.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::body::Body;
 use crate::op::{BufferId, FrameSlot, LoopConfig};
+use crate::task_graph::TaskGraph;
 use crate::types::{Scalar, Type};
 
 /// One level of a dense layout along an axis: `extent` cells, `stride` bytes apart.
@@ -125,23 +126,6 @@ impl Buffer {
     }
 }
 
-/// Maps each buffer to the first buffer that it shares an element with, directly or through other buffers.
-pub fn first_with_memory(buffers: &[Buffer]) -> Vec<usize> {
-    let mut first: Vec<usize> = (0..buffers.len()).collect();
-    let mut known: HashMap<(MemorySpace, u32, u64), usize> = HashMap::new();
-    for (i, b) in buffers.iter().enumerate() {
-        let Layout::Dense { components, .. } = &b.layout else { continue };
-        for c in components {
-            let other = *known.entry((b.space.of_roots(), c.root, c.base)).or_insert(i);
-            let (one, same) = (first[i].min(first[other]), first[i].max(first[other]));
-            if one != same {
-                first.iter_mut().filter(|f| **f == same).for_each(|f| *f = one);
-            }
-        }
-    }
-    first
-}
-
 /// A by-value parameter.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct Param {
@@ -244,8 +228,10 @@ pub struct Program {
     pub ret: Type,
     /// Types of the slots of memory that tasks of one launch share.
     pub frame: Vec<Type>,
-    /// In order; each starts when the one before has ended (groups aside).
+    /// What `graph` launches.
     pub tasks: Vec<Task>,
+    /// In which order the tasks run, and how often.
+    pub graph: TaskGraph,
 }
 
 /// How a task runs.
@@ -268,8 +254,6 @@ pub struct Task {
     pub name: String,
     /// Serial or parallel.
     pub kind: TaskKind,
-    /// Index of the `stream_parallel` block, if any.
-    pub group: Option<u32>,
     /// The code.
     pub body: Body,
     /// What it and the functions it calls touch.

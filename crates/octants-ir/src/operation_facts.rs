@@ -75,7 +75,7 @@ pub enum Derivative {
     Structure,
 }
 
-/// The order of magnitude of an operation's cost. Each cost model has its own number for each class.
+/// The order of magnitude of an operation's cost. A target's `CostTable` has the numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CostClass {
     /// No instruction on any target: constants, and names for what is in registers.

@@ -65,6 +65,7 @@ impl FromStr for Program {
         while p.eat_word("task") {
             program.tasks.push(p.task()?);
         }
+        program.graph = p.graph(&program.tasks)?;
         p.sign("}")?;
         p.end()?;
         program.ret = p.type_at(ret)?;
@@ -232,7 +233,6 @@ impl Parser {
             "grid" => TaskKind::Grid(self.config()?),
             other => return self.fail(format!("`{other}` is not a kind of task")),
         };
-        let group = if self.eat_word("group") { Some(self.int()?) } else { None };
         let mut access = AccessSet::default();
         if self.eat_word("reads") {
             (access.reads, access.frame_reads) = self.places()?;
@@ -241,7 +241,7 @@ impl Parser {
             (access.writes, access.frame_writes) = self.places()?;
         }
         self.sign("{")?;
-        Ok(Task { name, kind, group, access, body: self.body()? })
+        Ok(Task { name, kind, access, body: self.body()? })
     }
 
     fn places(&mut self) -> Parsed<(std::collections::BTreeSet<BufferId>, std::collections::BTreeSet<FrameSlot>)> {

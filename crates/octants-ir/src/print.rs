@@ -52,6 +52,7 @@ impl fmt::Display for Program {
         for task in &self.tasks {
             p.task(task);
         }
+        p.graph(&self.graph, &self.tasks);
         p.close();
         f.write_str(&p.out)
     }
@@ -81,9 +82,9 @@ pub fn print_inst(body: &Body, v: ValueId) -> String {
 }
 
 #[derive(Default)]
-struct Printer {
+pub(crate) struct Printer {
     out: String,
-    depth: usize,
+    pub(crate) depth: usize,
     spans: bool,
     brief: bool,
     structs: Vec<(Arc<StructType>, String)>,
@@ -93,16 +94,16 @@ struct Printer {
 }
 
 impl Printer {
-    fn line(&mut self, text: &str) {
+    pub(crate) fn line(&mut self, text: &str) {
         let _ = writeln!(self.out, "{:width$}{text}", "", width = self.depth * 2);
     }
 
-    fn open(&mut self, text: &str) {
+    pub(crate) fn open(&mut self, text: &str) {
         self.line(&format!("{text} {{"));
         self.depth += 1;
     }
 
-    fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         self.depth -= 1;
         self.line("}");
     }
@@ -213,9 +214,6 @@ impl Printer {
             TaskKind::Grid(config) => {
                 let _ = write!(head, " grid{}", config_text(config));
             }
-        }
-        if let Some(g) = task.group {
-            let _ = write!(head, " group {g}");
         }
         head.push_str(&access_text(&task.access));
         self.open(&head);
@@ -430,7 +428,7 @@ fn is_plain(text: &str) -> bool {
         && chars.all(|c| c.is_ascii_alphanumeric() || c == '_')
 }
 
-fn name(text: &str) -> String {
+pub(crate) fn name(text: &str) -> String {
     if is_plain(text) { text.to_string() } else { quoted(text) }
 }
 

@@ -1,4 +1,6 @@
-//! The rules that the verifier holds, and what it knows around an instruction.
+//! The rules that the verifier holds, what breaks one, and what it knows around an instruction.
+
+use std::fmt;
 
 use crate::kernel::{Buffer, Function};
 use crate::types::Type;
@@ -34,7 +36,8 @@ rules! {
     TerminatorLast = 5: "`break`, `continue` and `return` end their block",
     JumpInLoop = 6: "`break` and `continue` stand in a loop; `break` does not leave a parallel loop",
     ReturnPlace = 7: "`return` gives what is declared; in a kernel it stands at the end of the root",
-    ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task",
+    ParallelAtRoot = 8: "a parallel loop stands at the root of a kernel or a task, \
+        or in a `loop` there that only its last instruction leaves",
     LoopIndexInside = 9: "`loop_index` names a `for` around it",
     ReduceInParallel = 10: "`reduce` names a reduction of the parallel loop around it",
     FunctionReturns = 11: "every way through a function that has a result ends in `return`",
@@ -44,7 +47,7 @@ rules! {
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
     MemorySpaceFits = 14: "shared and private buffers are dense; nothing writes a constant buffer",
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
-    GroupsFit = 16: "groups of iterations are of parallel loops of programs, which have an axis; \
+    GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
         their factors are more than one and descend",
     GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
@@ -65,6 +68,29 @@ rules! {
     ThreadType = 32: "positions in the grid are i32; a barrier is of a subgroup or block, a fence of a block or device; \
         an operation of a subgroup has its operands, values of one type, i32 lanes and u1 conditions",
     VectorType = 33: "a vector is loaded from, and stored to, the address of a scalar in a buffer",
+    TasksLaunched = 40: "a launch names a task of the program, and each task is launched",
+    GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
+    GroupsOfLaunches = 42: "a `parallel` has groups, and a group is launches of tasks that follow one another",
+    RoundsLaunch = 43: "a round of a `while` and the body of a `checkpoint` launch a task",
+    CheckpointsApart = 44: "no two checkpoints have one label, and none stands in another",
+    CountOfTask = 45: "the count of a launch is what the bounds of its task tell",
+}
+
+/// A rule that does not hold.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// Which.
+    pub rule: Rule,
+    /// The body: `body`, a function or a task by name.
+    pub place: String,
+    /// The instruction, printed, or what else is wrong.
+    pub detail: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {} in {}: {} ({})", self.rule as u32, self.place, self.detail, self.rule.text())
+    }
 }
 
 /// What a body may name, and what kind of body it is.

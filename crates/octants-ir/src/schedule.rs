@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{Body, FuncId, LocalId, Program, Scalar, Task, TaskKind, ValueId, renumber};
+use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, TaskKind, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,14 +36,14 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are left out.
+    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are the main ones.
     pub fn program_of(&self, role: Role) -> Program {
         let variants = self.program.tasks.iter().zip(&self.schedule.tasks);
-        let tasks = variants.filter_map(|(task, schedule)| {
-            let variant = schedule.variant(role)?;
-            let mut body = variant.body.clone();
+        let tasks = variants.map(|(task, schedule)| {
+            let variant = schedule.variant(role).or_else(|| schedule.variant(Role::Main));
+            let mut body = variant.map_or(&task.body, |v| &v.body).clone();
             renumber(&mut body);
-            Some(Task { body, kind: variant.kind(&task.kind), ..task.clone() })
+            Task { body, kind: variant.map_or(task.kind.clone(), |v| v.kind(&task.kind)), ..task.clone() }
         });
         let mut program = Program { tasks: tasks.collect(), ..self.program.clone() };
         program.functions.iter_mut().for_each(|f| renumber(&mut f.body));
@@ -67,10 +67,8 @@ impl fmt::Display for Scheduled {
 /// How a program runs on a kind of machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Schedule {
-    /// Memory class of each buffer, named by the first buffer of the class.
-    pub memory: Vec<usize>,
-    /// Array arguments may overlap one another.
-    pub arrays_may_alias: bool,
+    /// Memory class of each buffer: accesses of different classes never alias.
+    pub memory: Vec<MemoryClass>,
     pub tasks: Vec<TaskSchedule>,
     pub functions: Vec<FunctionSchedule>,
 }
@@ -80,6 +78,15 @@ impl Schedule {
     pub fn may_fail(&self) -> bool {
         self.tasks.iter().any(|t| t.behavior.fails)
     }
+}
+
+/// The memory class of a buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MemoryClass {
+    /// The first buffer of the class.
+    pub first: usize,
+    /// Different components of an element never alias.
+    pub by_component: bool,
 }
 
 /// Side effects and size of code, callees included.
@@ -131,6 +138,8 @@ pub struct TaskSchedule {
     pub functions: Vec<FuncId>,
     /// Per buffer: its contents are constant while the task runs, and constant loads pay off.
     pub constants: Vec<bool>,
+    /// Bounds of each axis of a parallel task, `[begin, end)`.
+    pub bounds: Vec<(LaunchBound, LaunchBound)>,
     /// Extent of each axis of a parallel task, if known.
     pub extents: Vec<Option<i64>>,
     /// Estimated time of one iteration of a parallel task, in nanoseconds.
@@ -147,10 +156,28 @@ impl TaskSchedule {
         self.variants.iter().find(|v| v.role == role)
     }
 
+    /// Most iterations of the parallel loop that a thread interleaves in launches on many threads.
+    pub fn interleave_factor(&self) -> u32 {
+        let variants = self.variants.iter().filter(|v| matches!(v.role, Role::Main | Role::Private));
+        let factors = variants.flat_map(|v| v.groups()).map(|group| group.factor);
+        factors.max().unwrap_or(1)
+    }
+
     /// The number of iterations, if known.
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
     }
+}
+
+/// A bound of a parallel loop as the launcher can know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LaunchBound {
+    /// Known at compile time.
+    Known(i64),
+    /// A parameter or an extent, plus a constant, computed in this type. It may wrap around.
+    Sum(Affine, Scalar),
+    /// Computed by code.
+    Computed,
 }
 
 /// The launches that a variant of a task's code is for.
@@ -200,6 +227,14 @@ impl Variant {
             kind => kind.clone(),
         }
     }
+
+    /// The groups of iterations of its parallel loop, if it has one.
+    pub fn groups(&self) -> &[IterationGroup] {
+        match self.body.block(self.body.root).last().map(|v| &self.body.inst(*v).op) {
+            Some(Op::For(l)) => &l.groups,
+            _ => &[],
+        }
+    }
 }
 
 /// The variants of a task's code.
@@ -215,22 +250,12 @@ pub struct Forms {
     pub block_privatization: Option<ScatterPrivatization>,
     /// There is a second variant with thread coarsening.
     pub coarsening: Option<Coarsening>,
-    /// Unroll-and-jam while other threads touch the same memory.
-    pub unroll_and_jam: Option<UnrollAndJam>,
-    /// Unroll-and-jam while no other thread touches the same memory.
-    pub unroll_and_jam_alone: Option<UnrollAndJam>,
 }
 
 impl Forms {
     /// The single-thread variant shares no code with the main variant.
     pub fn is_single_apart(&self) -> bool {
         self.has_single && self.thread_privatization.is_none()
-    }
-
-    /// Largest interleave factor of the main variant and its privatized body.
-    pub fn interleave_factor(&self) -> u32 {
-        let plain = self.unroll_and_jam_alone.as_ref().filter(|_| self.thread_privatization.is_some());
-        self.unroll_and_jam.iter().chain(plain).map(|found| found.interleave_factor).max().unwrap_or(1)
     }
 }
 
@@ -285,24 +310,6 @@ impl LocalUses {
             v = stored;
         }
         v
-    }
-}
-
-/// Unroll-and-jam of a parallel loop: one thread runs several iterations at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnrollAndJam {
-    /// Iterations of the parallel loop that are interleaved.
-    pub interleave_factor: u32,
-    /// The jammed inner loops. `true`: vectorize across the iterations of the parallel loop, not of the inner loop.
-    pub loops: HashMap<ValueId, bool>,
-}
-
-impl UnrollAndJam {
-    /// The interleave factors, largest first. Iterations with adjacent elements get a smaller factor for the
-    /// remainder, because each costs many times as much by itself.
-    pub fn factors(&self) -> impl Iterator<Item = u32> {
-        let small = self.loops.values().any(|across| *across).then_some(self.interleave_factor / 4);
-        [self.interleave_factor].into_iter().chain(small.filter(|n| *n > 1))
     }
 }
 

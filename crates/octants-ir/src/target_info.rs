@@ -1,8 +1,10 @@
-//! [`TargetInfo`]: what a kind of machine can do, as numbers. What decides how code is to run asks it, and never which
-//! maker's machine it is.
+//! [`TargetInfo`]: what a kind of machine can do, as numbers. Decisions about how code runs ask it, and never for the
+//! vendor of a machine.
+
+use crate::operation_facts::CostClass;
 
 /// A kind of machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct TargetInfo {
     /// A parallel task is a grid-stride loop over a grid of thread blocks. Without a grid, each call runs a range of
     /// iterations.
@@ -25,4 +27,81 @@ pub struct TargetInfo {
     pub counts_in_32_bits: bool,
     /// Loads of memory that no one writes while a task runs are worth telling apart.
     pub has_constant_loads: bool,
+    /// Costs of operations.
+    pub costs: CostTable,
+}
+
+/// The cost of an operation.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// Time, for each scalar of the result or of what is written.
+    pub nanoseconds: f32,
+    /// Scalar instructions, for each scalar of the result.
+    pub instructions: usize,
+}
+
+/// The cost of an operation of each class.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CostTable {
+    pub free: Cost,
+    pub argument: Cost,
+    pub index: Cost,
+    pub simple: Cost,
+    pub division: Cost,
+    pub root: Cost,
+    pub function: Cost,
+    pub long_function: Cost,
+    pub product: Cost,
+    pub draw: Cost,
+    pub memory: Cost,
+    pub atomic: Cost,
+    pub text: Cost,
+    /// An iteration of a loop, its body aside.
+    pub nested: Cost,
+    /// Nanoseconds of a simple operation with one operand.
+    pub unary: f32,
+    /// Nanoseconds of a compare-and-swap.
+    pub compare_and_swap: f32,
+}
+
+impl CostTable {
+    /// Numbers of a desktop processor, which serve for all machines: they decide orders of magnitude.
+    pub const GENERIC: CostTable = CostTable {
+        free: Cost { nanoseconds: 0.0, instructions: 0 },
+        argument: Cost { nanoseconds: 0.0, instructions: 1 },
+        index: Cost { nanoseconds: 0.15, instructions: 0 },
+        simple: Cost { nanoseconds: 0.15, instructions: 1 },
+        division: Cost { nanoseconds: 1.0, instructions: 1 },
+        root: Cost { nanoseconds: 1.5, instructions: 1 },
+        function: Cost { nanoseconds: 4.0, instructions: 20 },
+        long_function: Cost { nanoseconds: 8.0, instructions: 30 },
+        product: Cost { nanoseconds: 1.0, instructions: 1 },
+        draw: Cost { nanoseconds: 8.0, instructions: 1 },
+        memory: Cost { nanoseconds: 0.3, instructions: 1 },
+        atomic: Cost { nanoseconds: 4.0, instructions: 1 },
+        text: Cost { nanoseconds: 500.0, instructions: 1 },
+        nested: Cost { nanoseconds: 0.3, instructions: 1 },
+        unary: 0.2,
+        compare_and_swap: 6.0,
+    };
+
+    /// The cost of an operation of a class.
+    pub fn of(&self, class: CostClass) -> Cost {
+        match class {
+            CostClass::Free => self.free,
+            CostClass::Argument => self.argument,
+            CostClass::Index => self.index,
+            CostClass::Simple => self.simple,
+            CostClass::Division => self.division,
+            CostClass::Root => self.root,
+            CostClass::Function => self.function,
+            CostClass::LongFunction => self.long_function,
+            CostClass::Product => self.product,
+            CostClass::Draw => self.draw,
+            CostClass::Memory => self.memory,
+            CostClass::Atomic => self.atomic,
+            CostClass::Text => self.text,
+            CostClass::Nested => self.nested,
+        }
+    }
 }

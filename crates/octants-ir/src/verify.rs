@@ -1,8 +1,9 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 16) are here, rules
-//! about the types of one instruction (20 to 33) in `verify_types`. An instruction that breaks a rule about numbers is
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here,
+//! rules about the types of one instruction (20 to 33) in `verify_types`, rules about task graphs (40 to 45) in
+//! `verify_graph`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
 use std::collections::HashSet;
@@ -13,28 +14,12 @@ use crate::instruction_table::Effect;
 use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
-pub use crate::rules::Rule;
 use crate::rules::Scope;
+pub use crate::rules::{Rule, Violation};
 use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
+use crate::verify_graph::{verify_graph, verify_rounds};
 use crate::verify_types::check_types;
-
-/// A rule that does not hold.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Violation {
-    /// Which.
-    pub rule: Rule,
-    /// The body: `body`, a function or a task by name.
-    pub place: String,
-    /// The instruction, printed, or what else is wrong.
-    pub detail: String,
-}
-
-impl fmt::Display for Violation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "rule {} in {}: {} ({})", self.rule as u32, self.place, self.detail, self.rule.text())
-    }
-}
 
 /// The violations of a kernel.
 pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
@@ -43,7 +28,9 @@ pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     verify_spaces(&k.buffers, &mut out);
     verify_functions(&k.buffers, &k.functions, false, &mut out);
     let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
-    Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run();
+    if Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run() {
+        verify_rounds(&k.body, "body", &mut out);
+    }
     out
 }
 
@@ -89,6 +76,9 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
             });
         }
         verify_task(&mut scope, &task.body, place, &task.kind, &mut out);
+    }
+    if out.is_empty() {
+        verify_graph(p, &mut out);
     }
     out
 }
@@ -212,6 +202,8 @@ struct Verifier<'a> {
     visible: Vec<bool>,
     placed: Vec<bool>,
     blocks: Vec<bool>,
+    /// Blocks in which a parallel loop may stand.
+    of_tasks: Vec<bool>,
     loops: Vec<Enclosing>,
 }
 
@@ -225,6 +217,7 @@ impl<'a> Verifier<'a> {
             visible: vec![false; body.insts.len()],
             placed: vec![false; body.insts.len()],
             blocks: vec![false; body.blocks.len()],
+            of_tasks: vec![false; body.blocks.len()],
             loops: Vec::new(),
         }
     }
@@ -235,6 +228,7 @@ impl<'a> Verifier<'a> {
         if self.body.root.index() >= self.body.blocks.len() {
             self.report(Rule::NumbersExist, format!("root {} does not exist", self.body.root));
         } else {
+            self.of_tasks[self.body.root.index()] = !self.scope.is_function;
             self.block(self.body.root);
         }
         self.out.len() == before
@@ -262,14 +256,14 @@ impl<'a> Verifier<'a> {
                 self.broken(Rule::PlacedOnce, v);
                 continue;
             }
-            self.inst(v, i + 1 == insts.len(), b == self.body.root);
+            self.inst(v, i + 1 == insts.len(), b);
         }
         for &v in insts.iter().filter(|v| v.index() < self.body.insts.len()) {
             self.visible[v.index()] = false;
         }
     }
 
-    fn inst(&mut self, v: ValueId, last: bool, at_root: bool) {
+    fn inst(&mut self, v: ValueId, last: bool, home: BlockId) {
         let op = &self.body.inst(v).op;
         if !self.numbers_exist(op) {
             self.broken(Rule::NumbersExist, v);
@@ -291,7 +285,7 @@ impl<'a> Verifier<'a> {
         if op.is_terminator() && !last {
             self.broken(Rule::TerminatorLast, v);
         }
-        sound &= self.form(v, op, at_root);
+        sound &= self.form(v, op, home);
         if sound {
             let broken =
                 |rule| self.out.push(Violation { rule, place: self.place.clone(), detail: print_inst(self.body, v) });
@@ -301,6 +295,10 @@ impl<'a> Verifier<'a> {
         let parallel = matches!(op, Op::For(l) if l.parallel.is_some());
         if is_for || matches!(op, Op::Loop(_)) {
             self.loops.push(Enclosing { v, is_for, parallel });
+        }
+        if let Op::Loop(inner) = op {
+            // A task holds no loop of tasks.
+            self.of_tasks[inner.index()] = self.of_tasks[home.index()] && self.scope.frame.is_none();
         }
         op.blocks().into_iter().for_each(|b| self.block(b));
         if is_for || matches!(op, Op::Loop(_)) {
@@ -325,21 +323,21 @@ impl<'a> Verifier<'a> {
     }
 
     /// Rules about where an instruction stands.
-    fn form(&mut self, v: ValueId, op: &Op, at_root: bool) -> bool {
+    fn form(&mut self, v: ValueId, op: &Op, home: BlockId) -> bool {
         let inner = self.loops.last();
         let rule = match op {
             Op::Break if inner.is_none_or(|l| l.parallel) => Rule::JumpInLoop,
             Op::Continue if inner.is_none() => Rule::JumpInLoop,
             Op::Return(value) => {
                 let ty = value.map_or(&Type::Unit, |u| self.body.ty(u));
-                if ty == self.scope.ret && (self.scope.is_function || at_root) {
+                if ty == self.scope.ret && (self.scope.is_function || home == self.body.root) {
                     return true;
                 }
                 Rule::ReturnPlace
             }
             Op::For(l) if l.parallel.is_some() && self.scope.is_grid && self.loops.is_empty() => return true,
             Op::For(l) if l.parallel.is_some() && self.scope.is_grid => Rule::GridForm,
-            Op::For(l) if l.parallel.is_some() && (!at_root || self.scope.is_function) => Rule::ParallelAtRoot,
+            Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
             Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {

@@ -1,6 +1,6 @@
 //! What the parser says about text that it cannot read, and where.
 
-use octants_ir::{Body, Kernel};
+use octants_ir::{Body, Kernel, Program, TaskGraph};
 
 fn error(text: &str) -> String {
     text.parse::<Kernel>().expect_err("text that is not IR").to_string()
@@ -20,6 +20,26 @@ fn errors_name_the_line_and_what_is_wrong() {
     assert_eq!(in_body("local $1 x: i32"), "line 3: locals are numbered from 0, in order");
     assert_eq!(in_body("%0: i32 = const 1 ?"), "line 3: `?` has no meaning here");
     assert!(error("program k -> unit {").starts_with("line 1: expected `kernel`"));
+}
+
+#[test]
+fn errors_in_a_graph_name_what_is_wrong() {
+    let error = |line: &str| {
+        let text = format!("program k -> unit {{\n  task a serial {{\n  }}\n  graph {{\n    {line}\n  }}\n}}");
+        text.parse::<Program>().expect_err("text that is not IR").to_string()
+    };
+    assert_eq!(error("launch b count 1"), "line 5: no task `b` is declared above");
+    assert_eq!(error("repeat @0 {}"), "line 5: `repeat` is not a part of a task graph");
+    assert_eq!(error("launch a count many"), "line 5: expected a number, found Word(\"many\")");
+    assert!(error("while 3 {}").starts_with("line 5: expected `@` and a number"));
+}
+
+#[test]
+fn without_a_graph_each_task_is_launched_once() {
+    let text = "program k -> unit {\n  task a serial {\n  }\n  task b serial {\n  }\n}";
+    let program: Program = text.parse().expect("a program");
+    assert_eq!(program.graph, TaskGraph::in_order(&program.tasks));
+    assert!(program.to_string().contains("graph {\n    launch a count 1\n    launch b count 1\n  }"));
 }
 
 #[test]

@@ -9,10 +9,13 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId, push_plain_update,
+    task_statements,
+};
 
 use crate::pass_options::PassOptions;
-use octants_analysis::{Place, may_overlap, runs_once, touched_at_own_indices, trace_address};
+use octants_analysis::{MemoryClasses, Place, runs_once, touched_at_own_indices, trace_address};
 
 /// Makes updates of companions plain whose elements belong to an iteration.
 pub fn demote_companion_atomics(kernel: &mut Kernel, options: &PassOptions) {
@@ -52,17 +55,17 @@ fn make_plain(
     mut found: Option<&mut HashSet<ValueId>>,
 ) {
     let Kernel { body, buffers, .. } = kernel;
+    let memory = MemoryClasses::of(buffers, options.arrays_may_alias);
     let is_distinct = |b: BufferId| {
-        let own = &buffers[b.index()];
-        let mut others = buffers.iter().enumerate().filter(|(i, _)| *i != b.index());
-        match own.layout {
-            Layout::Dense { .. } => !others.any(|(_, other)| may_overlap(own, other)),
+        let mut others = (0..buffers.len()).filter(|i| *i != b.index());
+        match buffers[b.index()].layout {
+            Layout::Dense { .. } => !others.any(|other| memory.may_alias(b.index(), other)),
             Layout::Contiguous => !options.arrays_may_alias,
             // Elements of one array may be the same memory.
             Layout::Strided => false,
         }
     };
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if !l.is_parallel() {
             continue;
@@ -164,15 +167,10 @@ impl Rewrite<'_> {
             found.insert(v);
             out.push(v);
         }
-        let value = match new {
-            New::Of(op) => {
-                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
-                let value = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
-                out.extend([old, value]);
-                value
-            }
-            New::Operand => x,
+        let op = match new {
+            New::Of(op) => Some(op),
+            New::Operand => None,
         };
-        out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
+        push_plain_update(body, out, &inst, (addr, x, op), None);
     }
 }

@@ -1,20 +1,19 @@
 //! Finds memory that several `stream_parallel` groups of a kernel touch, one of them writing.
 //!
-//! Each access becomes, axis by axis, a point, a range, or unknown. Two accesses are apart where the ranges of some
-//! axis are; they meet for certain where those of every axis do, both accesses happen in every iteration, and no two
-//! axes of one access depend on the same loop; otherwise they may meet. A range whose end is an extent or a parameter
-//! counts as not empty. Atomic updates from both sides are no race and are left out. Distinct buffers are distinct
-//! memory, but for those that the caller names: the same array passed for two parameters, or arrays that share a part.
-//! Of fields that are components of others nothing is left behind `merge_aliased_buffers`.
+//! The dependence test between tasks decides. Accesses meet for certain when it says so, both happen in every iteration,
+//! and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are left out.
+//! Distinct buffers are distinct memory, except those that the caller names: the same array passed for two parameters,
+//! or arrays that share a part. Fields that are components of others do not occur after `merge_aliased_buffers`.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_diag::Span;
-use octants_ir::{BlockId, Body, BufferId, Const, Effect, ForLoop, Kernel, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, ValueId};
 
 use crate::offload::statement_groups;
-use octants_analysis::{Effects, function_effects, inst_effects};
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{
+    Dependence, Effects, Meeting, Place, Subscript, Term, function_effects, inst_effects, trace_address,
+};
 
 /// Two groups that touch the same memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,40 +43,10 @@ pub struct Alias {
     pub same: bool,
 }
 
-/// A number that is fixed during a launch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Number {
-    Known(i64),
-    Extent(BufferId, u32),
-    Parameter(u32),
-    Unknown,
-}
-
-/// The values that an index takes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Axis {
-    Point(i64),
-    /// From `from` to before `to`, both moved by `shift`.
-    Range {
-        from: i64,
-        to: Number,
-        shift: i64,
-        loop_axis: (ValueId, u32),
-    },
-    Unknown,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Meeting {
-    Apart,
-    Perhaps,
-    Certain,
-}
-
 struct Access {
     group: u32,
     buffer: BufferId,
-    axes: Vec<Axis>,
+    axes: Vec<Subscript>,
     writes: bool,
     atomic: bool,
     /// In every iteration of its loops.
@@ -93,7 +62,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     let mut search = Search {
         body,
         functions: function_effects(&kernel.functions),
-        aliases,
+        dependence: Dependence::as_meant(body, same_arrays(aliases)),
         group: 0,
         conditional: 0,
         accesses: Vec::new(),
@@ -116,7 +85,7 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
                 continue;
             }
             // Indices of arrays that share a part say nothing about one another.
-            let meeting = if shared == Meeting::Certain { meeting(a, b) } else { shared };
+            let meeting = if shared == Meeting::Certain { meeting(&mut search.dependence, a, b) } else { shared };
             if meeting == Meeting::Apart {
                 continue;
             }
@@ -138,6 +107,16 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
     worst.into_values().map(|(_, overlap)| overlap).collect()
 }
 
+/// The first of the arrays that each array is the same as.
+fn same_arrays(aliases: &[Alias]) -> HashMap<BufferId, BufferId> {
+    let mut same = HashMap::new();
+    for alias in aliases.iter().filter(|alias| alias.same) {
+        let (first, other) = (alias.first.min(alias.second), alias.first.max(alias.second));
+        same.entry(other).and_modify(|known: &mut BufferId| *known = first.min(*known)).or_insert(first);
+    }
+    same
+}
+
 /// Whether two buffers are the same memory.
 fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Meeting {
     if a == b {
@@ -152,7 +131,7 @@ fn shared(aliases: &[Alias], a: BufferId, b: BufferId) -> Meeting {
 
 struct Search<'a> {
     body: &'a Body,
-    aliases: &'a [Alias],
+    dependence: Dependence<'a>,
     functions: Vec<Effects>,
     group: u32,
     /// Branches and loops of unknown length around what is visited.
@@ -183,7 +162,7 @@ impl Search<'_> {
                     self.accesses.extend(buffers.iter().map(|&buffer| Access {
                         group,
                         buffer,
-                        axes: vec![Axis::Unknown],
+                        axes: vec![Subscript::UNKNOWN],
                         writes,
                         atomic: false,
                         always,
@@ -223,121 +202,17 @@ impl Search<'_> {
 
     fn add(&mut self, address: ValueId, writes: bool, atomic: bool, span: Span) {
         let Place::Buffer(buffer) = trace_address(self.body, address) else { return };
-        let mut axes = Vec::new();
-        let whole = self.axes(address, &mut axes);
-        let mut loops = BTreeSet::new();
-        let independent = axes.iter().all(|a| match a {
-            Axis::Range { loop_axis, .. } => loops.insert(*loop_axis),
-            _ => true,
-        });
-        let always = whole && independent && self.conditional == 0;
+        let axes = self.dependence.subscripts(address);
+        // Two axes that follow one loop reach a diagonal of the box.
+        let mut indices = BTreeSet::new();
+        let terms = axes.iter().filter_map(Subscript::sum).flat_map(|sum| sum.terms.keys());
+        let independent = terms.filter(|t| matches!(t, Term::Index(..))).all(|t| indices.insert(*t));
+        let always = independent && self.conditional == 0;
         self.accesses.push(Access { group: self.group, buffer, axes, writes, atomic, always, span });
     }
-
-    /// The indices on the way to an address, outermost first. False where a part was not understood.
-    fn axes(&self, address: ValueId, axes: &mut Vec<Axis>) -> bool {
-        match &self.body.inst(address).op {
-            Op::BufferAddr(_, indices) => axes.extend(indices.iter().map(|&i| self.axis(i))),
-            Op::ElementAddr(base, indices) => {
-                self.axes(*base, axes);
-                axes.extend(indices.iter().map(|&i| self.axis(i)));
-            }
-            Op::MemberAddr(base, member) => {
-                self.axes(*base, axes);
-                axes.push(Axis::Point(i64::from(*member)));
-            }
-            _ => axes.push(Axis::Unknown),
-        }
-        !axes.contains(&Axis::Unknown)
-    }
-
-    fn axis(&self, v: ValueId) -> Axis {
-        let inst = self.body.inst(v);
-        match &inst.op {
-            Op::Const(Const::Int(c)) => Axis::Point(*c),
-            Op::Cast(u) if is_index(&inst.ty) && is_index(self.body.ty(*u)) => self.axis(*u),
-            Op::LoopIndex(l, axis) => {
-                let Op::For(f) = &self.body.inst(*l).op else { return Axis::Unknown };
-                let Some(range) = f.dims.get(*axis as usize) else { return Axis::Unknown };
-                match self.number(range.begin) {
-                    Number::Known(from) => {
-                        Axis::Range { from, to: self.number(range.end), shift: 0, loop_axis: (*l, *axis) }
-                    }
-                    _ => Axis::Unknown,
-                }
-            }
-            Op::Binary(op @ (octants_ir::BinaryOp::Add | octants_ir::BinaryOp::Sub), a, b) => {
-                let subtracts = *op == octants_ir::BinaryOp::Sub;
-                match (self.axis(*a), self.axis(*b)) {
-                    (Axis::Point(a), Axis::Point(b)) => Axis::Point(if subtracts { a - b } else { a + b }),
-                    (Axis::Range { from, to, shift, loop_axis }, Axis::Point(c)) => {
-                        Axis::Range { from, to, shift: if subtracts { shift - c } else { shift + c }, loop_axis }
-                    }
-                    (Axis::Point(c), Axis::Range { from, to, shift, loop_axis }) if !subtracts => {
-                        Axis::Range { from, to, shift: shift + c, loop_axis }
-                    }
-                    _ => Axis::Unknown,
-                }
-            }
-            _ => Axis::Unknown,
-        }
-    }
-
-    fn number(&self, v: ValueId) -> Number {
-        let inst = self.body.inst(v);
-        match &inst.op {
-            Op::Const(Const::Int(c)) => Number::Known(*c),
-            // Of arrays that are the same the extents are too: all are known by the least of them.
-            Op::Shape(b, axis) => {
-                let others = self.aliases.iter().filter(|x| x.same).map(|x| (x.first, x.second));
-                let others = others.filter(|(x, y)| x == b || y == b).map(|(x, y)| x.min(y));
-                Number::Extent(others.min().unwrap_or(*b), *axis)
-            }
-            Op::Param(p) => Number::Parameter(*p),
-            Op::Cast(u) if is_index(&inst.ty) && is_index(self.body.ty(*u)) => self.number(*u),
-            _ => Number::Unknown,
-        }
-    }
 }
 
-fn is_index(ty: &Type) -> bool {
-    matches!(ty, Type::Scalar(s) if !s.is_float() && s.bits() >= 32)
-}
-
-fn meeting(a: &Access, b: &Access) -> Meeting {
-    let each = a.axes.iter().zip(&b.axes).map(|(a, b)| axes_meet(a, b));
-    let least = each.min().unwrap_or(Meeting::Certain);
+fn meeting(dependence: &mut Dependence<'_>, a: &Access, b: &Access) -> Meeting {
+    let least = dependence.between_tasks(&a.axes, &b.axes);
     if least == Meeting::Certain && !(a.always && b.always) { Meeting::Perhaps } else { least }
-}
-
-fn axes_meet(a: &Axis, b: &Axis) -> Meeting {
-    let known = |meet| if meet { Meeting::Certain } else { Meeting::Apart };
-    match (a, b) {
-        (Axis::Point(a), Axis::Point(b)) => known(a == b),
-        (Axis::Point(p), Axis::Range { from, to, shift, .. })
-        | (Axis::Range { from, to, shift, .. }, Axis::Point(p)) => match to {
-            Number::Known(to) => known((from + shift..to + shift).contains(p)),
-            _ if *p < from + shift => Meeting::Apart,
-            Number::Unknown => Meeting::Perhaps,
-            _ if *p == from + shift => Meeting::Certain,
-            _ => Meeting::Perhaps,
-        },
-        (Axis::Range { from, to, shift, .. }, Axis::Range { from: f, to: t, shift: s, .. }) => {
-            let (low_a, low_b) = (from + shift, f + s);
-            match (to, t) {
-                (Number::Known(to), Number::Known(t)) => {
-                    let (high_a, high_b) = (to + shift, t + s);
-                    known(low_a < high_b && low_b < high_a && low_a < high_a && low_b < high_b)
-                }
-                (Number::Known(to), _) if low_b >= to + shift => Meeting::Apart,
-                (_, Number::Known(t)) if low_a >= t + s => Meeting::Apart,
-                (Number::Unknown, _) | (_, Number::Unknown) => Meeting::Perhaps,
-                (Number::Known(to), _) if low_a <= low_b && low_b < to + shift => Meeting::Certain,
-                (_, Number::Known(t)) if low_b <= low_a && low_a < t + s => Meeting::Certain,
-                _ if to == t && shift == s => Meeting::Certain,
-                _ => Meeting::Perhaps,
-            }
-        }
-        _ => Meeting::Perhaps,
-    }
 }

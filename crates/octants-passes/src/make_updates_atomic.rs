@@ -5,14 +5,14 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{AtomicOp, BlockId, Body, Effect, Kernel, LocalId, Op, ValueId};
+use octants_ir::{AtomicOp, BlockId, Body, Effect, Kernel, LocalId, Op, ValueId, task_statements};
 
 use octants_analysis::{Place, locals_of_all_iterations, same_address, trace_address};
 
 /// Makes updates of shared variables in parallel loops atomic.
 pub fn make_updates_atomic(kernel: &mut Kernel) {
     let body = &mut kernel.body;
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if !l.is_parallel() {
             continue;

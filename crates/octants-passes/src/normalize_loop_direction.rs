@@ -6,12 +6,10 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, Kernel, Layout, LocalId, Op, Type, ValueId,
-};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Const, Kernel, LocalId, Op, Type, ValueId};
 
 use crate::pass_options::PassOptions;
-use octants_analysis::{Place, first_use_sets, may_overlap, points_into, trace_address};
+use octants_analysis::{MemoryClasses, Place, first_use_sets, points_into, trace_address};
 
 /// Turns around the loops inside parallel loops that run backwards.
 pub fn normalize_loop_direction(kernel: &mut Kernel, options: &PassOptions) {
@@ -88,11 +86,8 @@ fn commutes(body: &Body, buffers: &[Buffer], v: ValueId, arrays_may_alias: bool)
         Op::If(..) | Op::For(_) | Op::LoopIndex(..) => {}
         ref op => plain &= op.is_pure(),
     });
-    let same = |a: &BufferId, b: &BufferId| {
-        let (x, y) = (&buffers[a.index()], &buffers[b.index()]);
-        let are_fields = matches!(x.layout, Layout::Dense { .. });
-        a == b || may_overlap(x, y) && (are_fields || arrays_may_alias)
-    };
+    let memory = MemoryClasses::of(buffers, arrays_may_alias);
+    let same = |a: &BufferId, b: &BufferId| memory.may_alias(a.index(), b.index());
     plain
         && !added_to.iter().any(|a| read.iter().any(|b| same(a, b)))
         && stored.into_iter().all(|local| is_own(body, l.body, local) || is_sum(body, l.body, local, &uses))

@@ -9,12 +9,12 @@ use std::collections::{BTreeMap, HashMap};
 
 use octants_ir::{
     AtomicOp, Body, BufferId, Const, Inst, Kernel, Layout, Op, Reduction, Scalar, Type, UnaryOp, ValueId,
-    first_with_memory,
+    task_statements,
 };
 
 use crate::check_bounds::index_range;
 use crate::pass_options::PassOptions;
-use octants_analysis::{Effects, Place, function_effects, inst_effects, same_address, shared_locals, trace_address};
+use octants_analysis::{Effects, MemoryClasses, Place, inst_effects, same_address, shared_locals, trace_address};
 
 /// More accumulators than this would spill out of registers.
 const MOST_REDUCTIONS: usize = 32;
@@ -25,19 +25,16 @@ const MOST_REDUCTIONS: usize = 32;
 /// address is used after it. Where arrays may be the same memory, only if the loop uses no other array.
 pub fn privatize_reductions(kernel: &mut Kernel, options: &PassOptions) {
     let checked = options.check_bounds;
-    let functions = function_effects(&kernel.functions);
-    let is_array = |b: BufferId| !matches!(kernel.buffers[b.index()].layout, Layout::Dense { .. });
-    // One array stands for all that may be the same memory, one field for those that are.
-    let array = (0..kernel.buffers.len() as u32).map(BufferId).find(|b| options.arrays_may_alias && is_array(*b));
-    let first = first_with_memory(&kernel.buffers);
-    let memory = |place: Place| match (place, array) {
-        (Place::Buffer(b), Some(array)) if is_array(b) => Place::Buffer(array),
-        (Place::Buffer(b), _) => Place::Buffer(BufferId(first[b.index()] as u32)),
-        _ => place,
+    let functions = options.facts.function_effects(&kernel.functions);
+    // One buffer stands for all that may be the same memory.
+    let first = MemoryClasses::of(&kernel.buffers, options.arrays_may_alias).sharing();
+    let memory = |place: Place| match place {
+        Place::Buffer(b) => Place::Buffer(BufferId(first[b.index()] as u32)),
+        Place::Local(_) | Place::Frame(_) | Place::Param(_) => place,
     };
     let inside = |body: &Body, addr: ValueId| !checked || is_inside(body, &kernel.buffers, addr);
     let body = &mut kernel.body;
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         let Op::For(l) = &body.inst(v).op else { continue };
         if l.is_parallel() {
             let is_temporary = |b: BufferId| kernel.buffers[b.index()].space.is_temporary();

@@ -6,13 +6,15 @@
 //! the address may be invalid.
 
 use std::collections::{HashMap, HashSet};
+use std::rc::Rc;
 
 use octants_ir::{
     AtomicOp, BinaryOp, BlockId, Body, Buffer, Builder, Effect, Inst, Kernel, LocalId, Op, Scalar, Type, ValueId,
+    task_statements,
 };
 
 use crate::pass_options::PassOptions;
-use octants_analysis::{Effects, Place, function_effects, inst_effects, may_overlap, same_address, trace_address};
+use octants_analysis::{Effects, MemoryClasses, Place, inst_effects, same_address, trace_address};
 use octants_ir::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 
 /// More sums of one loop than this would spill out of registers.
@@ -23,9 +25,9 @@ pub fn promote_inner_sums(kernel: &mut Kernel, options: &PassOptions) {
     let Kernel { body, buffers, functions, .. } = kernel;
     let mut used = vec![false; body.insts.len()];
     body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|u| used[u.index()] = true));
-    let functions = function_effects(functions);
+    let functions = options.facts.function_effects(functions);
     let mut search = Search { buffers, functions, used, options, loops: HashMap::new(), updates: HashMap::new() };
-    for v in body.block(body.root).to_vec() {
+    for v in task_statements(body) {
         if let Op::For(l) = &body.inst(v).op
             && l.is_parallel()
         {
@@ -71,7 +73,7 @@ struct Found {
 
 struct Search<'a> {
     buffers: &'a [Buffer],
-    functions: Vec<Effects>,
+    functions: Rc<[Effects]>,
     /// Values that something uses.
     used: Vec<bool>,
     options: &'a PassOptions,
@@ -149,9 +151,7 @@ impl Search<'_> {
     }
 
     fn may_be_same(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.buffers[a], &self.buffers[b]);
-        let are_arrays = !matches!(x.layout, octants_ir::Layout::Dense { .. });
-        a == b || may_overlap(x, y) && (!are_arrays || self.options.arrays_may_alias)
+        MemoryClasses::of(self.buffers, self.options.arrays_may_alias).may_alias(a, b)
     }
 }
 

@@ -49,7 +49,7 @@ fn run_rows(case: &Case) -> String {
         launches_in_order: case.has("launches_in_order"),
         merges_aliased_buffers: case.has("merges_aliased_buffers"),
         gather: case.has("gather").then_some(4),
-        sources: None,
+        ..PassOptions::default()
     };
     let mut kernel = case.kernel();
     for pass in &case.passes {

@@ -12,10 +12,11 @@ use crate::cores::DeviceCore;
 use crate::driver::{Caller, Contents, Driver, StreamHandle};
 use crate::error::{ErrorKind, Result};
 use crate::event::Event;
-use crate::kernel::{LoadedKernel, sections};
+use crate::kernel::LoadedKernel;
 use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::report::{TextSink, lock};
+use crate::sections::sections;
 use crate::stream::Stream;
 use crate::worker_pool::PoolStats;
 
@@ -157,12 +158,15 @@ impl Device {
     pub fn load(&self, artifact: &Artifact) -> Result<LoadedKernel> {
         let core = &self.0.core;
         core.check_open("device")?;
+        let sections = sections(artifact, !core.immediate)?;
         let (module, tasks) = core.driver.load(artifact)?;
         let (own_frame, args) = (artifact.frame_bytes.next_multiple_of(8), 8 * u64::from(artifact.arg_slots));
         let spilled_at = (args > core.driver.max_argument_bytes()).then_some(own_frame);
+        let meta = Arc::new(KernelMeta::of(artifact));
         let kernel = LoadedKernel {
             core: core.clone(),
-            meta: Arc::new(KernelMeta::of(artifact)),
+            result_bytes: LoadedKernel::result_bytes(core, &meta, &sections),
+            meta,
             module,
             in_graph: AtomicBool::new(false),
             tasks: tasks.into_boxed_slice(),
@@ -171,7 +175,7 @@ impl Device {
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,
-            sections: if core.immediate { Box::default() } else { sections(&artifact.tasks) },
+            sections,
         };
         if kernel.tasks.len() != artifact.tasks.len() {
             let what = format!("the driver gave {} of {} tasks", kernel.tasks.len(), artifact.tasks.len());

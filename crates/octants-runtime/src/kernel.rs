@@ -1,16 +1,14 @@
 //! [`LoadedKernel`]: compiled code on a device, ready to launch.
 
 use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use octants_artifact::TaskMeta;
-
 use crate::cores::DeviceCore;
-use crate::driver::{ModuleHandle, TaskHandle};
+use crate::driver::{DevicePtr, ModuleHandle, TaskHandle};
 use crate::kernel_meta::KernelMeta;
 use crate::scratch::Room;
+use crate::sections::{Section, decides};
 
 /// An argument slot that holds an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,39 +34,12 @@ pub struct LoadedKernel {
     pub(crate) speaks: bool,
     /// Bytes of frame, those for arguments that do not travel by value among them.
     pub(crate) frame_bytes: u64,
+    /// Bytes of result slots, that for conditions among them.
+    pub(crate) result_bytes: u64,
     /// Where in the frame the arguments lie, if they do not travel by value.
     pub(crate) spilled_at: Option<u64>,
-    /// How the tasks follow one another on a device that works asynchronously; empty where all do in order.
+    /// How the tasks follow one another; empty where each runs once, in order.
     pub(crate) sections: Box<[Section]>,
-}
-
-/// A stretch of a kernel's tasks.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Section {
-    /// One after the other.
-    InOrder(Range<usize>),
-    /// At least two groups, each in order, independent of one another.
-    Groups(Box<[Range<usize>]>),
-}
-
-/// The sections of a kernel; none where there is nothing to fork.
-pub(crate) fn sections(tasks: &[TaskMeta]) -> Box<[Section]> {
-    let mut runs: Vec<(Option<u32>, Range<usize>)> = Vec::new();
-    for (i, task) in tasks.iter().enumerate() {
-        match runs.last_mut() {
-            Some((group, run)) if *group == task.group => run.end = i + 1,
-            _ => runs.push((task.group, i..i + 1)),
-        }
-    }
-    let mut out = Vec::new();
-    for same in runs.chunk_by(|a, b| a.0.is_some() && b.0.is_some()) {
-        match same {
-            [(_, run)] => out.push(Section::InOrder(run.clone())),
-            groups => out.push(Section::Groups(groups.iter().map(|(_, run)| run.clone()).collect())),
-        }
-    }
-    let forks = out.iter().any(|s| matches!(s, Section::Groups(_)));
-    if forks { out.into_boxed_slice() } else { Box::default() }
 }
 
 impl LoadedKernel {
@@ -99,10 +70,22 @@ impl LoadedKernel {
         self.tasks.iter().filter_map(|t| unsafe { self.core.driver.threads_at_once(*t) }).min()
     }
 
-    /// Its frame and result slots.
+    /// Its frame and result slots; behind these a word for what decides, where the host needs a copy.
     #[inline]
     pub(crate) fn room(&self) -> Room {
-        Room { frame_bytes: self.frame_bytes, result_bytes: 8 * self.meta.result.len() as u64 }
+        Room { frame_bytes: self.frame_bytes, result_bytes: self.result_bytes }
+    }
+
+    /// Where a copy of what decides about tasks lies, in a launch with its results there.
+    pub(crate) fn condition_at(&self, result: DevicePtr) -> DevicePtr {
+        DevicePtr(result.0 + 8 * self.meta.result.len() as u64)
+    }
+
+    /// Bytes of result slots of a kernel with these sections, on this device.
+    pub(crate) fn result_bytes(core: &DeviceCore, meta: &KernelMeta, sections: &[Section]) -> u64 {
+        // Elsewhere the host reads what decides where it lies.
+        let copies = !core.host_addressable && decides(sections);
+        8 * (meta.result.len() as u64 + u64::from(copies))
     }
 
     /// The user's name.

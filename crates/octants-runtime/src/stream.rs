@@ -3,11 +3,12 @@
 //! Work on a stream runs in order. A stream owns what a launch needs besides its arguments: a frame and result slots,
 //! reused from launch to launch and grown when a kernel asks for more.
 //!
-//! Reading order: `launch` (the launcher), `results`, `copies`.
+//! Reading order: `launch` (the launcher), `walk`, `results`, `copies`.
 
 mod copies;
 mod launch;
 mod results;
+mod walk;
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use octants_artifact::{Artifact, TaskMeta};
+use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, device};
 use octants_runtime::{Buffer, Device, HostAccess, LoadedKernel, Patient, Pointer};
 
@@ -17,12 +17,13 @@ fn kernel(device: &Device, frame_bytes: u64) -> LoadedKernel {
 
 /// The same of tasks in these groups.
 fn kernel_of(device: &Device, frame_bytes: u64, groups: &[Option<u32>]) -> LoadedKernel {
-    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, writes: vec![0], ..TaskMeta::default() };
+    let task = TaskMeta { name: "t".into(), writes: vec![0], ..TaskMeta::default() };
     let artifact = Artifact {
         kernel: "k".into(),
         arg_slots: 1,
         frame_bytes,
-        tasks: groups.iter().map(task).collect(),
+        tasks: vec![task; groups.len()],
+        graph: graph_of_groups(groups),
         ..Artifact::default()
     };
     device.load(&artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])

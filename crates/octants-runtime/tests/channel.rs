@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta};
+use octants_artifact::{Artifact, DeviceChannel, ScalarKind, Site, SiteKind, SitePart, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, RecordingDriver, Said};
 use octants_runtime::{Device, DeviceConfig, ErrorKind, LoadedKernel, Patient, Stream};
 
@@ -31,12 +31,13 @@ impl Bench {
             parts: vec![SitePart::Text(format!("{name} {word} ")), number.clone(), SitePart::Text("\n".into())],
             location: format!("{name}.py:7"),
         };
-        let task = |group: &Option<u32>| TaskMeta { name: "t".into(), group: *group, ..TaskMeta::default() };
+        let task = TaskMeta { name: "t".into(), ..TaskMeta::default() };
         let artifact = Artifact {
             kernel: name.into(),
             frame_bytes: 64,
             result: vec![ScalarKind::U64; results],
-            tasks: groups.iter().map(task).collect(),
+            tasks: vec![task; groups.len()],
+            graph: graph_of_groups(groups),
             sites: vec![site(SiteKind::Print, "prints"), site(SiteKind::Assert, "fails with")],
             ..Artifact::default()
         };

@@ -2,20 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use octants_artifact::{Artifact, TaskMeta};
+use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, device, finish};
 use octants_runtime::{Device, Lane, LoadedKernel, Patient, Result, Stream};
 
 const END: u64 = u64::MAX;
 
 fn load(device: &Device, name: &str, groups: &[Option<u32>]) -> LoadedKernel {
-    let task = |(i, &group): (usize, &Option<u32>)| TaskMeta {
-        name: format!("{name}_{i}_range"),
-        group,
-        ..TaskMeta::default()
-    };
-    let artifact =
-        Artifact { kernel: name.into(), tasks: groups.iter().enumerate().map(task).collect(), ..Artifact::default() };
+    let task = |i: usize| TaskMeta { name: format!("{name}_{i}_range"), ..TaskMeta::default() };
+    let tasks = (0..groups.len()).map(task).collect();
+    let artifact = Artifact { kernel: name.into(), tasks, graph: graph_of_groups(groups), ..Artifact::default() };
     device.load(&artifact).unwrap()
 }
 

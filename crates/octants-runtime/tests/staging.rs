@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use octants_artifact::{Artifact, ScalarKind, TaskMeta};
+use octants_artifact::{Artifact, ScalarKind, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
 use octants_runtime::{Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Stream};
 
@@ -13,13 +13,14 @@ type Setting = fn(RecordingDriver) -> RecordingDriver;
 
 /// Two tasks; slots 0 and 1 hold addresses, the second is written.
 fn kernel(device: &Device, results: usize) -> LoadedKernel {
-    let task = |group: Option<u32>| TaskMeta { name: "t".into(), group, ..TaskMeta::default() };
+    let task = || TaskMeta { name: "t".into(), ..TaskMeta::default() };
     let artifact = Artifact {
         kernel: "k".into(),
         arg_slots: 3,
         frame_bytes: 60,
         result: vec![ScalarKind::U64; results],
-        tasks: vec![task(Some(0)), task(Some(1))],
+        tasks: vec![task(), task()],
+        graph: graph_of_groups(&[Some(0), Some(1)]),
         ..Artifact::default()
     };
     let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];

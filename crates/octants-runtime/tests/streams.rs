@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta};
+use octants_artifact::{Artifact, ScalarKind, Site, SiteKind, TaskMeta, graph_of_groups};
 use octants_driver_recording::{RecordingDriver, device, device_that, finish};
 use octants_runtime::{
     Buffer, Caller, Device, ErrorKind, HostAccess, LoadedKernel, Patient, Pointer, Result, Results, Stream,
@@ -13,13 +13,14 @@ use octants_runtime::{
 
 /// Tasks with these groups; slots 0 and 1 hold addresses, the second is written.
 fn artifact(groups: &[Option<u32>], results: usize) -> Artifact {
-    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, ..TaskMeta::default() };
+    let task = TaskMeta { name: "t".into(), ..TaskMeta::default() };
     Artifact {
         kernel: "k".into(),
         arg_slots: 2,
         frame_bytes: 64,
         result: vec![ScalarKind::U64; results],
-        tasks: groups.iter().map(task).collect(),
+        tasks: vec![task; groups.len()],
+        graph: graph_of_groups(groups),
         sites: vec![Site { kind: SiteKind::Assert, parts: vec![], location: "a.py:1".into() }],
         ..Artifact::default()
     }

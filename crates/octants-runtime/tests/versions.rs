@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used)]
 
-use octants_artifact::{Artifact, TaskMeta};
+use octants_artifact::{Artifact, TaskMeta, graph_of_groups};
 use octants_driver_recording::{Log, RecordingDriver, device, device_that, finish};
 use octants_runtime::{Buffer, Device, LoadedKernel, Patient, Pointer, Stream, Version};
 
@@ -12,9 +12,9 @@ const THEIRS: u64 = 4711;
 
 /// A kernel that reads what slot 0 names and writes to what slot 1 does, of tasks in these groups.
 fn kernel(device: &Device, groups: &[Option<u32>]) -> LoadedKernel {
-    let task = |&group: &Option<u32>| TaskMeta { name: "t".into(), group, writes: vec![1], ..TaskMeta::default() };
-    let tasks = groups.iter().map(task).collect();
-    let artifact = Artifact { kernel: "k".into(), arg_slots: 2, frame_bytes: 64, tasks, ..Artifact::default() };
+    let task = TaskMeta { name: "t".into(), writes: vec![1], ..TaskMeta::default() };
+    let (tasks, graph) = (vec![task; groups.len()], graph_of_groups(groups));
+    let artifact = Artifact { kernel: "k".into(), arg_slots: 2, frame_bytes: 64, tasks, graph, ..Artifact::default() };
     let pointers = vec![Pointer { slot: 0, written: false }, Pointer { slot: 1, written: true }];
     device.load(&artifact).unwrap().with_pointers(pointers)
 }

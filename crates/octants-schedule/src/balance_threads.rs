@@ -48,7 +48,7 @@ pub(crate) fn balance_threads(scheduled: &mut Scheduled, of: &Scheduling) {
                 continue;
             }
             let mut body = std::mem::take(body);
-            let words = *words.get_or_insert_with(|| add_shared_buffer(scheduled, words_of_block()));
+            let words = *words.get_or_insert_with(|| add_shared_buffer(scheduled, of, words_of_block()));
             expand(&mut body, words, of.target.subgroup_size.trailing_zeros());
             scheduled.schedule.tasks[task].variants[variant].body = body;
         }

@@ -38,7 +38,7 @@ pub(crate) fn converge_loops(scheduled: &mut Scheduled, of: &Scheduling) {
         let many_threads = ParallelLoop::of(task).is_some_and(|p| has_many_threads(p.of, found.count()));
         let unrolls = !has_many_loops(&task.body);
         let factor = |body: &Body, l: &ForLoop| {
-            prefetch(body, l, many_threads).filter(|_| unrolls).map_or(1, |unroll| unroll.factor)
+            prefetch(facts.costs(), body, l, many_threads).filter(|_| unrolls).map_or(1, |unroll| unroll.factor)
         };
         for variant in &mut found.variants {
             converge_in_body(&facts, &mut variant.body, &factor);

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule, UnrollAndJam};
-use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, ValueId, renumber};
+use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule};
+use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, renumber};
 
 /// The schedule of each task and function of a program.
 pub fn describe_schedule(scheduled: &Scheduled) -> String {
@@ -13,6 +13,7 @@ pub fn describe_schedule(scheduled: &Scheduled) -> String {
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);
         describe_forms(program, &found.forms, &mut text);
+        describe_groups(found, &mut text);
         // Passes keep the numbers of the task's loops.
         let main = found.variant(Role::Main).map_or(&task.body, |variant| &variant.body);
         describe_hints(found.hints, parallel_hints(main), &mut text);
@@ -46,16 +47,13 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
         _ = writeln!(text, "  coarsened variant, factor {}{tiles}", found.factor);
         _ = writeln!(text, "    at least {iterations} iterations, {row} in a row, arrays aligned to {bytes} bytes");
     }
-    describe_unroll_and_jam("", forms.unroll_and_jam.as_ref(), text);
-    describe_unroll_and_jam(" without other threads", forms.unroll_and_jam_alone.as_ref(), text);
 }
 
-fn describe_unroll_and_jam(when: &str, found: Option<&UnrollAndJam>, text: &mut String) {
-    let Some(found) = found else { return };
-    _ = writeln!(text, "  unroll and jam{when}, interleave factor {}", found.interleave_factor);
-    for (loop_id, across) in in_order(&found.loops) {
-        let how = if *across { "vectorized across iterations" } else { "interleaved" };
-        _ = writeln!(text, "    {loop_id}: {how}");
+/// The groups of iterations that the variants run.
+fn describe_groups(found: &TaskSchedule, text: &mut String) {
+    for variant in found.variants.iter().filter(|v| !v.groups().is_empty()) {
+        let factors: Vec<String> = variant.groups().iter().map(|group| group.factor.to_string()).collect();
+        _ = writeln!(text, "  unroll and jam in the {} variant, factors {}", variant.role.name(), factors.join(", "));
     }
 }
 
@@ -138,10 +136,4 @@ fn describe_variants(task: &Task, found: &TaskSchedule, text: &mut String) {
         renumber(&mut body);
         body.to_string().lines().for_each(|line| _ = writeln!(text, "    {line}"));
     }
-}
-
-fn in_order<T>(map: &std::collections::HashMap<ValueId, T>) -> Vec<(&ValueId, &T)> {
-    let mut all: Vec<_> = map.iter().collect();
-    all.sort_by_key(|(id, _)| **id);
-    all
 }

@@ -1,8 +1,8 @@
 //! Facts about the program and the body that passes look at.
 
-use octants_analysis::{OwnBehavior, find_local_uses, first_among};
+use octants_analysis::{CostModel, MemoryClasses, OwnBehavior, find_local_uses};
 use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
-use octants_ir::{BlockId, Body, Buffer, Const, Layout, Op, Program, TargetInfo, ValueId};
+use octants_ir::{BlockId, Body, Const, Op, Program, TargetInfo, ValueId};
 
 /// Facts about a program.
 pub(crate) struct ProgramFacts<'p> {
@@ -13,8 +13,9 @@ pub(crate) struct ProgramFacts<'p> {
     pub own: Vec<OwnBehavior>,
     /// Each function with those that it calls.
     pub behaviors: Vec<Behavior>,
-    /// Memory class of each buffer, named by the first buffer of the class.
-    pub memory: Vec<usize>,
+    pub memory: MemoryClasses<'p>,
+    /// Per buffer: the first one whose memory may overlap its own.
+    pub overlapping: Vec<usize>,
 }
 
 impl<'p> ProgramFacts<'p> {
@@ -23,24 +24,15 @@ impl<'p> ProgramFacts<'p> {
         let own: Vec<_> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
         let with_callees = |o: &OwnBehavior| o.with(o.reached(&own).iter().map(|f| own[f.index()].behavior));
         let behaviors = own.iter().map(with_callees).collect();
-        ProgramFacts { program, target, options, behaviors, own, memory: first_among(&program.buffers) }
+        let memory = MemoryClasses::of(&program.buffers, options.arrays_may_alias);
+        let overlapping = memory.overlapping();
+        ProgramFacts { program, target, options, behaviors, own, memory, overlapping }
     }
 
-    /// Two buffers are the same memory, or may be at a launch.
-    pub fn may_be_same(&self, a: usize, b: usize) -> bool {
-        let (x, y) = (&self.program.buffers[a], &self.program.buffers[b]);
-        a == b || x.shares_memory(y) || self.options.arrays_may_alias && is_array(x) && is_array(y)
+    /// The cost model of the target.
+    pub fn costs(&self) -> CostModel<'_> {
+        CostModel::of(&self.target.costs)
     }
-
-    /// Memory class of a buffer. All arrays that may alias are in one class.
-    pub fn memory_class(&self, buffer: usize) -> Option<usize> {
-        let overlaps = self.options.arrays_may_alias && is_array(&self.program.buffers[buffer]);
-        (!overlaps).then(|| self.memory[buffer])
-    }
-}
-
-fn is_array(buffer: &Buffer) -> bool {
-    !matches!(buffer.layout, Layout::Dense { .. })
 }
 
 /// The bodies of the parallel loops of a task.
@@ -48,7 +40,7 @@ pub(crate) fn parallel_bodies(body: &Body) -> Vec<BlockId> {
     let mut found = Vec::new();
     body.visit(body.root, &mut |_, inst| {
         if let Op::For(l) = &inst.op {
-            found.extend(l.parallel.as_ref().map(|_| l.body));
+            found.extend(l.blocks().filter(|_| l.parallel.is_some()));
         }
     });
     found

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::{may_leave, trace_indices};
+use octants_analysis::{Dependence, Meeting, may_leave, trace_indices};
 use octants_ir::{AtomicOp, BinaryOp, Const, Effect, ForLoop, MemorySpace, Op, Range, Scalar, ValueId};
 
 use crate::facts::BodyFacts;
@@ -338,18 +338,10 @@ fn terms(facts: &BodyFacts<'_>, v: ValueId) -> (Option<ValueId>, i64) {
     }
 }
 
+/// Both addresses are those of one element in each iteration.
 fn is_same_address(facts: &BodyFacts<'_>, a: ValueId, b: ValueId) -> bool {
-    let body = facts.body;
-    let is_same = |a: &ValueId, b: &ValueId| {
-        let (a, b) = (facts.source(*a), facts.source(*b));
-        a == b || body.as_const(a).is_some() && body.as_const(a) == body.as_const(b)
-    };
-    let are_same = |a: &[ValueId], b: &[ValueId]| a.len() == b.len() && a.iter().zip(b).all(|(a, b)| is_same(a, b));
-    match (&body.inst(a).op, &body.inst(b).op) {
-        _ if a == b => true,
-        (Op::BufferAddr(x, i), Op::BufferAddr(y, j)) => x == y && are_same(i, j),
-        (Op::ElementAddr(x, i), Op::ElementAddr(y, j)) => is_same_address(facts, *x, *y) && are_same(i, j),
-        (Op::MemberAddr(x, i), Op::MemberAddr(y, j)) => i == j && is_same_address(facts, *x, *y),
-        _ => false,
-    }
+    let buffer = |address| trace_indices(facts.body, address, &mut Vec::new());
+    let mut dependence = Dependence::of(facts.body, &facts.locals);
+    let (x, y) = (dependence.subscripts(a), dependence.subscripts(b));
+    buffer(a) == buffer(b) && x.len() == y.len() && dependence.within_iteration(&x, &y) == Meeting::Certain
 }

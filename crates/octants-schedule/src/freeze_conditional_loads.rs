@@ -57,7 +57,7 @@ fn freeze(body: &mut Body, loads: &HashSet<ValueId>) {
 fn find_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
     let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
     walk.block(body.root, is_function);
-    let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.may_be_same(a, b));
+    let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.memory.may_alias(a, b));
     let Walk { reads, mut stores, .. } = walk;
     // The last store to each place decides.
     stores.sort_by_key(|(place, at)| (*place, std::cmp::Reverse(*at)));

@@ -98,6 +98,6 @@ fn hints_of_loop(facts: &ProgramFacts<'_>, around: Around, body: &Body, l: &ForL
         () => CodeSizeHint::None,
     };
     let is_cut = target.has_grid && target.waits_for_loads && !around.many_loops;
-    let unroll = if is_cut { prefetch(body, l, around.many_threads) } else { None };
+    let unroll = if is_cut { prefetch(facts.costs(), body, l, around.many_threads) } else { None };
     LoopHints { unroll, code_size, ..LoopHints::default() }
 }

@@ -16,8 +16,8 @@ pub(crate) fn has_intra_iteration_dependence(facts: &ProgramFacts<'_>, body: &Bo
     Walk { facts, body, written: HashSet::new() }.block(block)
 }
 
-/// A class of memory: see [`ProgramFacts::memory_class`].
-type Class = Option<usize>;
+/// A class of memory: see [`ProgramFacts::overlapping`].
+type Class = usize;
 
 struct Walk<'a> {
     facts: &'a ProgramFacts<'a>,
@@ -62,7 +62,7 @@ impl Walk<'_> {
                 let mut buffers = Default::default();
                 touched_by(self.facts.program, f, &mut Default::default(), &mut buffers);
                 let passed = args.iter().filter_map(|a| self.class(*a));
-                buffers.into_iter().map(|b| self.facts.memory_class(b)).chain(passed).collect()
+                buffers.into_iter().map(|b| self.facts.overlapping[b]).chain(passed).collect()
             }
             Effect::Pure
             | Effect::Index
@@ -83,6 +83,6 @@ impl Walk<'_> {
 
     /// The class of the buffer that an address is in.
     fn class(&self, address: ValueId) -> Option<Class> {
-        buffer_of(self.body, address).map(|b| self.facts.memory_class(b))
+        buffer_of(self.body, address).map(|b| self.facts.overlapping[b])
     }
 }

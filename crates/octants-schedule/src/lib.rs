@@ -4,18 +4,20 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `unroll_and_jam`,
+//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`, `unroll_and_jam`,
 //! `scatter_privatization`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`,
 //! `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
-//! `freeze_conditional_loads`; [`describe_schedule`] for people and tests.
+//! `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
 
 mod balance_threads;
 mod clone_code;
 mod coarsen_threads;
 mod converge_loops;
+mod demote_atomics;
 mod describe_schedule;
 mod facts;
 mod find_converged_loops;
+mod find_unroll_and_jam;
 mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;

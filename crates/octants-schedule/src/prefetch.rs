@@ -5,7 +5,8 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{BlockId, Body, Const, CostClass, ForLoop, Op, Unroll, ValueId};
+use octants_analysis::CostModel;
+use octants_ir::{BlockId, Body, Const, ForLoop, Op, Unroll, ValueId};
 
 /// LLVM fully unrolls short bodies with at most this trip count.
 const SHORT_TRIP_COUNT: i64 = 64;
@@ -34,13 +35,13 @@ pub(crate) fn reads_in_loops(body: &Body, block: BlockId) -> bool {
 
 /// Unroll factor for short, branch-free loops that load. Halved when occupancy is high, or when the trip count is the
 /// length of a row that is read from memory.
-fn unroll_factor(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32> {
+fn unroll_factor(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32> {
     let (mut reads, mut straight, mut size) = (false, true, 0);
     body.visit(l.body, &mut |_, inst| {
         reads |= matches!(inst.op, Op::BufferAddr(..));
         straight &= inst.op.blocks().is_empty() && !inst.op.is_terminator();
         straight &= !matches!(inst.op, Op::Call(..) | Op::Print(_) | Op::Assert(..));
-        size += inst.ty.leaf_count().max(1) * operations(body, &inst.op);
+        size += costs.size(body, inst);
     });
     let bounds = l.dims.last().map(|d| [d.begin, d.end].map(|v| body.as_const(v)));
     let few = match bounds {
@@ -57,8 +58,8 @@ fn unroll_factor(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<u32
 }
 
 /// Unroll factors of a serial loop that prefetch its loads.
-pub(crate) fn prefetch(body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
-    let factor = unroll_factor(body, l, has_many_threads)?;
+pub(crate) fn prefetch(costs: CostModel<'_>, body: &Body, l: &ForLoop, has_many_threads: bool) -> Option<Unroll> {
+    let factor = unroll_factor(costs, body, l, has_many_threads)?;
     Some(Unroll { factor, remainder_factor: (factor >= LONG_REMAINDER).then_some(REMAINDER_FACTOR) })
 }
 
@@ -81,20 +82,4 @@ fn is_row(body: &Body, l: &ForLoop) -> bool {
         }
     }
     is_read && depends
-}
-
-/// Estimated number of scalar instructions of an operation. Locals are registers.
-pub(crate) fn operations(body: &Body, op: &Op) -> usize {
-    if let Op::Load(a) | Op::Store(a, _) = op
-        && matches!(body.inst(*a).op, Op::LocalAddr(_))
-    {
-        return 0;
-    }
-    match op.cost() {
-        CostClass::Free | CostClass::Index => 0,
-        CostClass::Argument | CostClass::Simple | CostClass::Division | CostClass::Root | CostClass::Product => 1,
-        CostClass::Draw | CostClass::Memory | CostClass::Atomic | CostClass::Text | CostClass::Nested => 1,
-        CostClass::Function => 20,
-        CostClass::LongFunction => 30,
-    }
 }

@@ -41,7 +41,7 @@ enum Extents {
 pub(crate) fn privatize_in_shared_memory(scheduled: &mut Scheduled, of: &Scheduling) {
     for task in 0..scheduled.schedule.tasks.len() {
         let Some(found) = scheduled.schedule.tasks[task].forms.block_privatization.clone() else { continue };
-        let copies = add_copies(scheduled, &found, of.target.shared_bytes);
+        let copies = add_copies(scheduled, of, &found);
         for variant in &mut scheduled.schedule.tasks[task].variants {
             privatize(variant, &copies, of.target.shared_bytes);
         }
@@ -49,7 +49,7 @@ pub(crate) fn privatize_in_shared_memory(scheduled: &mut Scheduled, of: &Schedul
 }
 
 /// Adds the buffers for the copies.
-fn add_copies(scheduled: &mut Scheduled, found: &ScatterPrivatization, limit: u64) -> Vec<Copy> {
+fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivatization) -> Vec<Copy> {
     let known: u64 = found.regions.iter().map(Region::known_bytes).sum();
     let mut pool = None;
     let mut copies = Vec::new();
@@ -60,14 +60,14 @@ fn add_copies(scheduled: &mut Scheduled, found: &ScatterPrivatization, limit: u6
         let (copy, extents) = match (&region.memory, &buffer.layout) {
             (RegionMemory::Root { start, .. }, Layout::Dense { shape, offset, .. }) => {
                 let extents = shape.iter().copied().zip(offset.iter().copied()).collect();
-                let copy = add_shared_buffer(scheduled, copy_of_field(&buffer, name, *start));
+                let copy = add_shared_buffer(scheduled, of, copy_of_field(&buffer, name, *start));
                 (copy, Extents::Known(extents))
             }
             _ => {
                 let root = *pool.get_or_insert_with(|| next_shared_root(scheduled));
-                let elements = (limit - known) / bytes_of(&buffer.elem);
+                let elements = (of.target.shared_bytes - known) / bytes_of(&buffer.elem);
                 let copy = flat_buffer(&name, buffer.elem.clone(), elements);
-                (add_buffer_in_root(scheduled, copy, root), Extents::AtLaunch(buffer.ndim))
+                (add_buffer_in_root(scheduled, of, copy, root), Extents::AtLaunch(buffer.ndim))
             }
         };
         copies.push(Copy { original: BufferId(b as u32), copy, elem: buffer.elem, extents });

@@ -40,7 +40,7 @@ pub(crate) fn reduce_in_blocks(scheduled: &mut Scheduled, of: &Scheduling) {
                 for (slot, fold) in folds.iter().enumerate() {
                     let partials = *partials.entry((slot, fold.scalar)).or_insert_with(|| {
                         let elements = of.target.subgroup_size.into();
-                        add_shared_buffer(scheduled, flat_buffer("partial results", fold.scalar.into(), elements))
+                        add_shared_buffer(scheduled, of, flat_buffer("partial results", fold.scalar.into(), elements))
                     });
                     fold.combine(b, partials, of.target.subgroup_size);
                 }

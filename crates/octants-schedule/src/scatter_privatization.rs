@@ -94,7 +94,7 @@ fn find_sums(facts: &ProgramFacts<'_>, task: &Task) -> Sums {
     // Addresses with other uses than sums.
     others.extend(used.iter().filter_map(|v| buffer_of(body, *v)));
     let summed = buffers.len();
-    buffers.retain(|b| !others.iter().any(|o| facts.may_be_same(*b, *o)));
+    buffers.retain(|b| !others.iter().any(|o| facts.memory.may_alias(*b, *o)));
     are_all &= buffers.len() == summed;
     Sums { buffers, are_all }
 }

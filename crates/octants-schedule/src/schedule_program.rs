@@ -6,6 +6,7 @@ use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, alwa
 
 use crate::balance_threads::balance_threads;
 use crate::converge_loops::converge_loops;
+use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
@@ -13,6 +14,7 @@ use crate::hint_loops::hint_loops;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
+use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
 /// others.
@@ -64,6 +66,12 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_vectors,
         run: |scheduled, s| freeze_conditional_loads(scheduled, s),
     },
+    Pass {
+        name: "unroll_and_jam",
+        runs: |_, s| !s.target.has_grid && s.options.opt_level >= 2,
+        run: |scheduled, s| unroll_and_jam(scheduled, s),
+    },
+    Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
 ];
 
 /// Finds the uses of locals again: passes have changed the bodies of variants and functions.
@@ -92,5 +100,5 @@ fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> S
     let functions = functions.collect();
     let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();
     let tasks = program.tasks.iter().zip(&tasks).map(|(task, own)| schedule_task(&facts, task, own)).collect();
-    Schedule { memory: facts.memory, arrays_may_alias: options.arrays_may_alias, tasks, functions }
+    Schedule { memory: facts.memory.access_classes(target.has_vectors), tasks, functions }
 }

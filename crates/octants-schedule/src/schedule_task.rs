@@ -1,6 +1,6 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
-use octants_analysis::{OwnBehavior, estimate_cost};
+use octants_analysis::{OwnBehavior, launch_bound};
 use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
 use octants_ir::{Body, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
@@ -8,7 +8,6 @@ use crate::coarsen_threads::coarsen_threads;
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::prefetch::reads_in_loops;
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
-use crate::unroll_and_jam::find_unroll_and_jam;
 
 /// Tasks with more instructions than this are large: their compile time matters more.
 const LARGE: usize = 800;
@@ -66,8 +65,10 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
         ..TaskSchedule::default()
     };
     if let Some(p) = parallel {
+        let bound = |v| launch_bound(&facts.program.buffers, &task.body, &of_body.locals, v);
+        found.bounds = p.of.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
         found.extents = known_extents(&of_body, p.of);
-        found.cost_per_iteration = estimate_cost(&task.body, p.of.body, &facts.program.functions);
+        found.cost_per_iteration = facts.costs().time(&task.body, p.of.body, &facts.program.functions);
     }
     let shared = parallel.filter(|p| !p.config.serialize);
     let is_read = |p: ParallelLoop<'_>| reads_in_loops(&task.body, p.of.body);
@@ -102,7 +103,7 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
 
 /// The buffers that are constant while a task runs.
 fn constants(facts: &ProgramFacts<'_>, task: &Task) -> Vec<bool> {
-    let keeps = |i| !task.access.writes.iter().any(|w| facts.may_be_same(i, w.index()));
+    let keeps = |i| !task.access.writes.iter().any(|w| facts.memory.may_alias(i, w.index()));
     (0..facts.program.buffers.len()).map(|i| facts.target.has_constant_loads && keeps(i)).collect()
 }
 
@@ -133,11 +134,6 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     }
     if target.has_grid && options.opt_level >= 2 {
         forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
-    }
-    if !target.has_grid && options.opt_level >= 2 && !is_huge(target, behavior) {
-        let [jam, alone] = find_unroll_and_jam(of_body, p.loop_id, p.of);
-        let is_run_alone = forms.has_single || forms.thread_privatization.is_some();
-        (forms.unroll_and_jam, forms.unroll_and_jam_alone) = (jam, alone.filter(|_| is_run_alone));
     }
     forms
 }

@@ -1,6 +1,9 @@
 //! Buffers in shared memory that passes add to a scheduled program.
 
+use octants_analysis::MemoryClasses;
 use octants_ir::{Buffer, BufferId, ComponentLayout, Digit, Layout, MemorySpace, Scheduled, Type};
+
+use crate::schedule_program::Scheduling;
 
 /// A buffer with one axis in shared memory, in a root of its own. [`add_shared_buffer`] numbers the root.
 pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
@@ -15,19 +18,20 @@ pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
 }
 
 /// Adds a buffer in shared memory. Its components get a new root.
-pub(crate) fn add_shared_buffer(scheduled: &mut Scheduled, buffer: Buffer) -> BufferId {
+pub(crate) fn add_shared_buffer(scheduled: &mut Scheduled, of: &Scheduling, buffer: Buffer) -> BufferId {
     let root = next_shared_root(scheduled);
-    add_buffer_in_root(scheduled, buffer, root)
+    add_buffer_in_root(scheduled, of, buffer, root)
 }
 
 /// Adds a buffer in a root of shared memory.
-pub(crate) fn add_buffer_in_root(scheduled: &mut Scheduled, mut buffer: Buffer, to: u32) -> BufferId {
+pub(crate) fn add_buffer_in_root(scheduled: &mut Scheduled, of: &Scheduling, mut buffer: Buffer, to: u32) -> BufferId {
     if let Layout::Dense { components, .. } = &mut buffer.layout {
         components.iter_mut().for_each(|c| c.root = to);
     }
     let Scheduled { program, schedule } = scheduled;
     program.buffers.push(buffer);
-    schedule.memory = octants_analysis::first_among(&program.buffers);
+    let memory = MemoryClasses::of(&program.buffers, of.options.arrays_may_alias);
+    schedule.memory = memory.access_classes(of.target.has_vectors);
     // Threads write to it while the task runs.
     schedule.tasks.iter_mut().for_each(|t| t.constants.push(false));
     BufferId(program.buffers.len() as u32 - 1)

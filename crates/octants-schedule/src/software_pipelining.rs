@@ -93,7 +93,7 @@ pub(crate) fn pipeline_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> Pipel
     for &load in statements {
         let Op::Load(address) = body.inst(load).op else { continue };
         let Some(b) = trace_indices(body, address, &mut Vec::new()) else { continue };
-        if written.iter().any(|w| facts.of.may_be_same(b.index(), w.index())) {
+        if written.iter().any(|w| facts.of.memory.may_alias(b.index(), w.index())) {
             continue;
         }
         let mut search = Search { facts, statements, inside: &inside, steps: Vec::new(), changes: false };

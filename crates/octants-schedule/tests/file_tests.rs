@@ -9,7 +9,7 @@
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
 use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
-use octants_ir::{Program, ScheduleOptions, TargetInfo, run_pass};
+use octants_ir::{CostTable, Program, ScheduleOptions, TargetInfo, run_pass};
 use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -25,6 +25,7 @@ const CPU: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    costs: CostTable::GENERIC,
 };
 
 /// Blocks of threads with memory of their own.
@@ -38,6 +39,7 @@ const GPU: TargetInfo = TargetInfo {
     waits_for_loads: true,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    costs: CostTable::GENERIC,
 };
 
 fn run(case: &Case) -> String {

@@ -10,16 +10,16 @@
 //! what another stores are an error: there is no order in which to run them back. What depends on values is found while
 //! running (`validation=True` of a tape).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 
 use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BinaryOp, Body, Buffer, BufferId, Const, Op, UnaryOp, ValueId};
 
 use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
-use super::meeting_iterations::{Equation, Meeting, meet, multiple};
 use super::plan_sweeps::Plan;
-use octants_analysis::{Place, known_int, same_address, trace_address, trace_element};
+use crate::memory_use::{MemoryUse, memory_use};
+use octants_analysis::{Dependence, Meeting, Place, same_value, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
 #[derive(Debug, Clone, Copy)]
@@ -38,12 +38,13 @@ pub(super) fn check_overwritten(
 ) -> Result<(), Box<Diagnostic>> {
     let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
-        let (addr, list) = match i.op {
-            Op::Load(a) => (a, &mut loads),
-            Op::Store(a, _) => (a, &mut stores),
-            Op::Atomic(op, a, _) if is_extreme(op) => (a, &mut extremes),
-            Op::Atomic(_, a, _) => (a, &mut updates),
-            _ => return,
+        let (addr, list) = match memory_use(&i.op) {
+            MemoryUse::Load(a) => (a, &mut loads),
+            MemoryUse::Store { address, .. } => (address, &mut stores),
+            MemoryUse::Update { op, address, .. } if is_extreme(op) => (address, &mut extremes),
+            MemoryUse::Update { address, .. } => (address, &mut updates),
+            // What others change meanwhile is nobody's to keep.
+            MemoryUse::VolatileLoad(_) | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => return,
         };
         if let Some((buffer, addr)) = trace_element(plan.body, addr) {
             list.push(Access { inst, buffer, addr });
@@ -100,7 +101,7 @@ fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buff
     };
     let mut found = false;
     plan.body.visit(plan.body.root, &mut |v, inst| {
-        if let Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = inst.op {
+        if let Some(a) = memory_use(&inst.op).address() {
             found |= plan.activity.works(v) && matches!(trace_address(plan.body, a), Place::Buffer(b) if is_it(b));
         }
     });
@@ -108,9 +109,10 @@ fn adds_to(plan: &Plan, buffers: &[Buffer], gradients: &[Option<BufferId>], buff
 }
 
 fn kind_of_update(plan: &Plan, access: &Access) -> Option<AtomicOp> {
-    match plan.body.inst(access.inst).op {
-        Op::Atomic(op, ..) => Some(op),
-        _ => None,
+    match memory_use(&plan.body.inst(access.inst).op) {
+        MemoryUse::Update { op, .. } => Some(op),
+        MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => None,
+        MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => None,
     }
 }
 
@@ -129,10 +131,7 @@ fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
 
 /// The same element of a vector or matrix, whichever the component: both addresses lead to it in the same way.
 fn same_component(body: &Body, a: ValueId, b: ValueId) -> bool {
-    let of = |v: ValueId| match &body.inst(v).op {
-        Op::Load(a) | Op::Store(a, _) | Op::Atomic(_, a, _) => *a,
-        _ => v,
-    };
+    let of = |v: ValueId| memory_use(&body.inst(v).op).address().unwrap_or(v);
     let (a, b) = (of(a), of(b));
     let whole = |v: ValueId| matches!(body.inst(v).op, Op::BufferAddr(..));
     whole(a) || whole(b) || same_parts(body, a, b)
@@ -196,32 +195,16 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
         body.block(body.root).iter().find(is_around).copied()
     };
     let Some(around) = root_loop(load.inst).filter(|l| root_loop(store.inst) == Some(*l)) else { return false };
-    let Op::For(l) = &body.inst(around).op else { return false };
     if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {
         return false;
     }
-    let mut equations: Vec<Vec<Equation>> = vec![Vec::new(); l.dims.len()];
-    for (&x, &y) in indices(body, load.addr).iter().zip(indices(body, store.addr)) {
-        match (multiple(body, x, around), multiple(body, y, around)) {
-            (Some(x), Some(y)) => match (x.axis, y.axis) {
-                (Some(a), Some(b)) if a != b => return false,
-                (None, None) if x.plus != y.plus => return false,
-                (None, None) => {}
-                (a, b) => equations[a.or(b).unwrap_or(0) as usize].push(Equation { read: x, write: y }),
-            },
-            _ if same_value(body, x, y) && !is_read(body, x) => {}
-            _ => return false,
-        }
-    }
-    let mut differs = false;
-    for (range, equations) in l.dims.iter().zip(&equations) {
-        match meet(known_int(body, range.begin), known_int(body, range.end), equations) {
-            Meeting::Never => return false,
-            Meeting::InOne => {}
-            Meeting::OfTwo => differs = true,
-        }
-    }
-    differs && same_component(body, load.inst, store.inst)
+    let mut dependence = Dependence::as_meant(body, HashMap::new());
+    let (read, written) = (dependence.subscripts(load.addr), dependence.subscripts(store.addr));
+    let found = dependence.between_iterations(around, &read, &written);
+    found.is_exact
+        && !found.axes.contains(&Meeting::Apart)
+        && found.axes.contains(&Meeting::Certain)
+        && same_component(body, load.inst, store.inst)
 }
 
 /// The branches around an instruction leave out edges of loops at most.
@@ -277,34 +260,6 @@ fn is_linear(body: &Body, v: ValueId) -> bool {
         Op::Const(Const::Int(_)) | Op::Param(_) | Op::Shape(..) | Op::LoopIndex(..) => true,
         Op::Cast(x) | Op::Unary(UnaryOp::Neg, x) => is_linear(body, *x),
         Op::Binary(BinaryOp::Add | BinaryOp::Sub | BinaryOp::Mul, x, y) => is_linear(body, *x) && is_linear(body, *y),
-        _ => false,
-    }
-}
-
-/// An index comes from memory: which iterations have the same is not known.
-fn is_read(body: &Body, v: ValueId) -> bool {
-    let op = &body.inst(v).op;
-    if matches!(op, Op::LoopIndex(..)) {
-        return false;
-    }
-    let mut any = !op.is_pure();
-    op.for_each_operand(|u| any |= is_read(body, u));
-    any
-}
-
-/// Both are computed in the same way from the same values.
-fn same_value(body: &Body, a: ValueId, b: ValueId) -> bool {
-    if a == b || same_address(body, a, b) {
-        return true;
-    }
-    if body.ty(a) != body.ty(b) {
-        return false;
-    }
-    let same = |x: &ValueId, y: &ValueId| same_value(body, *x, *y);
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::Binary(f, x, u), Op::Binary(g, y, v)) => f == g && same(x, y) && same(u, v),
-        (Op::Unary(f, x), Op::Unary(g, y)) => f == g && same(x, y),
-        (Op::Cast(x), Op::Cast(y)) => same(x, y),
         _ => false,
     }
 }

@@ -9,7 +9,7 @@ use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::sweep_state::{Deferred, Sum};
-use octants_analysis::{Place, for_each_element, known_int, may_overlap, same_address, trace_address};
+use octants_analysis::{MemoryClasses, Place, for_each_element, known_int, same_address, trace_address};
 use octants_ir::insert_code::any_bits;
 
 impl Emitter<'_> {
@@ -100,15 +100,15 @@ impl Emitter<'_> {
     /// Running a block backwards adds to the gradient of a buffer and does not read it.
     fn only_reads(&self, buffer: BufferId, block: BlockId) -> bool {
         let source = self.source();
-        let gradient = |b: BufferId| self.gradients[b.index()].map(|g| &self.buffers[g.index()]);
-        let Some(own) = gradient(buffer) else { return false };
+        let memory = MemoryClasses::of(self.buffers, true);
+        let Some(own) = self.gradients[buffer.index()] else { return false };
         let mut only = true;
         // A kernel may use a gradient like any other memory.
         for_each_element(source, block, &mut |b, _| only &= self.gradients[buffer.index()] != Some(b));
         source.visit(block, &mut |_, inst| {
             let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
             if let Place::Buffer(b) = trace_address(source, *a) {
-                only &= gradient(b).is_none_or(|g| !may_overlap(own, g));
+                only &= self.gradients[b.index()].is_none_or(|g| !memory.may_alias(own.index(), g.index()));
             }
         });
         only

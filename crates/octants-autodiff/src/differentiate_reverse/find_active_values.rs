@@ -8,6 +8,7 @@ use octants_diag::{Code, Diagnostic};
 use octants_ir::{AtomicOp, BlockId, Body, BufferId, Derivative, LocalId, Op, ValueId};
 
 use crate::derivative_rules::has_derivative;
+use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Place, locals_of_all_iterations, runs_once, touched_at_own_indices, trace_address};
 
 /// What takes part in differentiation.
@@ -57,21 +58,24 @@ impl Activity {
                 Place::Local(l) => self.locals[l.index()],
                 _ => false,
             };
-            let works = match &inst.op {
-                Op::Store(a, x) => has_derivative(body.ty(*x)) && place_has_adjoint(*a),
-                Op::Atomic(AtomicOp::Add | AtomicOp::Sub, a, x) => {
-                    place_has_adjoint(*a) && (self.values[x.index()] || self.values[v.index()])
+            let works = match memory_use(&inst.op) {
+                MemoryUse::Store { address, value } => has_derivative(body.ty(value)) && place_has_adjoint(address),
+                MemoryUse::Update { op: AtomicOp::Add | AtomicOp::Sub, address, operand } => {
+                    place_has_adjoint(address) && (self.values[operand.index()] || self.values[v.index()])
                 }
                 // What was there before is not passed on as it is, even where the operand is constant.
-                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => has_derivative(&inst.ty) && place_has_adjoint(*a),
-                Op::If(..) | Op::For(_) | Op::Loop(_) => {
-                    let mut found = false;
-                    for b in inst.op.blocks() {
+                MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. } => {
+                    has_derivative(&inst.ty) && place_has_adjoint(address)
+                }
+                MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) => self.values[v.index()],
+                MemoryUse::Nothing => {
+                    let blocks = inst.op.blocks();
+                    let mut found = blocks.is_empty() && self.values[v.index()];
+                    for b in blocks {
                         found |= self.find_work(body, b, has_gradient);
                     }
                     found
                 }
-                _ => self.values[v.index()],
             };
             self.works[v.index()] = works;
             any |= works;
@@ -124,22 +128,23 @@ fn spread_forward(body: &Body, has_gradient: &impl Fn(BufferId) -> bool, marks: 
                 changed |= marks.local(l);
             }
         };
-        let varied = match &inst.op {
-            Op::Load(a) => from_place(marks, *a),
-            Op::Store(a, x) => {
-                into_place(marks, *a, *x);
+        let varied = match memory_use(&inst.op) {
+            MemoryUse::Load(a) => from_place(marks, a),
+            MemoryUse::Store { address, value } => {
+                into_place(marks, address, value);
                 false
             }
-            Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) => {
-                into_place(marks, *a, *x);
-                from_place(marks, *a)
+            MemoryUse::Update { address, operand: x, .. } | MemoryUse::CompareAndSwap { address, desired: x } => {
+                into_place(marks, address, x);
+                from_place(marks, address)
             }
-            op if op.derivative() == Derivative::Rule => {
+            MemoryUse::Nothing if inst.op.derivative() == Derivative::Rule => {
                 let mut any = false;
-                op.for_each_operand(|u| any |= marks.values[u.index()]);
+                inst.op.for_each_operand(|u| any |= marks.values[u.index()]);
                 any
             }
-            _ => false,
+            // Others change what a volatile load finds.
+            MemoryUse::VolatileLoad(_) | MemoryUse::Nothing => false,
         };
         if varied && has_derivative(&inst.ty) {
             changed |= marks.value(v);
@@ -163,30 +168,34 @@ fn spread_backward(
             Place::Local(l) => marks.locals[l.index()],
             _ => false,
         };
-        match &inst.op {
-            Op::Store(a, x) if place_is_useful(marks, *a) && has_derivative(body.ty(*x)) => {
-                changed |= marks.value(*x);
+        let (written, read) = match memory_use(&inst.op) {
+            MemoryUse::Load(a) => (None, Some(a)),
+            MemoryUse::Store { address, value } => (Some((address, value)), None),
+            MemoryUse::Update { address, operand: x, .. } | MemoryUse::CompareAndSwap { address, desired: x } => {
+                (Some((address, x)), Some(address))
             }
-            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                if let Op::Atomic(_, _, x) | Op::AtomicCas(_, _, x) = &inst.op
-                    && place_is_useful(marks, *a)
-                    && has_derivative(body.ty(*x))
-                {
-                    changed |= marks.value(*x);
-                }
-                if marks.values[v.index()]
-                    && let Place::Local(l) = trace_address(body, *a)
-                    && has_derivative(&body.locals[l.index()].ty)
-                {
-                    changed |= marks.local(l);
-                }
+            MemoryUse::Nothing if inst.op.derivative() == Derivative::Rule && marks.values[v.index()] => {
+                inst.op.for_each_operand(|u| {
+                    if has_derivative(body.ty(u)) {
+                        changed |= marks.value(u);
+                    }
+                });
+                continue;
             }
-            op if op.derivative() == Derivative::Rule && marks.values[v.index()] => op.for_each_operand(|u| {
-                if has_derivative(body.ty(u)) {
-                    changed |= marks.value(u);
-                }
-            }),
-            _ => {}
+            MemoryUse::VolatileLoad(_) | MemoryUse::Nothing => continue,
+        };
+        if let Some((address, x)) = written
+            && place_is_useful(marks, address)
+            && has_derivative(body.ty(x))
+        {
+            changed |= marks.value(x);
+        }
+        if let Some(address) = read
+            && marks.values[v.index()]
+            && let Place::Local(l) = trace_address(body, address)
+            && has_derivative(&body.locals[l.index()].ty)
+        {
+            changed |= marks.local(l);
         }
     }
     changed
@@ -201,9 +210,9 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
         if found.is_some() || !activity.works(v) {
             return;
         }
-        let (what, hint) = match &inst.op {
-            Op::Atomic(AtomicOp::Add | AtomicOp::Sub, ..) => return,
-            Op::Atomic(op, a, _) if is_extreme(*op) => match trace_address(body, *a) {
+        let (what, hint) = match memory_use(&inst.op) {
+            MemoryUse::Update { op: AtomicOp::Add | AtomicOp::Sub, .. } => return,
+            MemoryUse::Update { op, address, .. } if is_extreme(op) => match trace_address(body, address) {
                 Place::Local(l) => (
                     format!(
                         "the {}imum that the iterations of a parallel loop leave in `{}`",
@@ -219,17 +228,17 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                 _ => return,
             },
             // Where nobody asks, only what iterations may share is still atomic.
-            Op::Atomic(op, ..) if used.contains(&v) => (
+            MemoryUse::Update { op, .. } if used.contains(&v) => (
                 format!("what atomic_{}() of a number with a gradient returned", op.name()),
                 "read the element before, and write the new value with `=`, in a loop whose iterations have elements \
                  of their own or run in order",
             ),
-            Op::Atomic(op, ..) => (
+            MemoryUse::Update { op, .. } => (
                 format!(
                     "the atomic {} of a number with a gradient that iterations of a parallel loop may share",
                     op.name()
                 ),
-                if *op == AtomicOp::Mul {
+                if op == AtomicOp::Mul {
                     "write it `x[i] = x[i] * c` if each iteration has elements of its own, or put \
                      `qd.loop_config(serialize=True)` before the loop"
                 } else {
@@ -237,11 +246,11 @@ pub(super) fn refuse_unsupported(body: &Body, activity: &Activity) -> Result<(),
                      `qd.loop_config(serialize=True)` before the loop"
                 },
             ),
-            Op::AtomicCas(..) => (
+            MemoryUse::CompareAndSwap { .. } => (
                 "the compare-and-swap of a number with a gradient".to_string(),
                 "put it into a kernel of its own, and give its gradient under `qd.ad.grad_replaced`",
             ),
-            _ => return,
+            MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } | MemoryUse::Nothing => return,
         };
         let message = format!("{what} cannot be differentiated in reverse");
         found = Some(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
@@ -263,13 +272,13 @@ fn find_running_sum(body: &Body, activity: &Activity, parallel: ValueId, inner: 
     let mut found = None;
     let mut places = None;
     body.visit(inner, &mut |v, inst| {
-        let Op::Atomic(_, addr, _) = &inst.op else { return };
+        let MemoryUse::Update { address, .. } = memory_use(&inst.op) else { return };
         if found.is_some() || !activity.value(v) {
             return;
         }
         let (own, shared) = places
             .get_or_insert_with(|| (touched_at_own_indices(body, parallel), locals_of_all_iterations(body, parallel)));
-        let is_shared = match trace_address(body, *addr) {
+        let is_shared = match trace_address(body, address) {
             Place::Buffer(b) => !own.contains(&b),
             Place::Local(l) => shared.contains(&l),
             _ => true,

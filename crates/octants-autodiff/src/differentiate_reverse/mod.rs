@@ -29,7 +29,6 @@ mod emit_sweeps;
 mod find_active_values;
 mod keep_states;
 mod later_loops;
-mod meeting_iterations;
 mod needed_operands;
 mod plan_sweeps;
 mod reverse_extremes;

@@ -13,11 +13,12 @@
 use std::collections::{BTreeSet, HashMap, HashSet};
 
 use octants_diag::{Code, Diagnostic};
-use octants_ir::{BlockId, Body, Derivative, LocalId, Op, Range, Scalar, Type, ValueId};
+use octants_ir::{BlockId, Body, Derivative, Effect, ForLoop, LocalId, Op, Range, Scalar, Type, ValueId};
 
 use super::find_active_values::Activity;
 use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
+use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{CodeLayout, Place, first_use_sets, known_int, locals_of_all_iterations, trace_address};
 
 /// What a sweep computes.
@@ -169,27 +170,29 @@ impl<'a> Plan<'a> {
         values.sort_by_key(|v| self.layout.position[v.index()]);
         for v in values {
             let inst = self.body.inst(v);
-            let (what, hint) = match &inst.op {
-                Op::Load(_) if overwritten.contains(&v) => GONE,
-                Op::Atomic(_, a, _)
-                    if self.activity.value(v) && matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
-                {
-                    GONE
-                }
-                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)
-                    if matches!(trace_address(self.body, *a), Place::Buffer(_)) =>
-                {
+            let in_buffer = |a: ValueId| matches!(trace_address(self.body, a), Place::Buffer(_));
+            let (what, hint) = match memory_use(&inst.op) {
+                MemoryUse::Load(_) if overwritten.contains(&v) => GONE,
+                MemoryUse::Update { address, .. } if self.activity.value(v) && in_buffer(address) => GONE,
+                MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. } if in_buffer(address) => {
                     (
                         "what an atomic operation on memory returned",
                         "write it to a field, and read that in a kernel of its own, which is then differentiated",
                     )
                 }
-                Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if need.read.contains(&v) && self.is_shared(v, *a) => (
-                    "what an atomic operation on a variable that iterations share returned",
-                    "write it to a field, and read that in a kernel of its own, which is then differentiated",
-                ),
-                Op::Random => ("a random number", "draw it in a kernel of its own, and read it from a field"),
-                _ => continue,
+                MemoryUse::Update { address, .. } | MemoryUse::CompareAndSwap { address, .. }
+                    if need.read.contains(&v) && self.is_shared(v, address) =>
+                {
+                    (
+                        "what an atomic operation on a variable that iterations share returned",
+                        "write it to a field, and read that in a kernel of its own, which is then differentiated",
+                    )
+                }
+                MemoryUse::Nothing if inst.op.effect() == Effect::Draw => {
+                    ("a random number", "draw it in a kernel of its own, and read it from a field")
+                }
+                MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => continue,
+                MemoryUse::Update { .. } | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => continue,
             };
             let message = format!("the gradient depends on {what}, which cannot be had again when it is computed");
             return Err(Diagnostic::new(Code::Compilation, inst.span, message).with_hint(hint));
@@ -218,14 +221,13 @@ impl<'a> Plan<'a> {
                 continue;
             }
             let inst = body.inst(v);
-            match &inst.op {
-                Op::If(c, yes, no) => {
-                    seeds.push(Seed::Value(*c));
-                    self.find_seeds(*yes, seeds);
-                    self.find_seeds(*no, seeds);
+            match inst.op.effect() {
+                Effect::Branch(yes, no) => {
+                    inst.op.for_each_operand(|c| seeds.push(Seed::Value(c)));
+                    self.find_seeds(yes, seeds);
+                    self.find_seeds(no, seeds);
                 }
-                Op::For(_) | Op::Loop(_) => {
-                    let inner = inst.op.blocks()[0];
+                Effect::For(&ForLoop { body: inner, .. }) | Effect::Loop(inner) => {
                     self.plan_loop(v, inner);
                     let plan = &self.loops[&v];
                     inst.op.for_each_operand(|u| seeds.push(Seed::Value(u)));
@@ -235,18 +237,20 @@ impl<'a> Plan<'a> {
                         seeds.push(Seed::Value(v));
                     }
                 }
-                Op::Load(a) => push_indices(body, *a, seeds),
-                Op::Store(a, _) => push_indices(body, *a, seeds),
-                Op::Atomic(op, a, x) => {
-                    push_indices(body, *a, seeds);
-                    if is_extreme(*op) {
-                        seeds.push(Seed::Value(*x));
+                Effect::Read(a) | Effect::Write(a) | Effect::Update(a) => {
+                    push_indices(body, a, seeds);
+                    if let MemoryUse::Update { op, operand, .. } = memory_use(&inst.op)
+                        && is_extreme(op)
+                    {
+                        seeds.push(Seed::Value(operand));
                     }
                 }
-                op if op.derivative() == Derivative::Rule => {
-                    needed_operands(op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
+                Effect::Pure if inst.op.derivative() == Derivative::Rule => {
+                    needed_operands(&inst.op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
                 }
-                _ => {}
+                Effect::Pure | Effect::Index | Effect::ReadVolatile(_) | Effect::Reduce | Effect::Draw => {}
+                Effect::Exchange | Effect::Synchronize | Effect::Leave | Effect::Call(..) => {}
+                Effect::Print | Effect::Assert => {}
             }
         }
     }
@@ -347,22 +351,24 @@ impl Closure<'_> {
             Op::LoopIndex(..) => {}
             op => op.for_each_operand(|u| self.value(u)),
         }
-        match op {
-            Op::Load(a) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
-                if let Place::Local(l) = trace_address(self.body, *a) {
+        match op.effect() {
+            Effect::Read(a) | Effect::Update(a) => {
+                if let Place::Local(l) = trace_address(self.body, a) {
                     self.local(l);
                 }
             }
-            Op::For(_) | Op::Loop(_) => {
-                if let Exit::If(exit) | Exit::Always(exit) = exit_of(self.body, op.blocks()[0]) {
+            Effect::For(&ForLoop { body: inner, .. }) | Effect::Loop(inner) => {
+                if let Exit::If(exit) | Exit::Always(exit) = exit_of(self.body, inner) {
                     self.value(exit);
                 }
             }
-            Op::If(_, yes, no) => {
-                let exits = [yes, no].into_iter().flat_map(|b| self.body.block(*b));
+            Effect::Branch(yes, no) => {
+                let exits = [yes, no].into_iter().flat_map(|b| self.body.block(b));
                 exits.filter(|u| self.body.inst(**u).op == Op::Break).for_each(|u| self.value(*u));
             }
-            _ => {}
+            Effect::Pure | Effect::Index | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Reduce => {}
+            Effect::Draw | Effect::Exchange | Effect::Synchronize | Effect::Leave | Effect::Call(..) => {}
+            Effect::Print | Effect::Assert => {}
         }
         // What stands in a branch or loop needs that to be run.
         if let Some(owner) = self.layout.around(v)

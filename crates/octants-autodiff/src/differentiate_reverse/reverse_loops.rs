@@ -9,7 +9,7 @@ use super::balance_lanes::{Turns, lengths_of};
 use super::emit_sweeps::Emitter;
 use super::keep_states::{uses_store, uses_store_within};
 use super::sweep_state::{Indices, Iteration, Mode};
-use octants_analysis::{for_each_element, locals_of_all_iterations, may_overlap, touched_at_own_indices};
+use octants_analysis::{MemoryClasses, for_each_element, locals_of_all_iterations, touched_at_own_indices};
 
 impl<'a> Emitter<'a> {
     fn restore(&mut self, v: ValueId) {
@@ -52,10 +52,10 @@ impl<'a> Emitter<'a> {
         // A kernel may use a gradient like any other memory.
         let mut used = HashSet::new();
         for_each_element(source, from, &mut |b, _| _ = used.insert(b));
+        let memory = MemoryClasses::of(self.buffers, true);
         let is_alone = |g: BufferId| {
-            let own = &self.buffers[g.index()];
-            let mut others = self.buffers.iter().enumerate().filter(|(i, _)| *i != g.index());
-            !others.any(|(_, b)| may_overlap(own, b))
+            let mut others = (0..self.buffers.len()).filter(|i| *i != g.index());
+            !others.any(|other| memory.may_alias(g.index(), other))
         };
         let own = |b: BufferId| {
             let is_field = matches!(self.buffers[b.index()].layout, Layout::Dense { .. });

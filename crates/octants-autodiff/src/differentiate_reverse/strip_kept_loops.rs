@@ -17,12 +17,13 @@ use std::collections::{HashMap, HashSet};
 
 use octants_diag::Span;
 use octants_ir::{
-    BinaryOp, BlockId, Body, BufferId, Builder, CostClass, ForLoop, LocalId, Op, Range, Scalar, Type, UnaryOp, ValueId,
+    BinaryOp, BlockId, Body, BufferId, Builder, CostClass, CostTable, ForLoop, LocalId, Op, Range, Scalar, Type,
+    UnaryOp, ValueId,
 };
 
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
-use octants_analysis::{for_each_element, known_int};
+use octants_analysis::{CostModel, for_each_element, known_int};
 use octants_ir::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
@@ -122,6 +123,8 @@ fn reads_gradients(body: &Body, v: ValueId, gradients: &[Option<BufferId>]) -> b
 /// Roughly how many instructions on scalars a block is; `None` where the number of iterations of a loop in it is not
 /// known. Locals are registers.
 fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
+    // No target is known yet.
+    let costs = CostModel::of(&CostTable::GENERIC);
     let mut sum: usize = 0;
     for &v in body.block(block) {
         let inst = body.inst(v);
@@ -129,26 +132,14 @@ fn operations_in(body: &Body, block: BlockId) -> Option<usize> {
             Op::For(l) => operations_in(body, l.body)?.saturating_mul(usize::try_from(trips(body, l)?).ok()?),
             Op::Loop(_) => return None,
             Op::If(_, yes, no) => 1 + operations_in(body, *yes)? + operations_in(body, *no)?,
-            op => inst.ty.leaf_count().max(1) * operations(body, op),
+            Op::MatMul(a, _) => inst.ty.leaf_count().max(1) * body.ty(*a).leaf_count(),
+            // Loaded once, before the loop.
+            op if op.cost() == CostClass::Argument => 0,
+            _ => costs.size(body, inst),
         };
         sum = sum.saturating_add(here);
     }
     Some(sum)
-}
-
-fn operations(body: &Body, op: &Op) -> usize {
-    match op {
-        Op::Load(a) | Op::Store(a, _) if matches!(body.inst(*a).op, Op::LocalAddr(_)) => return 0,
-        Op::MatMul(a, _) => return body.ty(*a).leaf_count(),
-        _ => {}
-    }
-    match op.cost() {
-        CostClass::Free | CostClass::Argument | CostClass::Index => 0,
-        CostClass::Simple | CostClass::Division | CostClass::Root | CostClass::Product | CostClass::Draw => 1,
-        CostClass::Memory | CostClass::Atomic | CostClass::Text | CostClass::Nested => 1,
-        CostClass::Function => 20,
-        CostClass::LongFunction => 30,
-    }
 }
 
 /// Makes of a loop one over blocks. What is added has no place in the source: its numbers cannot overflow where they

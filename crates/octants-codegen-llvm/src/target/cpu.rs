@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use inkwell::OptimizationLevel;
 use inkwell::targets::{CodeModel, InitializationConfig, RelocMode, TargetMachine, TargetTriple};
 use octants_artifact::ScatterCopies;
-use octants_ir::{Scalar, TargetInfo};
+use octants_ir::{CostTable, Scalar, TargetInfo};
 
 use super::{Share, Surroundings, Target, TaskEntry, VectorForm, processors};
 use crate::emit::{Emitter, T, V};
@@ -199,6 +199,7 @@ pub(crate) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: false,
     has_constant_loads: false,
+    costs: CostTable::GENERIC,
 };
 
 impl Target for Cpu {

@@ -12,7 +12,7 @@ use inkwell::module::Module;
 use inkwell::targets::{CodeModel, RelocMode, TargetMachine, TargetTriple};
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
-use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
+use octants_ir::{AtomicOp, CostTable, GridValue, Scalar, TargetInfo, ThreadScope};
 
 use super::{AtomicStyle, CodeForm, Share, Surroundings, Target, TaskEntry};
 use crate::emit::{Emitter, IntCmp, T, V};
@@ -65,6 +65,7 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     waits_for_loads: false,
     counts_in_32_bits: true,
     has_constant_loads: true,
+    costs: CostTable::GENERIC,
 };
 
 /// The same for subgroups of a size, given as its binary logarithm.

@@ -23,7 +23,8 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
         functions: Vec::new(),
         ret,
         frame: Vec::new(),
-        tasks: vec![Task { name: "kernel_0".into(), kind, group: None, body, access: AccessSet::default() }],
+        graph: octants_ir::TaskGraph::default(),
+        tasks: vec![Task { name: "kernel_0".into(), kind, body, access: AccessSet::default() }],
     }
 }
 

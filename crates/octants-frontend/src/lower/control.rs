@@ -1,13 +1,13 @@
 //! Branches, `while`, `break`, `continue`, `assert`, and conditions.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{Op, Scalar, Type, ValueId};
+use octants_ir::{AutodiffMode, Op, Scalar, Type, ValueId};
 
 use super::graph_sections::GraphSection;
 use super::{Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::ast::{Expr, ExprKind, Stmt};
-use crate::syntax_facts::is_static_call;
+use crate::syntax_facts::{self, is_static_call};
 use crate::value::Value;
 use crate::world::Entity;
 
@@ -38,7 +38,9 @@ impl Lowerer<'_> {
         Ok(Flow::Normal)
     }
 
-    /// `while qd.graph.do_while(counter)`: the body runs, then again as long as the counter is not zero.
+    /// `while qd.graph.do_while(counter)`: the body runs, then again while the counter is not zero. At the top level of
+    /// a kernel its loops are parallel, unless something else leaves a round, or the kernel is differentiated, which
+    /// knows no rounds of tasks.
     pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
         self.check_graph_kernel("qd.graph.do_while()")?;
         if self.graph_section != GraphSection::Outside {
@@ -54,7 +56,9 @@ impl Lowerer<'_> {
             return self
                 .err(Code::Type, format!("qd.graph.do_while: `{}` must be a 0-dimensional i32 ndarray", decl.name));
         }
+        let is_of_tasks = self.at_top_level() && self.options.mode == AutodiffMode::None && !syntax_facts::jumps(body);
         self.frame().loops.push(LoopKind::Serial);
+        self.rounds += u32::from(is_of_tasks);
         let result = self.in_block(|s| {
             s.lower_stmts(body)?;
             let value = s.element(buffer, &[])?;
@@ -62,6 +66,7 @@ impl Lowerer<'_> {
             s.break_unless(again);
             Ok(())
         });
+        self.rounds -= u32::from(is_of_tasks);
         self.frame().loops.pop();
         let (block, ()) = result?;
         self.b.push(Op::Loop(block), Type::Unit);

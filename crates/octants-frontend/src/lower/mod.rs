@@ -159,6 +159,8 @@ pub(crate) struct Lowerer<'w> {
     frames: Vec<Frame>,
     /// Control depth summed over the frames below the current one; 0 at the top level of the kernel.
     outer_control_depth: u32,
+    /// Of that depth, loops around this place whose rounds are tasks of the kernel.
+    rounds: u32,
     /// The builder builds the kernel's own body, not a function's.
     in_kernel_body: bool,
     /// A `@qd.real_func` is being built, or a function that it calls.
@@ -231,6 +233,7 @@ impl<'w> Lowerer<'w> {
             kernel_obj,
             frames: Vec::new(),
             outer_control_depth: 0,
+            rounds: 0,
             in_kernel_body: true,
             in_real_function: false,
             static_depth: 0,
@@ -380,9 +383,9 @@ impl<'w> Lowerer<'w> {
         self.frames.last().expect("compiler bug: no function is being lowered")
     }
 
-    /// Not inside any run-time control flow of the kernel: a loop here is parallel.
+    /// Not inside any run-time control flow of the kernel but rounds of tasks: a loop here is parallel.
     fn at_top_level(&self) -> bool {
-        self.in_kernel_body && self.outer_control_depth + self.frame_ref().control_depth == 0
+        self.in_kernel_body && self.outer_control_depth + self.frame_ref().control_depth == self.rounds
     }
 
     fn bind(&mut self, name: &str, binding: Binding) {

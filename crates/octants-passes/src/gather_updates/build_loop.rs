@@ -9,7 +9,7 @@ use octants_ir::{
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
 use crate::normalize_loop_direction::{is_int, is_last};
-use octants_analysis::{Place, may_overlap, trace_address};
+use octants_analysis::{MemoryClasses, Place, trace_address};
 use octants_ir::insert_code::{push_if, zero};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
@@ -157,7 +157,8 @@ impl Emission<'_> {
         body.visit(outer.body, &mut |_, inst| {
             let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
             let Some(w) = buffer_of(*a) else { return };
-            let overlaps = |r: &BufferId| *r == w || may_overlap(&self.buffers[r.index()], &self.buffers[w.index()]);
+            let memory = MemoryClasses::of(self.buffers, true);
+            let overlaps = |r: &BufferId| memory.may_alias(r.index(), w.index());
             keeps &= !read.iter().any(overlaps);
         });
         keeps

@@ -6,12 +6,10 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Effect, ForLoop, Layout, LocalId, Op, Type, ValueId,
-};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Body, Buffer, BufferId, Effect, ForLoop, LocalId, Op, Type, ValueId};
 
 use super::{Gather, Index, Mirror, Update, axes, for_loop, known_range};
-use octants_analysis::{CodeLayout, Place, may_overlap, trace_address};
+use octants_analysis::{CodeLayout, MemoryClasses, Place, Sums, Term, may_leave, trace_address};
 
 /// The first sums of a parallel loop that can be gathered, but for those that are done.
 pub(super) fn find(
@@ -28,7 +26,7 @@ pub(super) fn find(
     // What ends an iteration ends what comes after it as well.
     let mut plain = true;
     body.visit(l.body, &mut |_, inst| plain &= !matches!(inst.op, Op::Assert(..) | Op::Call(..) | Op::Return(_)));
-    if !plain || is_left_early(body, l.body) {
+    if !plain || may_leave(body, l.body) {
         return None;
     }
     let layout = CodeLayout::of(body);
@@ -37,7 +35,7 @@ pub(super) fn find(
     let is_wanted = |u: &Update| companions.contains(&u.buffer) && !used.contains(&u.inst) && !done.contains(&u.inst);
     for &inner in body.block(l.body) {
         let Some(i) = for_loop(body, inner).filter(|i| i.dims.len() == 1) else { continue };
-        if is_left_early(body, i.body) {
+        if may_leave(body, i.body) {
             continue;
         }
         let search = Search { body, buffers, layout: &layout, parallel, outer: l, inner };
@@ -63,15 +61,6 @@ pub(super) fn find(
         }
     }
     None
-}
-
-/// A `continue` or `break` in the code of a loop ends an iteration of it.
-fn is_left_early(body: &Body, block: BlockId) -> bool {
-    body.block(block).iter().any(|v| match &body.inst(*v).op {
-        Op::Break | Op::Continue => true,
-        Op::If(_, yes, no) => is_left_early(body, *yes) || is_left_early(body, *no),
-        _ => false,
-    })
 }
 
 struct Search<'a> {
@@ -111,12 +100,14 @@ impl Search<'_> {
             _ => (addr, Vec::new()),
         };
         let Op::BufferAddr(buffer, positions) = &self.body.inst(element).op else { return None };
+        let mut sums = Sums::new(self.body);
         let (mut indices, mut mirror) = (Vec::new(), None);
         for &i in positions {
-            let index = match &self.body.inst(i).op {
-                Op::LoopIndex(l, axis) if *l == self.parallel => Index::Outer(*axis),
-                Op::LoopIndex(l, 0) if *l == self.inner => Index::Inner,
-                op if is_fixed(i) => Index::Fixed(op.clone()),
+            let term = sums.of(i).and_then(|sum| sum.as_term());
+            let index = match term {
+                Some(Term::Index(l, axis)) if l == self.parallel => Index::Outer(axis),
+                Some(Term::Index(l, 0)) if l == self.inner => Index::Inner,
+                _ if is_fixed(i) => Index::Fixed(self.body.inst(i).op.clone()),
                 _ => {
                     mirror = Some(self.mirror(i)?);
                     Index::Inner
@@ -145,9 +136,7 @@ impl Search<'_> {
     }
 
     fn overlap(&self, a: BufferId, b: BufferId) -> bool {
-        let (x, y) = (&self.buffers[a.index()], &self.buffers[b.index()]);
-        let array = |b: &Buffer| !matches!(b.layout, Layout::Dense { .. });
-        a == b || !(array(x) && array(y)) && may_overlap(x, y)
+        MemoryClasses::of(self.buffers, false).may_alias(a.index(), b.index())
     }
 
     /// The parallel loop does nothing with a buffer but add to it.

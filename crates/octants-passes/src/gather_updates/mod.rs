@@ -11,6 +11,10 @@
 //! many iterations as the buffer has elements along that axis; a comparison leaves out those that the inner loop does
 //! not reach. Where elements are too few to keep a device busy, atomics stay.
 //!
+//! This is a pass of the kernel, and not of octants-schedule, because the new loop must become a task of its own, and
+//! because what follows in the pipeline completes it: its updates are demoted to plain ones, and sums without an index
+//! of the inner loop become reductions.
+//!
 //! Assumes that arrays share no memory, and that invariants have left the inner loops; leaves code that nothing uses.
 //!
 //! `find_gathers` tells what can be computed apart, `build_loop` does it.

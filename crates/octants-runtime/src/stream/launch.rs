@@ -4,18 +4,16 @@
 //! tasks on worker streams between a fork and a join, and the call returns unless there is a result or host memory to
 //! wait for.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use super::Stream;
 use super::results::{Results, results};
+use super::walk::{Pace, Walk};
 use crate::cores::StreamCore;
-use crate::driver::{Caller, DevicePtr, Launch, Patient, StreamHandle};
+use crate::driver::{Caller, DevicePtr, Launch, Patient, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
-use crate::fork::Fork;
-use crate::kernel::{LoadedKernel, Section};
-use crate::measure::Measured;
+use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
 use crate::scratch::Scratch;
 use crate::stage_arguments::{HostArray, stage};
@@ -101,24 +99,36 @@ impl StreamCore {
         if !device.host_addressable {
             device.check_addresses(kernel, args)?;
         }
-        if mode.is_measured() && !nested {
-            self.run_measured(kernel, &launch)?;
-            // SAFETY: as below.
-            return Ok(unsafe { results(kernel, launch.result) });
-        }
-        for (i, &task) in kernel.tasks.iter().enumerate() {
-            if i > 0 && caller.is_interrupted() {
-                return Err(ErrorKind::Interrupted.into());
-            }
-            // SAFETY: the task is one of a kernel of this device, which the borrow keeps loaded; `args` by the
-            // contract.
-            unsafe { device.driver.launch(self.handle, task, &launch)? };
-            if self.failures.any() {
-                self.report()?;
+        let measures = mode.is_measured() && !nested;
+        // SAFETY: the contract above.
+        unsafe {
+            if measures || !kernel.sections.is_empty() {
+                Walk::new(self, kernel, scratch, Pace::Done, measures).run(&launch)?;
+            } else {
+                self.run_tasks(&kernel.tasks, &launch)?;
             }
         }
         // SAFETY: there is room for the result, and the work that writes it is done.
         Ok(unsafe { results(kernel, launch.result) })
+    }
+
+    /// Runs tasks one after the other on a device that does everything at once.
+    ///
+    /// # Safety
+    /// As [`StreamCore::run`]; the tasks are those of the launched kernel, which stays loaded.
+    #[inline]
+    pub(super) unsafe fn run_tasks(&self, tasks: &[TaskHandle], launch: &Launch<'_>) -> Result<()> {
+        for (i, &task) in tasks.iter().enumerate() {
+            if i > 0 && launch.caller.is_interrupted() {
+                return Err(ErrorKind::Interrupted.into());
+            }
+            // SAFETY: the contract above.
+            unsafe { self.device.driver.launch(self.handle, task, launch)? };
+            if self.failures.any() {
+                self.report()?;
+            }
+        }
+        Ok(())
     }
 
     #[inline]
@@ -165,9 +175,11 @@ impl StreamCore {
         let foreign = device.note_uses(self, kernel, args, arrays);
         if arrays.is_empty() && kernel.spilled_at.is_none() {
             let launch = self.describe(kernel, args, None, scratch, caller, false);
-            self.queue_tasks(kernel, &launch)?;
             // SAFETY: as in `run`.
-            return unsafe { self.finish(kernel, &launch, foreign, scratch) };
+            return unsafe {
+                self.queue_tasks(kernel, &launch, scratch)?;
+                self.finish(kernel, &launch, foreign, scratch)
+            };
         }
         // SAFETY: the contract above. `finish` below queues what gives the staged memory back, whatever comes between.
         unsafe {
@@ -177,7 +189,7 @@ impl StreamCore {
             let mut staged = staged.inspect_err(|_| drop(self.wait(caller)))?;
             let slots = std::mem::take(&mut scratch.slots);
             let launch = self.describe(kernel, &slots, staged.args_at, scratch, caller, false);
-            let queued = self.queue_tasks(kernel, &launch);
+            let queued = self.queue_tasks(kernel, &launch, scratch);
             let finished = staged.finish(device, self.handle, arrays, scratch);
             let end = queued.and(finished);
             // The work may use the host's arrays, so that even an error waits for what was queued.
@@ -195,7 +207,9 @@ impl StreamCore {
         }
     }
 
-    fn queue_tasks(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
+    /// # Safety
+    /// As [`StreamCore::run`].
+    unsafe fn queue_tasks(&self, kernel: &LoadedKernel, launch: &Launch<'_>, scratch: &mut Scratch) -> Result<()> {
         let device = &*self.device;
         if !device.host_addressable {
             device.check_addresses(kernel, launch.args)?;
@@ -203,70 +217,15 @@ impl StreamCore {
         let captured = self.is_captured()?;
         if captured {
             kernel.in_graph.store(true, Ordering::Relaxed);
-        } else if device.is_measured() {
-            return self.queue_measured(kernel, launch);
-        } else if kernel.sections.is_empty() {
+        }
+        let measures = !captured && device.is_measured();
+        if kernel.sections.is_empty() && !captured && !measures {
             let tasks = (kernel.module, &kernel.tasks[..]);
-            // SAFETY: as in `run`.
+            // SAFETY: the contract above.
             return unsafe { device.driver.launch_as_one(self.handle, tasks, launch) };
         }
-        self.queue_sections(kernel, |stream, task| {
-            // SAFETY: as in `run`.
-            unsafe { device.driver.launch(stream, kernel.tasks[task], launch) }
-        })
-    }
-
-    /// Queues a kernel's tasks by `queue`, each on its stream.
-    #[inline]
-    fn queue_sections(
-        &self,
-        kernel: &LoadedKernel,
-        mut queue: impl FnMut(StreamHandle, usize) -> Result<()>,
-    ) -> Result<()> {
-        let mut queue_all = |stream, tasks: Range<usize>| tasks.into_iter().try_for_each(|task| queue(stream, task));
-        if kernel.sections.is_empty() {
-            return queue_all(self.handle, 0..kernel.tasks.len());
-        }
-        for section in &kernel.sections {
-            match section {
-                Section::InOrder(tasks) => queue_all(self.handle, tasks.clone())?,
-                Section::Groups(groups) => {
-                    let fork = Fork::new(&self.device, self.handle, self.is_captured()?, groups.len() - 1)?;
-                    for (i, tasks) in groups.iter().enumerate() {
-                        queue_all(fork.stream(i), tasks.clone())?;
-                    }
-                    fork.join()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn queue_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
-        let device = &*self.device;
-        let mut measured = Measured::new(device, &kernel.meta, launch.number);
-        let queued = self.queue_sections(kernel, |stream, task| {
-            let number = (stream == self.handle).then_some(self.number);
-            // SAFETY: as in `run`; the worker streams are held by their fork.
-            unsafe { measured.queue(stream, number, task, || device.driver.launch(stream, kernel.tasks[task], launch)) }
-        });
-        drop(measured);
-        // SAFETY: the stream is alive.
-        queued.and_then(|()| unsafe { device.bound_pending(self.handle, launch.caller) })
-    }
-
-    #[cold]
-    fn run_measured(&self, kernel: &LoadedKernel, launch: &Launch<'_>) -> Result<()> {
-        let mut measured = Measured::new(&self.device, &kernel.meta, launch.number);
-        for (i, &task) in kernel.tasks.iter().enumerate() {
-            // SAFETY: as in `run`.
-            measured.run(i, || unsafe { self.device.driver.launch(self.handle, task, launch) })?;
-            if self.failures.any() {
-                self.report()?;
-            }
-        }
-        Ok(())
+        // SAFETY: the contract above.
+        unsafe { Walk::new(self, kernel, scratch, Pace::Queued { captured }, measures).run(launch) }
     }
 
     /// The result of a launch whose tasks are queued.

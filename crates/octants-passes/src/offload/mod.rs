@@ -1,10 +1,13 @@
-//! Cuts a kernel into tasks.
+//! Cuts a kernel into tasks, and says in a graph in which order they run.
 //!
-//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A value
+//! Each parallel loop at the root is a task of its own; the serial statements between two of them are one task. A `loop`
+//! that holds parallel loops becomes a `while` of the graph, and what stands in it tasks as well. Its condition is the
+//! element of a buffer where the round ends by reading that, and a slot of the frame elsewhere. A value
 //! of one task that another uses is computed again there when that is cheap (constants, parameters, shapes, arithmetic
 //! on these; addresses always) and passed in a slot of the frame otherwise. A local used by one task stays a local: in
 //! a parallel task it is private to the iteration. A local used by several tasks becomes a frame slot, unless each of
-//! them sets it before reading it.
+//! them sets it before reading it. So does a local that a serial task in a `while` reads before it sets it: what one
+//! round leaves there the next one finds.
 //!
 //! Assumes a verified kernel. With `stream_parallel` groups, a serial statement that stands before the first grouped
 //! loop is in no group; a later one belongs to the group of the next grouped loop (after the last: to its group),
@@ -13,25 +16,32 @@
 //!
 //! Access sets are filled in here too, by `compute_access`.
 
+mod outline;
+
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskKind, Type,
-    ValueId,
+    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskGraph,
+    TaskId, TaskKind, Type, ValueId,
 };
+
+use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
 
 use octants_analysis::compute_access;
 use octants_analysis::{first_use_sets, for_each_local, for_each_use, points_into};
+pub(crate) use outline::statement_groups;
 
 /// Cuts a kernel into tasks.
-pub fn offload(kernel: Kernel) -> Program {
+pub fn offload(mut kernel: Kernel) -> Program {
+    normalize_rounds(&mut kernel.body);
     let mut cut = Cut::new(&kernel.body);
     cut.trace_uses();
     let frame_locals = cut.place_locals();
     cut.zero_locals(&frame_locals);
-    let mut tasks = Vec::new();
+    let (mut tasks, mut groups, mut of_segment) = (Vec::new(), Vec::new(), Vec::new());
     for segment in &cut.segments {
         if segment.is_empty() {
+            of_segment.push(None);
             continue;
         }
         let (kind, word) = match &segment.parallel {
@@ -42,13 +52,17 @@ pub fn offload(kernel: Kernel) -> Program {
         };
         let name = symbol(&format!("{}_{}_{word}", kernel.name, tasks.len()));
         let body = cut.task_body(segment, &frame_locals);
-        tasks.push(Task { name, kind, group: segment.group, body, access: AccessSet::default() });
+        of_segment.push(Some(TaskId(tasks.len() as u32)));
+        tasks.push(Task { name, kind, body, access: AccessSet::default() });
+        groups.push(segment.group);
     }
-    let frame = cut.frame;
+    let Cut { frame, slots, outline, .. } = cut;
     let Kernel { name, params, buffers, companions: _, roots, functions, ret, body: _ } = kernel;
-    let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks };
+    let graph = TaskGraph::default();
+    let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks, graph };
     compute_access(&mut program);
-    join_dependent_groups(&mut program);
+    join_dependent_groups(&program.tasks, &mut groups);
+    program.graph = build_graph(&outline, (&program.tasks, &groups), &of_segment, &|v| slots[&v]);
     if cfg!(debug_assertions) {
         octants_ir::assert_program(&program, "offload");
     }
@@ -56,22 +70,21 @@ pub fn offload(kernel: Kernel) -> Program {
 }
 
 /// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
-fn join_dependent_groups(program: &mut Program) {
-    let tasks = &mut program.tasks;
+fn join_dependent_groups(tasks: &[Task], groups: &mut [Option<u32>]) {
     for later in 0..tasks.len() {
-        let Some(group) = tasks[later].group else { continue };
-        let needs = |t: &Task| {
+        let Some(group) = groups[later] else { continue };
+        let needs = |(t, of): (&Task, &Option<u32>)| {
             let (a, b) = (&t.access, &tasks[later].access);
-            t.group.is_some_and(|g| g != group)
+            of.is_some_and(|g| g != group)
                 && (!a.frame_writes.is_disjoint(&b.frame_reads)
                     || !a.frame_writes.is_disjoint(&b.frame_writes)
                     || !a.frame_reads.is_disjoint(&b.frame_writes))
         };
-        let Some(earlier) = tasks[..later].iter().position(needs) else { continue };
+        let Some(earlier) = tasks[..later].iter().zip(&*groups).position(needs) else { continue };
         // Those between the two as well, so that a group stays in one piece.
-        let into = tasks[earlier].group;
-        let last = tasks.iter().rposition(|t| t.group == Some(group)).unwrap_or(later);
-        tasks[earlier..=last].iter_mut().filter(|t| t.group.is_some()).for_each(|t| t.group = into);
+        let into = groups[earlier];
+        let last = groups.iter().rposition(|g| *g == Some(group)).unwrap_or(later);
+        groups[earlier..=last].iter_mut().filter(|g| g.is_some()).for_each(|g| *g = into);
     }
 }
 
@@ -86,6 +99,8 @@ struct Segment {
     statements: Vec<ValueId>,
     parallel: Option<octants_ir::LoopConfig>,
     group: Option<u32>,
+    /// It may run more than once.
+    repeats: bool,
     /// Those of `statements` that are needed.
     live: HashSet<ValueId>,
     /// Values of other segments that are computed again.
@@ -107,7 +122,9 @@ struct Cut<'a> {
     segments: Vec<Segment>,
     /// Segment and position of each instruction of the root block.
     home: HashMap<ValueId, (usize, usize)>,
-    order: &'a [ValueId],
+    /// Statements in the order of the text.
+    order: Vec<ValueId>,
+    outline: Vec<Outline>,
     frame: Vec<Type>,
     slots: BTreeMap<ValueId, FrameSlot>,
     cost: HashMap<ValueId, u32>,
@@ -118,34 +135,38 @@ const REMATERIALIZE_LIMIT: u32 = 24;
 
 impl<'a> Cut<'a> {
     fn new(source: &'a Body) -> Self {
-        let order = source.block(source.root);
         let mut cut = Cut {
             source,
             segments: Vec::new(),
             home: HashMap::new(),
-            order,
+            order: Vec::new(),
+            outline: Vec::new(),
             frame: Vec::new(),
             slots: BTreeMap::new(),
             cost: HashMap::new(),
         };
-        let groups = statement_groups(source, order);
-        for (position, (&v, group)) in order.iter().zip(groups).enumerate() {
-            let parallel = match &source.inst(v).op {
-                Op::For(l) => l.parallel.clone().filter(|c| !c.serialize),
-                _ => None,
-            };
-            let joins =
-                parallel.is_none() && cut.segments.last().is_some_and(|s| s.parallel.is_none() && s.group == group);
-            if !joins {
-                cut.segments.push(Segment { parallel, group, ..Segment::default() });
-            }
-            let segment = cut.segments.len() - 1;
-            cut.segments[segment].statements.push(v);
-            cut.home.insert(v, (segment, position));
-            let cost = cut.cost_of(v);
-            cut.cost.insert(v, cost);
-        }
+        cut.outline = outline(source, &mut |statement| cut.add_statement(statement));
         cut
+    }
+
+    /// Adds a statement to the segment of the one before it, or to a new one, and tells which.
+    fn add_statement(&mut self, Statement { value, group, repeats, begins }: Statement) -> usize {
+        let parallel = match &self.source.inst(value).op {
+            Op::For(l) => l.parallel.clone().filter(|c| !c.serialize),
+            _ => None,
+        };
+        let last = self.segments.last();
+        let joins = !begins && parallel.is_none() && last.is_some_and(|s| s.parallel.is_none() && s.group == group);
+        if !joins {
+            self.segments.push(Segment { parallel, group, repeats, ..Segment::default() });
+        }
+        let segment = self.segments.len() - 1;
+        self.segments[segment].statements.push(value);
+        self.home.insert(value, (segment, self.order.len()));
+        self.order.push(value);
+        let cost = self.cost_of(value);
+        self.cost.insert(value, cost);
+        segment
     }
 
     /// Instructions that computing `v` again takes; above the limit for what cannot be.
@@ -170,6 +191,10 @@ impl<'a> Cut<'a> {
                 }
             }
         }
+        for c in kept_conditions(&self.outline) {
+            self.keep_in_frame(c);
+            work.push((self.home[&c].0, c));
+        }
         while let Some((segment, v)) = work.pop() {
             let Some(&(home, position)) = self.home.get(&v) else {
                 continue; // Defined inside a statement that is copied whole.
@@ -183,12 +208,17 @@ impl<'a> Cut<'a> {
                     for_each_use(self.source, v, &mut |u| work.push((segment, u)));
                 }
             } else if self.segments[segment].imported.insert(position) {
-                if !self.slots.contains_key(&v) {
-                    self.slots.insert(v, FrameSlot(self.frame.len() as u32));
-                    self.frame.push(self.source.ty(v).clone());
-                }
+                self.keep_in_frame(v);
                 work.push((home, v));
             }
+        }
+    }
+
+    /// Gives a value a slot of the frame.
+    fn keep_in_frame(&mut self, v: ValueId) {
+        if !self.slots.contains_key(&v) {
+            self.slots.insert(v, FrameSlot(self.frame.len() as u32));
+            self.frame.push(self.source.ty(v).clone());
         }
     }
 
@@ -203,8 +233,11 @@ impl<'a> Cut<'a> {
         }
         let mut slots = HashMap::new();
         for (l, tasks) in users {
+            // What a serial task leaves in a local is there when it runs again.
+            let stays = |t: &usize| self.segments[*t].repeats && self.segments[*t].parallel.is_none();
+            let is_alone = tasks.len() == 1 && !tasks.iter().any(stays);
             // Where every task sets it before it reads it, no value goes from one to another.
-            if tasks.len() == 1 || tasks.iter().all(|t| self.first_use_in(*t, l) == Some(true)) {
+            if is_alone || tasks.iter().all(|t| self.first_use_in(*t, l) == Some(true)) {
                 continue;
             }
             slots.insert(l, FrameSlot(self.frame.len() as u32));
@@ -222,19 +255,21 @@ impl<'a> Cut<'a> {
             if whole {
                 continue;
             }
-            if self.segments[segment].parallel.is_none() {
+            if self.segments[segment].parallel.is_none() && !self.segments[segment].repeats {
                 self.segments[segment].zeroed.push(l);
                 continue;
             }
             let before = (0..segment).rev().find(|i| {
                 let s = &self.segments[*i];
-                s.parallel.is_none() && s.group.is_none() && !s.is_empty()
+                s.parallel.is_none() && s.group.is_none() && !s.repeats && !s.is_empty()
             });
             match before {
                 Some(i) => self.segments[i].zeroed.push(l),
                 None => {
                     self.segments.insert(0, Segment { zeroed: vec![l], ..Segment::default() });
                     self.home.values_mut().for_each(|h| h.0 += 1);
+                    move_segments(&mut self.outline);
+                    self.outline.insert(0, Outline::Segment(0));
                 }
             }
         }
@@ -313,23 +348,6 @@ impl<'a> Cut<'a> {
             _ => false,
         }
     }
-}
-
-/// The group of each statement of the root.
-pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
-    let own = |v: &ValueId| match &body.inst(*v).op {
-        Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
-        _ => None,
-    };
-    let mut groups: Vec<Option<u32>> = order.iter().map(own).collect();
-    let Some(first) = groups.iter().position(Option::is_some) else { return groups };
-    let last = groups.iter().rposition(Option::is_some).unwrap_or(first);
-    let mut next = groups[last];
-    for g in groups[first..].iter_mut().rev() {
-        next = g.or(next);
-        *g = next;
-    }
-    groups
 }
 
 fn is_cheap(cost: CostClass) -> bool {

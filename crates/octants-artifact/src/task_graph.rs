@@ -1,0 +1,80 @@
+//! In which order the tasks of an artifact run: what a launcher needs of a program's task graph.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ScalarKind;
+
+/// A part of a graph. The parts of a list run one after the other; an artifact with an empty list runs all its tasks, in
+/// order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum GraphPart {
+    /// Tasks from the first number to before the second, in order.
+    Tasks(u32, u32),
+    /// Lists of tasks that do not wait for one another; each is a first and an end.
+    Parallel(Vec<(u32, u32)>),
+    /// A body that runs, and again while its condition, read behind each round, is not zero.
+    While {
+        /// What decides.
+        condition: Condition,
+        /// A round.
+        body: Vec<GraphPart>,
+    },
+    /// A choice.
+    If {
+        /// What decides.
+        condition: Condition,
+        /// Runs when it is not zero.
+        then: Vec<GraphPart>,
+        /// Runs when it is.
+        otherwise: Vec<GraphPart>,
+    },
+    /// A place to stop and to resume. The launcher runs the body and no more.
+    Checkpoint {
+        /// The user's number of it.
+        label: i64,
+        /// The launch may end behind the body where this is not zero.
+        yields_on: Condition,
+        /// What runs again when a launch resumes here.
+        body: Vec<GraphPart>,
+    },
+}
+
+/// An integer in the device's memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condition {
+    /// The argument slot that holds the address; the launch's frame where there is none.
+    pub slot: Option<u32>,
+    /// Bytes from there.
+    pub offset: u64,
+    /// What it is.
+    pub kind: ScalarKind,
+}
+
+impl Condition {
+    /// The address in a launch with these argument slots and a frame at this address; `None` where there is no such slot.
+    pub fn address(&self, args: &[u64], frame: u64) -> Option<u64> {
+        let base = match self.slot {
+            Some(slot) => *args.get(slot as usize)?,
+            None => frame,
+        };
+        base.checked_add(self.offset)
+    }
+}
+
+/// The graph of tasks that run in order, but for neighbors of different groups, which do not wait for one another. Empty
+/// where there are none.
+pub fn graph_of_groups(groups: &[Option<u32>]) -> Vec<GraphPart> {
+    let mut runs: Vec<(Option<u32>, (u32, u32))> = Vec::new();
+    for (group, task) in groups.iter().zip(0..) {
+        match runs.last_mut() {
+            Some((of, run)) if of == group => run.1 = task + 1,
+            _ => runs.push((*group, (task, task + 1))),
+        }
+    }
+    let parts = runs.chunk_by(|a, b| a.0.is_some() && b.0.is_some()).map(|same| match same {
+        [(_, (first, end))] => GraphPart::Tasks(*first, *end),
+        groups => GraphPart::Parallel(groups.iter().map(|(_, run)| *run).collect()),
+    });
+    let parts: Vec<GraphPart> = parts.collect();
+    if parts.iter().all(|p| matches!(p, GraphPart::Tasks(..))) { Vec::new() } else { parts }
+}

@@ -1,0 +1,69 @@
+//! The task graph of an artifact: the program's, with conditions by their places in slots and frame.
+
+use octants_artifact::{Condition, GraphPart};
+use octants_ir::{Condition as Place, Layout, TaskGraph, Type};
+
+use crate::facts::{Facts, kind_of};
+
+/// The graph of an artifact's tasks; empty where each runs once, in order.
+pub(crate) fn graph_parts(facts: &Facts<'_>) -> Vec<GraphPart> {
+    let mut parts = Vec::new();
+    add(facts, &facts.program.graph, &mut parts);
+    let all = facts.program.tasks.len() as u32;
+    if parts == [GraphPart::Tasks(0, all)] { Vec::new() } else { parts }
+}
+
+fn within(facts: &Facts<'_>, graph: &TaskGraph) -> Vec<GraphPart> {
+    let mut parts = Vec::new();
+    add(facts, graph, &mut parts);
+    parts
+}
+
+fn add(facts: &Facts<'_>, graph: &TaskGraph, out: &mut Vec<GraphPart>) {
+    match graph {
+        TaskGraph::Sequence(parts) => parts.iter().for_each(|part| add(facts, part, out)),
+        TaskGraph::Launch { task, .. } => match out.last_mut() {
+            Some(GraphPart::Tasks(_, end)) if *end == task.0 => *end += 1,
+            _ => out.push(GraphPart::Tasks(task.0, task.0 + 1)),
+        },
+        TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| group(facts, g)).collect())),
+        TaskGraph::While { condition, body } => {
+            out.push(GraphPart::While { condition: place(facts, *condition), body: within(facts, body) });
+        }
+        TaskGraph::If { condition, then, otherwise } => out.push(GraphPart::If {
+            condition: place(facts, *condition),
+            then: within(facts, then),
+            otherwise: within(facts, otherwise),
+        }),
+        TaskGraph::Checkpoint { label, yields_on, body } => out.push(GraphPart::Checkpoint {
+            label: *label,
+            yields_on: place(facts, *yields_on),
+            body: within(facts, body),
+        }),
+    }
+}
+
+/// The tasks of a group, which follow one another.
+fn group(facts: &Facts<'_>, group: &TaskGraph) -> (u32, u32) {
+    match within(facts, group)[..] {
+        [GraphPart::Tasks(first, end)] => (first, end),
+        _ => panic!("compiler bug: a group of tasks that do not follow one another\n{}", facts.program),
+    }
+}
+
+fn place(facts: &Facts<'_>, condition: Place) -> Condition {
+    let kind = match facts.program.condition_type(condition) {
+        Some(Type::Scalar(s)) if !s.is_float() => kind_of(*s),
+        ty => panic!("compiler bug: a condition of type {ty:?}\n{}", facts.program),
+    };
+    let (slot, offset) = match condition {
+        Place::Frame(slot) => (None, facts.frame_offsets[slot.index()]),
+        Place::Buffer(b) => match (&facts.program.buffers[b.index()].layout, facts.args.buffers[b.index()]) {
+            (Layout::Dense { components, .. }, _) => {
+                (Some(facts.args.roots[components[0].root as usize]), components[0].base)
+            }
+            (_, slot) => (slot, 0),
+        },
+    };
+    Condition { slot, offset, kind }
+}

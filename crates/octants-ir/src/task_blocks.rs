@@ -1,0 +1,72 @@
+//! Which code of a kernel becomes tasks: the blocks in which parallel loops may stand, and how those end that are
+//! repeated.
+
+use crate::body::Body;
+use crate::op::{BlockId, Op, ValueId};
+
+/// The blocks of a kernel's body in which a parallel loop may stand: the root, and the body of each `loop` there that
+/// holds one. In order, outer before inner.
+pub fn task_blocks(body: &Body) -> Vec<BlockId> {
+    let mut blocks = vec![body.root];
+    add_task_blocks(body, body.root, &mut blocks);
+    blocks
+}
+
+/// True when the block holds a parallel loop, be it in a `loop` of its own; adds the blocks of such loops.
+fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bool {
+    let mut holds = false;
+    for &v in body.block(block) {
+        match &body.inst(v).op {
+            Op::For(l) => holds |= l.parallel.is_some(),
+            Op::Loop(inner) => {
+                let at = blocks.len();
+                blocks.push(*inner);
+                if add_task_blocks(body, *inner, blocks) {
+                    holds = true;
+                } else {
+                    blocks.truncate(at);
+                }
+            }
+            _ => {}
+        }
+    }
+    holds
+}
+
+/// The instructions of all [`task_blocks`], in the order of the text.
+pub fn task_statements(body: &Body) -> Vec<ValueId> {
+    task_blocks(body).into_iter().flat_map(|b| body.block(b).iter().copied()).collect()
+}
+
+/// How a round of a `loop` with parallel loops in it ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RoundEnd {
+    /// Another round follows when the value is what is said.
+    Repeats(ValueId, bool),
+    /// None follows.
+    Leaves,
+}
+
+/// How a round ends, in a block that only its last instruction leaves; `None` for any other block.
+pub fn round_end(body: &Body, block: BlockId) -> Option<RoundEnd> {
+    let (last, before) = body.block(block).split_last()?;
+    if before.iter().any(|v| may_jump(body, *v)) {
+        return None;
+    }
+    let is_break = |b: BlockId| matches!(body.block(b), [v] if body.inst(*v).op == Op::Break);
+    match body.inst(*last).op {
+        Op::Break => Some(RoundEnd::Leaves),
+        Op::If(c, yes, no) if body.block(yes).is_empty() && is_break(no) => Some(RoundEnd::Repeats(c, true)),
+        Op::If(c, yes, no) if body.block(no).is_empty() && is_break(yes) => Some(RoundEnd::Repeats(c, false)),
+        _ => None,
+    }
+}
+
+/// An instruction may leave the loop that it stands in directly, or end its round.
+fn may_jump(body: &Body, v: ValueId) -> bool {
+    match &body.inst(v).op {
+        Op::Break | Op::Continue | Op::Return(_) => true,
+        Op::If(_, yes, no) => [yes, no].iter().any(|b| body.block(**b).iter().any(|u| may_jump(body, *u))),
+        _ => false,
+    }
+}

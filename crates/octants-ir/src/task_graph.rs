@@ -1,0 +1,137 @@
+//! [`TaskGraph`]: in which order the tasks of a program run, which side by side, which again, and which only sometimes.
+//!
+//! # Semantics
+//!
+//! - A `Sequence` runs its parts one after the other. Each sees all effects of those before it.
+//! - A `Parallel` runs its groups in any order or at once. What follows it sees the effects of all of them.
+//! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the body
+//!   runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it draws
+//!   other numbers.
+//! - An `If` reads its condition and runs one of two parts.
+//! - A `Launch` runs a task. One task may be launched in several places.
+//! - A `Checkpoint` is a place where a host may stop a launch and resume it. Its body runs; a launch that finds `yields_on`
+//!   other than zero behind it may end there, and a later launch may skip all that stands before the checkpoint of that
+//!   label. No front end makes one, and the launcher only runs its body, in order.
+//! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read behind all work
+//!   that comes before it in the graph.
+//! - A task that fails an assertion ends the graph: no task behind it runs, and no further round.
+
+use std::collections::BTreeSet;
+
+use crate::op::{BufferId, FrameSlot};
+
+/// A task of a program, by its position.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct TaskId(pub u32);
+
+impl TaskId {
+    /// Position among the program's tasks.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// An integer in memory that decides what runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Condition {
+    /// The element of a buffer without axes.
+    Buffer(BufferId),
+    /// A slot of the launch's frame.
+    Frame(FrameSlot),
+}
+
+/// How many iterations a launch of a task has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LaunchCount {
+    /// So many; a serial task has one.
+    Known(u64),
+    /// A number that follows from the launch's arguments alone.
+    Argument,
+    /// A number that the task computes from memory, which tasks before it may write.
+    Memory,
+}
+
+/// The order of a program's tasks: see the module's semantics.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TaskGraph {
+    /// Parts in order.
+    Sequence(Vec<TaskGraph>),
+    /// Groups that do not wait for one another.
+    Parallel(Vec<TaskGraph>),
+    /// A body that is repeated.
+    While {
+        /// Another round follows when it holds.
+        condition: Condition,
+        /// A round.
+        body: Box<TaskGraph>,
+    },
+    /// A choice.
+    If {
+        /// What decides.
+        condition: Condition,
+        /// Runs when it holds.
+        then: Box<TaskGraph>,
+        /// Runs when it does not.
+        otherwise: Box<TaskGraph>,
+    },
+    /// A task.
+    Launch {
+        /// Which.
+        task: TaskId,
+        /// Its iterations.
+        count: LaunchCount,
+    },
+    /// A place to stop and to resume.
+    Checkpoint {
+        /// The user's number of it.
+        label: i64,
+        /// The launch may end behind the body when it holds.
+        yields_on: Condition,
+        /// What runs again when a launch resumes here.
+        body: Box<TaskGraph>,
+    },
+}
+
+impl Default for TaskGraph {
+    fn default() -> TaskGraph {
+        TaskGraph::Sequence(Vec::new())
+    }
+}
+
+impl TaskGraph {
+    /// The parts directly in this one, in order.
+    pub fn parts(&self) -> Vec<&TaskGraph> {
+        match self {
+            TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => parts.iter().collect(),
+            TaskGraph::While { body, .. } | TaskGraph::Checkpoint { body, .. } => vec![body],
+            TaskGraph::If { then, otherwise, .. } => vec![then, otherwise],
+            TaskGraph::Launch { .. } => Vec::new(),
+        }
+    }
+
+    /// Calls `f` on this part and on all within it, outer before inner, in order.
+    pub fn visit<'a>(&'a self, f: &mut impl FnMut(&'a TaskGraph)) {
+        f(self);
+        self.parts().into_iter().for_each(|part| part.visit(f));
+    }
+
+    /// The condition that this part itself reads.
+    pub fn condition(&self) -> Option<Condition> {
+        match self {
+            TaskGraph::While { condition, .. } | TaskGraph::If { condition, .. } => Some(*condition),
+            TaskGraph::Checkpoint { yields_on, .. } => Some(*yields_on),
+            TaskGraph::Sequence(_) | TaskGraph::Parallel(_) | TaskGraph::Launch { .. } => None,
+        }
+    }
+
+    /// The buffers that conditions read.
+    pub fn condition_buffers(&self) -> BTreeSet<BufferId> {
+        let mut buffers = BTreeSet::new();
+        self.visit(&mut |part| {
+            if let Some(Condition::Buffer(b)) = part.condition() {
+                buffers.insert(b);
+            }
+        });
+        buffers
+    }
+}

@@ -1,0 +1,108 @@
+//! The verifier's rules about task graphs (40 to 45), and about the loops of a kernel that become parts of one.
+
+use std::collections::BTreeSet;
+
+use crate::body::Body;
+use crate::kernel::Program;
+use crate::launch_count::launch_count;
+use crate::rules::{Rule, Violation};
+use crate::task_blocks::{round_end, task_blocks};
+use crate::task_graph::{Condition, TaskGraph};
+use crate::types::Type;
+
+/// Checks the graph of a program whose tasks are sound.
+pub(crate) fn verify_graph(program: &Program, out: &mut Vec<Violation>) {
+    let mut v = GraphVerifier { program, launched: BTreeSet::new(), labels: BTreeSet::new(), out };
+    v.part(&program.graph, false);
+    for (i, task) in program.tasks.iter().enumerate() {
+        if !v.launched.contains(&i) {
+            v.report(Rule::TasksLaunched, format!("task {} is not launched", task.name));
+        }
+    }
+}
+
+/// Checks that what holds parallel loops in a sound kernel is the root, or a loop that its last instruction leaves.
+pub(crate) fn verify_rounds(body: &Body, place: &str, out: &mut Vec<Violation>) {
+    for b in task_blocks(body).into_iter().skip(1).filter(|b| round_end(body, *b).is_none()) {
+        let detail = format!("{b} holds a parallel loop");
+        out.push(Violation { rule: Rule::ParallelAtRoot, place: place.to_string(), detail });
+    }
+}
+
+struct GraphVerifier<'a> {
+    program: &'a Program,
+    launched: BTreeSet<usize>,
+    labels: BTreeSet<i64>,
+    out: &'a mut Vec<Violation>,
+}
+
+impl GraphVerifier<'_> {
+    fn report(&mut self, rule: Rule, detail: String) {
+        self.out.push(Violation { rule, place: "graph".into(), detail });
+    }
+
+    fn part(&mut self, part: &TaskGraph, in_checkpoint: bool) {
+        if let Some(condition) = part.condition() {
+            self.condition(condition);
+        }
+        match part {
+            TaskGraph::Sequence(_) | TaskGraph::If { .. } => {}
+            TaskGraph::Parallel(groups) => {
+                if groups.is_empty() {
+                    self.report(Rule::GroupsOfLaunches, "a `parallel` without a group".into());
+                }
+                for group in groups.iter().filter(|g| !is_of_launches(g)) {
+                    self.report(Rule::GroupsOfLaunches, format!("a group of {} parts", group.parts().len()));
+                }
+            }
+            TaskGraph::While { body, .. } => self.launches_some("a `while`", body),
+            TaskGraph::Checkpoint { label, body, .. } => {
+                self.launches_some(&format!("checkpoint {label}"), body);
+                if in_checkpoint || !self.labels.insert(*label) {
+                    self.report(Rule::CheckpointsApart, format!("checkpoint {label}"));
+                }
+            }
+            TaskGraph::Launch { task, count } => match self.program.tasks.get(task.index()) {
+                None => self.report(Rule::TasksLaunched, format!("task {} does not exist", task.0)),
+                Some(of) => {
+                    self.launched.insert(task.index());
+                    let told = launch_count(of);
+                    if *count != told {
+                        self.report(Rule::CountOfTask, format!("{count:?} for {}, which has {told:?}", of.name));
+                    }
+                }
+            },
+        }
+        let in_checkpoint = in_checkpoint || matches!(part, TaskGraph::Checkpoint { .. });
+        part.parts().into_iter().for_each(|p| self.part(p, in_checkpoint));
+    }
+
+    fn condition(&mut self, condition: Condition) {
+        let is_integer = match self.program.condition_type(condition) {
+            Some(Type::Scalar(s)) => !s.is_float(),
+            _ => false,
+        };
+        if !is_integer {
+            self.report(Rule::GraphCondition, format!("{condition:?}"));
+        }
+    }
+
+    fn launches_some(&mut self, what: &str, body: &TaskGraph) {
+        let mut any = false;
+        body.visit(&mut |p| any |= matches!(p, TaskGraph::Launch { .. }));
+        if !any {
+            self.report(Rule::RoundsLaunch, format!("{what} without a launch"));
+        }
+    }
+}
+
+/// A part is launches of tasks that follow one another, at least one.
+fn is_of_launches(part: &TaskGraph) -> bool {
+    let parts = if let TaskGraph::Launch { .. } = part { vec![part] } else { part.parts() };
+    let task = |p: &&TaskGraph| match p {
+        TaskGraph::Launch { task, .. } => Some(task.index()),
+        _ => None,
+    };
+    let tasks: Option<Vec<usize>> = parts.iter().map(task).collect();
+    tasks.is_some_and(|tasks| !tasks.is_empty() && tasks.windows(2).all(|t| t[1] == t[0] + 1))
+}

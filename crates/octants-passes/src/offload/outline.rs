@@ -1,0 +1,215 @@
+//! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these are
+//! repeated. Of segments that became tasks it makes the program's graph.
+
+use octants_ir::{
+    BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, Op, RoundEnd, Task, TaskGraph, TaskId, Type, UnaryOp,
+    ValueId, round_end, task_blocks,
+};
+
+/// What runs, in order.
+#[derive(Debug)]
+pub(super) enum Outline {
+    /// The segment of this number.
+    Segment(usize),
+    /// A loop with parallel loops in it.
+    Rounds {
+        /// What runs in a round.
+        body: Vec<Outline>,
+        /// What decides whether another one follows.
+        condition: RoundCondition,
+    },
+}
+
+/// What decides about another round.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum RoundCondition {
+    /// Memory that is there anyway.
+    Memory(Condition),
+    /// A value of the round, which has to be kept in the frame.
+    Value(ValueId),
+}
+
+/// A statement of the outline, and what the segment that takes it must know.
+pub(super) struct Statement {
+    pub(super) value: ValueId,
+    /// The group of `stream_parallel` that it belongs to.
+    pub(super) group: Option<u32>,
+    /// It stands in a loop whose rounds are tasks.
+    pub(super) repeats: bool,
+    /// It cannot stand in the segment of the statement before it.
+    pub(super) begins: bool,
+}
+
+/// Lets all loops that hold parallel loops go on when their condition holds, so that its value is the condition.
+pub(super) fn normalize_rounds(body: &mut Body) {
+    for block in task_blocks(body).into_iter().skip(1) {
+        let Some(RoundEnd::Repeats(c, false)) = round_end(body, block) else { continue };
+        let Some(&last) = body.block(block).last() else { continue };
+        let span = body.inst(last).span;
+        let not = body.add_inst(Op::Unary(UnaryOp::LogicNot, c), body.ty(c).clone(), span);
+        if let Op::If(c, yes, no) = &mut body.inst_mut(last).op {
+            *c = not;
+            std::mem::swap(yes, no);
+        }
+        let end = body.block(block).len() - 1;
+        body.blocks[block.index()].insert(end, not);
+    }
+}
+
+/// The statements of a kernel, in the order of the text, and its outline in terms of their segments, which
+/// `add_statement` makes: it is given each statement and says which segment that went to.
+pub(super) fn outline(body: &Body, add_statement: &mut impl FnMut(Statement) -> usize) -> Vec<Outline> {
+    let blocks = task_blocks(body);
+    let mut walk = Walk { body, blocks, begins: true, add_statement };
+    let mut out = Vec::new();
+    walk.block(body.root, false, &mut out);
+    out
+}
+
+struct Walk<'a, F> {
+    body: &'a Body,
+    /// Blocks whose statements are tasks.
+    blocks: Vec<BlockId>,
+    begins: bool,
+    add_statement: &'a mut F,
+}
+
+impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
+    fn block(&mut self, b: BlockId, repeats: bool, out: &mut Vec<Outline>) {
+        let mut statements = self.body.block(b);
+        let end = (b != self.body.root).then(|| round_end(self.body, b)).flatten();
+        if let (Some(_), Some((_, before))) = (end, statements.split_last()) {
+            statements = before;
+        }
+        for (&v, group) in statements.iter().zip(statement_groups(self.body, statements)) {
+            match self.body.inst(v).op {
+                Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
+                _ => self.statement(v, group, repeats, out),
+            }
+        }
+    }
+
+    fn statement(&mut self, value: ValueId, group: Option<u32>, repeats: bool, out: &mut Vec<Outline>) {
+        let begins = std::mem::replace(&mut self.begins, false);
+        let segment = (self.add_statement)(Statement { value, group, repeats, begins });
+        if !matches!(out.last(), Some(Outline::Segment(last)) if *last == segment) {
+            out.push(Outline::Segment(segment));
+        }
+    }
+
+    fn rounds(&mut self, inner: BlockId, repeats: bool, out: &mut Vec<Outline>) {
+        match round_end(self.body, inner) {
+            Some(RoundEnd::Repeats(c, _)) => {
+                self.begins = true;
+                let mut body = Vec::new();
+                self.block(inner, true, &mut body);
+                self.begins = true;
+                out.push(Outline::Rounds { body, condition: self.condition(inner, c) });
+            }
+            Some(RoundEnd::Leaves) => self.block(inner, repeats, out),
+            None => panic!("compiler bug: {inner} is left elsewhere than at its end\n{}", self.body),
+        }
+    }
+
+    /// What decides about another round: memory where the last thing that a round does is to read it.
+    fn condition(&self, block: BlockId, c: ValueId) -> RoundCondition {
+        let body = self.body;
+        let is_zero = |v: ValueId| matches!(body.as_const(v), Some(Const::Int(0)));
+        let read = match body.inst(c).op {
+            Op::Binary(BinaryOp::Ne, x, zero) if is_zero(zero) => x,
+            Op::Cast(x) => x,
+            _ => c,
+        };
+        let Op::Load(address) = body.inst(read).op else { return RoundCondition::Value(c) };
+        let is_integer = matches!(body.ty(read), Type::Scalar(s) if !s.is_float());
+        let (Op::BufferAddr(b, indices), true) = (&body.inst(address).op, is_integer) else {
+            return RoundCondition::Value(c);
+        };
+        // The last instruction is the end of the round itself.
+        let statements = body.block(block).split_last().map_or(&[][..], |(_, before)| before);
+        let changes = |v: &ValueId| !matches!(body.inst(*v).op.effect(), Effect::Pure | Effect::Read(_));
+        let is_last = |at: usize| !statements[at..].iter().any(changes);
+        if indices.is_empty() && statements.iter().position(|v| *v == read).is_some_and(is_last) {
+            return RoundCondition::Memory(Condition::Buffer(*b));
+        }
+        RoundCondition::Value(c)
+    }
+}
+
+/// The values that decide about rounds and have to be kept in the frame.
+pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
+    let mut kept = Vec::new();
+    for part in outline {
+        if let Outline::Rounds { body, condition } = part {
+            kept.extend(kept_conditions(body));
+            if let RoundCondition::Value(v) = condition {
+                kept.push(*v);
+            }
+        }
+    }
+    kept
+}
+
+/// Makes room for a segment in front of all others.
+pub(super) fn move_segments(outline: &mut [Outline]) {
+    for part in outline {
+        match part {
+            Outline::Segment(number) => *number += 1,
+            Outline::Rounds { body, .. } => move_segments(body),
+        }
+    }
+}
+
+/// The graph of a program: `tasks` with the group of each, of which `of_segment` names those that segments became.
+pub(super) fn build_graph(
+    outline: &[Outline],
+    (tasks, groups): (&[Task], &[Option<u32>]),
+    of_segment: &[Option<TaskId>],
+    slots: &dyn Fn(ValueId) -> FrameSlot,
+) -> TaskGraph {
+    let mut parts: Vec<(Option<u32>, TaskGraph)> = Vec::new();
+    for part in outline {
+        match part {
+            Outline::Segment(segment) => {
+                let Some(task) = of_segment[*segment] else { continue };
+                parts.push((groups[task.index()], TaskGraph::launch(tasks, task)));
+            }
+            Outline::Rounds { body, condition } => {
+                let condition = match condition {
+                    RoundCondition::Memory(memory) => *memory,
+                    RoundCondition::Value(v) => Condition::Frame(slots(*v)),
+                };
+                let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
+                parts.push((None, TaskGraph::While { condition, body }));
+            }
+        }
+    }
+    let mut out = Vec::new();
+    for run in parts.chunk_by(|a, b| a.0.is_some() && b.0.is_some()) {
+        if run[0].0.is_none() {
+            out.extend(run.iter().map(|(_, part)| part.clone()));
+            continue;
+        }
+        let group = |same: &[(Option<u32>, TaskGraph)]| same.iter().map(|(_, part)| part.clone()).collect();
+        let groups = run.chunk_by(|a, b| a.0 == b.0).map(|same| TaskGraph::Sequence(group(same)));
+        out.push(TaskGraph::Parallel(groups.collect()));
+    }
+    TaskGraph::Sequence(out)
+}
+
+/// The group of each statement of the root.
+pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
+    let own = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
+        _ => None,
+    };
+    let mut groups: Vec<Option<u32>> = order.iter().map(own).collect();
+    let Some(first) = groups.iter().position(Option::is_some) else { return groups };
+    let last = groups.iter().rposition(Option::is_some).unwrap_or(first);
+    let mut next = groups[last];
+    for g in groups[first..].iter_mut().rev() {
+        next = g.or(next);
+        *g = next;
+    }
+    groups
+}

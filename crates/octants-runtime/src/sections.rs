@@ -1,0 +1,148 @@
+//! [`Section`]: the graph of a kernel's tasks as the launcher walks it.
+//!
+//! A kernel whose tasks all run in order has no sections: its launch walks nothing. Neighbors that run in order are one
+//! section, and on a device that works at once groups are such neighbors too.
+
+use std::ops::Range;
+
+use octants_artifact::{Artifact, Condition, GraphPart};
+
+use crate::error::{ErrorKind, Result};
+
+/// A stretch of a kernel's launch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Section {
+    /// Tasks one after the other.
+    InOrder(Range<usize>),
+    /// At least two groups of tasks, each in order, independent of one another.
+    Groups(Box<[Range<usize>]>),
+    /// Sections that run, and again while a condition holds.
+    While(Condition, Box<[Section]>),
+    /// Sections for a condition that holds, and for one that does not.
+    If(Condition, [Box<[Section]>; 2]),
+}
+
+/// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by side.
+pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]>> {
+    let tasks = artifact.tasks.len();
+    if artifact.graph.is_empty() {
+        return Ok(Box::default());
+    }
+    let making = Making { artifact, forks };
+    let sections = making.sections(&artifact.graph)?;
+    Ok(if *sections == [Section::InOrder(0..tasks)] { Box::default() } else { sections })
+}
+
+/// Some section reads a condition.
+pub(crate) fn decides(sections: &[Section]) -> bool {
+    sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..)))
+}
+
+struct Making<'a> {
+    artifact: &'a Artifact,
+    forks: bool,
+}
+
+impl Making<'_> {
+    fn sections(&self, parts: &[GraphPart]) -> Result<Box<[Section]>> {
+        let mut out = Vec::new();
+        self.add(parts, &mut out)?;
+        Ok(out.into_boxed_slice())
+    }
+
+    fn add(&self, parts: &[GraphPart], out: &mut Vec<Section>) -> Result<()> {
+        for part in parts {
+            match part {
+                GraphPart::Tasks(first, end) => in_order(self.tasks((*first, *end))?, out),
+                GraphPart::Parallel(groups) => {
+                    let groups = groups.iter().map(|g| self.tasks(*g)).collect::<Result<Vec<_>>>()?;
+                    if self.forks && groups.len() > 1 {
+                        out.push(Section::Groups(groups.into_boxed_slice()));
+                    } else {
+                        groups.into_iter().for_each(|g| in_order(g, out));
+                    }
+                }
+                GraphPart::While { condition, body } => {
+                    out.push(Section::While(self.condition(condition)?, self.sections(body)?));
+                }
+                GraphPart::If { condition, then, otherwise } => {
+                    let both = [self.sections(then)?, self.sections(otherwise)?];
+                    out.push(Section::If(self.condition(condition)?, both));
+                }
+                // No launch stops or resumes: what stands there runs in its place.
+                GraphPart::Checkpoint { body, .. } => self.add(body, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn tasks(&self, (first, end): (u32, u32)) -> Result<Range<usize>> {
+        let range = first as usize..end as usize;
+        if range.start > range.end || range.end > self.artifact.tasks.len() {
+            return Err(ErrorKind::CompilerBug(format!("a graph launches tasks {first} to {end}")).into());
+        }
+        Ok(range)
+    }
+
+    fn condition(&self, of: &Condition) -> Result<Condition> {
+        let exists = match of.slot {
+            Some(slot) => slot < self.artifact.arg_slots,
+            None => of.offset + u64::from(of.kind.bytes()) <= self.artifact.frame_bytes,
+        };
+        if exists { Ok(*of) } else { Err(ErrorKind::CompilerBug(format!("a graph reads {of:?}")).into()) }
+    }
+}
+
+/// Adds tasks in order, to the section before them where they follow it.
+fn in_order(tasks: Range<usize>, out: &mut Vec<Section>) {
+    match out.last_mut() {
+        Some(Section::InOrder(before)) if before.end == tasks.start => before.end = tasks.end,
+        _ => out.push(Section::InOrder(tasks)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use octants_artifact::{ScalarKind, TaskMeta, graph_of_groups};
+
+    use super::*;
+
+    fn artifact(tasks: usize, graph: Vec<GraphPart>) -> Artifact {
+        Artifact { tasks: vec![TaskMeta::default(); tasks], arg_slots: 1, frame_bytes: 8, graph, ..Artifact::default() }
+    }
+
+    const FLAG: Condition = Condition { slot: Some(0), offset: 4, kind: ScalarKind::I32 };
+
+    #[test]
+    fn tasks_in_order_have_no_sections() {
+        let parts = vec![GraphPart::Tasks(0, 1), GraphPart::Tasks(1, 3)];
+        assert_eq!(*sections(&artifact(3, parts), true).unwrap(), []);
+        assert_eq!(*sections(&artifact(3, Vec::new()), true).unwrap(), []);
+        let groups = graph_of_groups(&[None, Some(0), Some(1)]);
+        assert_eq!(*sections(&artifact(3, groups.clone()), false).unwrap(), []);
+        let forked = [Section::InOrder(0..1), Section::Groups([1..2, 2..3].into())];
+        assert_eq!(*sections(&artifact(3, groups), true).unwrap(), forked);
+    }
+
+    #[test]
+    fn a_checkpoint_is_what_stands_in_it() {
+        let body = vec![GraphPart::Tasks(1, 2)];
+        let parts = vec![
+            GraphPart::Tasks(0, 1),
+            GraphPart::Checkpoint { label: 3, yields_on: FLAG, body },
+            GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(2, 3)] },
+        ];
+        let found = sections(&artifact(3, parts), true).unwrap();
+        assert_eq!(*found, [Section::InOrder(0..2), Section::While(FLAG, [Section::InOrder(2..3)].into())]);
+        assert!(decides(&found));
+    }
+
+    #[test]
+    fn what_is_not_there_is_refused() {
+        assert!(sections(&artifact(1, vec![GraphPart::Tasks(0, 2)]), true).is_err());
+        for condition in [Condition { slot: Some(1), ..FLAG }, Condition { slot: None, offset: 8, ..FLAG }] {
+            let graph = vec![GraphPart::While { condition, body: vec![GraphPart::Tasks(0, 1)] }];
+            assert!(sections(&artifact(1, graph), true).is_err());
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! How the launcher walks a task graph, seen by a driver that writes down its calls: loops and choices that it decides
+//! by memory, on devices whose memory the host reaches or does not, and on one that does everything at once.
+
+#![allow(clippy::unwrap_used)]
+
+use std::cell::Cell;
+
+use octants_artifact::{Artifact, Condition, GraphPart, ScalarKind, Site, SiteKind, TaskMeta};
+use octants_driver_recording::{Log, RecordingDriver, Said, device_that, finish};
+use octants_runtime::{Buffer, Caller, Device, ErrorKind, HostArray, LoadedKernel, Patient, Pointer, Result, Stream};
+
+type Setting = fn(RecordingDriver) -> RecordingDriver;
+
+/// Memory apart, memory that is shared, and no streams.
+const SETTINGS: [Setting; 3] = [|d| d, RecordingDriver::sharing_memory, |d| d.sharing_memory().immediate()];
+
+/// What slot 0 points to.
+const FLAG: Condition = Condition { slot: Some(0), offset: 0, kind: ScalarKind::I32 };
+/// The start of the frame.
+const IN_FRAME: Condition = Condition { slot: None, offset: 0, kind: ScalarKind::I32 };
+
+fn artifact(tasks: usize, graph: Vec<GraphPart>) -> Artifact {
+    Artifact {
+        kernel: "k".into(),
+        arg_slots: 1,
+        frame_bytes: 64,
+        tasks: (0..tasks).map(|n| TaskMeta { name: format!("t{n}"), writes: vec![0], ..TaskMeta::default() }).collect(),
+        graph,
+        sites: vec![Site { kind: SiteKind::Assert, parts: vec![], location: "a.py:1".into() }],
+        ..Artifact::default()
+    }
+}
+
+fn load(device: &Device, artifact: &Artifact) -> LoadedKernel {
+    device.load(artifact).unwrap().with_pointers(vec![Pointer { slot: 0, written: true }])
+}
+
+fn repeat(condition: Condition, body: Vec<GraphPart>) -> GraphPart {
+    GraphPart::While { condition, body }
+}
+
+fn launch(stream: &Stream, kernel: &LoadedKernel, flag: &Buffer) -> Result<()> {
+    // SAFETY: the driver runs nothing.
+    unsafe { stream.launch(kernel, &[flag.ptr().unwrap()], &Patient) }.map(|_| ())
+}
+
+/// The tasks that were launched, and the numbers of their launches.
+fn tasks(log: &Log) -> Vec<(String, u64)> {
+    log.take_launched().into_iter().map(|l| (l.task, l.number)).collect()
+}
+
+fn named(tasks: &[(&str, u64)]) -> Vec<(String, u64)> {
+    tasks.iter().map(|(t, n)| (t.to_string(), *n)).collect()
+}
+
+#[test]
+fn a_loop_runs_until_its_condition_is_zero_and_each_round_is_a_launch_of_its_own() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let graph = vec![GraphPart::Tasks(0, 1), repeat(FLAG, vec![GraphPart::Tasks(1, 3)]), GraphPart::Tasks(3, 4)];
+        let kernel = load(&device, &artifact(4, graph));
+        let (flag, stream) = (device.allocate(4).unwrap(), device.default_stream().clone());
+        log.task_writes(2, Some(0), &[2, -1, 0]);
+        launch(&stream, &kernel, &flag).unwrap();
+        let rounds = [("t1", 0), ("t2", 0), ("t1", 1), ("t2", 1), ("t1", 2), ("t2", 2)];
+        assert_eq!(tasks(&log), named(&[&[("t0", 0)], &rounds[..], &[("t3", 0)]].concat()));
+        // The body runs once in any case.
+        launch(&stream, &kernel, &flag).unwrap();
+        assert_eq!(tasks(&log), named(&[("t0", 3), ("t1", 3), ("t2", 3), ("t3", 3)]));
+        drop((kernel, flag, stream));
+        finish(device, &log);
+    }
+}
+
+#[test]
+fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_condition() {
+    let calls = |setting: Setting| {
+        let (device, log) = device_that(setting);
+        let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+        let (flag, stream, other) =
+            (device.allocate(4).unwrap(), device.create_stream(0).unwrap(), device.create_stream(0).unwrap());
+        let plain = load(&device, &artifact(1, vec![]));
+        let apart = device.allocate(4).unwrap();
+        launch(&other, &plain, &apart).unwrap();
+        log.task_writes(0, Some(0), &[1, 0]);
+        log.take();
+        launch(&stream, &kernel, &flag).unwrap();
+        let calls = log.take();
+        let handle = stream.handle();
+        drop((kernel, plain, flag, apart, stream, other));
+        finish(device, &log);
+        let own = |c: &String| c.ends_with(&format!(" {handle}")) || c.starts_with("allocate_pinned");
+        assert!(calls.iter().all(own), "{calls:?}");
+        calls.iter().map(|c| c.split(' ').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    let shared = ["allocate", "launch", "synchronize", "launch", "synchronize"];
+    assert_eq!(calls(RecordingDriver::sharing_memory), shared);
+    let round = ["launch", "copy_to_host", "synchronize"];
+    assert_eq!(calls(|d| d), [&["allocate", "allocate_pinned"], &round[..], &round].concat());
+}
+
+#[test]
+fn loops_nest_and_conditions_lie_in_the_frame_as_well() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let inner = repeat(FLAG, vec![GraphPart::Tasks(0, 1)]);
+        let kernel = load(&device, &artifact(2, vec![repeat(IN_FRAME, vec![inner, GraphPart::Tasks(1, 2)])]));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[1, 0, 0, 1, 0]);
+        log.task_writes(1, None, &[7, 7, 0]);
+        launch(device.default_stream(), &kernel, &flag).unwrap();
+        let order: Vec<String> = tasks(&log).into_iter().map(|t| t.0).collect();
+        assert_eq!(order.join(" "), "t0 t0 t1 t0 t1 t0 t0 t1");
+        drop((kernel, flag));
+        finish(device, &log);
+    }
+}
+
+#[test]
+fn a_choice_runs_one_side_and_a_checkpoint_what_stands_in_it() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let choice = GraphPart::If {
+            condition: FLAG,
+            then: vec![GraphPart::Tasks(1, 2)],
+            otherwise: vec![GraphPart::Tasks(2, 3)],
+        };
+        let body = vec![GraphPart::Tasks(3, 4)];
+        let stop = GraphPart::Checkpoint { label: 5, yields_on: FLAG, body };
+        let kernel = load(&device, &artifact(5, vec![GraphPart::Tasks(0, 1), choice, stop, GraphPart::Tasks(4, 5)]));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[0, 256]);
+        for taken in ["t2", "t1"] {
+            launch(device.default_stream(), &kernel, &flag).unwrap();
+            let order: Vec<String> = tasks(&log).into_iter().map(|t| t.0).collect();
+            assert_eq!(order, ["t0", taken, "t3", "t4"]);
+        }
+        drop((kernel, flag));
+        finish(device, &log);
+    }
+}
+
+#[test]
+fn groups_in_a_loop_fork_and_join_in_each_round() {
+    let (device, log) = device_that(|d| d);
+    let body = vec![GraphPart::Parallel(vec![(0, 1), (1, 3)]), GraphPart::Tasks(3, 4)];
+    let kernel = load(&device, &artifact(4, vec![repeat(FLAG, body)]));
+    let flag = device.allocate(4).unwrap();
+    log.task_writes(3, Some(0), &[1, 0]);
+    launch(device.default_stream(), &kernel, &flag).unwrap();
+    let launched = log.take_launched();
+    let order: Vec<&str> = launched.iter().map(|l| l.task.as_str()).collect();
+    assert_eq!(order.join(" "), "t0 t1 t2 t3 t0 t1 t2 t3");
+    assert!(launched[0].stream != launched[1].stream && !launched[1].is_behind(&launched[0]));
+    assert!(launched[3].is_behind(&launched[0]) && launched[3].is_behind(&launched[2]));
+    assert!(launched[4].is_behind(&launched[3]));
+    drop((kernel, flag));
+    finish(device, &log);
+}
+
+#[test]
+fn a_failed_assertion_ends_the_loop_and_the_launch() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let graph = vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)]), GraphPart::Tasks(1, 2)];
+        let kernel = load(&device, &artifact(2, graph));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[1; 9]);
+        log.fail_task();
+        let error = launch(device.default_stream(), &kernel, &flag).unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::Assertion(_)), "{error}");
+        assert_eq!(tasks(&log), named(&[("t0", 0)]));
+        // It was reported.
+        device.synchronize(&Patient).unwrap();
+        drop((kernel, flag));
+        finish(device, &log);
+    }
+}
+
+#[test]
+fn what_code_says_is_heard_behind_each_round() {
+    let (device, log) = device_that(RecordingDriver::with_channels);
+    let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+    let flag = device.allocate(4).unwrap();
+    log.task_writes(0, Some(0), &[1; 9]);
+    log.say(Said { site: 0, values: vec![], fails: true, written: true });
+    let error = launch(device.default_stream(), &kernel, &flag).unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::Assertion(_)), "{error}");
+    assert_eq!(tasks(&log), named(&[("t0", 0)]));
+    drop((kernel, flag));
+    finish(device, &log);
+}
+
+#[test]
+fn the_user_interrupts_a_loop_between_rounds() {
+    /// Interrupted once it was asked some times.
+    struct Impatient(Cell<u32>, Cell<bool>);
+    impl Caller for Impatient {
+        fn will_block(&self) {
+            self.1.set(true);
+        }
+        fn is_interrupted(&self) -> bool {
+            assert!(self.1.get(), "asked before the caller was told");
+            self.0.set(self.0.get() - 1);
+            self.0.get() == 0
+        }
+    }
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[1; 9]);
+        let caller = Impatient(Cell::new(3), Cell::new(false));
+        // SAFETY: the driver runs nothing.
+        let end = unsafe { device.default_stream().launch(&kernel, &[flag.ptr().unwrap()], &caller) };
+        assert_eq!(*end.unwrap_err().kind(), ErrorKind::Interrupted);
+        assert_eq!(tasks(&log).len(), 3);
+        drop((kernel, flag));
+        finish(device, &log);
+    }
+}
+
+#[test]
+fn a_stream_that_is_captured_cannot_decide() {
+    let (device, log) = device_that(RecordingDriver::sharing_memory);
+    let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+    let flag = device.allocate(4).unwrap();
+    let theirs = device.stream_from_handle(4711).unwrap();
+    log.capture(Some(4711));
+    let error = launch(&theirs, &kernel, &flag).unwrap_err();
+    assert!(error.to_string().contains("loops or chooses by what is in memory"), "{error}");
+    log.capture(None);
+    launch(&theirs, &kernel, &flag).unwrap();
+}
+
+#[test]
+fn the_condition_is_read_where_the_array_was_staged() {
+    let (device, log) = device_that(|d| d);
+    let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+    let mut flag = [5i32];
+    let low = flag.as_mut_ptr() as u64;
+    let array = HostArray { slot: 0, low, high: low + 4, written: true, gaps: false };
+    log.task_writes(0, Some(0), &[4, 3, 0]);
+    // SAFETY: the driver runs nothing; the array is alive.
+    unsafe { device.default_stream().launch_with(&kernel, &[low], &[array], &Patient) }.unwrap();
+    assert_eq!((tasks(&log).len(), flag), (3, [0]));
+    drop(kernel);
+    finish(device, &log);
+}
+
+#[test]
+fn rounds_are_measured_as_launches() {
+    for setting in SETTINGS {
+        let (device, log) = device_that(setting);
+        let kernel = load(&device, &artifact(1, vec![repeat(FLAG, vec![GraphPart::Tasks(0, 1)])]));
+        let flag = device.allocate(4).unwrap();
+        log.task_writes(0, Some(0), &[1, 1, 0]);
+        let profiler = device.profiler();
+        profiler.start().unwrap();
+        launch(device.default_stream(), &kernel, &flag).unwrap();
+        profiler.resolve(&Patient).unwrap();
+        let totals = profiler.totals();
+        assert_eq!((totals[0].1.launches.count, totals[0].1.tasks[0].1.count), (3, 3));
+        profiler.stop();
+        drop((kernel, flag));
+        device.close(&Patient).unwrap();
+        assert_eq!(log.mistakes(), Vec::<String>::new());
+    }
+}
