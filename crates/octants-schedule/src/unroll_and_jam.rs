@@ -14,7 +14,7 @@ use octants_ir::{
     ValueId,
 };
 
-use crate::facts::{BodyFacts, ProgramFacts};
+use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::find_unroll_and_jam::{JammedLoops, find_unroll_and_jam};
 use crate::schedule_program::Scheduling;
 use crate::schedule_task::{ParallelLoop, is_huge};
