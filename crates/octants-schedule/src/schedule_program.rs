@@ -8,6 +8,7 @@ use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::hint_loops::hint_loops;
+use crate::privatize_scatter::privatize_scatter;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
 use crate::unroll_and_jam::unroll_and_jam;
 
@@ -53,6 +54,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         run: |scheduled, s| unroll_and_jam(scheduled, s),
     },
     Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
+    Pass {
+        name: "privatize_scatter",
+        runs: |_, s| !s.target.has_grid,
+        run: |scheduled, _| privatize_scatter(scheduled),
+    },
 ];
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
