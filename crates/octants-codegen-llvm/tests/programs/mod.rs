@@ -15,6 +15,7 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
         .max()
         .unwrap_or(0);
     let kind = if parallel { TaskKind::Parallel(LoopConfig::default()) } else { TaskKind::Serial };
+    let tasks = vec![Task { name: "kernel_0".into(), kind, body, access: AccessSet::default() }];
     Program {
         name: "kernel".into(),
         params: params.into_iter().map(|(n, ty)| Param { name: n.into(), ty }).collect(),
@@ -23,8 +24,8 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
         functions: Vec::new(),
         ret,
         frame: Vec::new(),
-        graph: octants_ir::TaskGraph::default(),
-        tasks: vec![Task { name: "kernel_0".into(), kind, body, access: AccessSet::default() }],
+        graph: TaskGraph::in_order(&tasks),
+        tasks,
     }
 }
 
