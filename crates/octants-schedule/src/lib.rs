@@ -4,10 +4,10 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`, `unroll_and_jam`,
-//! `scatter_privatization`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`,
-//! `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for single instructions
-//! `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
+//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`,
+//! `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`, `coarsen_threads`, `intra_iteration_dependence`; for
+//! serial loops `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for
+//! single instructions `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
 
 mod balance_threads;
 mod clone_code;
@@ -24,6 +24,7 @@ mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
 mod privatize_in_shared_memory;
+mod privatize_scatter;
 mod reduce_in_blocks;
 mod reduce_in_subgroups;
 mod scatter_privatization;
