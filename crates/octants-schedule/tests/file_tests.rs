@@ -6,6 +6,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod private_variant;
 mod targets;
 
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
@@ -13,6 +14,7 @@ use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
 use octants_ir::{Program, ScheduleOptions, run_pass};
 use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
+use private_variant::runnable;
 use targets::{CPU, GPU};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
@@ -28,7 +30,7 @@ fn run(case: &Case) -> String {
     let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
     if case.runs("schedule_program") {
         let scheduled = schedule_program(program, &target, options);
-        Role::ALL.iter().for_each(|role| case.assert_calls(&scheduled.program_of(*role).to_string()));
+        Role::ALL.iter().for_each(|role| case.assert_calls(&runnable(&scheduled, *role).to_string()));
         return describe_schedule(&scheduled);
     }
     let mut scheduled = decide_schedule(program, &target, options);

@@ -5,6 +5,7 @@
 
 #![allow(clippy::unwrap_used)]
 
+mod private_variant;
 mod targets;
 
 use octants_interpreter::kernel_variants::{Variant, random_memory};
@@ -16,6 +17,7 @@ use octants_ir::{BufferId, Kernel, Program, Scalar, ScheduleOptions, TaskKind, r
 use octants_ir::{assert_scheduled, verify::assert_kernel};
 use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_schedule::schedule_program;
+use private_variant::runnable;
 use targets::{CPU, GPU};
 
 fn run(program: &Program, kernel: &Kernel, seed: u64) -> Memory {
@@ -43,7 +45,7 @@ fn variants_compute_what_the_program_computes() {
             let scheduled = schedule_program(program.clone(), target, ScheduleOptions::default());
             assert_scheduled(&scheduled, "scheduling it");
             for role in Role::ALL {
-                let variant = scheduled.program_of(*role);
+                let variant = runnable(&scheduled, *role);
                 if variant == program {
                     continue;
                 }
