@@ -15,7 +15,7 @@ use octants_ir::{
 
 use crate::clone_code::{Cloner, plainly};
 use crate::facts::parallel_bodies;
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_buffer_in_root, add_shared_buffer, flat_buffer, next_shared_root};
 
 /// Every copy begins at a multiple of this many bytes.
