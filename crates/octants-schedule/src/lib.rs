@@ -4,7 +4,7 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`,
+//! Reading order: [`mod@schedule_program`], `scheduling`, `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`,
 //! `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`, `coarsen_threads`, `intra_iteration_dependence`; for
 //! serial loops `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for
 //! single instructions `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
@@ -24,9 +24,11 @@ mod privatize_scatter;
 mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
+mod scheduling;
 mod software_pipelining;
 mod unroll_and_jam;
 mod unroll_arrays;
 
 pub use describe_schedule::describe_schedule;
-pub use schedule_program::{PASSES, Scheduling, decide_schedule, schedule_program};
+pub use schedule_program::{PASSES, decide_schedule, schedule_program};
+pub use scheduling::Scheduling;

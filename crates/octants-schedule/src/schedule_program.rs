@@ -2,7 +2,7 @@
 
 use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
+use octants_ir::{Pass, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts};
@@ -10,6 +10,7 @@ use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::hint_loops::hint_loops;
 use crate::privatize_scatter::privatize_scatter;
 use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
+use crate::scheduling::Scheduling;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -28,17 +29,6 @@ pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleO
     let schedule = decide(&program, target, options);
     Scheduled { program, schedule }
 }
-
-/// What the passes of [`PASSES`] share.
-#[derive(Debug, Clone, Copy)]
-pub struct Scheduling {
-    /// The machine.
-    pub target: TargetInfo,
-    /// What is asked of the schedule.
-    pub options: ScheduleOptions,
-}
-
-impl PassState for Scheduling {}
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
 pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
