@@ -5,16 +5,11 @@
 
 #![allow(clippy::unwrap_used)]
 
-#[path = "reverse_mode/interpreter.rs"]
-mod interpreter;
-#[path = "reverse_mode/random_kernels.rs"]
-mod random_kernels;
-
-use interpreter::{Leaf, Memory, run, stays_finite};
 use octants_autodiff::{Differentiation, Keeping, StoreNeed, differentiate};
-use octants_ir::{AutodiffMode, Kernel, run_pass, run_pipeline};
+use octants_interpreter::random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
+use octants_interpreter::{Interpreter, Leaf, Memory, Outcome};
+use octants_ir::{AutodiffMode, BufferId, Kernel, run_pass, run_pipeline};
 use octants_passes::{PIPELINE, PassOptions};
-use random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 
 /// Makes of a kernel its adjoint.
 fn adjoin(kernel: &mut Kernel, keeping: Keeping) -> Option<StoreNeed> {
@@ -23,13 +18,16 @@ fn adjoin(kernel: &mut Kernel, keeping: Keeping) -> Option<StoreNeed> {
     asked.store
 }
 
-/// Memory with random numbers and no gradients.
-fn memory(kernel: &Kernel, dice: &mut Dice) -> Memory {
-    let mut memory: Memory = Vec::new();
+/// What each buffer holds.
+type Contents = Vec<Vec<Leaf>>;
+
+/// Random numbers and no gradients.
+fn contents(kernel: &Kernel, dice: &mut Dice) -> Contents {
+    let mut contents = Vec::new();
     for b in &kernel.buffers {
         let n = N as usize * b.elem.leaf_count();
         let is_gradient = b.name.ends_with(".grad");
-        memory.push(
+        contents.push(
             (0..n)
                 .map(|_| match b.elem.scalar() {
                     Some(s) if s.is_int() => Leaf::Int(dice.below(4) as i64),
@@ -39,7 +37,21 @@ fn memory(kernel: &Kernel, dice: &mut Dice) -> Memory {
                 .collect(),
         );
     }
-    memory
+    contents
+}
+
+/// Runs a kernel on arrays of one axis.
+fn run(kernel: &Kernel, contents: &mut Contents, params: &[Leaf]) -> Outcome {
+    let mut memory = Memory::new(&kernel.buffers);
+    let ids = || (0..kernel.buffers.len() as u32).map(BufferId);
+    for (b, leaves) in ids().zip(contents.iter()) {
+        let elements = leaves.len() / kernel.buffers[b.index()].elem.leaf_count();
+        memory.set(b, &[elements as u64], leaves);
+    }
+    let params: Vec<Vec<Leaf>> = params.iter().map(|p| vec![*p]).collect();
+    let outcome = Interpreter::default().run_kernel(kernel, &mut memory, &params).unwrap_or_else(|e| panic!("{e}"));
+    contents.iter_mut().zip(ids()).for_each(|(leaves, b)| *leaves = memory.get(b));
+    outcome
 }
 
 /// The inputs: what is read, and what was there before it was written.
@@ -48,7 +60,7 @@ const INPUTS: [octants_ir::BufferId; 5] = [X, W, Y, Z, M];
 /// The outputs.
 const OUTPUTS: [octants_ir::BufferId; 3] = [Y, Z, M];
 
-fn loss(kernel: &Kernel, before: &Memory, weights: &[Vec<f64>; 3]) -> f64 {
+fn loss(kernel: &Kernel, before: &Contents, weights: &[Vec<f64>; 3]) -> f64 {
     let mut after = before.clone();
     run(kernel, &mut after, &[]);
     assert_eq!(after[COUNTS.index()], before[COUNTS.index()]);
@@ -57,7 +69,7 @@ fn loss(kernel: &Kernel, before: &Memory, weights: &[Vec<f64>; 3]) -> f64 {
 }
 
 /// The derivative along a direction, by differences; `None` where it does not settle: a branch or a kink is in between.
-fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[Vec<f64>; 3]) -> Option<f64> {
+fn difference(kernel: &Kernel, at: &Contents, direction: &[Vec<f64>], weights: &[Vec<f64>; 3]) -> Option<f64> {
     let moved = |by: f64| {
         let mut m = at.clone();
         for (b, d) in INPUTS.iter().zip(direction) {
@@ -74,13 +86,13 @@ fn difference(kernel: &Kernel, at: &Memory, direction: &[Vec<f64>], weights: &[V
 }
 
 /// Runs an adjoint with a store of exactly the size that was counted.
-fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Memory, lanes: i64, neighbors: bool) {
+fn run_adjoint(adjoint: &Kernel, store: Option<&StoreNeed>, memory: &mut Contents, lanes: i64, neighbors: bool) {
     let Some(store) = store else {
         run(adjoint, memory, &[]);
         return;
     };
     memory.extend([Vec::new(), Vec::new()]);
-    let counted = run(&store.count, memory, &[Leaf::Int(0); 7]).unwrap();
+    let counted = run(&store.count, memory, &[Leaf::Int(0); 7]).returned.unwrap();
     let &[iterations, lane32, lane64, root32, root64] = &counted.iter().map(|l| l.int()).collect::<Vec<_>>()[..] else {
         panic!("{counted:?}")
     };
@@ -109,7 +121,7 @@ fn check(seed: u64) -> Found {
     let kernel = random_kernel(seed);
     octants_ir::assert_kernel(&kernel, "making it up");
     let mut dice = Dice(seed ^ 0x5555);
-    let before = memory(&kernel, &mut dice);
+    let before = contents(&kernel, &mut dice);
     let mut numbers = |n: usize| (0..n).map(|_| dice.unit()).collect::<Vec<f64>>();
     let weights = OUTPUTS.map(|b| numbers(before[b.index()].len()));
     let direction: Vec<Vec<f64>> = INPUTS.iter().map(|b| numbers(before[b.index()].len())).collect();
@@ -117,7 +129,7 @@ fn check(seed: u64) -> Found {
 
     let mut after = before.clone();
     // Of a number that becomes infinite and then comes to nothing the gradient is zero times infinity.
-    if !stays_finite(&kernel, &mut after) {
+    if !run(&kernel, &mut after, &[]).finite {
         return Found::default();
     }
     let gradient = |b: octants_ir::BufferId| kernel.companions[&b].index();

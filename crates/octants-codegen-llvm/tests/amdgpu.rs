@@ -4,6 +4,7 @@
 
 mod programs;
 mod scheduled;
+mod thread_programs;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,6 +14,7 @@ use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing};
 use octants_ir::*;
 use programs::*;
 use scheduled::{compile, list};
+use thread_programs::*;
 
 /// The chips, threads in a wave, and whether floats are added in memory by one instruction.
 const CHIPS: [(&str, u32, bool); 12] = [
@@ -426,6 +428,34 @@ fn golden_code_of_a_few_kernels() {
             } else {
                 assert!(kept == made, "{} is not what is made now:\n{made}", path.display());
             }
+        }
+    }
+}
+
+#[test]
+fn operations_of_threads_are_the_machines_own() {
+    // Stores and loads have other names from the eleventh generation on.
+    let old = ("gfx90a", ["ds_write_b32", "ds_read_b32", "global_load_dwordx4", "global_store_dwordx4"]);
+    let new = ("gfx1100", ["ds_store_b32", "ds_load_b32", "global_load_b128", "global_store_b128"]);
+    for (cpu, [store, load, load_four, store_four]) in [old, new] {
+        let count = of_threads("i32", "%40: i32 = block_count %18");
+        for (program, wanted) in [
+            (subgroup("shuffle(%17, %15)"), &["ds_bpermute_b32"][..]),
+            (subgroup("shuffle_up(%17, %13)"), &["ds_bpermute_b32"]),
+            (subgroup("shuffle_down(%17, %13)"), &["ds_bpermute_b32"]),
+            (subgroup("ballot(%18)"), &["v_cmp_"]),
+            (subgroup("any(%18)"), &["v_cmp_"]),
+            (subgroup("all(%18)"), &["v_cmp_"]),
+            (subgroup("all_here(%18)"), &["v_cmp_"]),
+            (subgroup("is_whole()"), &["exec"]),
+            (barrier("subgroup"), &[store, load]),
+            (barrier("block"), &["s_barrier", store, load]),
+            (fence("block"), &["s_waitcnt"]),
+            (fence("device"), &["s_waitcnt"]),
+            (count, &["s_barrier", "s_bcnt1_i32"]),
+            (vectors(), &[load_four, store_four]),
+        ] {
+            CodeObject::of(&program, cpu).assert_has(wanted);
         }
     }
 }

@@ -4,6 +4,7 @@
 
 mod programs;
 mod scheduled;
+mod thread_programs;
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ use octants_codegen_llvm::{CodegenOptions, DeviceLibrary, Listing};
 use octants_ir::*;
 use programs::*;
 use scheduled::{compile, list};
+use thread_programs::*;
 
 fn target(cpu: &str, ptx: &str) -> CodeTarget {
     CodeTarget::Device { triple: "nvptx64-nvidia-cuda".into(), cpu: cpu.into(), features: ptx.into() }
@@ -681,4 +683,32 @@ fn a_row_and_a_column_are_not_taken_for_one_another() {
     let text = ptx(&p, &h200());
     assert_has(&text, &["ld.global.nc.v2."]);
     assert_eq!(text.matches("ld.global.nc.").count(), 2, "the row's two as one, and the column's\n{text}");
+}
+
+#[test]
+fn operations_of_threads_are_the_machines_own() {
+    let count = of_threads("i32", "%40: i32 = block_count %18");
+    for (program, wanted) in [
+        (subgroup("shuffle(%17, %13)"), &["shfl.sync.idx.b32"][..]),
+        (subgroup("shuffle_xor(%17, %13)"), &["shfl.sync.bfly.b32"]),
+        (subgroup("shuffle_up(%17, %13)"), &["shfl.sync."]),
+        (subgroup("shuffle_down(%17, %13)"), &["shfl.sync."]),
+        (subgroup("ballot(%18)"), &["vote.sync.ballot.b32"]),
+        (subgroup("any(%18)"), &["vote.sync."]),
+        (subgroup("all(%18)"), &["vote.sync."]),
+        (subgroup("all_here(%18)"), &["vote.sync.all.pred", "activemask.b32"]),
+        (subgroup("is_whole()"), &["activemask.b32"]),
+        (barrier("subgroup"), &["bar.warp.sync", "st.shared", "ld.shared"]),
+        (barrier("block"), &["bar.sync", "st.shared", "ld.shared"]),
+        (fence("block"), &["membar.cta"]),
+        (fence("device"), &["membar.gl"]),
+        (count, &["bar.sync", "vote.sync.ballot.b32", ".shared"]),
+        // Nothing says that the address is one of a vector.
+        (vectors(), &["ld.global.b32", "+12]"]),
+        (of_threads("i32", "%40: i32 = grid block_size"), &["%ntid.x"]),
+        (of_threads("i32", "%40: i32 = grid block"), &["%ctaid.x"]),
+        (of_threads("i32", "%40: i32 = grid blocks"), &["%nctaid.x"]),
+    ] {
+        assert_has(&ptx(&program, &h200()), wanted);
+    }
 }

@@ -24,7 +24,8 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("octants-schedule", &["octants-ir", "octants-analysis"]),
     ("octants-autodiff", &["octants-diag", "octants-ir", "octants-analysis", "octants-passes"]),
     // For tests of passes.
-    ("octants-file-tests", &["octants-ir"]),
+    ("octants-interpreter", &["octants-diag", "octants-ir"]),
+    ("octants-file-tests", &["octants-ir", "octants-interpreter"]),
     ("octants-artifact", &[]),
     // Code generators name the user's lines in run-time messages: that takes `Span`.
     ("octants-codegen-llvm", &["octants-diag", "octants-ir", "octants-artifact"]),

@@ -3,6 +3,26 @@
 //! A case starts with `; run: <passes>`, may go on with `; options: <names>`, and holds the input and, after a line
 //! `----`, the expected text. What passes and options mean is the crate's: it hands [`check_cases`] a function from a
 //! case to a text. With `OCTANTS_BLESS=1` the expected part is written instead of compared.
+//!
+//! Calls run the code, too, in `octants_interpreter`:
+//!
+//! ```text
+//! ; call: (n = 3, x = [1.0, 2.0]) -> x = [2.0, 4.0], return 7
+//! ; call: (n = -1, x = []) -> fails "n is negative"
+//! ```
+//!
+//! Arguments are parameters and contents of buffers by name; fields that are not named hold zeros. What must come of a
+//! call holds for the input and for the output, with iterations in order and in others. `call input:` and
+//! `call output:` are for one of them, where the pass is to change what code computes. Results are:
+//!
+//! - `x = [..]` and `return 7`, exactly; `x ~ [..]` and `return ~ 7.1`, but for a relative error of 1e-5;
+//! - `fails "text"`: an assertion fails with such a message;
+//! - `error "text"`: the interpreter reports undefined behavior with such a text;
+//! - `prints "line" "line"`: all lines, in any order.
+//!
+//! Vectors and axes are nested lists; `[0..4]` and `[0.0; 8]` are short for longer ones. A line that begins with a `;`
+//! and at least three spaces goes on with the line above. `; grid: block_size 64, blocks 2, subgroup_size 32` sets the
+//! threads of loops with operations of threads.
 
 #![allow(clippy::unwrap_used)]
 
@@ -10,8 +30,14 @@ use std::fmt::{Debug, Display};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
+use octants_interpreter::Grid;
 use octants_ir::Kernel;
 use octants_ir::verify::assert_kernel;
+
+mod call_text;
+mod calls;
+
+use calls::{CaseCall, Side, run_calls};
 
 const SEPARATOR: &str = "----\n";
 
@@ -27,6 +53,8 @@ pub struct Case {
     pub expected: String,
     header: String,
     options: Vec<String>,
+    calls: Vec<CaseCall>,
+    grid: Grid,
 }
 
 impl Case {
@@ -39,7 +67,9 @@ impl Case {
         let (passes, options): (Vec<String>, _) = (words("run"), words("options"));
         assert!(!passes.is_empty(), "{}: no `; run:`", path.display());
         let input = before[header.len()..].to_string();
-        Case { header, input, expected: expected.to_string(), passes, options, path }
+        let calls = calls_of(&header).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let grid = find("grid").map_or(Grid::default(), |text| grid_of(&text));
+        Case { header, input, expected: expected.to_string(), passes, options, calls, grid, path }
     }
 
     /// The case runs this pass.
@@ -50,6 +80,23 @@ impl Case {
     /// The case names this option.
     pub fn has(&self, option: &str) -> bool {
         self.options.iter().any(|o| o == option)
+    }
+
+    /// Runs the calls of the output on a text: for cases whose expected text is not the code that runs.
+    pub fn assert_calls(&self, text: &str) {
+        let wrong = run_calls(&self.calls, Side::Input, text, self.grid);
+        assert!(wrong.is_empty(), "{}: calls\n{}\nof\n{text}", self.path.display(), wrong.join("\n"));
+    }
+
+    /// What calls of the input, and of the text that comes out, do that they should not.
+    fn wrong_calls(&self, found: &str) -> Vec<String> {
+        let before = run_calls(&self.calls, Side::Output, &self.input, self.grid);
+        // The text of a schedule or of errors is no code.
+        let is_code = calls::has_code(found) || self.calls.iter().any(|c| c.side == Side::Output);
+        let after = if is_code { run_calls(&self.calls, Side::Input, found, self.grid) } else { Vec::new() };
+        let of =
+            |when: &str, all: Vec<String>| all.into_iter().map(move |e| format!("{when}: {e}")).collect::<Vec<_>>();
+        [of("before", before), of("after", after)].concat()
     }
 
     /// The input is a program, cut into tasks.
@@ -89,6 +136,43 @@ impl Case {
     }
 }
 
+/// The calls in a header.
+fn calls_of(header: &str) -> Result<Vec<CaseCall>, String> {
+    let mut lines: Vec<String> = Vec::new();
+    for line in header.lines() {
+        match (line.strip_prefix(";   "), lines.last_mut()) {
+            (Some(more), Some(last)) => *last = format!("{last} {}", more.trim()),
+            _ => lines.push(line.to_string()),
+        }
+    }
+    let kinds = [("; call: ", Side::Both), ("; call input: ", Side::Input), ("; call output: ", Side::Output)];
+    let mut calls = Vec::new();
+    for line in &lines {
+        let Some((text, side)) = kinds.iter().find_map(|(word, side)| Some((line.strip_prefix(word)?, *side))) else {
+            continue;
+        };
+        let call = call_text::parse_call(text).map_err(|e| format!("`{text}`: {e}"))?;
+        calls.push(CaseCall { side, text: text.to_string(), call });
+    }
+    Ok(calls)
+}
+
+/// Reads `block_size 64, blocks 2, subgroup_size 32`, each of which may be missing.
+fn grid_of(text: &str) -> Grid {
+    let mut grid = Grid::default();
+    for item in text.split(',') {
+        let (name, number) = item.trim().split_once(' ').unwrap();
+        let number = number.trim().parse().unwrap();
+        match name {
+            "block_size" => grid.block_size = number,
+            "blocks" => grid.blocks = number,
+            "subgroup_size" => grid.subgroup_size = number,
+            _ => panic!("`{name}` is no extent of a grid"),
+        }
+    }
+    grid
+}
+
 /// The cases below `tests/file` of the crate in a folder.
 pub fn cases(crate_dir: &str) -> Vec<Case> {
     let mut paths = Vec::new();
@@ -107,6 +191,10 @@ pub fn check_cases(crate_dir: &str, run: impl Fn(&Case) -> String) {
     let mut failed = Vec::new();
     for case in cases(crate_dir) {
         let found = run(&case);
+        let wrong = case.wrong_calls(&found);
+        if !wrong.is_empty() {
+            failed.push(format!("{}: calls\n{}", case.path.display(), wrong.join("\n")));
+        }
         if bless {
             let all = format!("{}{}{SEPARATOR}{found}", case.header, case.input);
             std::fs::write(&case.path, all).unwrap();

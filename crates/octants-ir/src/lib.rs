@@ -82,6 +82,7 @@ pub mod task_blocks;
 pub mod task_graph;
 pub mod types;
 pub mod verify;
+mod verify_convergence;
 mod verify_graph;
 mod verify_types;
 

@@ -47,6 +47,7 @@ rules! {
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
     MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis; nothing writes a constant buffer",
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
+    Converges = 16: "operations that threads execute together stand where all of them come, or none",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
         their factors are more than one and descend",
     GridForm = 18: "in a task of a grid, parallel loops stand in no loop",

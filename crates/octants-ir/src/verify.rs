@@ -1,9 +1,9 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here,
-//! rules about the types of one instruction (20 to 33) in `verify_types`, rules about task graphs (40 to 45) in
-//! `verify_graph`. An instruction that breaks a rule about numbers is
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here, but
+//! for the one about convergence (16) in `verify_convergence`; rules about the types of one instruction (20 to 33) are
+//! in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is
 //! looked at no further.
 
 use std::collections::HashSet;
@@ -18,6 +18,7 @@ use crate::rules::Scope;
 pub use crate::rules::{Rule, Violation};
 use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
+use crate::verify_convergence::{Convergence, RunBy};
 use crate::verify_graph::{verify_graph, verify_rounds};
 use crate::verify_types::check_types;
 
@@ -31,7 +32,27 @@ pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     if Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run() {
         verify_rounds(&k.body, "body", &mut out);
     }
+    verify_convergence(&k.functions, [("body".to_string(), &k.body)], &mut out);
     out
+}
+
+/// Looks at code that breaks no other rule.
+fn verify_convergence<'a>(
+    functions: &[Function],
+    bodies: impl IntoIterator<Item = (String, &'a Body)>,
+    out: &mut Vec<Violation>,
+) {
+    if !out.is_empty() {
+        return;
+    }
+    let convergence = Convergence::new(functions);
+    let mut report = |place: String, body: &Body, runs: RunBy| {
+        convergence.check(body, runs, |v| {
+            out.push(Violation { rule: Rule::Converges, place: place.clone(), detail: print_inst(body, v) });
+        });
+    };
+    functions.iter().for_each(|f| report(format!("function {}", f.name), &f.body, RunBy::Threads));
+    bodies.into_iter().for_each(|(place, body)| report(place, body, RunBy::OneThread));
 }
 
 fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
@@ -85,6 +106,8 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     if out.is_empty() {
         verify_graph(p, &mut out);
     }
+    let bodies = p.tasks.iter().map(|t| (format!("task {}", t.name), &t.body));
+    verify_convergence(&p.functions, bodies, &mut out);
     out
 }
 
@@ -99,6 +122,11 @@ pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
             verify_task(&mut scope, &variant.body, place, &kind, &mut out);
         }
     }
+    let variants = s.program.tasks.iter().zip(&s.schedule.tasks).flat_map(|(task, schedule)| {
+        let place = |role: &str| format!("task {}, {role} variant", task.name);
+        schedule.variants.iter().map(move |v| (place(v.role.name()), &v.body))
+    });
+    verify_convergence(&s.program.functions, variants, &mut out);
     out
 }
 

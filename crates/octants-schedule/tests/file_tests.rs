@@ -2,45 +2,20 @@
 //!
 //! A case holds a program, after `; run: schedule_program`, and its schedule as text; or it runs passes of the table
 //! [`PASSES`], and holds the program of a variant. Its options are `cpu` or `gpu`, the kind of machine,
-//! `arrays_may_alias`, and which variant is shown.
+//! `arrays_may_alias`, and which variant is shown. Calls of a schedule run all variants.
 
 #![allow(clippy::unwrap_used)]
+
+mod targets;
 
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
 use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
-use octants_ir::{CostTable, Program, ScheduleOptions, TargetInfo, run_pass};
+use octants_ir::{Program, ScheduleOptions, run_pass};
 use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
+use targets::{CPU, GPU};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
-
-/// Vectors, and threads with copies of what they scatter to.
-const CPU: TargetInfo = TargetInfo {
-    has_grid: false,
-    subgroup_size: 0,
-    max_shared_bytes: 0,
-    has_vectors: true,
-    shared_bytes: 0,
-    private_bytes: 4 << 20,
-    waits_for_loads: false,
-    counts_in_32_bits: false,
-    has_constant_loads: false,
-    costs: CostTable::GENERIC,
-};
-
-/// Blocks of threads with memory of their own.
-const GPU: TargetInfo = TargetInfo {
-    has_grid: true,
-    subgroup_size: 32,
-    max_shared_bytes: 48 << 10,
-    has_vectors: false,
-    shared_bytes: 32 << 10,
-    private_bytes: 0,
-    waits_for_loads: true,
-    counts_in_32_bits: true,
-    has_constant_loads: true,
-    costs: CostTable::GENERIC,
-};
 
 fn run(case: &Case) -> String {
     let target = match (case.has("cpu"), case.has("gpu")) {
@@ -52,7 +27,9 @@ fn run(case: &Case) -> String {
     assert_program(&program, "parsing");
     let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
     if case.runs("schedule_program") {
-        return describe_schedule(&schedule_program(program, &target, options));
+        let scheduled = schedule_program(program, &target, options);
+        Role::ALL.iter().for_each(|role| case.assert_calls(&scheduled.program_of(*role).to_string()));
+        return describe_schedule(&scheduled);
     }
     let mut scheduled = decide_schedule(program, &target, options);
     for pass in &case.passes {

@@ -10,26 +10,36 @@ use octants_ir::{
     LoopConfig, MemorySpace, Op, Range, Scalar, Type, UnaryOp, ValueId,
 };
 
+/// Elements of each buffer, and iterations of each parallel loop.
 pub const N: i64 = 4;
+/// The type of floats.
 pub const F64: Type = Type::Scalar(Scalar::F64);
 const VEC: Type = Type::Vector(Scalar::F64, 3);
 
+/// Floats that are read.
 pub const X: BufferId = BufferId(0);
+/// Vectors that are read.
 pub const W: BufferId = BufferId(1);
+/// Lengths of loops.
 pub const COUNTS: BufferId = BufferId(2);
+/// Written and added to by the iteration of the index.
 pub const Y: BufferId = BufferId(3);
+/// Vectors that any iteration adds to.
 pub const Z: BufferId = BufferId(4);
+/// Vectors that keep the smallest or largest.
 pub const M: BufferId = BufferId(5);
 
 /// Numbers from a linear congruence: the same at each run.
 pub struct Dice(pub u64);
 
 impl Dice {
+    /// An integer from zero to below `n`.
     pub fn below(&mut self, n: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
         (self.0 >> 33) % n
     }
 
+    /// A float from -1 to 1.
     pub fn unit(&mut self) -> f64 {
         self.below(1 << 20) as f64 / (1 << 20) as f64 * 2.0 - 1.0
     }

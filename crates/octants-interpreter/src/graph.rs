@@ -1,0 +1,80 @@
+//! Runs the task graph of a program.
+
+use std::rc::Rc;
+
+use octants_ir::{Condition, Program, Scalar, TaskGraph, TaskId};
+
+use crate::machine::{Fault, Machine};
+use crate::random::random_key;
+use crate::scalar::integer;
+use crate::thread::Activation;
+use crate::value::{Base, Value};
+
+/// A run of a program.
+pub(crate) struct Launch<'m, 'a> {
+    pub machine: &'m mut Machine<'a>,
+    pub program: &'a Program,
+    pub params: Rc<[Value]>,
+    /// What the last task that returns something has returned.
+    pub returned: Option<Vec<u64>>,
+    /// Rounds that were launches of their own.
+    pub rounds: u64,
+}
+
+impl<'a> Launch<'_, 'a> {
+    /// Runs a part, up to a task that fails an assertion.
+    pub fn run(&mut self, graph: &'a TaskGraph) -> Result<(), Fault> {
+        match graph {
+            TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => {
+                parts.iter().try_for_each(|part| if self.has_failed() { Ok(()) } else { self.run(part) })
+            }
+            TaskGraph::While { condition, body } => {
+                let key = self.machine.key;
+                self.run(body)?;
+                while !self.has_failed() && self.holds(*condition)? {
+                    self.rounds += 1;
+                    let settings = self.machine.settings;
+                    self.machine.key = random_key(settings.seed, settings.launch.wrapping_add(self.rounds));
+                    self.run(body)?;
+                }
+                self.machine.key = key;
+                Ok(())
+            }
+            TaskGraph::If { condition, then, otherwise } => {
+                let part = if self.holds(*condition)? { then } else { otherwise };
+                self.run(part)
+            }
+            TaskGraph::Launch { task, .. } => self.launch(*task),
+            TaskGraph::Checkpoint { body, .. } => self.run(body),
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.machine.failure.is_some()
+    }
+
+    fn launch(&mut self, task: TaskId) -> Result<(), Fault> {
+        let body = &self.program.tasks[task.index()].body;
+        self.machine.task = task.0;
+        let place = format!("task {}", self.program.tasks[task.index()].name);
+        let returned = self.machine.run_body(Activation::new(place, body, self.params.clone(), None))?;
+        self.returned = returned.filter(|r| !r.is_empty()).or(self.returned.take());
+        Ok(())
+    }
+
+    fn holds(&mut self, condition: Condition) -> Result<bool, Fault> {
+        let (base, ty) = match condition {
+            Condition::Buffer(b) => (self.machine.memory.locate(b, &[]), &self.program.buffers[b.index()].elem),
+            Condition::Frame(slot) => (Base::Frame(slot), &self.program.frame[slot.index()]),
+        };
+        let s = ty.scalar().unwrap_or(Scalar::I32);
+        let fault = |what| Fault {
+            what,
+            place: "the task graph".into(),
+            instruction: format!("{condition:?}"),
+            thread: (0, 0),
+        };
+        let bits = self.machine.read_between_tasks(&base, s).map_err(fault)?;
+        Ok(integer(bits, s) != 0)
+    }
+}

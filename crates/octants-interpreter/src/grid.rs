@@ -1,0 +1,239 @@
+//! Blocks of threads: each thread runs to its next operation that threads execute together, and there they meet.
+//!
+//! Threads of a subgroup meet when all that have not ended wait at the same instruction, those of a block when all of
+//! them do. `all_here` and `is_whole` ask who happens to be there: the threads that wait at one of them when nothing
+//! else can go on.
+
+use octants_ir::{MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
+
+use crate::Grid;
+use crate::control::{Step, int_value};
+use crate::machine::{BlockState, Fault, Machine};
+use crate::scalar::truth;
+use crate::thread::{Activation, Repeats, Thread};
+use crate::thread_memory::ThreadMemory;
+use crate::value::Value;
+
+impl<'a> Machine<'a> {
+    /// Runs a body on one thread, and its parallel loops on grids where they are of threads; yields what it returns.
+    pub(crate) fn run_body(&mut self, outermost: Activation<'a>) -> Result<Option<Vec<u64>>, Fault> {
+        let private = ThreadMemory::new(self.buffers, MemorySpace::Private);
+        let grid = Grid { block_size: 1, blocks: 1, ..self.settings.grid };
+        self.start_block(grid, 0);
+        let mut threads = vec![Thread::new(0, outermost, private)];
+        self.run_block(&mut threads)?;
+        Ok(threads.pop().and_then(|t| t.result))
+    }
+
+    fn start_block(&mut self, grid: Grid, index: u32) {
+        let subgroups = grid.block_size.div_ceil(grid.subgroup_size) as usize;
+        let shared = ThreadMemory::new(self.buffers, MemorySpace::Shared);
+        self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index };
+    }
+
+    /// Runs a parallel loop by a grid of threads, each of which takes every so many iterations.
+    fn run_grid(&mut self, main: &Thread<'a>, v: ValueId) -> Result<(), Fault> {
+        let outside = self.block.clone();
+        let body = main.here().body;
+        let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let all = self.iterations(main, v);
+        if all.pieces.is_some() {
+            return Err(self.fault(main, v, "groups of iterations are not interpreted on a grid".into()));
+        }
+        let known = all.fresh.as_ref().map_or(0, |f| f.len());
+        if known < body.locals.len() {
+            let what = "threads of a grid share locals with the code around: it has to be cut into tasks first";
+            return Err(self.fault(main, v, what.into()));
+        }
+        let asked = l.parallel.as_ref().and_then(|c| c.block_dim);
+        let grid = Grid { block_size: asked.unwrap_or(self.settings.grid.block_size), ..self.settings.grid };
+        let blocks = self.order(u64::from(grid.blocks));
+        for k in 0..grid.blocks {
+            let block = blocks.as_ref().map_or(k, |o| o[k as usize] as u32);
+            self.start_block(grid, block);
+            let mut threads = Vec::new();
+            for index in 0..grid.block_size {
+                let private = ThreadMemory::new(self.buffers, MemorySpace::Private);
+                let mut t = Thread::new(index, main.here().clone(), private);
+                t.here_mut().cursors.clear();
+                let mut left = all.clone();
+                left.at = u64::from(block) * u64::from(grid.block_size) + u64::from(index);
+                left.stride = u64::from(grid.blocks) * u64::from(grid.block_size);
+                t.has_ended = left.at >= left.count;
+                t.enter(l.body, Repeats::For(Box::new(left)));
+                if !t.has_ended {
+                    t.start_iteration();
+                }
+                threads.push(t);
+            }
+            self.run_block(&mut threads)?;
+        }
+        self.block = outside;
+        Ok(())
+    }
+
+    fn run_block(&mut self, threads: &mut [Thread<'a>]) -> Result<(), Fault> {
+        let order = self.order(threads.len() as u64);
+        loop {
+            for k in 0..threads.len() {
+                let t = &mut threads[order.as_ref().map_or(k, |o| o[k] as usize)];
+                while !t.has_ended && t.waits_at.is_none() {
+                    if let Step::Grid(v) = self.step(t)? {
+                        self.run_grid(t, v)?;
+                        if self.failure.is_some() {
+                            t.has_ended = true;
+                        }
+                    }
+                }
+            }
+            if threads.iter().all(|t| t.has_ended) {
+                return Ok(());
+            }
+            self.meet(threads)?;
+        }
+    }
+
+    /// Lets threads meet; a fault where none can.
+    fn meet(&mut self, threads: &mut [Thread<'a>]) -> Result<(), Fault> {
+        let size = self.block.grid.subgroup_size as usize;
+        let mut met = false;
+        for (subgroup, threads) in threads.chunks_mut(size).enumerate() {
+            met |= self.meet_in_subgroup(subgroup as u32, threads)?;
+        }
+        if met || self.meet_in_block(threads) {
+            return Ok(());
+        }
+        for threads in threads.chunks_mut(size) {
+            met |= self.meet_by_chance(threads);
+        }
+        if met { Ok(()) } else { Err(self.who_is_missing(threads)) }
+    }
+
+    fn meet_in_subgroup(&mut self, subgroup: u32, threads: &mut [Thread<'a>]) -> Result<bool, Fault> {
+        let Some(first) = threads.iter().find(|t| !t.has_ended) else { return Ok(false) };
+        let Some(here) = place(first) else { return Ok(false) };
+        if threads.iter().any(|t| !t.has_ended && place(t) != Some(here)) {
+            return Ok(false);
+        }
+        match &operation(first) {
+            Op::Barrier(ThreadScope::Subgroup) if threads.iter().all(|t| !t.has_ended) => {
+                self.pass_barrier(ThreadScope::Subgroup, subgroup);
+                threads.iter_mut().for_each(|t| self.resume(t, Value::Unit));
+            }
+            Op::Subgroup(op, operands) if !is_by_chance(*op) => {
+                let values = self.exchange(*op, operands, threads).map_err(|(lane, what)| {
+                    let v = threads[lane].waits_at.expect("it waits");
+                    self.fault(&threads[lane], v, what)
+                })?;
+                let waiting = threads.iter_mut().filter(|t| !t.has_ended);
+                waiting.zip(values).for_each(|(t, value)| self.resume(t, value));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    /// What each thread of a subgroup that has not ended gets.
+    fn exchange(
+        &self,
+        op: SubgroupOp,
+        operands: &[ValueId],
+        threads: &[Thread<'a>],
+    ) -> Result<Vec<Value>, (usize, String)> {
+        let size = i64::from(self.block.grid.subgroup_size);
+        let live = || threads.iter().enumerate().filter(|(_, t)| !t.has_ended);
+        let from = |lane: usize, t: &Thread<'a>, other: i64| {
+            // Beyond the last lane of the block there is no thread.
+            let other = usize::try_from(other).ok().filter(|o| (*o as i64) < size && *o < threads.len());
+            let source = &threads[other.unwrap_or(lane)];
+            if source.has_ended {
+                return Err((lane, format!("takes a value of thread {}, which has ended", source.index)));
+            }
+            let source = if other.is_some() { source } else { t };
+            Ok(source.value(operands[0]).clone())
+        };
+        let holds = |t: &Thread<'a>| t.holds(operands[0]);
+        let vote = |yes: bool| Ok(live().map(|_| Value::One(truth(yes))).collect());
+        match op {
+            SubgroupOp::Shuffle => live().map(|(lane, t)| from(lane, t, t.int(operands[1]))).collect(),
+            SubgroupOp::ShuffleXor => live().map(|(lane, t)| from(lane, t, lane as i64 ^ t.int(operands[1]))).collect(),
+            SubgroupOp::ShuffleUp => live().map(|(lane, t)| from(lane, t, lane as i64 - t.int(operands[1]))).collect(),
+            SubgroupOp::ShuffleDown => {
+                live().map(|(lane, t)| from(lane, t, lane as i64 + t.int(operands[1]))).collect()
+            }
+            SubgroupOp::Ballot => {
+                let mask = live().map(|(lane, t)| truth(holds(t)) << lane).sum();
+                Ok(live().map(|_| Value::One(mask)).collect())
+            }
+            SubgroupOp::Any => vote(live().any(|(_, t)| holds(t))),
+            SubgroupOp::All => vote(live().all(|(_, t)| holds(t))),
+            SubgroupOp::AllHere | SubgroupOp::IsWhole => panic!("compiler bug: threads meet there by chance"),
+        }
+    }
+
+    fn meet_in_block(&mut self, threads: &mut [Thread<'a>]) -> bool {
+        let Some(here) = place(&threads[0]) else { return false };
+        if threads.iter().any(|t| t.has_ended || place(t) != Some(here)) {
+            return false;
+        }
+        let value = match operation(&threads[0]) {
+            Op::Barrier(ThreadScope::Block) => Value::Unit,
+            Op::BlockCount(c) => int_value(threads.iter().filter(|t| t.holds(*c)).count()),
+            _ => return false,
+        };
+        self.pass_barrier(ThreadScope::Block, 0);
+        threads.iter_mut().for_each(|t| self.resume(t, value.clone()));
+        true
+    }
+
+    /// Lets those of a subgroup go on that wait at the same `all_here` or `is_whole`.
+    fn meet_by_chance(&mut self, threads: &mut [Thread<'a>]) -> bool {
+        let size = self.block.grid.subgroup_size as usize;
+        let chance = |t: &&Thread<'a>| matches!(operation_of(t), Some(Op::Subgroup(op, _)) if is_by_chance(*op));
+        let Some(first) = threads.iter().find(chance) else { return false };
+        let (here, op) = (place(first), operation(first));
+        let together = || threads.iter().filter(|t| !t.has_ended && place(t) == here);
+        let value = match op {
+            Op::Subgroup(SubgroupOp::AllHere, operands) => together().all(|t| t.holds(operands[0])),
+            _ => together().count() == size,
+        };
+        for t in threads.iter_mut().filter(|t| !t.has_ended && place(t) == here) {
+            self.resume(t, Value::One(truth(value)));
+        }
+        true
+    }
+
+    /// A fault of a thread that waits, which names one that does not come.
+    fn who_is_missing(&self, threads: &[Thread<'a>]) -> Fault {
+        let waits = threads.iter().find(|t| t.waits_at.is_some()).expect("a thread has not ended");
+        let here = place(waits);
+        let other = threads.iter().find(|t| t.has_ended || place(t) != here);
+        let what = match other.map(|t| (t, t.waits_at)) {
+            Some((t, Some(v))) if !t.has_ended => {
+                let inst = octants_ir::print_inst(t.here().body, v);
+                format!("thread {} does not come here: it waits at {inst}", t.index)
+            }
+            Some((t, _)) => format!("thread {} does not come here: it has ended", t.index),
+            None => "no thread can go on".to_string(),
+        };
+        self.fault(waits, waits.waits_at.expect("it waits"), what)
+    }
+}
+
+/// Threads may diverge before it.
+fn is_by_chance(op: SubgroupOp) -> bool {
+    matches!(op, SubgroupOp::AllHere | SubgroupOp::IsWhole)
+}
+
+/// The instruction that a thread waits at, by its body and number.
+fn place(t: &Thread<'_>) -> Option<(usize, ValueId)> {
+    t.waits_at.map(|v| (std::ptr::from_ref(t.here().body) as usize, v))
+}
+
+fn operation_of<'a>(t: &Thread<'a>) -> Option<&'a Op> {
+    t.waits_at.map(|v| &t.here().body.inst(v).op)
+}
+
+fn operation<'a>(t: &Thread<'a>) -> &'a Op {
+    operation_of(t).expect("the thread waits")
+}

@@ -1,0 +1,69 @@
+//! Values of instructions, and addresses.
+
+use std::rc::Rc;
+
+use octants_ir::{FrameSlot, LocalId};
+
+/// The value of an instruction.
+#[derive(Debug, Clone, Default)]
+pub(crate) enum Value {
+    #[default]
+    Unit,
+    One(u64),
+    Many(Rc<[u64]>),
+    Address(Address),
+}
+
+impl Value {
+    /// Of a value's leaves.
+    pub fn of(leaves: Vec<u64>) -> Value {
+        match leaves[..] {
+            [] => Value::Unit,
+            [one] => Value::One(one),
+            _ => Value::Many(leaves.into()),
+        }
+    }
+
+    /// The leaves, row-major, members in order.
+    pub fn leaves(&self) -> &[u64] {
+        match self {
+            Value::Unit | Value::Address(_) => &[],
+            Value::One(bits) => std::slice::from_ref(bits),
+            Value::Many(leaves) => leaves,
+        }
+    }
+}
+
+/// Memory that is addressed by bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Region {
+    /// A root of fields.
+    Root(u32),
+    /// An array argument.
+    Array(u32),
+    /// A root of the block's memory.
+    Shared(u32),
+    /// A root of the thread's memory.
+    Private(u32),
+}
+
+/// What an address points into.
+#[derive(Debug, Clone)]
+pub(crate) enum Base {
+    /// A local of an activation, counted from the outermost one.
+    Local(usize, LocalId),
+    Frame(FrameSlot),
+    /// An element, its components one after the other.
+    Element(Region, u64),
+    /// An element, each component where its layout has it.
+    Components(Rc<[(Region, u64)]>),
+    /// No element: such an address may be computed, and not be used.
+    Outside(Rc<str>),
+}
+
+/// The address of a leaf, and of those after it.
+#[derive(Debug, Clone)]
+pub(crate) struct Address {
+    pub base: Base,
+    pub leaf: usize,
+}

@@ -1,0 +1,341 @@
+//! The rule about convergence, 16 of [`Rule`]: operations that the threads of a block or subgroup execute together
+//! stand where all of them come, or none.
+//!
+//! Divergence is a taint of values: its sources are positions of threads, indices of parallel loops, old values of
+//! atomics, random numbers, and what is loaded from divergent addresses. Locals take it from what is stored to them and
+//! from the control under which that is. Control diverges at conditions and loop bounds that do, and behind exits that
+//! only some threads take. What is not known to differ counts as the same: parameters of functions, memory at the same
+//! address, and, within a subgroup, comparisons of thread numbers, which may cut between subgroups. What stands in no
+//! parallel loop runs on one thread, whose operations converge.
+//!
+//! Assumes that the rules about form hold.
+
+use crate::body::Body;
+use crate::kernel::Function;
+use crate::op::*;
+use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
+
+/// Among which threads a value or the way to a place in the code differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum Level {
+    /// None of a block.
+    #[default]
+    Uniform,
+    /// Those of different subgroups; nothing is known of those of one.
+    Subgroups,
+    /// All threads, by their order: a cut may fall between two subgroups.
+    Threads,
+    /// All threads.
+    Lanes,
+}
+
+use Level::{Lanes, Subgroups, Threads, Uniform};
+
+/// Which threads run a body from its beginning.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RunBy {
+    /// One, outside of parallel loops: a kernel or a task.
+    OneThread,
+    /// Those that call it: a function.
+    Threads,
+}
+
+/// What callers must know of a function.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Summary {
+    /// It has operations of a block, or of a subgroup, or calls what has.
+    block: bool,
+    subgroup: bool,
+    result: Level,
+}
+
+/// What must hold of the convergence of bodies that may call some functions.
+pub(crate) struct Convergence {
+    summaries: Vec<Summary>,
+}
+
+impl Convergence {
+    /// Looks at the functions, which may call one another.
+    pub fn new(functions: &[Function]) -> Convergence {
+        let mut known = Convergence { summaries: vec![Summary::default(); functions.len()] };
+        loop {
+            let now: Vec<Summary> = functions.iter().map(|f| known.summary(&f.body)).collect();
+            if now == known.summaries {
+                return known;
+            }
+            known.summaries = now;
+        }
+    }
+
+    fn summary(&self, body: &Body) -> Summary {
+        let mut summary = self.operations(body);
+        summary.result = self.find_divergence(body).result;
+        summary
+    }
+
+    /// Which operations of threads a body and the functions it calls have.
+    fn operations(&self, body: &Body) -> Summary {
+        let mut found = Summary::default();
+        body.visit(body.root, &mut |_, inst| match &inst.op {
+            Op::Call(f, _) => {
+                let callee = self.summaries[f.index()];
+                found.block |= callee.block;
+                found.subgroup |= callee.subgroup;
+            }
+            op => match scope_of(op) {
+                Some(ThreadScope::Block) => found.block = true,
+                Some(_) => found.subgroup = true,
+                None => {}
+            },
+        });
+        found
+    }
+
+    /// Calls `report` on each instruction that some of its threads do not come to.
+    pub fn check(&self, body: &Body, run_by: RunBy, mut report: impl FnMut(ValueId)) {
+        let operations = self.operations(body);
+        if operations.block || operations.subgroup {
+            let mut found = self.find_divergence(body);
+            found.report = Some(&mut report);
+            found.of_threads = run_by == RunBy::Threads;
+            found.block(body.root, Uniform);
+        }
+    }
+
+    fn find_divergence<'a>(&'a self, body: &'a Body) -> Divergence<'a> {
+        let mut found = Divergence {
+            known: self,
+            body,
+            values: vec![Uniform; body.insts.len()],
+            locals: vec![Uniform; body.locals.len()],
+            exits: vec![Uniform; body.insts.len()],
+            result: Uniform,
+            changed: true,
+            of_threads: false,
+            report: None,
+        };
+        // Levels only rise.
+        while std::mem::take(&mut found.changed) {
+            found.block(body.root, Uniform);
+        }
+        found
+    }
+}
+
+/// For which threads an operation is that all of them execute together.
+fn scope_of(op: &Op) -> Option<ThreadScope> {
+    match op {
+        Op::Barrier(scope) => Some(*scope),
+        Op::BlockCount(_) => Some(ThreadScope::Block),
+        Op::Subgroup(SubgroupOp::AllHere | SubgroupOp::IsWhole, _) => None,
+        Op::Subgroup(..) => Some(ThreadScope::Subgroup),
+        _ => None,
+    }
+}
+
+/// How control diverges where a block is left early.
+#[derive(Debug, Clone, Copy, Default)]
+struct Exits {
+    /// By `continue`.
+    next: Level,
+    /// By `break`.
+    out: Level,
+    /// By `return`.
+    end: Level,
+}
+
+impl Exits {
+    fn join(&mut self, other: Exits) {
+        self.next = self.next.max(other.next);
+        self.out = self.out.max(other.out);
+        self.end = self.end.max(other.end);
+    }
+
+    fn any(self) -> Level {
+        self.next.max(self.out).max(self.end)
+    }
+}
+
+struct Divergence<'a> {
+    known: &'a Convergence,
+    body: &'a Body,
+    values: Vec<Level>,
+    locals: Vec<Level>,
+    /// For each loop how its exits diverge.
+    exits: Vec<Level>,
+    result: Level,
+    changed: bool,
+    /// More than one thread runs what is looked at.
+    of_threads: bool,
+    report: Option<&'a mut dyn FnMut(ValueId)>,
+}
+
+impl Divergence<'_> {
+    fn of(&self, v: ValueId) -> Level {
+        self.values[v.index()]
+    }
+
+    fn raise(&mut self, v: ValueId, level: Level) {
+        let new = self.of(v).max(level);
+        self.changed |= new != std::mem::replace(&mut self.values[v.index()], new);
+    }
+
+    fn raise_local(&mut self, l: LocalId, level: Level) {
+        let new = self.locals[l.index()].max(level);
+        self.changed |= new != std::mem::replace(&mut self.locals[l.index()], new);
+    }
+
+    /// Walks through a block to which control comes with some divergence.
+    fn block(&mut self, b: BlockId, control: Level) -> Exits {
+        let body = self.body;
+        let mut here = control;
+        let mut exits = Exits::default();
+        for &v in body.block(b) {
+            let left = self.inst(v, here);
+            // Some threads do not come to what follows.
+            here = here.max(left.any());
+            exits.join(left);
+        }
+        exits
+    }
+
+    fn inst(&mut self, v: ValueId, here: Level) -> Exits {
+        let body = self.body;
+        let op = &body.inst(v).op;
+        self.check(v, op, here);
+        let mut exits = Exits::default();
+        match op {
+            Op::If(c, yes, no) => {
+                let inside = here.max(self.of(*c));
+                exits = self.block(*yes, inside);
+                exits.join(self.block(*no, inside));
+            }
+            Op::For(l) => {
+                let bounds = l.dims.iter().flat_map(|d| [self.of(d.begin), self.of(d.end)]).max().unwrap_or_default();
+                let inside = if l.parallel.is_some() { here } else { here.max(bounds) };
+                let around = self.of_threads;
+                self.of_threads |= l.parallel.is_some();
+                for b in l.blocks() {
+                    exits.end = exits.end.max(self.repeated(v, b, inside));
+                }
+                self.of_threads = around;
+            }
+            Op::Loop(inner) => exits.end = self.repeated(v, *inner, here),
+            Op::Continue => exits.next = here,
+            Op::Break => exits.out = here,
+            Op::Return(value) => {
+                exits.end = here;
+                let level = value.map_or(Uniform, |x| self.of(x)).max(here);
+                self.changed |= level > self.result;
+                self.result = self.result.max(level);
+            }
+            Op::Store(a, x) | Op::VectorStore(a, x) => {
+                let level = self.of(*x).max(self.of(*a)).max(here);
+                self.store(*a, level);
+            }
+            _ => {
+                let level = self.level(op, here);
+                self.raise(v, level);
+            }
+        }
+        exits
+    }
+
+    /// The body of a loop, which some threads leave before others; yields how `return` diverges in it.
+    fn repeated(&mut self, v: ValueId, inner: BlockId, control: Level) -> Level {
+        let left = self.block(inner, control.max(self.exits[v.index()]));
+        let new = self.exits[v.index()].max(left.out).max(left.end);
+        self.changed |= new != std::mem::replace(&mut self.exits[v.index()], new);
+        left.end
+    }
+
+    /// Taints the local that an address leads to.
+    fn store(&mut self, address: ValueId, level: Level) {
+        if let Some(l) = self.local_of(address) {
+            self.raise_local(l, level);
+        }
+    }
+
+    fn local_of(&self, mut address: ValueId) -> Option<LocalId> {
+        loop {
+            match &self.body.inst(address).op {
+                Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => address = *base,
+                Op::LocalAddr(l) => return Some(*l),
+                _ => return None,
+            }
+        }
+    }
+
+    /// The divergence of a value.
+    fn level(&mut self, op: &Op, here: Level) -> Level {
+        let mut operands = Uniform;
+        op.for_each_operand(|u| operands = operands.max(self.of(u)));
+        match op {
+            Op::Grid(GridValue::Thread) => Threads,
+            Op::Grid(GridValue::Lane) | Op::Random | Op::Balance { .. } => Lanes,
+            Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                self.store(*a, Lanes);
+                Lanes
+            }
+            Op::LoopIndex(l, axis) => match &self.body.inst(*l).op {
+                Op::For(l) if l.parallel.is_some() => Threads,
+                Op::For(l) => self.of(l.dims[*axis as usize].begin),
+                _ => Uniform,
+            },
+            // Quotients and comparisons of thread numbers may cut between subgroups.
+            Op::Binary(op, ..) if operands == Threads && cuts(*op) => Subgroups,
+            Op::Load(a) | Op::VolatileLoad(a) | Op::VectorLoad(a) => match self.local_of(*a) {
+                Some(l) => operands.max(self.locals[l.index()]),
+                None if operands == Threads => Lanes,
+                None => operands,
+            },
+            Op::BlockCount(_) => Uniform,
+            Op::Subgroup(op, vs) => self.exchanged(*op, vs),
+            Op::Call(f, args) => {
+                // It may write to locals that it is given.
+                for a in args {
+                    self.store(*a, operands.max(here));
+                }
+                operands.max(self.known.summaries[f.index()].result)
+            }
+            _ => operands,
+        }
+    }
+
+    fn exchanged(&self, op: SubgroupOp, operands: &[ValueId]) -> Level {
+        let value = operands.first().map_or(Uniform, |v| self.of(*v));
+        let of_one = value.min(Subgroups);
+        match op {
+            SubgroupOp::Ballot | SubgroupOp::Any | SubgroupOp::All => of_one,
+            SubgroupOp::AllHere | SubgroupOp::IsWhole => Subgroups,
+            // All take the value of one thread.
+            SubgroupOp::Shuffle if self.of(operands[1]) <= Subgroups => of_one.max(self.of(operands[1])),
+            SubgroupOp::Shuffle | SubgroupOp::ShuffleXor | SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => {
+                if value > Uniform { Lanes } else { Uniform }
+            }
+        }
+    }
+
+    fn check(&mut self, v: ValueId, op: &Op, here: Level) {
+        let Some(report) = self.report.as_mut().filter(|_| self.of_threads) else { return };
+        let (block, subgroup) = match op {
+            Op::Call(f, _) => {
+                let callee = self.known.summaries[f.index()];
+                (callee.block, callee.subgroup)
+            }
+            op => {
+                let scope = scope_of(op);
+                (scope == Some(ThreadScope::Block), scope == Some(ThreadScope::Subgroup))
+            }
+        };
+        if (block && here >= Subgroups) || (subgroup && here >= Threads) {
+            report(v);
+        }
+    }
+}
+
+/// A value of it may be the same for all threads of a subgroup when it is made of thread numbers.
+fn cuts(op: BinaryOp) -> bool {
+    use BinaryOp::*;
+    matches!(op, Lt | Le | Gt | Ge | Div | FloorDiv | Shr | UShr | And)
+}

@@ -1,0 +1,31 @@
+//! The kinds of machines that programs are scheduled for.
+
+use octants_ir::{CostTable, TargetInfo};
+
+/// Vectors, and threads with copies of what they scatter to.
+pub const CPU: TargetInfo = TargetInfo {
+    has_grid: false,
+    subgroup_size: 0,
+    max_shared_bytes: 0,
+    has_vectors: true,
+    shared_bytes: 0,
+    private_bytes: 4 << 20,
+    waits_for_loads: false,
+    counts_in_32_bits: false,
+    has_constant_loads: false,
+    costs: CostTable::GENERIC,
+};
+
+/// Blocks of threads with memory of their own.
+pub const GPU: TargetInfo = TargetInfo {
+    has_grid: true,
+    subgroup_size: 32,
+    max_shared_bytes: 48 << 10,
+    has_vectors: false,
+    shared_bytes: 32 << 10,
+    private_bytes: 0,
+    waits_for_loads: true,
+    counts_in_32_bits: true,
+    has_constant_loads: true,
+    costs: CostTable::GENERIC,
+};
