@@ -96,6 +96,7 @@ from octants.ops import (
     min,
     no_activate,
     one,
+    outer,
     pow,
     random,
     raw_div,
@@ -288,6 +289,7 @@ __all__ = [  # and the exceptions
     "ndrange",
     "no_activate",
     "one",
+    "outer",
     "perf_dispatch",
     "pow",
     "precompile",
@@ -340,7 +342,7 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "tools")
+_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "simt", "tools")
 _LAZY_NAMES = dict.fromkeys(
     ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
 )
