@@ -88,7 +88,6 @@ from octants.ops import (
     floor,
     frexp,
     get_addr,
-    global_thread_idx,
     grouped,
     log,
     loop_config,
@@ -245,7 +244,6 @@ __all__ = [  # and the exceptions
     "frexp",
     "func",
     "get_addr",
-    "global_thread_idx",
     "gpu",
     "graph",
     "graph_do_while",
@@ -343,9 +341,10 @@ __all__ = [  # and the exceptions
 ]
 
 _LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "simt", "tools")
-_LAZY_NAMES = dict.fromkeys(
-    ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
-)
+_LAZY_NAMES = {
+    "global_thread_idx": "octants.simt.block_threads",
+    **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),
+}
 
 
 def __getattr__(name: str) -> Any:
