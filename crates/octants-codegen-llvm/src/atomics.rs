@@ -153,7 +153,7 @@ impl Lowering<'_, '_> {
     }
 
     /// The type in which a reduction folds, and its value of nothing.
-    pub fn fold_start(&self, op: AtomicOp, s: Scalar) -> (Scalar, V) {
+    fn fold_start(&self, op: AtomicOp, s: Scalar) -> (Scalar, V) {
         let identity = match fold_identity(op, s) {
             Some(Const::Float(f)) => self.e.real(self.e.scalar(s), f),
             Some(Const::Int(i)) => self.e.int(self.e.scalar(s), i),
@@ -163,7 +163,7 @@ impl Lowering<'_, '_> {
     }
 
     /// What a reduction has folded, as its target takes it.
-    pub fn folded(&self, s: Scalar, value: V) -> V {
+    fn folded(&self, s: Scalar, value: V) -> V {
         if s == Scalar::F16 { self.e.fptrunc(value, self.e.f16) } else { value }
     }
 

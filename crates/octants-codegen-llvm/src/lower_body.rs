@@ -25,6 +25,7 @@ impl<'p> Lowering<'_, 'p> {
         let body = self.body;
         match &body.inst(v).op {
             Op::If(c, then, otherwise) => self.branch(*c, *then, *otherwise),
+            Op::For(l) if l.parallel.is_some() => self.strided_for(v, l),
             Op::For(l) => self.serial_for(v, l),
             Op::Loop(b) => self.forever(*b),
             Op::Break => {
@@ -44,9 +45,6 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     fn branch(&mut self, c: ValueId, then: BlockId, otherwise: BlockId) {
-        if self.is_known_to_run(c) {
-            return self.block(then);
-        }
         let c = self.value(c);
         if let Some(known) = self.e.as_int(c) {
             return self.block(if known != 0 { then } else { otherwise });

@@ -51,7 +51,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         (s, code)
     });
     let form = match () {
-        () if target.info().has_grid => Variant::Strided(None, block_privatization.as_ref()),
+        () if target.info().has_grid => Variant::Strided(None),
         () if *runs_alone => Variant::Alone,
         () => Variant::Shared(plain),
     };
@@ -61,7 +61,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     }
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => {
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
             meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
@@ -103,8 +103,7 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
     let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
-        let variant = Variant::Strided(Some((coarsening, &form)), forms.block_privatization.as_ref());
-        lower_variant(u, number, &form.symbol, variant);
+        lower_variant(u, number, &form.symbol, Variant::Strided(Some((coarsening, &form))));
     }
     Some(form)
 }
@@ -118,9 +117,8 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s ScatterPrivatization),
-    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they
-    /// scatter goes to copies of their blocks.
-    Strided(Option<(Coarsening, &'s WideForm)>, Option<&'s ScatterPrivatization>),
+    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one.
+    Strided(Option<(Coarsening, &'s WideForm)>),
 }
 
 impl Variant<'_> {
@@ -128,9 +126,9 @@ impl Variant<'_> {
     fn role(self, of: &TaskSchedule) -> Role {
         match self {
             Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
-            Variant::Shared(_) | Variant::Alone | Variant::Strided(None, _) => Role::Main,
+            Variant::Shared(_) | Variant::Alone | Variant::Strided(None) => Role::Main,
             Variant::Plain(_) => Role::Private,
-            Variant::Strided(Some(_), _) => Role::Coarse,
+            Variant::Strided(Some(_)) => Role::Coarse,
         }
     }
 }
@@ -208,9 +206,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => Some((config, parallel_loop(task, &code.body))),
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(config),
     };
-    let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
+    let threads = parallel.and_then(|config| if config.serialize { Some(1) } else { config.block_dim });
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
     let body = (&code.body, &code.schedule);
     let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
@@ -225,9 +223,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;
-    l.form.balances = !behavior.fails;
     l.form.cooperates = behavior.cooperates;
-    if let Variant::Strided(Some((_, form)), _) = variant {
+    if let Variant::Strided(Some((coarsening, form))) = variant {
+        l.form.coarsening = Some(coarsening);
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
@@ -255,16 +253,15 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
             l.start_random_sequence(u.e.i64c(0));
             l.block(code.body.root);
         }
-        Some((config, (v, loop_))) => {
+        Some(_) => {
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
-            l.prologue();
-            match (entry.share, variant) {
-                (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, begin, end),
-                (Share::Strided, Variant::Strided(wide, Some(scatter))) => {
-                    l.blockwise_for(v, loop_, config, wide.map(|w| w.0), scatter);
+            match entry.share {
+                Share::Range { begin, end } => {
+                    let (v, loop_) = parallel_loop(task, &code.body);
+                    l.prologue();
+                    l.parallel_for(v, loop_, begin, end);
                 }
-                (Share::Strided, Variant::Strided(wide, None)) => l.strided_for(v, loop_, config, wide.map(|w| w.0)),
-                _ => panic!("compiler bug: a form of a task that this target does not have"),
+                Share::Strided => l.block(code.body.root),
             }
         }
     }

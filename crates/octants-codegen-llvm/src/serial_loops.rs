@@ -32,9 +32,6 @@ struct Counted {
 impl<'p> Lowering<'_, 'p> {
     /// A loop whose iterations run one after the other.
     pub fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.converge_loop(v, l) || self.unroll_fully(v, l) {
-            return;
-        }
         let bounds = l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");
         let nest = Nest { number: v, of: l, bounds, exit };
@@ -52,9 +49,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The body of a loop; `next` follows.
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
         self.open.targets.push(LoopTargets { on_break: nest.exit, on_continue: next });
-        if !self.guarded_body(nest.number, nest.of) {
-            self.block(nest.of.body);
-        }
+        self.block(nest.of.body);
         self.open.targets.pop();
         if !self.e.is_terminated() {
             self.e.br(next);
@@ -70,7 +65,7 @@ impl<'p> Lowering<'_, 'p> {
         let is_last = axis + 1 == nest.bounds.len();
         let unroll = nest.of.hints.unroll.filter(|_| is_last);
         let times = unroll.map(|u| u.factor);
-        let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?))).filter(|_| self.copies.gathered.is_none());
+        let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?)));
         let Some((many, rest_times)) = cut else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };

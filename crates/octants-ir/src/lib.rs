@@ -59,6 +59,7 @@ pub mod affine;
 pub mod body;
 pub mod codegen_options;
 pub mod copy_code;
+pub mod insert_code;
 pub mod instruction_table;
 pub mod kernel;
 pub mod launch_count;

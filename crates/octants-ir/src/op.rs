@@ -169,6 +169,8 @@ pub struct LoopHints {
     pub independent: bool,
     /// It is not vectorized.
     pub no_vectors: bool,
+    /// The threads of a subgroup run it in step. Passes leave it and the loops in it as they are.
+    pub converged: bool,
 }
 
 /// Unroll factors of a loop.

@@ -230,6 +230,7 @@ impl Parser {
         let kind = match self.any_word()?.as_str() {
             "serial" => TaskKind::Serial,
             "parallel" => TaskKind::Parallel(self.config()?),
+            "grid" => TaskKind::Grid(self.config()?),
             other => return self.fail(format!("`{other}` is not a kind of task")),
         };
         let mut access = AccessSet::default();

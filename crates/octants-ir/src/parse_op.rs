@@ -156,6 +156,7 @@ fn loop_hints(p: &mut Parser) -> Parsed<LoopHints> {
             }
             "independent" => hints.independent = true,
             "no_vectors" => hints.no_vectors = true,
+            "converged" => hints.converged = true,
             _ => match CodeSizeHint::ALL.iter().find(|hint| hint.name() == Some(word.as_str())) {
                 Some(hint) => hints.code_size = *hint,
                 None => return p.fail(format!("`{word}` is not a hint for a loop")),

@@ -211,6 +211,9 @@ impl Printer {
             TaskKind::Parallel(config) => {
                 let _ = write!(head, " parallel{}", config_text(config));
             }
+            TaskKind::Grid(config) => {
+                let _ = write!(head, " grid{}", config_text(config));
+            }
         }
         head.push_str(&access_text(&task.access));
         self.open(&head);
@@ -361,6 +364,7 @@ fn hints_text(hints: &LoopHints) -> String {
     items.extend(hints.code_size.name().map(str::to_string));
     items.extend(hints.independent.then(|| "independent".to_string()));
     items.extend(hints.no_vectors.then(|| "no_vectors".to_string()));
+    items.extend(hints.converged.then(|| "converged".to_string()));
     if items.is_empty() { String::new() } else { format!(" hints({})", items.join(", ")) }
 }
 

@@ -4,11 +4,10 @@
 //! octants-schedule decides, code generators carry out. Each entry names a transformation and the instruction, loop or
 //! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 
-use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, ValueId, renumber};
+use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, TaskKind, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,7 +43,7 @@ impl Scheduled {
             let variant = schedule.variant(role).or_else(|| schedule.variant(Role::Main));
             let mut body = variant.map_or(&task.body, |v| &v.body).clone();
             renumber(&mut body);
-            Task { body, ..task.clone() }
+            Task { body, kind: variant.map_or(task.kind.clone(), |v| v.kind(&task.kind)), ..task.clone() }
         });
         let mut program = Program { tasks: tasks.collect(), ..self.program.clone() };
         program.functions.iter_mut().for_each(|f| renumber(&mut f.body));
@@ -112,8 +111,6 @@ pub struct Behavior {
 pub struct BodySchedule {
     /// Facts about its locals.
     pub locals: LocalUses,
-    /// Serial loops with a schedule of their own.
-    pub loops: HashMap<ValueId, LoopSchedule>,
 }
 
 /// How a function runs.
@@ -215,12 +212,22 @@ impl Role {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     pub role: Role,
+    /// Each thread of the grid runs the whole body ([`TaskKind::Grid`]).
+    pub is_grid: bool,
     pub body: Body,
     /// How the body runs.
     pub schedule: BodySchedule,
 }
 
 impl Variant {
+    /// How it runs, of a task that runs as `of`.
+    pub fn kind(&self, of: &TaskKind) -> TaskKind {
+        match of {
+            TaskKind::Parallel(config) if self.is_grid => TaskKind::Grid(config.clone()),
+            kind => kind.clone(),
+        }
+    }
+
     /// The groups of iterations of its parallel loop, if it has one.
     pub fn groups(&self) -> &[IterationGroup] {
         match self.body.block(self.body.root).last().map(|v| &self.body.inst(*v).op) {
@@ -281,7 +288,7 @@ pub struct LocalUse {
     pub is_unused: bool,
     /// Its initial zero can be observed.
     pub needs_zero: bool,
-    /// It is mentioned before the task's parallel loop starts.
+    /// It is mentioned outside of the task's parallel loops.
     pub is_used_before_loop: bool,
 }
 
@@ -303,101 +310,6 @@ impl LocalUses {
             v = stored;
         }
         v
-    }
-}
-
-/// How a serial loop runs.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LoopSchedule {
-    /// Short inner loops are fully unrolled, under a guard.
-    pub guarded_unroll: Option<FullUnroll>,
-    /// The loop runs warp-synchronously when its sums go to copies in shared memory.
-    pub converged: Option<Box<ConvergedLoop>>,
-}
-
-/// Fully unrolled inner loops. The index is a constant in each copy of the body.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct FullUnroll {
-    /// The index range of each loop.
-    pub loops: HashMap<ValueId, Range<i64>>,
-    /// The condition of all branches in the loops.
-    pub guard: Option<Guard>,
-}
-
-/// The condition `index < bound` under which the iterations of unrolled loops run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Guard {
-    /// The comparisons.
-    pub conditions: HashSet<ValueId>,
-    pub bound: ValueId,
-    /// Largest index that is compared. Not negative.
-    pub largest_index: i64,
-}
-
-/// A warp-synchronous loop: the threads of a warp are at the same element at a time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConvergedLoop {
-    /// The sums that the warp combines before one thread adds the result.
-    pub reductions: Vec<WarpReduction>,
-    /// The element index decreases while the loop index increases.
-    pub descending: bool,
-    /// Iterations between two reductions of the warp.
-    pub interleave_factor: i64,
-    /// Values from outside the loop that the addresses depend on. They must agree across the warp.
-    pub invariants: Vec<ValueId>,
-    /// Inner loops that are fully unrolled.
-    pub full_unroll: FullUnroll,
-    /// Loads that are issued one iteration early.
-    pub pipelined: PipelinedLoads,
-}
-
-/// Sums whose element is the same in all threads of a warp: one element, or one for each iteration of an inner loop.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WarpReduction {
-    pub sums: Vec<ValueId>,
-    /// The address of each of them.
-    pub address: ValueId,
-    /// The loop that the elements follow.
-    pub along: Along,
-    /// The instructions inside the converged loop that compute the address, in order.
-    pub steps: Vec<ValueId>,
-    /// The scalars of an element.
-    pub scalars: Vec<Scalar>,
-}
-
-/// The loop whose index the elements of a reduction follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Along {
-    /// An inner loop, or the converged one.
-    pub loop_id: ValueId,
-    /// Number of its iterations that are collected before the warp combines them. With one element, the address
-    /// contains no index of an inner loop.
-    pub elements: usize,
-}
-
-/// Software pipelining: the loads of a loop that are issued one iteration early.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PipelinedLoads {
-    /// The loads, with their addresses.
-    pub loads: Vec<(ValueId, ValueId)>,
-    /// The computation of the addresses, in order.
-    pub steps: Vec<AddressStep>,
-}
-
-/// A step of the computation of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressStep {
-    Compute(ValueId),
-    /// A load of a local yields the value that was stored to it.
-    Stored(ValueId, ValueId),
-}
-
-impl AddressStep {
-    /// The instruction that the step stands for.
-    pub fn result(self) -> ValueId {
-        match self {
-            AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,
-        }
     }
 }
 

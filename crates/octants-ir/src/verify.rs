@@ -69,7 +69,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     let mut out = Vec::new();
     verify_spaces(&p.buffers, &mut out);
     verify_functions(&p.buffers, &p.functions, true, &mut out);
-    let scope = program_scope(p);
+    let mut scope = program_scope(p);
     let mut names = HashSet::new();
     for task in &p.tasks {
         let place = format!("task {}", task.name);
@@ -80,10 +80,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
                 detail: "another task has this name".into(),
             });
         }
-        let mut v = Verifier::new(&scope, &task.body, place, &mut out);
-        if v.run() {
-            v.task_form(&task.kind);
-        }
+        verify_task(&mut scope, &task.body, place, &task.kind, &mut out);
     }
     if out.is_empty() {
         verify_graph(p, &mut out);
@@ -94,17 +91,23 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
 /// The violations of a scheduled program: of its program, and of the bodies of its variants.
 pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
     let mut out = verify_program(&s.program);
-    let scope = program_scope(&s.program);
+    let mut scope = program_scope(&s.program);
     for (task, schedule) in s.program.tasks.iter().zip(&s.schedule.tasks) {
         for variant in &schedule.variants {
             let place = format!("task {}, {} variant", task.name, variant.role.name());
-            let mut v = Verifier::new(&scope, &variant.body, place, &mut out);
-            if v.run() {
-                v.task_form(&task.kind);
-            }
+            let kind = variant.kind(&task.kind);
+            verify_task(&mut scope, &variant.body, place, &kind, &mut out);
         }
     }
     out
+}
+
+fn verify_task(scope: &mut Scope<'_>, body: &Body, place: String, kind: &TaskKind, out: &mut Vec<Violation>) {
+    scope.is_grid = matches!(kind, TaskKind::Grid(_));
+    let mut v = Verifier::new(scope, body, place, out);
+    if v.run() {
+        v.task_form(kind);
+    }
 }
 
 fn program_scope(p: &Program) -> Scope<'_> {
@@ -145,13 +148,22 @@ fn kernel_scope<'a>(
     ret: &'a Type,
 ) -> Scope<'a> {
     let params = params.iter().map(|p| &p.ty).collect();
-    Scope { buffers, functions, params, frame, ret, is_function: false, is_scheduled: frame.is_some() }
+    Scope { buffers, functions, params, frame, ret, is_function: false, is_scheduled: frame.is_some(), is_grid: false }
 }
 
 fn verify_functions(buffers: &[Buffer], functions: &[Function], is_scheduled: bool, out: &mut Vec<Violation>) {
     for f in functions {
         let params = f.params.iter().collect();
-        let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true, is_scheduled };
+        let scope = Scope {
+            buffers,
+            functions,
+            params,
+            frame: None,
+            ret: &f.ret,
+            is_function: true,
+            is_scheduled,
+            is_grid: false,
+        };
         let place = format!("function {}", f.name);
         let sound = Verifier::new(&scope, &f.body, place.clone(), out).run();
         if sound && f.ret != Type::Unit && !returns(&f.body, f.body.root) {
@@ -328,6 +340,8 @@ impl<'a> Verifier<'a> {
                 }
                 Rule::ReturnPlace
             }
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && self.loops.is_empty() => return true,
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid => Rule::GridForm,
             Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
             Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
@@ -396,6 +410,7 @@ impl<'a> Verifier<'a> {
                     self.broken(Rule::TaskForm, *v);
                 }
             }
+            TaskKind::Grid(_) => {}
             TaskKind::Parallel(_) => {
                 let Some((last, prologue)) = root.split_last() else {
                     return self.report(Rule::TaskForm, "no loop".to_string());

@@ -5,9 +5,9 @@
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
 //! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`offload()`]. [`insert_code`] serves several of them.
+//! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
-//! Differentiation is a table of its own in another crate. It shares the passes that simplify, and [`insert_code`].
+//! Differentiation is a table of its own in another crate. It shares the passes that simplify.
 //! Three passes here are in its table alone, beside those that they share their code with:
 //! [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
 //! [`demote_atomics::demote_unshared_atomics`].
@@ -22,7 +22,6 @@ pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
-pub mod insert_code;
 pub mod make_updates_atomic;
 pub mod merge_aliased_buffers;
 mod normalize_loop_direction;

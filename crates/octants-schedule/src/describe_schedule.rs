@@ -3,11 +3,8 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use octants_ir::schedule::{
-    BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopSchedule, RegionMemory, Role, ScatterPrivatization, TaskHints,
-    TaskSchedule,
-};
-use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, ValueId};
+use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule};
+use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, renumber};
 
 /// The schedule of each task and function of a program.
 pub fn describe_schedule(scheduled: &Scheduled) -> String {
@@ -20,12 +17,13 @@ pub fn describe_schedule(scheduled: &Scheduled) -> String {
         // Passes keep the numbers of the task's loops.
         let main = found.variant(Role::Main).map_or(&task.body, |variant| &variant.body);
         describe_hints(found.hints, parallel_hints(main), &mut text);
-        describe_body(&task.body, main, &found.body, &mut text);
+        describe_body(&task.body, main, &mut text);
+        describe_variants(task, found, &mut text);
     }
     for (function, found) in program.functions.iter().zip(&schedule.functions) {
         let inlined = if found.is_inlined { ", inlined" } else { "" };
         _ = writeln!(text, "function {}{inlined}", function.name);
-        describe_body(&function.body, &function.body, &found.body, &mut text);
+        describe_body(&function.body, &function.body, &mut text);
     }
     text
 }
@@ -92,22 +90,21 @@ fn describe_hints(hints: TaskHints, parallel: LoopHints, text: &mut String) {
 }
 
 /// The serial loops of `body`, whose hints are in `hinted`.
-fn describe_body(body: &Body, hinted: &Body, schedule: &BodySchedule, text: &mut String) {
+fn describe_body(body: &Body, hinted: &Body, text: &mut String) {
     let mut loops = BTreeSet::new();
     body.visit(body.root, &mut |v, inst| {
         loops.extend(matches!(&inst.op, Op::For(l) if l.parallel.is_none()).then_some(v));
     });
     for v in loops {
         let Op::For(l) = &hinted.inst(v).op else { continue };
-        let found = schedule.loops.get(&v);
-        if l.hints != LoopHints::default() || found.is_some() {
+        if l.hints != LoopHints::default() {
             _ = writeln!(text, "  loop {v}");
-            describe_loop(l.hints, found, text);
+            describe_loop(l.hints, text);
         }
     }
 }
 
-fn describe_loop(hints: LoopHints, found: Option<&LoopSchedule>, text: &mut String) {
+fn describe_loop(hints: LoopHints, text: &mut String) {
     if let Some(unroll) = hints.unroll {
         let remainder = unroll.remainder_factor.map_or(String::new(), |factor| format!(", {factor} for the remainder"));
         _ = writeln!(text, "    unroll factor {}{remainder}", unroll.factor);
@@ -119,44 +116,24 @@ fn describe_loop(hints: LoopHints, found: Option<&LoopSchedule>, text: &mut Stri
         CodeSizeHint::NotInterleaved => text.push_str("    not interleaved\n"),
         CodeSizeHint::Lean => text.push_str("    lean\n"),
     }
-    let Some(found) = found else { return };
-    if let Some(guarded) = &found.guarded_unroll {
-        describe_full_unroll(guarded, text);
-    }
-    if let Some(converged) = &found.converged {
-        describe_converged(converged, text);
-    }
 }
 
-fn describe_converged(found: &ConvergedLoop, text: &mut String) {
-    let descending = if found.descending { ", descending" } else { "" };
-    _ = writeln!(text, "    converged{descending}, interleave factor {}", found.interleave_factor);
-    for reduction in &found.reductions {
-        let (elements, along) = (reduction.along.elements, reduction.along.loop_id);
-        _ = writeln!(text, "      warp reduction: {}, {elements} elements along {along}", list(&reduction.sums));
+/// The variants whose code, hints aside, is not the task's.
+fn describe_variants(task: &Task, found: &TaskSchedule, text: &mut String) {
+    let without_hints = |body: &Body| {
+        let mut body = body.clone();
+        for inst in &mut body.insts {
+            if let Op::For(l) = &mut inst.op {
+                l.hints = LoopHints::default();
+            }
+        }
+        body
+    };
+    let of_task = without_hints(&task.body);
+    for variant in found.variants.iter().filter(|v| without_hints(&v.body) != of_task) {
+        _ = writeln!(text, "  {} variant", variant.role.name());
+        let mut body = variant.body.clone();
+        renumber(&mut body);
+        body.to_string().lines().for_each(|line| _ = writeln!(text, "    {line}"));
     }
-    if !found.pipelined.loads.is_empty() {
-        let loads = list(found.pipelined.loads.iter().map(|(load, _)| load));
-        _ = writeln!(text, "      software-pipelined loads: {loads}");
-    }
-    describe_full_unroll(&found.full_unroll, text);
-}
-
-fn describe_full_unroll(found: &FullUnroll, text: &mut String) {
-    for (loop_id, indices) in in_order(&found.loops) {
-        _ = writeln!(text, "      fully unrolled: {loop_id}, {} to {}", indices.start, indices.end - 1);
-    }
-    if let Some(guard) = &found.guard {
-        _ = writeln!(text, "      without branches if {} < {}", guard.largest_index, guard.bound);
-    }
-}
-
-fn list<'a>(values: impl IntoIterator<Item = &'a ValueId>) -> String {
-    values.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn in_order<T>(map: &std::collections::HashMap<ValueId, T>) -> Vec<(&ValueId, &T)> {
-    let mut all: Vec<_> = map.iter().collect();
-    all.sort_by_key(|(id, _)| **id);
-    all
 }

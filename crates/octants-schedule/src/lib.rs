@@ -9,22 +9,29 @@
 //! serial loops `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for
 //! single instructions `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
 
+mod balance_threads;
+mod clone_code;
 mod coarsen_threads;
 mod converge_loops;
 mod demote_atomics;
 mod describe_schedule;
 mod facts;
+mod find_converged_loops;
 mod find_unroll_and_jam;
 mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
+mod privatize_in_shared_memory;
 mod privatize_scatter;
+mod reduce_in_blocks;
+mod reduce_in_subgroups;
 mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
 mod scheduling;
+mod shared_buffers;
 mod software_pipelining;
 mod unroll_and_jam;
 mod unroll_arrays;

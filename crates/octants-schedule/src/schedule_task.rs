@@ -1,18 +1,12 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
-use std::collections::HashMap;
-
 use octants_analysis::{OwnBehavior, launch_bound};
-use octants_ir::schedule::{
-    Behavior, BodySchedule, Forms, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
-};
-use octants_ir::{BlockId, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
+use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
+use octants_ir::{Body, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
 use crate::coarsen_threads::coarsen_threads;
-use crate::converge_loops::converge_loop;
 use crate::facts::{BodyFacts, ProgramFacts};
-use crate::full_unroll::find_guarded_unroll;
-use crate::prefetch::{has_many_threads, prefetch, reads_in_loops};
+use crate::prefetch::reads_in_loops;
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
 
 /// Tasks with more instructions than this are large: their compile time matters more.
@@ -56,17 +50,6 @@ pub(crate) fn is_huge(target: &TargetInfo, behavior: Behavior) -> bool {
     target.has_vectors && behavior.size > HUGE
 }
 
-/// Properties of a task or function that the schedule of its loops depends on.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LoopFacts<'a> {
-    /// It has many inner loops.
-    pub many_loops: bool,
-    /// Many threads run it.
-    pub many_threads: bool,
-    /// What thread blocks keep copies of in shared memory.
-    pub copied: Option<&'a ScatterPrivatization>,
-}
-
 /// Decides how a task runs.
 pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBehavior) -> TaskSchedule {
     let target = facts.target;
@@ -81,13 +64,11 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
         constants: constants(facts, task),
         ..TaskSchedule::default()
     };
-    let mut many_threads = false;
     if let Some(p) = parallel {
         let bound = |v| launch_bound(&facts.program.buffers, &task.body, &of_body.locals, v);
         found.bounds = p.of.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
         found.extents = known_extents(&of_body, p.of);
         found.cost_per_iteration = facts.costs().time(&task.body, p.of.body, &facts.program.functions);
-        many_threads = has_many_threads(p.of, found.count());
     }
     let shared = parallel.filter(|p| !p.config.serialize);
     let is_read = |p: ParallelLoop<'_>| reads_in_loops(&task.body, p.of.body);
@@ -97,15 +78,14 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
         many_threads: target.has_grid && behavior.balances,
     };
     found.forms = find_forms(&of_body, task, shared, &found);
-    let mut body = BodySchedule::default();
-    let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
-    let of_loops =
-        LoopFacts { many_loops: loops > MANY_LOOPS, many_threads, copied: found.forms.block_privatization.as_ref() };
-    schedule_loops(&of_body, of_loops, task.body.root, &mut body.loops);
-    body.locals = of_body.locals;
-    found.body = body;
+    found.body = BodySchedule { locals: of_body.locals };
     found.variants = make_variants(task, &found);
     found
+}
+
+/// The body has more loops than [`MANY_LOOPS`].
+pub(crate) fn has_many_loops(body: &Body) -> bool {
+    body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS
 }
 
 /// The variants of a task's code, each with a body of its own.
@@ -117,7 +97,7 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
         (Role::Private, forms.thread_privatization.is_some()),
         (Role::Coarse, forms.coarsening.is_some()),
     ];
-    let make = |(role, _)| Variant { role, body: task.body.clone(), schedule: found.body.clone() };
+    let make = |(role, _)| Variant { role, is_grid: false, body: task.body.clone(), schedule: found.body.clone() };
     roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
@@ -156,40 +136,4 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
         forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
     }
     forms
-}
-
-/// Schedules the serial loops of a block.
-pub(crate) fn schedule_loops(
-    facts: &BodyFacts<'_>,
-    of: LoopFacts<'_>,
-    block: BlockId,
-    loops: &mut HashMap<ValueId, LoopSchedule>,
-) {
-    for &v in facts.body.block(block) {
-        let op = &facts.body.inst(v).op;
-        let mut inside = of;
-        if let Op::For(l) = op
-            && l.parallel.is_none()
-        {
-            let found = schedule_loop(facts, of, v, l);
-            // Converged loops do not nest.
-            inside.copied = of.copied.filter(|_| found.converged.is_none());
-            if found != LoopSchedule::default() {
-                loops.insert(v, found);
-            }
-        }
-        op.blocks().into_iter().for_each(|b| schedule_loops(facts, inside, b, loops));
-    }
-}
-
-fn schedule_loop(facts: &BodyFacts<'_>, of: LoopFacts<'_>, v: ValueId, l: &ForLoop) -> LoopSchedule {
-    let (body, target) = (facts.body, facts.of.target);
-    let is_cut = target.has_grid && !of.many_loops;
-    let unroll = if is_cut { prefetch(facts.of.costs(), body, l, of.many_threads) } else { None };
-    let factor = unroll.map_or(1, |u| u.factor);
-    let converged = of.copied.and_then(|copied| converge_loop(facts, copied, v, l, factor));
-    LoopSchedule {
-        guarded_unroll: if is_cut { find_guarded_unroll(facts, l) } else { None },
-        converged: converged.map(Box::new),
-    }
 }

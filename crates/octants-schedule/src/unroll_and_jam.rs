@@ -14,7 +14,7 @@ use octants_ir::{
     ValueId,
 };
 
-use crate::facts::{BodyFacts, ProgramFacts};
+use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::find_unroll_and_jam::{JammedLoops, find_unroll_and_jam};
 use crate::schedule_task::{ParallelLoop, is_huge};
 use crate::scheduling::Scheduling;
@@ -56,7 +56,7 @@ fn add_groups(variant: &mut Variant, loop_id: ValueId, jammed: &JammedLoops) {
     if let Op::For(l) = &mut body.inst_mut(loop_id).op {
         l.groups = groups;
     }
-    schedule.locals = find_local_uses(body, Some(iteration));
+    schedule.locals = find_local_uses(body, &parallel_bodies(body));
 }
 
 /// The iterations of a group, with the index of each, which is computed in the block `to`.

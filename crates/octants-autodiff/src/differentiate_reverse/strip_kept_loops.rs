@@ -24,7 +24,7 @@ use octants_ir::{
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
 use octants_analysis::{CostModel, for_each_element, known_int};
-use octants_passes::insert_code::{and, push_if};
+use octants_ir::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
 /// beside what an iteration computes with, and its code stands there for each iteration in each of three sweeps.

@@ -8,9 +8,9 @@ use octants_ir::{
 };
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
-use crate::insert_code::{push_if, zero};
 use crate::normalize_loop_direction::{is_int, is_last};
 use octants_analysis::{MemoryClasses, Place, trace_address};
+use octants_ir::insert_code::{push_if, zero};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
 const LONGEST: i64 = 16;
