@@ -43,7 +43,8 @@ impl<'a> Machine<'a> {
     }
 
     fn end_block(&mut self, t: &mut Thread<'a>) -> Step {
-        let failed = self.failure.is_some();
+        // A task that fails in a loop is its last; in a grid its threads go on behind the loop.
+        let failed = self.failure.is_some() && !self.block.shares_loops;
         let cursors = &mut t.here_mut().cursors;
         let Some(cursor) = cursors.last_mut() else { return Step::Next };
         match &mut cursor.repeats {
@@ -70,7 +71,7 @@ impl<'a> Machine<'a> {
     fn execute(&mut self, t: &mut Thread<'a>, v: ValueId) -> Result<Step, String> {
         let body = t.here().body;
         let inst = body.inst(v);
-        if let Some(value) = self.compute(t, inst)? {
+        if let Some(value) = self.compute(t, v)? {
             t.set(v, value);
             return Ok(Step::Next);
         }
@@ -106,14 +107,17 @@ impl<'a> Machine<'a> {
     fn enter_loop(&mut self, t: &mut Thread<'a>, v: ValueId) -> Result<Step, String> {
         let body = t.here().body;
         let Op::For(l) = &body.inst(v).op else { return Err("no loop".into()) };
-        if l.parallel.is_some() && self.is_of_threads(body, l.body) {
+        let shares = l.parallel.is_some() && self.block.shares_loops;
+        if l.parallel.is_some() && !shares && self.is_of_threads(body, l.body) {
             return Ok(Step::Grid(v));
         }
         let mut left = self.iterations(t, v);
-        if l.is_parallel() {
+        if shares {
+            self.block.share(&mut left, t.index);
+        } else if l.is_parallel() {
             left.order = self.order(left.count);
         }
-        if left.count > 0 {
+        if left.at < left.count {
             t.enter(l.body, Repeats::For(Box::new(left)));
             t.start_iteration();
         }

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{Condition, Program, Scalar, TaskGraph, TaskId};
+use octants_ir::{Condition, Program, Scalar, Task, TaskGraph, TaskId, TaskKind};
 
 use crate::machine::{Fault, Machine};
 use crate::random::random_key;
@@ -54,10 +54,13 @@ impl<'a> Launch<'_, 'a> {
     }
 
     fn launch(&mut self, task: TaskId) -> Result<(), Fault> {
-        let body = &self.program.tasks[task.index()].body;
+        let Task { name, kind, body, .. } = &self.program.tasks[task.index()];
         self.machine.task = task.0;
-        let place = format!("task {}", self.program.tasks[task.index()].name);
-        let returned = self.machine.run_body(Activation::new(place, body, self.params.clone(), None))?;
+        let activation = Activation::new(format!("task {name}"), body, self.params.clone(), None);
+        if let TaskKind::Grid(config) = kind {
+            return self.machine.run_grid_task(&activation, config);
+        }
+        let returned = self.machine.run_body(activation)?;
         self.returned = returned.filter(|r| !r.is_empty()).or(self.returned.take());
         Ok(())
     }

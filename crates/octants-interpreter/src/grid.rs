@@ -4,7 +4,7 @@
 //! them do. `all_here` and `is_whole` ask who happens to be there: the threads that wait at one of them when nothing
 //! else can go on.
 
-use octants_ir::{MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
+use octants_ir::{LoopConfig, MemorySpace, Op, SubgroupOp, ThreadScope, ValueId};
 
 use crate::Grid;
 use crate::control::{Step, int_value};
@@ -25,10 +25,27 @@ impl<'a> Machine<'a> {
         Ok(threads.pop().and_then(|t| t.result))
     }
 
+    /// Runs a body on each thread of a grid; its parallel loops share their iterations among them.
+    pub(crate) fn run_grid_task(&mut self, outermost: &Activation<'a>, config: &LoopConfig) -> Result<(), Fault> {
+        let grid = self.grid_of(config);
+        for index in 0..grid.blocks {
+            self.start_block(grid, index);
+            self.block.shares_loops = true;
+            let thread = |t| Thread::new(t, outermost.clone(), ThreadMemory::new(self.buffers, MemorySpace::Private));
+            let mut threads: Vec<Thread<'a>> = (0..grid.block_size).map(thread).collect();
+            self.run_block(&mut threads)?;
+        }
+        Ok(())
+    }
+
+    fn grid_of(&self, config: &LoopConfig) -> Grid {
+        Grid { block_size: config.block_dim.unwrap_or(self.settings.grid.block_size), ..self.settings.grid }
+    }
+
     fn start_block(&mut self, grid: Grid, index: u32) {
         let subgroups = grid.block_size.div_ceil(grid.subgroup_size) as usize;
         let shared = ThreadMemory::new(self.buffers, MemorySpace::Shared);
-        self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index };
+        self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index, shares_loops: false };
     }
 
     /// Runs a parallel loop by a grid of threads, each of which takes every so many iterations.
@@ -37,16 +54,13 @@ impl<'a> Machine<'a> {
         let body = main.here().body;
         let Op::For(l) = &body.inst(v).op else { panic!("compiler bug: {v} is no loop") };
         let all = self.iterations(main, v);
-        if all.pieces.is_some() {
-            return Err(self.fault(main, v, "groups of iterations are not interpreted on a grid".into()));
-        }
+
         let known = all.fresh.as_ref().map_or(0, |f| f.len());
         if known < body.locals.len() {
             let what = "threads of a grid share locals with the code around: it has to be cut into tasks first";
             return Err(self.fault(main, v, what.into()));
         }
-        let asked = l.parallel.as_ref().and_then(|c| c.block_dim);
-        let grid = Grid { block_size: asked.unwrap_or(self.settings.grid.block_size), ..self.settings.grid };
+        let grid = self.grid_of(&l.parallel.clone().unwrap_or_default());
         let blocks = self.order(u64::from(grid.blocks));
         for k in 0..grid.blocks {
             let block = blocks.as_ref().map_or(k, |o| o[k as usize] as u32);
@@ -57,8 +71,7 @@ impl<'a> Machine<'a> {
                 let mut t = Thread::new(index, main.here().clone(), private);
                 t.here_mut().cursors.clear();
                 let mut left = all.clone();
-                left.at = u64::from(block) * u64::from(grid.block_size) + u64::from(index);
-                left.stride = u64::from(grid.blocks) * u64::from(grid.block_size);
+                self.block.share(&mut left, index);
                 t.has_ended = left.at >= left.count;
                 t.enter(l.body, Repeats::For(Box::new(left)));
                 if !t.has_ended {

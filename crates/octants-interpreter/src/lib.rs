@@ -2,13 +2,13 @@
 //!
 //! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other, and reports
 //! a [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
-//! zero, a read of memory of a block that was never written, a race between threads of a block, and an operation of
+//! zero, a use of memory of a block that was never written, a race between threads of a block, and an operation of
 //! threads that not all of them come to.
 //!
 //! - Floats are rounded after each operation, and nothing is reassociated.
 //! - Iterations of a parallel loop run in order, or in an order made from a seed ([`Order`]).
 //! - A parallel loop with operations of threads in it runs on a [`Grid`]: thread `i` of all takes the iterations `i`,
-//!   `i + threads` and so on. Everything else runs on one thread.
+//!   `i + threads` and so on. So does a task of a grid. Everything else runs on one thread.
 //! - Random numbers are those of compiled code. Those of a kernel that was not cut into tasks are those of its first task.
 //! - `address_bits` and launches are not interpreted; printed text has no formats.
 //!
@@ -123,7 +123,6 @@ impl Interpreter {
         let types: Vec<&Type> = p.params.iter().map(|p| &p.ty).collect();
         let params = parameters(&types, params);
         let mut machine = Machine::new(self, &p.buffers, &p.functions, memory, params);
-        machine.is_program = true;
         machine.frame = p.frame.iter().map(zeros).collect();
         let params: Rc<[Value]> = machine.params.clone().into();
         let mut launch = Launch { machine: &mut machine, program: p, params, returned: None, rounds: 0 };

@@ -8,7 +8,7 @@ use octants_ir::{Body, Buffer, ForLoop, Function, LocalId, Op, Scalar, ThreadSco
 use crate::memory::{Memory, read_bytes, write_bytes};
 use crate::random::random_key;
 use crate::scalar::float;
-use crate::thread::Thread;
+use crate::thread::{Iterations, Thread};
 use crate::thread_memory::{Access, Accessor, ThreadMemory};
 use crate::value::{Address, Base, Region, Value};
 use crate::{Grid, Interpreter, Order};
@@ -45,8 +45,6 @@ pub(crate) struct Machine<'a> {
     pub frame: Vec<Vec<u64>>,
     /// The number of the task, for random numbers.
     pub task: u32,
-    /// The code is cut into tasks.
-    pub is_program: bool,
     /// The block that runs.
     pub block: BlockState,
     pub printed: Vec<String>,
@@ -64,6 +62,17 @@ pub(crate) struct BlockState {
     pub meetings: Vec<u64>,
     pub grid: Grid,
     pub index: u32,
+    /// Its threads share the iterations of each parallel loop that they come to.
+    pub shares_loops: bool,
+}
+
+impl BlockState {
+    /// Leaves a thread its share of a loop's iterations.
+    pub fn share(&self, left: &mut Iterations, thread: u32) {
+        let threads = u64::from(self.grid.block_size);
+        left.at = u64::from(self.index) * threads + u64::from(thread);
+        left.stride = u64::from(self.grid.blocks) * threads;
+    }
 }
 
 impl<'a> Machine<'a> {
@@ -74,6 +83,7 @@ impl<'a> Machine<'a> {
         memory: &'a mut Memory,
         params: Vec<Value>,
     ) -> Self {
+        memory.add_temporary(buffers);
         let mut machine = Machine {
             settings,
             buffers,
@@ -83,7 +93,6 @@ impl<'a> Machine<'a> {
             params,
             frame: Vec::new(),
             task: 0,
-            is_program: false,
             block: BlockState::default(),
             printed: Vec::new(),
             failure: None,
@@ -145,14 +154,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Reads leaves, the first at the address.
+    /// Reads leaves, the first at the address; `None` where one was never written.
     pub fn read(
         &mut self,
         t: &mut Thread<'a>,
         a: &Address,
         scalars: &[Scalar],
         access: Access,
-    ) -> Result<Vec<u64>, String> {
+    ) -> Result<Option<Vec<u64>>, String> {
         let here = match &a.base {
             Base::Local(depth, local) => &t.activations[*depth].locals[local.index()],
             Base::Frame(slot) => &self.frame[slot.index()],
@@ -162,7 +171,7 @@ impl<'a> Machine<'a> {
                 return places.zip(scalars).map(|(p, s)| self.read_place(t, p?, *s, access)).collect();
             }
         };
-        Ok(here[a.leaf..a.leaf + scalars.len()].to_vec())
+        Ok(Some(here[a.leaf..a.leaf + scalars.len()].to_vec()))
     }
 
     /// Reads a scalar of global memory or of the frame, where no thread runs.
@@ -207,16 +216,16 @@ impl<'a> Machine<'a> {
         Accessor { thread: t.index, subgroup, meetings: self.block.meetings[subgroup as usize] }
     }
 
-    /// Reads a scalar at a byte.
+    /// Reads a scalar at a byte, if it was ever written.
     pub fn read_place(
         &mut self,
         t: &mut Thread<'a>,
         (region, offset): (Region, u64),
         s: Scalar,
         access: Access,
-    ) -> Result<u64, String> {
+    ) -> Result<Option<u64>, String> {
         match region {
-            Region::Root(_) | Region::Array(_) => read_bytes(self.memory.region(region), offset, s),
+            Region::Root(_) | Region::Array(_) => read_bytes(self.memory.region(region), offset, s).map(Some),
             Region::Shared(root) => {
                 let by = self.accessor(t);
                 self.block.shared.read(root, offset, s, Some(by), access)
@@ -252,8 +261,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Locals that an iteration of a loop starts with as zero: in a task all of them; in a kernel those that no code
-    /// outside of the loop names.
+    /// Locals that an iteration of a loop starts with as zero: those that no code outside of the loop names.
     pub fn fresh_locals(&self, body: &Body, l: &ForLoop) -> Vec<LocalId> {
         let count = |blocks: Vec<octants_ir::BlockId>| {
             let mut counts: Vec<u32> = vec![0; body.locals.len()];
@@ -267,7 +275,7 @@ impl<'a> Machine<'a> {
             counts
         };
         let (all, inside) = (count(vec![body.root]), count(l.blocks().collect()));
-        let is_fresh = |l: &LocalId| self.is_program || all[l.index()] == inside[l.index()];
+        let is_fresh = |l: &LocalId| all[l.index()] == inside[l.index()];
         (0..body.locals.len() as u32).map(LocalId).filter(is_fresh).collect()
     }
 }

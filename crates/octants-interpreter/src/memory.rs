@@ -31,6 +31,15 @@ impl Memory {
         Memory { buffers: buffers.to_vec(), arrays: vec![None; buffers.len()], roots }
     }
 
+    /// Takes buffers of blocks and threads that code has beyond those that it was made for.
+    pub(crate) fn add_temporary(&mut self, buffers: &[Buffer]) {
+        for b in buffers.iter().skip(self.buffers.len()).filter(|b| b.space.is_temporary()) {
+            self.buffers.push(b.clone());
+            self.arrays.push(None);
+        }
+        assert_eq!(self.buffers.len(), buffers.len(), "memory is that of the code's buffers");
+    }
+
     /// The shape of a buffer; `None` for an array that was given none.
     pub fn shape(&self, b: BufferId) -> Option<&[u64]> {
         match &self.buffers[b.index()].layout {

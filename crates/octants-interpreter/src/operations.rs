@@ -9,9 +9,17 @@ use crate::thread::Thread;
 use crate::thread_memory::Access;
 use crate::value::{Address, Base, Region, Value};
 
+const NEVER_WRITTEN: &str = "memory of its block or thread that was never written";
+
 impl<'a> Machine<'a> {
     /// Computes an instruction; `None` where it is none of these.
-    pub(crate) fn compute(&mut self, t: &mut Thread<'a>, inst: &'a Inst) -> Result<Option<Value>, String> {
+    pub(crate) fn compute(&mut self, t: &mut Thread<'a>, v: ValueId) -> Result<Option<Value>, String> {
+        let inst = t.here().body.inst(v);
+        if t.has_undefined
+            && let Some(value) = undefined_operands(t, inst)?
+        {
+            return Ok(Some(value));
+        }
         if let Some(leaves) = self.number(t, inst)? {
             self.look_at(&leaves, inst.ty.scalar());
             return Ok(Some(Value::of(leaves)));
@@ -19,7 +27,7 @@ impl<'a> Machine<'a> {
         if let Some(address) = self.address(t, &inst.op)? {
             return Ok(Some(Value::Address(address)));
         }
-        self.memory_operation(t, inst)
+        self.memory_operation(t, v, inst)
     }
 
     /// Operations on numbers alone.
@@ -126,7 +134,7 @@ impl<'a> Machine<'a> {
         self.memory.locate(b, &index)
     }
 
-    fn memory_operation(&mut self, t: &mut Thread<'a>, inst: &'a Inst) -> Result<Option<Value>, String> {
+    fn memory_operation(&mut self, t: &mut Thread<'a>, v: ValueId, inst: &'a Inst) -> Result<Option<Value>, String> {
         let body = t.here().body;
         let leaves = |t: &Thread<'a>, v: ValueId| t.leaves(v).to_vec();
         let found = match &inst.op {
@@ -134,7 +142,10 @@ impl<'a> Machine<'a> {
             Op::Load(a) | Op::VolatileLoad(a) => {
                 let access = if matches!(inst.op, Op::Load(_)) { Access::Read } else { Access::Atomic };
                 let a = t.address(*a);
-                self.read(t, &a, &inst.ty.leaves(), access)?
+                match self.read(t, &a, &inst.ty.leaves(), access)? {
+                    Some(leaves) => leaves,
+                    None => return Ok(Some(t.undefined(v))),
+                }
             }
             Op::Store(a, x) => {
                 let (a, x_leaves) = (t.address(*a), leaves(t, *x));
@@ -144,7 +155,11 @@ impl<'a> Machine<'a> {
             Op::VectorLoad(a) => {
                 let s = inst.ty.scalar().ok_or("a vector is loaded")?;
                 let places = self.side_by_side(t, *a, s, inst.ty.leaf_count())?;
-                places.into_iter().map(|p| self.read_place(t, p, s, Access::Read)).collect::<Result<_, _>>()?
+                let read = |p| self.read_place(t, p, s, Access::Read);
+                match places.into_iter().map(read).collect::<Result<Option<Vec<u64>>, _>>()? {
+                    Some(leaves) => leaves,
+                    None => return Ok(Some(t.undefined(v))),
+                }
             }
             Op::VectorStore(a, x) => {
                 let s = body.ty(*x).scalar().ok_or("a vector is stored")?;
@@ -161,7 +176,7 @@ impl<'a> Machine<'a> {
             Op::AtomicCas(a, expected, desired) => {
                 let (a, scalars) = (t.address(*a), inst.ty.leaves());
                 let (expected, desired) = (leaves(t, *expected), leaves(t, *desired));
-                let old = self.read(t, &a, &scalars, Access::Atomic)?;
+                let old = self.read(t, &a, &scalars, Access::Atomic)?.ok_or(NEVER_WRITTEN)?;
                 if old == expected {
                     self.write(t, &a, &scalars, &desired, Access::Atomic)?;
                 }
@@ -187,7 +202,7 @@ impl<'a> Machine<'a> {
         op: AtomicOp,
         x: &[u64],
     ) -> Result<Vec<u64>, String> {
-        let old = self.read(t, a, scalars, Access::Atomic)?;
+        let old = self.read(t, a, scalars, Access::Atomic)?.ok_or(NEVER_WRITTEN)?;
         let new: Vec<u64> = match op.binary() {
             None => x.to_vec(),
             Some(op) => {
@@ -210,6 +225,27 @@ impl<'a> Machine<'a> {
             Base::Local(..) | Base::Frame(_) => return Err("a vector is no element of a buffer".into()),
         };
         Ok((0..count as u64).map(|k| (region, first + k * u64::from(s.bytes()))).collect())
+    }
+}
+
+/// What an instruction with an undefined operand yields, if it may have one.
+fn undefined_operands(t: &Thread<'_>, inst: &Inst) -> Result<Option<Value>, String> {
+    let is_undefined = |v: ValueId| matches!(t.value(v), Value::Undefined(_));
+    match &inst.op {
+        Op::Select(c, x, y) if t.leaves(*c).len() == 1 => {
+            let chosen = if t.holds(*c) { *x } else { *y };
+            Ok((is_undefined(*x) || is_undefined(*y)).then(|| t.value(chosen).clone()))
+        }
+        Op::Freeze(x) if is_undefined(*x) => Ok(Some(Value::of(vec![0; inst.ty.leaf_count()]))),
+        op => {
+            let mut found = None;
+            op.for_each_operand(|v| {
+                if let Value::Undefined(load) = t.value(v) {
+                    found = Some(*load);
+                }
+            });
+            found.map_or(Ok(None), |load| Err(format!("uses {load}, which is {NEVER_WRITTEN}")))
+        }
     }
 }
 

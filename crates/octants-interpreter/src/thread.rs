@@ -115,6 +115,8 @@ pub(crate) struct Thread<'a> {
     pub waits_at: Option<ValueId>,
     pub has_ended: bool,
     pub result: Option<Vec<u64>>,
+    /// Some value is, or was, undefined.
+    pub has_undefined: bool,
 }
 
 /// Zeros for a local or a result.
@@ -141,6 +143,7 @@ impl<'a> Thread<'a> {
             waits_at: None,
             has_ended: false,
             result: None,
+            has_undefined: false,
         }
     }
 
@@ -180,6 +183,12 @@ impl<'a> Thread<'a> {
             Value::Address(a) => a.clone(),
             other => panic!("{v} is {other:?}, not an address"),
         }
+    }
+
+    /// The value of a load of memory that was never written.
+    pub fn undefined(&mut self, load: ValueId) -> Value {
+        self.has_undefined = true;
+        Value::Undefined(load)
     }
 
     pub fn set(&mut self, v: ValueId, value: Value) {

@@ -1,4 +1,4 @@
-//! Memory of a block or of a thread: what was never written must not be read, and what threads of a block do to one
+//! Memory of a block or of a thread: it tells what was never written, and what threads of a block do to one
 //! address between two barriers must not race.
 
 use std::collections::HashMap;
@@ -51,7 +51,7 @@ impl ThreadMemory {
         self.roots.iter_mut().for_each(|r| r.log.clear());
     }
 
-    /// Reads a scalar; without an accessor no one else can.
+    /// Reads a scalar, if it was ever written; without an accessor no one else can.
     pub fn read(
         &mut self,
         root: u32,
@@ -59,15 +59,12 @@ impl ThreadMemory {
         s: Scalar,
         by: Option<Accessor>,
         access: Access,
-    ) -> Result<u64, String> {
+    ) -> Result<Option<u64>, String> {
         let r = &mut self.roots[root as usize];
         let bits = read_bytes(&r.bytes, offset, s)?;
         let first = offset as usize;
-        if !r.written[first..first + s.bytes() as usize].iter().all(|w| *w) {
-            return Err("reads memory of its block or thread that was never written".into());
-        }
         by.map_or(Ok(()), |by| r.note(offset, by, access, false))?;
-        Ok(bits)
+        Ok(r.written[first..first + s.bytes() as usize].iter().all(|w| *w).then_some(bits))
     }
 
     /// Writes a scalar.

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{FrameSlot, LocalId};
+use octants_ir::{FrameSlot, LocalId, ValueId};
 
 /// The value of an instruction.
 #[derive(Debug, Clone, Default)]
@@ -12,6 +12,8 @@ pub(crate) enum Value {
     One(u64),
     Many(Rc<[u64]>),
     Address(Address),
+    /// What an instruction read from memory of a block or thread that was never written. It may be selected or frozen.
+    Undefined(ValueId),
 }
 
 impl Value {
@@ -27,7 +29,7 @@ impl Value {
     /// The leaves, row-major, members in order.
     pub fn leaves(&self) -> &[u64] {
         match self {
-            Value::Unit | Value::Address(_) => &[],
+            Value::Unit | Value::Address(_) | Value::Undefined(_) => &[],
             Value::One(bits) => std::slice::from_ref(bits),
             Value::Many(leaves) => leaves,
         }

@@ -1,7 +1,7 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here, but
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 18) are here, but
 //! for the one about convergence (16) in `verify_convergence`; rules about the types of one instruction (20 to 33) are
 //! in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is
 //! looked at no further.
@@ -32,14 +32,14 @@ pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     if Verifier::new(&scope, &k.body, "body".to_string(), &mut out).run() {
         verify_rounds(&k.body, "body", &mut out);
     }
-    verify_convergence(&k.functions, [("body".to_string(), &k.body)], &mut out);
+    verify_convergence(&k.functions, [("body".to_string(), &k.body, RunBy::OneThread)], &mut out);
     out
 }
 
 /// Looks at code that breaks no other rule.
 fn verify_convergence<'a>(
     functions: &[Function],
-    bodies: impl IntoIterator<Item = (String, &'a Body)>,
+    bodies: impl IntoIterator<Item = (String, &'a Body, RunBy)>,
     out: &mut Vec<Violation>,
 ) {
     if !out.is_empty() {
@@ -52,7 +52,7 @@ fn verify_convergence<'a>(
         });
     };
     functions.iter().for_each(|f| report(format!("function {}", f.name), &f.body, RunBy::Threads));
-    bodies.into_iter().for_each(|(place, body)| report(place, body, RunBy::OneThread));
+    bodies.into_iter().for_each(|(place, body, run_by)| report(place, body, run_by));
 }
 
 fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
@@ -106,7 +106,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     if out.is_empty() {
         verify_graph(p, &mut out);
     }
-    let bodies = p.tasks.iter().map(|t| (format!("task {}", t.name), &t.body));
+    let bodies = p.tasks.iter().map(|t| (format!("task {}", t.name), &t.body, RunBy::of(&t.kind)));
     verify_convergence(&p.functions, bodies, &mut out);
     out
 }
@@ -124,7 +124,7 @@ pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
     }
     let variants = s.program.tasks.iter().zip(&s.schedule.tasks).flat_map(|(task, schedule)| {
         let place = |role: &str| format!("task {}, {role} variant", task.name);
-        schedule.variants.iter().map(move |v| (place(v.role.name()), &v.body))
+        schedule.variants.iter().map(move |v| (place(v.role.name()), &v.body, RunBy::of(&v.kind(&task.kind))))
     });
     verify_convergence(&s.program.functions, variants, &mut out);
     out

@@ -6,14 +6,16 @@
 //! from the control under which that is. Control diverges at conditions and loop bounds that do, and behind exits that
 //! only some threads take. What is not known to differ counts as the same: parameters of functions, memory at the same
 //! address, and, within a subgroup, comparisons of thread numbers, which may cut between subgroups. What stands in no
-//! parallel loop runs on one thread, whose operations converge.
+//! parallel loop of a task or kernel runs on one thread, whose operations converge. A condition made of `is_whole` or
+//! `all_here` makes sure that threads are together: control is that of the subgroup in it, wherever it stands.
 //!
 //! Assumes that the rules about form hold.
 
 use crate::body::Body;
-use crate::kernel::Function;
+use crate::kernel::{Function, TaskKind};
 use crate::op::*;
 use crate::operation_table::{BinaryOp, GridValue, SubgroupOp};
+use crate::types::Scalar;
 
 /// Among which threads a value or the way to a place in the code differs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
@@ -36,8 +38,18 @@ use Level::{Lanes, Subgroups, Threads, Uniform};
 pub(crate) enum RunBy {
     /// One, outside of parallel loops: a kernel or a task.
     OneThread,
-    /// Those that call it: a function.
+    /// Those that call it, or those of a grid: a function, a task of a grid.
     Threads,
+}
+
+impl RunBy {
+    /// Of a task's body.
+    pub fn of(kind: &TaskKind) -> RunBy {
+        match kind {
+            TaskKind::Serial | TaskKind::Parallel(_) => RunBy::OneThread,
+            TaskKind::Grid(_) => RunBy::Threads,
+        }
+    }
 }
 
 /// What callers must know of a function.
@@ -111,6 +123,9 @@ impl Convergence {
             exits: vec![Uniform; body.insts.len()],
             result: Uniform,
             changed: true,
+            guard_values: vec![false; body.insts.len()],
+            guard_locals: vec![false; body.locals.len()],
+            is_guarded: false,
             of_threads: false,
             report: None,
         };
@@ -165,6 +180,11 @@ struct Divergence<'a> {
     exits: Vec<Level>,
     result: Level,
     changed: bool,
+    /// See [`Divergence::guards`].
+    guard_values: Vec<bool>,
+    guard_locals: Vec<bool>,
+    /// What is looked at stands under such a condition.
+    is_guarded: bool,
     /// More than one thread runs what is looked at.
     of_threads: bool,
     report: Option<&'a mut dyn FnMut(ValueId)>,
@@ -206,12 +226,18 @@ impl Divergence<'_> {
         let mut exits = Exits::default();
         match op {
             Op::If(c, yes, no) => {
-                let inside = here.max(self.of(*c));
+                let around = self.is_guarded;
+                let guards = self.guard_values[c.index()];
+                self.is_guarded |= guards;
+                let inside = if guards { here.min(Subgroups) } else { here.max(self.of(*c)) };
                 exits = self.block(*yes, inside);
                 exits.join(self.block(*no, inside));
+                self.is_guarded = around;
             }
             Op::For(l) => {
                 let bounds = l.dims.iter().flat_map(|d| [self.of(d.begin), self.of(d.end)]).max().unwrap_or_default();
+                // The threads of a subgroup run a converged loop in step, whatever its bounds are made of.
+                let bounds = if l.hints.converged { bounds.min(Subgroups) } else { bounds };
                 let inside = if l.parallel.is_some() { here } else { here.max(bounds) };
                 let around = self.of_threads;
                 self.of_threads |= l.parallel.is_some();
@@ -232,10 +258,17 @@ impl Divergence<'_> {
             Op::Store(a, x) | Op::VectorStore(a, x) => {
                 let level = self.of(*x).max(self.of(*a)).max(here);
                 self.store(*a, level);
+                if let Some(l) = self.local_of(*a)
+                    && (self.is_guarded || self.guard_values[x.index()])
+                {
+                    self.changed |= !std::mem::replace(&mut self.guard_locals[l.index()], true);
+                }
             }
             _ => {
                 let level = self.level(op, here);
                 self.raise(v, level);
+                let guards = self.guards(op);
+                self.changed |= guards && !std::mem::replace(&mut self.guard_values[v.index()], guards);
             }
         }
         exits
@@ -247,6 +280,16 @@ impl Divergence<'_> {
         let new = self.exits[v.index()].max(left.out).max(left.end);
         self.changed |= new != std::mem::replace(&mut self.exits[v.index()], new);
         left.end
+    }
+
+    /// A truth value that tells whether threads of a subgroup are together, among others.
+    fn guards(&self, op: &Op) -> bool {
+        match op {
+            Op::Subgroup(SubgroupOp::IsWhole | SubgroupOp::AllHere, _) => true,
+            Op::Load(a) => self.local_of(*a).is_some_and(|l| self.guard_locals[l.index()]),
+            Op::Binary(BinaryOp::And, a, b) => self.guard_values[a.index()] || self.guard_values[b.index()],
+            _ => false,
+        }
     }
 
     /// Taints the local that an address leads to.
@@ -282,6 +325,12 @@ impl Divergence<'_> {
                 Op::For(l) => self.of(l.dims[*axis as usize].begin),
                 _ => Uniform,
             },
+            // What the thread's number has dropped out of.
+            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b)
+                if operands == Threads && self.in_threads(op, *a, *b, 8) == Some(0) =>
+            {
+                Uniform
+            }
             // Quotients and comparisons of thread numbers may cut between subgroups.
             Op::Binary(op, ..) if operands == Threads && cuts(*op) => Subgroups,
             Op::Load(a) | Op::VolatileLoad(a) | Op::VectorLoad(a) => match self.local_of(*a) {
@@ -300,6 +349,30 @@ impl Divergence<'_> {
             }
             _ => operands,
         }
+    }
+
+    /// The factor of the thread's number in an integer that is uniform but for it, if that is known; looks at so many
+    /// operations on the way.
+    fn factor(&self, v: ValueId, depth: u32) -> Option<i64> {
+        if self.of(v) == Uniform {
+            return Some(0);
+        }
+        match &self.body.inst(v).op {
+            Op::Grid(GridValue::Thread) => Some(1),
+            Op::LoopIndex(l, _) => match &self.body.inst(*l).op {
+                Op::For(l) if l.parallel.is_some() && l.dims.len() == 1 => Some(1),
+                _ => None,
+            },
+            Op::Cast(x) if self.body.ty(*x).scalar().is_some_and(Scalar::is_int) => self.factor(*x, depth),
+            op @ Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if depth > 0 => self.in_threads(op, *a, *b, depth - 1),
+            _ => None,
+        }
+    }
+
+    /// The same of a sum or a difference.
+    fn in_threads(&self, op: &Op, a: ValueId, b: ValueId, depth: u32) -> Option<i64> {
+        let (a, b) = (self.factor(a, depth)?, self.factor(b, depth)?);
+        if matches!(op, Op::Binary(BinaryOp::Sub, ..)) { a.checked_sub(b) } else { a.checked_add(b) }
     }
 
     fn exchanged(&self, op: SubgroupOp, operands: &[ValueId]) -> Level {
