@@ -230,9 +230,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         l.assume_wide(form);
     }
     for (i, region) in regions.iter().enumerate() {
-        l.parallel
-            .moved
-            .extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), region.start()))));
+        l.parallel.private.extend(region.copies.iter().map(|b| (*b, u.e.param(entry.function, 3 + i))));
     }
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
         l.scatter_privately(scatter, plain, begin, end);

@@ -117,6 +117,8 @@ pub(crate) struct ParallelState {
     pub reductions: Vec<AtomicOp>,
     /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
     pub moved: HashMap<usize, (V, u64)>,
+    /// The memory of private buffers.
+    pub private: HashMap<usize, V>,
 }
 
 impl<'u, 'p> Lowering<'u, 'p> {

@@ -45,7 +45,7 @@ rules! {
         the root of a parallel task is instructions without effects and no local, then one parallel loop; \
         a frame is used in programs only; names of tasks differ",
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
-    MemorySpaceFits = 14: "shared and private buffers are dense; nothing writes a constant buffer",
+    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis; nothing writes a constant buffer",
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
         their factors are more than one and descend",

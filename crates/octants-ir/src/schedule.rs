@@ -328,6 +328,8 @@ pub struct Region {
     pub scalar: Scalar,
     /// The buffers inside it.
     pub buffers: Vec<usize>,
+    /// Of each of them the private buffer that a thread's copy is, where threads have copies.
+    pub copies: Vec<usize>,
 }
 
 /// Location of a region.

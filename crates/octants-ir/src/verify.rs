@@ -52,7 +52,12 @@ fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
 
 fn verify_spaces(buffers: &[Buffer], out: &mut Vec<Violation>) {
     for (i, b) in buffers.iter().enumerate() {
-        if b.space.is_temporary() && !matches!(b.layout, Layout::Dense { .. }) {
+        let fits = match (&b.layout, b.space) {
+            (Layout::Dense { .. }, _) | (_, MemorySpace::Global | MemorySpace::Constant) => true,
+            (Layout::Contiguous, MemorySpace::Private) => b.ndim == 1,
+            _ => false,
+        };
+        if !fits {
             let detail = format!("{} {}", BufferId(i as u32), b.name);
             out.push(Violation { rule: Rule::MemorySpaceFits, place: "buffers".into(), detail });
         }

@@ -5,8 +5,8 @@
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
 //! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`, `scheduling`; for parallel loops
-//! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_in_shared_memory`, `reduce_in_blocks`,
-//! `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`, `prefetch`, `unroll_arrays`,
+//! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`, `privatize_in_shared_memory`,
+//! `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops `hint_loops`, `prefetch`, `unroll_arrays`,
 //! `full_unroll`, `find_converged_loops`, `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`,
 //! `software_pipelining`; for single instructions `balance_threads`, `demote_atomics`, `freeze_conditional_loads`.
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
@@ -26,6 +26,7 @@ mod hint_loops;
 mod intra_iteration_dependence;
 mod prefetch;
 mod privatize_in_shared_memory;
+mod privatize_scatter;
 mod reduce_in_blocks;
 mod reduce_in_subgroups;
 mod scatter_privatization;

@@ -12,6 +12,7 @@ use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
+use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
 use crate::scheduling::Scheduling;
@@ -62,6 +63,11 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         run: |scheduled, s| unroll_and_jam(scheduled, s),
     },
     Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
+    Pass {
+        name: "privatize_scatter",
+        runs: |_, s| !s.target.has_grid,
+        run: |scheduled, _| privatize_scatter(scheduled),
+    },
 ];
 
 /// Finds the uses of locals again: passes have changed the bodies of variants and functions.
