@@ -7,8 +7,8 @@
 //! thread. The subgroup then combines its sums in registers (`reduce_in_subgroups`), up to eight steps at a time, and
 //! one thread adds each result.
 //!
-//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). A vote before the loop decides
-//! whether the subgroup is complete and agrees on the elements. Otherwise each thread adds by itself.
+//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). A vote before the loop
+//! decides whether the subgroup is complete and agrees on the elements. Otherwise each thread adds by itself.
 
 use std::collections::{HashMap, HashSet};
 

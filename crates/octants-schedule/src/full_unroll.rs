@@ -194,7 +194,8 @@ pub(crate) fn find_guarded_unroll(facts: &BodyFacts<'_>, l: &ForLoop) -> Option<
     (found.guard.is_some() && !ends_early).then_some(found)
 }
 
-/// The loops in a block that may be fully unrolled. Empty if they are too long in total, `None` if another loop has sums.
+/// The loops in a block that may be fully unrolled. Empty if they are too long in total, `None` if another loop has
+/// sums.
 pub(crate) fn find_short_loops(
     body: &Body,
     block: BlockId,

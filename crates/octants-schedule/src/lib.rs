@@ -8,7 +8,8 @@
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
 //! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
-//! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`, `demote_atomics`, `freeze_conditional_loads`.
+//! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`,
+//! `demote_atomics`, `freeze_conditional_loads`.
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;
