@@ -123,10 +123,10 @@ MUTATIONS = [
         "Ok(false && unsafe",
     ),
     (
-        "S14: artifacts forget groups",
+        "S14: artifacts forget their graph",
         "crates/octants-artifact/src/lib.rs",
-        "    pub group: Option<u32>,",
-        "    #[serde(skip)]\n    pub group: Option<u32>,",
+        "    pub graph: Vec<GraphPart>,",
+        "    #[serde(skip)]\n    pub graph: Vec<GraphPart>,",
     ),
     (
         "S8: groups are forked where there are no streams",
@@ -136,9 +136,9 @@ MUTATIONS = [
     ),
     (
         "S9: blocks run one after the other",
-        f"{RUNTIME}/kernel.rs",
-        "a.0.is_some() && b.0.is_some()",
-        "a.0.is_some() && b.0.is_some() && false",
+        f"{RUNTIME}/sections.rs",
+        "if self.forks && groups.len() > 1 {",
+        "if self.forks && groups.len() > 1 && false {",
     ),
     (
         "S13: what overlaps is let through",
@@ -297,10 +297,10 @@ FROM_PYTHON = [
         "self.key.push(TAG_OVERLAP);",
     ),
     (
-        "S14: tasks have no groups",
-        "crates/octants-codegen-llvm/src/lower_task.rs",
-        "group: task.group,",
-        "group: None,",
+        "S14: groups are one sequence",
+        "crates/octants-codegen-llvm/src/graph_parts.rs",
+        "TaskGraph::Parallel(groups) => out.push(GraphPart::Parallel(groups.iter().map(|g| group(facts, g)).collect())),",
+        "TaskGraph::Parallel(groups) => groups.iter().for_each(|g| add(facts, g, out)),",
     ),
     ("S8: schedules leave tasks whole", f"{HOST}/schedule.rs", "1 + self.next() % 4)", "1)"),
     (

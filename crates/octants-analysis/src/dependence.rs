@@ -335,7 +335,7 @@ mod tests {
         let open = |b: &mut Builder, end| {
             let body = b.body.add_block();
             let dims = vec![Range { begin: zero, end }];
-            let of = ForLoop { dims, body, parallel: None, reductions: Vec::new() };
+            let of = ForLoop::serial(dims, body);
             let l = b.push(Op::For(Box::new(of)), Type::Unit);
             b.set_cursor(body);
             (l, b.push(Op::LoopIndex(l, 0), Type::I32))

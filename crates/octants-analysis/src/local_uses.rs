@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use octants_ir::schedule::{LocalUse, LocalUses};
 use octants_ir::{BlockId, Body, Op, ValueId};
 
-/// Looks at the locals of a body; `parallel_body` is the body of the task's parallel loop, if it has one.
-pub fn find_local_uses(body: &Body, parallel_body: Option<BlockId>) -> LocalUses {
-    let mut walk = Walk { body, clock: 0, locals: vec![Uses::default(); body.locals.len()], ends: HashMap::new() };
+/// Looks at the locals of a body; `parallel_bodies` are the bodies of the task's parallel loops.
+pub fn find_local_uses(body: &Body, parallel_bodies: &[BlockId]) -> LocalUses {
+    let locals = vec![Uses::default(); body.locals.len()];
+    let mut walk = Walk { body, parallel_bodies, is_outside: true, clock: 0, locals, ends: HashMap::new() };
     walk.block(body.root);
     let Walk { locals, ends, .. } = walk;
-    let loop_start = parallel_body.and_then(|b| ends.get(&b)).map(|r| r.0);
     let mut found = LocalUses::default();
     for uses in &locals {
         let dominated = uses.first_store.is_some_and(|(_, block)| uses.last < ends[&block].1);
@@ -26,7 +26,7 @@ pub fn find_local_uses(body: &Body, parallel_body: Option<BlockId>) -> LocalUses
             is_value,
             is_unused: uses.first.is_none(),
             needs_zero: !dominated,
-            is_used_before_loop: uses.first.is_some_and(|f| loop_start.is_some_and(|s| f < s)),
+            is_used_before_loop: uses.is_outside && !parallel_bodies.is_empty(),
         });
     }
     found
@@ -36,6 +36,8 @@ pub fn find_local_uses(body: &Body, parallel_body: Option<BlockId>) -> LocalUses
 #[derive(Debug, Default, Clone)]
 struct Uses {
     first: Option<usize>,
+    /// One of the uses is outside of the parallel loops.
+    is_outside: bool,
     last: usize,
     first_store: Option<(ValueId, BlockId)>,
     stores: usize,
@@ -45,6 +47,9 @@ struct Uses {
 
 struct Walk<'a> {
     body: &'a Body,
+    parallel_bodies: &'a [BlockId],
+    /// The walk is outside of the parallel loops.
+    is_outside: bool,
     clock: usize,
     locals: Vec<Uses>,
     ends: HashMap<BlockId, (usize, usize)>,
@@ -67,6 +72,7 @@ impl Walk<'_> {
             let touch = |walk: &mut Self, l: usize| {
                 walk.locals[l].first.get_or_insert(at);
                 walk.locals[l].last = at;
+                walk.locals[l].is_outside |= walk.is_outside;
             };
             match op {
                 Op::Load(a) => {
@@ -92,7 +98,10 @@ impl Walk<'_> {
                 }),
             }
             for nested in op.blocks() {
+                let around = self.is_outside;
+                self.is_outside &= !self.parallel_bodies.contains(&nested);
                 self.block(nested);
+                self.is_outside = around;
             }
         }
         self.clock += 1;

@@ -1,7 +1,7 @@
 //! Makes volatile loads plain: reverse mode looks at memory again when the kernel has run, and then waits for nobody.
 
+use octants_ir::insert_code::bodies;
 use octants_ir::{Kernel, Op};
-use octants_passes::insert_code::bodies;
 
 /// Makes the volatile loads of a kernel and its functions plain.
 pub fn demote_volatile_loads(kernel: &mut Kernel) {

@@ -16,8 +16,8 @@
 //!
 //! What addresses, memory, control and calls do is left to the modes.
 
+use octants_ir::insert_code::zero;
 use octants_ir::{BinaryOp, Builder, Const, Op, ReduceOp, Scalar, Type, UnaryOp, ValueId};
-use octants_passes::insert_code::zero;
 
 /// A value of this type has a derivative: it holds floats.
 pub fn has_derivative(ty: &Type) -> bool {

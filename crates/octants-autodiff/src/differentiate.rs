@@ -4,7 +4,8 @@ use std::collections::HashSet;
 
 use octants_analysis::FactsCache;
 use octants_diag::{Diagnostic, Sources};
-use octants_ir::{AutodiffMode, Kernel, ValueId};
+use octants_ir::{AutodiffMode, Kernel, Pass, PassState, ValueId, always, run_pipeline};
+use octants_passes::Alias;
 use octants_passes::demote_atomics::demote_unshared_atomics;
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
 use octants_passes::fold_constants::fold_constants;
@@ -13,7 +14,6 @@ use octants_passes::inline_calls::{inline_all_calls, inline_calls};
 use octants_passes::make_updates_atomic::{make_sums_atomic, make_updates_atomic};
 use octants_passes::merge_aliased_buffers::merge_aliased_buffers;
 use octants_passes::simplify_locals::simplify_locals;
-use octants_passes::{Alias, Pass, PassState, always, run_pipeline};
 
 use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;
@@ -114,7 +114,7 @@ fn has_derivatives(k: &Kernel, d: &Differentiation) -> bool {
 /// constants are simplified so that there is less to differentiate. Reverse mode needs structured code without calls,
 /// in which sums are atomic and do not ask for the old value; behind that more updates may be of variables that
 /// iterations share.
-pub const DIFFERENTIATE: &[Pass<Differentiation>] = &[
+pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "merge_aliased_buffers", runs: always, run: |k, d| merge_aliased_buffers(k, &d.aliases) },
     Pass {
         name: "refuse_shared_writes",

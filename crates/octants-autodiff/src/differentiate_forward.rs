@@ -22,7 +22,7 @@ use octants_ir::{
 
 use crate::derivative_rules::{has_derivative, push_forward};
 use octants_analysis::{Place, locals_of_all_iterations, touched_at_own_indices, trace_address};
-use octants_passes::insert_code::zero;
+use octants_ir::insert_code::zero;
 
 /// Lets a kernel compute tangents beside its values.
 pub fn differentiate_forward(kernel: &mut Kernel) {

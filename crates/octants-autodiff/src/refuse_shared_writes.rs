@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 
 use octants_analysis::trace_element;
 use octants_diag::{Code, Diagnostic};
+use octants_ir::insert_code::bodies;
 use octants_ir::{BufferId, Kernel, Layout, Op};
 use octants_passes::Alias;
-use octants_passes::insert_code::bodies;
 
 /// Refuses the gradient of a kernel that writes to an array which shares elements in this call with another one whose
 /// gradient is other memory: what flows between the two is in neither.

@@ -14,7 +14,7 @@ use octants_ir::{AtomicOp, BinaryOp, Buffer, BufferId, Builder, Kernel, Op, Scal
 use crate::differentiate_reverse::varied_values;
 use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::trace_element;
-use octants_passes::insert_code::{bodies, rebuild_blocks};
+use octants_ir::insert_code::{bodies, rebuild_blocks};
 
 /// Checks at run time that what a kernel has read stays as it is.
 pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {

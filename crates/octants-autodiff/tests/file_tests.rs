@@ -13,9 +13,9 @@ use octants_autodiff::{DIFFERENTIATE, Differentiation, Keeping, differentiate};
 use octants_diag::Diagnostic;
 use octants_file_tests::{Case, check_cases, check_passes_have_cases};
 use octants_ir::verify::assert_kernel;
-use octants_ir::{AutodiffMode, BufferId};
+use octants_ir::{AutodiffMode, BufferId, renumber, run_pass};
 use octants_passes::eliminate_dead_code::eliminate_dead_code;
-use octants_passes::{Alias, PIPELINE, renumber, run_pass};
+use octants_passes::{Alias, PIPELINE};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -12,8 +12,8 @@ mod random_kernels;
 
 use interpreter::{Leaf, Memory, run, stays_finite};
 use octants_autodiff::{Differentiation, Keeping, StoreNeed, differentiate};
-use octants_ir::{AutodiffMode, Kernel};
-use octants_passes::{PIPELINE, PassOptions, run_pass, run_pipeline};
+use octants_ir::{AutodiffMode, Kernel, run_pass, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions};
 use random_kernels::{COUNTS, Dice, M, N, W, X, Y, Z, random_kernel};
 
 /// Makes of a kernel its adjoint.

@@ -1,4 +1,4 @@
-//! Read-modify-write: atomic where threads share the memory, plain where one thread runs alone; reductions of parallel loops.
+//! Read-modify-write, and reductions of parallel loops.
 
 use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_ir::{AtomicOp, BinaryOp, Const, ForLoop, Scalar, ValueId, fold_identity};
@@ -23,11 +23,8 @@ impl Lowering<'_, '_> {
         let ptr = self.leaf_pointer(place, leaf);
         let s = leaf.scalar;
         // Memory without a tag is one thread's own.
-        if self.form.exclusive || leaf.tag.is_none() && self.e.is_alloca(ptr) {
-            // Not independent: the next iteration may update the same address.
-            let old = self.load_scalar(ptr, leaf, false);
-            self.store_scalar(ptr, leaf, self.updated(op, s, old, operand), false);
-            return old;
+        if leaf.tag.is_none() && self.e.is_alloca(ptr) {
+            return self.update_plainly(op, ptr, leaf, operand);
         }
         // Machines add floats; few subtract them. The sum with the negated operand is the same number.
         let (op, operand) = match op {
@@ -55,6 +52,12 @@ impl Lowering<'_, '_> {
         let v = self.e.atomic_rmw(rmw, ptr, operand);
         self.mark(v, leaf);
         v
+    }
+
+    fn update_plainly(&self, op: AtomicOp, ptr: V, leaf: &LeafAt, operand: V) -> V {
+        let old = self.load_scalar(ptr, leaf, false);
+        self.store_scalar(ptr, leaf, self.updated(op, leaf.scalar, old, operand), false);
+        old
     }
 
     /// Adds to a scalar whose old value nobody asks for.
@@ -121,14 +124,6 @@ impl Lowering<'_, '_> {
             let ptr = self.leaf_pointer(place, leaf);
             let s = leaf.scalar;
             let (expected, desired) = (self.to_bits(*expected, s), self.to_bits(*desired, s));
-            if self.form.exclusive {
-                let old = self.load_scalar(ptr, leaf, false);
-                let hit = e.icmp(IntCmp::LLVMIntEQ, self.to_bits(old, s), expected);
-                let new = e.select(hit, self.of_bits(desired, s), old);
-                self.store_scalar(ptr, leaf, new, false);
-                out.push(old);
-                continue;
-            }
             let pair = e.cmpxchg(ptr, expected, desired);
             self.mark(pair, leaf);
             out.push(self.of_bits(e.extract_value(pair, 0), s));
@@ -158,7 +153,7 @@ impl Lowering<'_, '_> {
     }
 
     /// The type in which a reduction folds, and its value of nothing.
-    pub fn fold_start(&self, op: AtomicOp, s: Scalar) -> (Scalar, V) {
+    fn fold_start(&self, op: AtomicOp, s: Scalar) -> (Scalar, V) {
         let identity = match fold_identity(op, s) {
             Some(Const::Float(f)) => self.e.real(self.e.scalar(s), f),
             Some(Const::Int(i)) => self.e.int(self.e.scalar(s), i),
@@ -168,7 +163,7 @@ impl Lowering<'_, '_> {
     }
 
     /// What a reduction has folded, as its target takes it.
-    pub fn folded(&self, s: Scalar, value: V) -> V {
+    fn folded(&self, s: Scalar, value: V) -> V {
         if s == Scalar::F16 { self.e.fptrunc(value, self.e.f16) } else { value }
     }
 
@@ -193,7 +188,13 @@ impl Lowering<'_, '_> {
             let total = self.e.load(self.e.scalar(s), self.parallel.accumulators[slot], s.bytes());
             // What was subtracted has been summed as negative.
             let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
-            self.atomic(op, &target, &[self.folded(of_target, total)]);
+            let total = self.folded(of_target, total);
+            if r.plain {
+                let leaf = &target.shape.leaves[0];
+                self.update_plainly(op, self.leaf_pointer(&target, leaf), leaf, total);
+            } else {
+                self.atomic(op, &target, &[total]);
+            }
         }
     }
 }

@@ -1,7 +1,6 @@
 //! Functions: one LLVM function for each way an IR function is called.
 //!
-//! The ways differ in where references point to (a local, a buffer's element, scattered components) and in whether one
-//! thread runs alone. Parameters are flattened: context, state of the random numbers where drawn, then the leaves of each
+//! The ways differ in where references point to: a local, a buffer's element, scattered components. Parameters are flattened: context, state of the random numbers where drawn, then the leaves of each
 //! value and the pointers of each reference.
 
 use std::rc::Rc;
@@ -15,8 +14,8 @@ use crate::unit::{InstanceKey, Unit};
 
 impl Unit<'_> {
     /// The LLVM function for a way of calling; its code follows when [`Unit::lower_pending`] runs.
-    pub fn instance(&self, f: FuncId, refs: Vec<Option<PlaceShape>>, exclusive: bool) -> V {
-        let key = InstanceKey { function: f, exclusive, refs };
+    pub fn instance(&self, f: FuncId, refs: Vec<Option<PlaceShape>>) -> V {
+        let key = InstanceKey { function: f, refs };
         if let Some(function) = self.instances.borrow().get(&key) {
             return *function;
         }
@@ -74,7 +73,6 @@ impl Unit<'_> {
         let mut l = Lowering::start(self, (&function.body, &schedule.body), kind, value, e.param(value, 0));
         let start = e.block();
         l.form.ret = &function.ret;
-        l.form.exclusive = key.exclusive;
         let mut at = 1;
         let mut next = || {
             at += 1;

@@ -26,26 +26,22 @@
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
 //! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`,
-//! `unroll_and_jam`, `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
+//! `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
 //! `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `privatize_in_shared_memory`, `effects`,
 //! `random`; `metadata`, `emit`; `optimize`; `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;
 mod atomics;
-mod balance_threads;
 mod coarsen_threads;
 mod compile;
-mod converge_loops;
 mod effects;
 mod emit;
 mod emit_attributes;
 mod facts;
 mod fatal_errors;
-mod full_unroll;
 mod functions;
 mod fuse_products;
-mod gather_sums;
 mod graph_parts;
 mod lower_body;
 mod lower_op;
@@ -58,18 +54,15 @@ mod odometer;
 mod optimize;
 mod pieces;
 mod place;
-mod privatize_in_shared_memory;
 mod privatize_scatter;
 mod random;
 mod range_loops;
 mod serial_loops;
-mod software_pipelining;
 mod strided_loops;
 mod target;
 mod tell_strides_apart;
 mod thread_ops;
 mod unit;
-mod unroll_and_jam;
 
 pub use target::known_processors;
 

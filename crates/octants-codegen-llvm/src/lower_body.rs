@@ -25,6 +25,7 @@ impl<'p> Lowering<'_, 'p> {
         let body = self.body;
         match &body.inst(v).op {
             Op::If(c, then, otherwise) => self.branch(*c, *then, *otherwise),
+            Op::For(l) if l.parallel.is_some() => self.strided_for(v, l),
             Op::For(l) => self.serial_for(v, l),
             Op::Loop(b) => self.forever(*b),
             Op::Break => {
@@ -38,19 +39,12 @@ impl<'p> Lowering<'_, 'p> {
             Op::Return(value) => self.return_from_body(*value),
             Op::Call(f, args) => self.call(v, *f, args),
             _ => {
-                let result = self.value_of(v);
-                self.values[v.index()] = match result {
-                    Some(Val::Leaves(leaves)) => Some(self.held_value(v, leaves)),
-                    other => other,
-                };
+                self.values[v.index()] = self.value_of(v);
             }
         }
     }
 
     fn branch(&mut self, c: ValueId, then: BlockId, otherwise: BlockId) {
-        if self.is_known_to_run(c) {
-            return self.block(then);
-        }
         let c = self.value(c);
         if let Some(known) = self.e.as_int(c) {
             return self.block(if known != 0 { then } else { otherwise });
@@ -197,8 +191,7 @@ impl<'p> Lowering<'_, 'p> {
                 None => panic!("compiler bug: argument {a} of a call was not computed"),
             }
         }
-        let exclusive = self.form.exclusive && behavior.atomics > 0;
-        let callee = self.u.instance(f, refs, exclusive);
+        let callee = self.u.instance(f, refs);
         let result = self.e.call(callee, &scalars);
         self.e.set_fast_call(result, true);
         let ret = &self.u.program.functions[f.index()].ret;
@@ -218,12 +211,6 @@ impl<'p> Lowering<'_, 'p> {
             self.leave_after_failure();
             self.e.position(go_on);
         }
-        self.values[v.index()] = Some(self.held_value(v, leaves));
-    }
-
-    /// What an instruction yields, frozen where it is to stay in its place.
-    fn held_value(&self, v: ValueId, leaves: Vec<V>) -> Val {
-        let is_held = self.schedule.frozen_loads.contains(&v);
-        Val::Leaves(if is_held { leaves.into_iter().map(|leaf| self.e.freeze(leaf)).collect() } else { leaves })
+        self.values[v.index()] = Some(Val::Leaves(leaves));
     }
 }

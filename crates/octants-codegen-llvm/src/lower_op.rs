@@ -78,13 +78,9 @@ impl Lowering<'_, '_> {
                 None => self.load_place(&self.place(*a)),
             },
             Op::VolatileLoad(a) => self.load_place_volatile(&self.place(*a)),
-            Op::Atomic(op, _, value) if self.gather_sum(v, *op, *value) => return None,
             Op::Atomic(op, a, value) => self.atomic(*op, &self.place(*a), &self.leaves(*value)),
             Op::AtomicCas(a, expected, desired) => {
                 self.compare_and_swap(&self.place(*a), &self.leaves(*expected), &self.leaves(*desired))
-            }
-            Op::Balance { number, weight, end, heaviest_first } => {
-                vec![self.balance(self.value(*number), self.value(*weight), self.value(*end), *heaviest_first)]
             }
             Op::LoopIndex(l, axis) => {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
@@ -94,6 +90,7 @@ impl Lowering<'_, '_> {
                 self.run_effect(v);
                 return None;
             }
+            Op::Balance { .. } => panic!("compiler bug: a schedule expands `balance`"),
             Op::If(..) | Op::For(_) | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(_) | Op::Call(..) => {
                 panic!("compiler bug: control flow is lowered elsewhere")
             }

@@ -6,7 +6,7 @@ use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta,
 use octants_ir::schedule::{
     BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
-use octants_ir::{Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
@@ -51,7 +51,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         (s, code)
     });
     let form = match () {
-        () if target.info().has_grid => Variant::Strided(None, block_privatization.as_ref()),
+        () if target.info().has_grid => Variant::Strided(None),
         () if *runs_alone => Variant::Alone,
         () => Variant::Shared(plain),
     };
@@ -61,7 +61,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
     }
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => {
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
             meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
@@ -71,7 +71,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
-            meta.interleave_factor = schedule.forms.interleave_factor();
+            meta.interleave_factor = schedule.interleave_factor();
             Some(meta)
         }
     };
@@ -103,8 +103,7 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
     let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
-        let variant = Variant::Strided(Some((coarsening, &form)), forms.block_privatization.as_ref());
-        lower_variant(u, number, &form.symbol, variant);
+        lower_variant(u, number, &form.symbol, Variant::Strided(Some((coarsening, &form))));
     }
     Some(form)
 }
@@ -118,9 +117,8 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s ScatterPrivatization),
-    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one. What they
-    /// scatter goes to copies of their blocks.
-    Strided(Option<(Coarsening, &'s WideForm)>, Option<&'s ScatterPrivatization>),
+    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one.
+    Strided(Option<(Coarsening, &'s WideForm)>),
 }
 
 impl Variant<'_> {
@@ -128,9 +126,9 @@ impl Variant<'_> {
     fn role(self, of: &TaskSchedule) -> Role {
         match self {
             Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
-            Variant::Shared(_) | Variant::Alone | Variant::Strided(None, _) => Role::Main,
+            Variant::Shared(_) | Variant::Alone | Variant::Strided(None) => Role::Main,
             Variant::Plain(_) => Role::Private,
-            Variant::Strided(Some(_), _) => Role::Coarse,
+            Variant::Strided(Some(_)) => Role::Coarse,
         }
     }
 }
@@ -208,9 +206,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
     let parallel = match &task.kind {
         TaskKind::Serial => None,
-        TaskKind::Parallel(config) => Some((config, parallel_loop(task, &code.body))),
+        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(config),
     };
-    let threads = parallel.and_then(|(config, _)| if config.serialize { Some(1) } else { config.block_dim });
+    let threads = parallel.and_then(|config| if config.serialize { Some(1) } else { config.block_dim });
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
     let body = (&code.body, &code.schedule);
     let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
@@ -225,22 +223,14 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;
-    l.form.large = hints.no_vectors;
-    l.form.independent = hints.independent;
-    l.form.balances = !behavior.fails;
     l.form.cooperates = behavior.cooperates;
-    l.form.exclusive = matches!(variant, Variant::Alone | Variant::Plain(_));
-    let forms = &schedule.forms;
-    l.form.unroll_and_jam =
-        if l.form.exclusive { forms.unroll_and_jam_alone.as_ref() } else { forms.unroll_and_jam.as_ref() };
-    if let Variant::Strided(Some((_, form)), _) = variant {
+    if let Variant::Strided(Some((coarsening, form))) = variant {
+        l.form.coarsening = Some(coarsening);
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
     for (i, region) in regions.iter().enumerate() {
-        l.parallel
-            .moved
-            .extend(region.buffers.iter().map(|b| (*b, (u.e.param(entry.function, 3 + i), region.start()))));
+        l.parallel.private.extend(region.copies.iter().map(|b| (*b, u.e.param(entry.function, 3 + i))));
     }
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
         l.scatter_privately(scatter, plain, begin, end);
@@ -263,16 +253,15 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
             l.start_random_sequence(u.e.i64c(0));
             l.block(code.body.root);
         }
-        Some((config, (v, loop_))) => {
+        Some(_) => {
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
-            l.prologue();
-            match (entry.share, variant) {
-                (Share::Range { begin, end }, _) => l.parallel_for(v, loop_, begin, end),
-                (Share::Strided, Variant::Strided(wide, Some(scatter))) => {
-                    l.blockwise_for(v, loop_, config, wide.map(|w| w.0), scatter);
+            match entry.share {
+                Share::Range { begin, end } => {
+                    let (v, loop_) = parallel_loop(task, &code.body);
+                    l.prologue();
+                    l.parallel_for(v, loop_, begin, end);
                 }
-                (Share::Strided, Variant::Strided(wide, None)) => l.strided_for(v, loop_, config, wide.map(|w| w.0)),
-                _ => panic!("compiler bug: a form of a task that this target does not have"),
+                Share::Strided => l.block(code.body.root),
             }
         }
     }
@@ -364,12 +353,26 @@ impl<'p> Lowering<'_, 'p> {
 
     /// One iteration: fresh locals, its own sequence of random numbers, the body.
     pub fn iteration(&mut self, v: ValueId, l: &'p ForLoop, indices: Vec<Index>, linear: V, targets: LoopTargets) {
-        self.prepare_locals(|l, local| !l.schedule.locals.of(local).is_used_before_loop);
+        self.iterations((v, l), l.body, indices, linear, targets);
+    }
+
+    /// The same for the iterations that a block runs, which have the locals that it mentions.
+    pub fn iterations(
+        &mut self,
+        (v, l): (ValueId, &'p ForLoop),
+        block: BlockId,
+        indices: Vec<Index>,
+        linear: V,
+        targets: LoopTargets,
+    ) {
+        let own = (!l.groups.is_empty()).then(|| self.body.locals_in(block));
+        let is_own = |local| own.as_ref().is_none_or(|own| own.contains(&local));
+        self.prepare_locals(|l, local| is_own(local) && !l.schedule.locals.of(local).is_used_before_loop);
         self.start_random_sequence(linear);
         self.open.indices.insert(v, indices);
         self.open.targets.push(targets);
         self.parallel.iteration_end = Some(targets.on_continue);
-        self.block(l.body);
+        self.block(block);
         self.parallel.iteration_end = None;
         self.open.targets.pop();
         self.open.indices.remove(&v);

@@ -5,9 +5,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::ops::Range;
 
-use octants_ir::schedule::{BodySchedule, FullUnroll, UnrollAndJam, WarpReduction};
+use octants_ir::schedule::{BodySchedule, Coarsening};
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -68,7 +67,6 @@ pub(crate) struct Lowering<'u, 'p> {
     /// The loops around what is being lowered.
     pub open: OpenLoops,
     pub parallel: ParallelState,
-    pub copies: Copies<'p>,
 }
 
 /// The form of a body's code.
@@ -77,19 +75,12 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// One thread runs the task: atomics are plain.
-    pub exclusive: bool,
-    /// The task's loop is too large to become vector code.
-    pub large: bool,
-    /// LLVM may be told that the iterations of the task's loop do not depend on one another.
-    pub independent: bool,
-    /// All threads reach the end of each iteration, so barriers and warp operations are allowed there.
-    pub balances: bool,
     /// Threads meet at barriers: what one iteration writes another one may read.
     pub cooperates: bool,
+    /// Each thread runs several neighboring iterations of the parallel loop.
+    pub coarsening: Option<Coarsening>,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
-    pub unroll_and_jam: Option<&'p UnrollAndJam>,
 }
 
 /// What code of a function starts from.
@@ -126,86 +117,8 @@ pub(crate) struct ParallelState {
     pub reductions: Vec<AtomicOp>,
     /// Buffers that lie elsewhere than the arguments say: a pointer, and the bytes of the root that lie before it.
     pub moved: HashMap<usize, (V, u64)>,
-}
-
-/// What stands in the code several times.
-#[derive(Default)]
-pub(crate) struct Copies<'p> {
-    /// Sums of the converged loop that is being lowered.
-    pub gathered: Option<Gathered<'p>>,
-    /// Short loops that are fully unrolled.
-    pub unrolled: Unrolled<'p>,
-    /// Interleaved iterations of the parallel loop, while their code is made.
-    pub lanes: Option<Lanes>,
-}
-
-/// State of one interleaved iteration.
-pub(crate) struct Lane {
-    pub values: Vec<Option<Val>>,
-    pub locals: Vec<Option<Place>>,
-    /// Of the parallel loop.
-    pub indices: Vec<Index>,
-}
-
-/// Interleaved iterations, while their code is made.
-pub(crate) struct Lanes {
-    /// The parallel loop.
-    pub loop_id: ValueId,
-    pub unroll_and_jam: UnrollAndJam,
-    /// All but the one that code is made for.
-    pub others: Vec<Lane>,
-}
-
-/// The fully unrolled loops in the body that is being lowered.
-#[derive(Debug, Default)]
-pub(crate) struct Unrolled<'p> {
-    pub plan: Option<&'p FullUnroll>,
-    /// All of them run, in the code that is being lowered.
-    pub all_run: bool,
-    /// The iteration that is being lowered, of each of them and of a converged loop.
-    iteration: HashMap<ValueId, usize>,
-}
-
-impl<'p> Unrolled<'p> {
-    /// Those of a body.
-    pub fn of(plan: &'p FullUnroll) -> Unrolled<'p> {
-        Unrolled { plan: Some(plan), ..Unrolled::default() }
-    }
-
-    /// The indices of a fully unrolled loop.
-    pub fn indices_of(&self, v: ValueId) -> Option<Range<i64>> {
-        self.plan?.loops.get(&v).cloned()
-    }
-
-    /// The iteration of a loop that is being lowered.
-    pub fn iteration(&self, v: ValueId) -> usize {
-        self.iteration[&v]
-    }
-
-    /// Says which iteration of a loop is being lowered.
-    pub fn set_iteration(&mut self, v: ValueId, iteration: usize) {
-        self.iteration.insert(v, iteration);
-    }
-}
-
-/// The sums of the converged loop that is being lowered.
-pub(crate) struct Gathered<'p> {
-    pub loop_id: ValueId,
-    pub reductions: &'p [WarpReduction],
-    /// For each reduction where each scalar of each element is collected.
-    pub collected: Vec<Vec<Vec<V>>>,
-}
-
-impl<'p> Gathered<'p> {
-    /// The reductions, each with where it is collected.
-    pub fn each(&self) -> impl Iterator<Item = (&'p WarpReduction, &Vec<Vec<V>>)> {
-        self.reductions.iter().zip(&self.collected)
-    }
-
-    /// The loops that sums follow.
-    pub fn followed(&self) -> impl Iterator<Item = ValueId> {
-        self.reductions.iter().map(|reduction| reduction.along.loop_id)
-    }
+    /// The memory of private buffers.
+    pub private: HashMap<usize, V>,
 }
 
 impl<'u, 'p> Lowering<'u, 'p> {
@@ -229,24 +142,13 @@ impl<'u, 'p> Lowering<'u, 'p> {
             e,
             body,
             schedule,
-            form: BodyForm {
-                kind,
-                ret: &Type::Unit,
-                exclusive: false,
-                large: false,
-                independent: false,
-                balances: false,
-                cooperates: false,
-                alignment: None,
-                unroll_and_jam: None,
-            },
+            form: BodyForm { kind, ret: &Type::Unit, cooperates: false, coarsening: None, alignment: None },
             code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
             values: vec![None; body.insts.len()],
             locals: vec![None; body.locals.len()],
             params: Vec::new(),
             open: OpenLoops::default(),
             parallel: ParallelState::default(),
-            copies: Copies::default(),
         }
     }
 

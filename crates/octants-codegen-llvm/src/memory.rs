@@ -268,10 +268,10 @@ impl Lowering<'_, '_> {
                 self.dense_place(buffer, &b.elem, &index, components)
             }
             Layout::Contiguous => {
-                let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
-                let base = match self.parallel.moved.get(&buffer) {
-                    Some((copy, _)) => *copy,
-                    None => self.argument(slot, e.ptr),
+                let base = match (self.parallel.moved.get(&buffer), self.u.facts.args.buffers[buffer]) {
+                    (Some((copy, _)), _) => *copy,
+                    (None, Some(slot)) => self.argument(slot, e.ptr),
+                    (None, None) => self.parallel.private[&buffer],
                 };
                 let mut linear: Option<V> = None;
                 for (axis, i) in index.into_iter().enumerate() {
@@ -316,6 +316,7 @@ impl Lowering<'_, '_> {
                 let (base, before) = match self.parallel.moved.get(&buffer) {
                     Some(copy) => *copy,
                     None if space == MemorySpace::Shared => (self.shared_root(c.root), 0),
+                    None if space == MemorySpace::Private => (self.parallel.private[&buffer], 0),
                     None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
                 let mut ptr = self.e.byte_offset(base, (c.base - before) as i64);

@@ -6,13 +6,13 @@
 //! matter: everything but the plain form of an atomic. Memory of locals is never tagged.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use llvm_sys::core::*;
 use llvm_sys::debuginfo::{LLVMMetadataReplaceAllUsesWith, LLVMTemporaryMDNode};
 use llvm_sys::ir_reader::LLVMParseIRInContext2;
 use llvm_sys::prelude::*;
-use octants_ir::{Program, Schedule};
+use octants_ir::{LoopHints, MemorySpace, Program, Schedule};
 
 use crate::emit::{Emitter, V, llvm};
 
@@ -32,15 +32,6 @@ impl Tag {
     }
 }
 
-/// What is known of a loop over a range.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RangeLoop {
-    /// LLVM may take it that its iterations do not depend on one another.
-    pub independent: bool,
-    /// Its body is too large to become vector code.
-    pub large: bool,
-}
-
 /// Metadata of a module.
 pub(crate) struct Metadata {
     ctx: LLVMContextRef,
@@ -48,6 +39,8 @@ pub(crate) struct Metadata {
     any: LLVMMetadataRef,
     /// Components of each buffer; arrays that may alias share one, and so do fields with memory in common.
     buffers: Vec<Tag>,
+    /// Shared memory, which iterations of a parallel loop use one after the other.
+    shared: HashSet<Tag>,
     frame: Tag,
     /// Tags of accesses, as LLVM writes them.
     tags: RefCell<HashMap<Tag, Option<V>>>,
@@ -87,11 +80,14 @@ impl Metadata {
             });
         }
         let frame = take(1);
+        let tagged = program.buffers.iter().zip(&buffers);
+        let shared = tagged.filter(|(b, _)| b.space == MemorySpace::Shared).map(|(_, tag)| *tag).collect();
         let kind = |s: &str| llvm!(LLVMGetMDKindIDInContext(e.ctx, s.as_ptr().cast(), s.len() as u32));
         Metadata {
             ctx: e.ctx,
             any: node(&mut [text("octants")]),
             buffers,
+            shared,
             frame,
             tags: RefCell::default(),
             constant: RefCell::default(),
@@ -130,11 +126,12 @@ impl Metadata {
 
     /// Says what a load or store of a buffer may touch; `independent` puts it in the access group.
     pub fn mark_access(&self, e: &Emitter, access: V, tag: Tag, independent: bool) {
+        let is_shared = self.shared.iter().any(|t| t.first <= tag.first && tag.first < t.first + t.count);
         let tag = *self.tags.borrow_mut().entry(tag).or_insert_with(|| self.access_tag(e, tag));
         if let Some(tag) = tag {
             llvm!(LLVMSetMetadata(access, self.kinds.tbaa, tag));
         }
-        if independent {
+        if independent && !is_shared {
             llvm!(LLVMSetMetadata(access, self.kinds.access_group, self.value(self.access_group)));
         }
     }
@@ -213,12 +210,12 @@ impl Metadata {
     }
 
     /// Marks the back edge of a loop over a range, where there is something to say.
-    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, is: RangeLoop) {
+    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
         let mut facts = Vec::new();
-        if is.independent {
+        if hints.independent {
             facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));
         }
-        if is.large {
+        if hints.no_vectors {
             facts.push(self.without_vectors(e));
         }
         if !facts.is_empty() {

@@ -3,13 +3,11 @@
 //! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
 //! like an odometer, so that no element costs a division.
 
-use octants_ir::schedule::UnrollAndJam;
-use octants_ir::{ForLoop, ValueId};
+use octants_ir::{ForLoop, IterationGroup, ValueId};
 
-use crate::emit::{IntCmp, V};
+use crate::emit::{Bb, Emitter, IntCmp, V};
 use crate::lower_task::Axis;
 use crate::lowering::{Index, LoopTargets, Lowering};
-use crate::metadata::RangeLoop;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop over the iterations from `begin` to before `end`.
@@ -31,7 +29,7 @@ impl<'p> Lowering<'_, 'p> {
             [only] => {
                 let (first, last) = (self.e.add_nsw(begin, only.begin), self.e.add_nsw(end, only.begin));
                 let base = only.begin;
-                let linear = |e: &crate::emit::Emitter, i: V| e.sub_nsw(i, base);
+                let linear = |e: &Emitter, i: V| e.sub_nsw(i, base);
                 self.row(v, l, &[], *only, first, last, &linear, done);
             }
             many => self.rows(v, l, many, begin, end, done),
@@ -42,7 +40,7 @@ impl<'p> Lowering<'_, 'p> {
 
     /// Rows of an N-dimensional loop.
     #[allow(clippy::too_many_arguments)] // The loop's parts; coarsening them would name nothing.
-    fn rows(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], begin: V, end: V, done: crate::emit::Bb) {
+    fn rows(&mut self, v: ValueId, l: &'p ForLoop, axes: &[Axis], begin: V, end: V, done: Bb) {
         let e = self.e;
         let n = axes.len();
         let decode = self.new_block(c"decode");
@@ -82,7 +80,7 @@ impl<'p> Lowering<'_, 'p> {
             .collect();
         let start = e.add_nsw(from, last.begin);
         let stop = e.add_nsw(start, length);
-        let linear = |e: &crate::emit::Emitter, i: V| e.add_nsw(position, e.sub_nsw(i, start));
+        let linear = |e: &Emitter, i: V| e.add_nsw(position, e.sub_nsw(i, start));
         self.row(v, l, &outer, last, start, stop, &linear, next);
 
         e.position(next);
@@ -101,11 +99,10 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
-        self.u.metadata.mark_range_loop(e, back, is);
+        self.u.metadata.mark_range_loop(e, back, l.hints);
     }
 
-    /// Iterations in unit stride over the last axis.
+    /// Iterations in unit stride over the last axis: groups of them first, then what these leave over.
     #[allow(clippy::too_many_arguments)] // The loop's parts; coarsening them would name nothing.
     fn row(
         &mut self,
@@ -115,16 +112,23 @@ impl<'p> Lowering<'_, 'p> {
         axis: Axis,
         first: V,
         last: V,
-        linear: &dyn Fn(&crate::emit::Emitter, V) -> V,
-        done: crate::emit::Bb,
+        linear: &dyn Fn(&Emitter, V) -> V,
+        done: Bb,
     ) {
-        let e = self.e;
+        let row = Row { number: v, of: l, outer, axis, last, linear };
         let mut first = first;
-        if let Some(plan) = self.form.unroll_and_jam {
-            for factor in plan.factors() {
-                first = self.jammed_row((v, l), outer, axis, (first, last), plan, factor);
-            }
+        for group in &l.groups {
+            let rest = self.new_block(c"group.done");
+            first = self.steps(&row, *group, first, rest);
+            self.e.position(rest);
         }
+        self.steps(&row, IterationGroup { factor: 1, body: l.body }, first, done);
+    }
+
+    /// Runs iterations of a row in steps of a group's factor while as many are left; yields the index of the first one
+    /// that is left over.
+    fn steps(&mut self, row: &Row<'_, 'p>, group: IterationGroup, first: V, done: Bb) -> V {
+        let e = self.e;
         let head = self.new_block(c"parallel");
         let inside = self.new_block(c"iteration");
         let next = self.new_block(c"iteration.next");
@@ -133,58 +137,42 @@ impl<'p> Lowering<'_, 'p> {
         e.position(head);
         let wide = e.phi(e.i64);
         e.add_incoming(wide, first, from);
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, last), inside, done);
-        e.position(next);
-        e.add_incoming(wide, e.add_nsw(wide, e.i64c(1)), next);
+        let step = || e.add_nsw(wide, e.i64c(i64::from(group.factor)));
+        let after = if group.factor == 1 {
+            e.cond_br(e.icmp(IntCmp::LLVMIntSLT, wide, row.last), inside, done);
+            e.position(next);
+            step()
+        } else {
+            let after = step();
+            e.cond_br(e.icmp(IntCmp::LLVMIntSLE, after, row.last), inside, done);
+            e.position(next);
+            after
+        };
+        e.add_incoming(wide, after, next);
         let back = e.br(head);
-        let is = RangeLoop { independent: self.form.independent, large: self.form.large };
-        self.u.metadata.mark_range_loop(e, back, is);
+        self.u.metadata.mark_range_loop(e, back, row.of.hints);
         e.position(inside);
-        let mut indices = outer.to_vec();
-        indices.push(Index { narrow: self.narrow_index(wide, axis.scalar), wide });
-        let linear = linear(e, wide);
-        self.iteration(v, l, indices, linear, LoopTargets { on_break: done, on_continue: next });
+        let mut indices = row.outer.to_vec();
+        indices.push(Index { narrow: self.narrow_index(wide, row.axis.scalar), wide });
+        let linear = (row.linear)(e, wide);
+        let targets = LoopTargets { on_break: done, on_continue: next };
+        self.iterations((row.number, row.of), group.body, indices, linear, targets);
         if !e.is_terminated() {
             e.br(next);
         }
-    }
-
-    /// Runs whole groups of interleaved iterations over the last axis; yields the first index of the remainder.
-    fn jammed_row(
-        &mut self,
-        (v, l): (ValueId, &'p ForLoop),
-        outer: &[Index],
-        axis: Axis,
-        (first, last): (V, V),
-        plan: &UnrollAndJam,
-        factor: u32,
-    ) -> V {
-        let e = self.e;
-        let (head, inside, done) =
-            (self.new_block(c"group"), self.new_block(c"iterations"), self.new_block(c"group.done"));
-        let from = e.block();
-        e.br(head);
-        e.position(head);
-        let wide = e.phi(e.i64);
-        e.add_incoming(wide, first, from);
-        let after = e.add_nsw(wide, e.i64c(i64::from(factor)));
-        e.cond_br(e.icmp(IntCmp::LLVMIntSLE, after, last), inside, done);
-        e.position(inside);
-        let indices = |k| {
-            let wide = e.add_nsw(wide, e.i64c(i64::from(k)));
-            let own = Index { narrow: self.narrow_index(wide, axis.scalar), wide };
-            outer.iter().copied().chain([own]).collect()
-        };
-        let indices = (0..factor).map(indices).collect();
-        self.interleaved_iterations(v, l, plan, indices);
-        e.add_incoming(wide, after, e.block());
-        let back = e.br(head);
-        self.u.metadata.mark_range_loop(
-            e,
-            back,
-            RangeLoop { independent: self.form.independent, large: self.form.large },
-        );
-        e.position(done);
         wide
     }
+}
+
+/// A row of a parallel loop.
+struct Row<'a, 'p> {
+    number: ValueId,
+    of: &'p ForLoop,
+    /// The indices of the other axes.
+    outer: &'a [Index],
+    axis: Axis,
+    /// The index after the last one.
+    last: V,
+    /// The linear index of the iteration with an index.
+    linear: &'a dyn Fn(&Emitter, V) -> V,
 }

@@ -4,8 +4,7 @@
 //! iterations wait at once. Where that is often there are two loops: one for whole groups of iterations, one for what
 //! is left over, which would else be run one by one.
 
-use octants_ir::schedule::LoopHint;
-use octants_ir::{ForLoop, Scalar, ValueId};
+use octants_ir::{CodeSizeHint, ForLoop, Scalar, ValueId};
 
 use crate::emit::{Bb, IntCmp, V};
 use crate::lowering::{Index, LoopTargets, Lowering};
@@ -33,9 +32,6 @@ struct Counted {
 impl<'p> Lowering<'_, 'p> {
     /// A loop whose iterations run one after the other.
     pub fn serial_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        if self.converge_loop(v, l) || self.unroll_fully(v, l) {
-            return;
-        }
         let bounds = l.dims.iter().map(|d| (self.bound(d.begin), self.bound(d.end), self.scalar_of(d.begin))).collect();
         let exit = self.new_block(c"for.end");
         let nest = Nest { number: v, of: l, bounds, exit };
@@ -53,9 +49,7 @@ impl<'p> Lowering<'_, 'p> {
     /// The body of a loop; `next` follows.
     fn iterate(&mut self, nest: &Nest<'p>, next: Bb) {
         self.open.targets.push(LoopTargets { on_break: nest.exit, on_continue: next });
-        if !self.guarded_body(nest.number, nest.of) {
-            self.body_of_loop(nest.number, nest.of.body);
-        }
+        self.block(nest.of.body);
         self.open.targets.pop();
         if !self.e.is_terminated() {
             self.e.br(next);
@@ -69,9 +63,9 @@ impl<'p> Lowering<'_, 'p> {
         let is_short = s.bits() <= 32 && target.info().counts_in_32_bits;
         let [begin, end] = [begin, end].map(|v| if is_short { e.trunc(v, e.i32) } else { v });
         let is_last = axis + 1 == nest.bounds.len();
-        let unroll = self.schedule.loops.get(&nest.number).and_then(|s| s.unroll).filter(|_| is_last);
+        let unroll = nest.of.hints.unroll.filter(|_| is_last);
         let times = unroll.map(|u| u.factor);
-        let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?))).filter(|_| self.copies.gathered.is_none());
+        let cut = unroll.and_then(|u| Some((u.factor, u.remainder_factor?)));
         let Some((many, rest_times)) = cut else {
             return self.count_axis(nest, axis, Counted { offset: None, begin, end, times }, done);
         };
@@ -104,17 +98,17 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
-        if let Some(across) = self.is_across_lanes(nest.number) {
-            let metadata = &self.u.metadata;
-            if across { metadata.mark_ordered_loop(e, back) } else { metadata.mark_filled_loop(e, back) }
+        if nest.of.hints.no_vectors {
+            self.u.metadata.mark_ordered_loop(e, back);
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else {
-            match self.schedule.loops.get(&nest.number).map(|s| s.hint).unwrap_or_default() {
-                LoopHint::None => {}
-                LoopHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
-                LoopHint::Lean => self.u.metadata.mark_lean_loop(e, back),
-                LoopHint::NotUnrolledUncounted => self.u.metadata.mark_uncounted_loop(back),
+            match nest.of.hints.code_size {
+                CodeSizeHint::None => {}
+                CodeSizeHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
+                CodeSizeHint::NotInterleaved => self.u.metadata.mark_filled_loop(e, back),
+                CodeSizeHint::Lean => self.u.metadata.mark_lean_loop(e, back),
+                CodeSizeHint::NotUnrolledUncounted => self.u.metadata.mark_uncounted_loop(back),
             }
         }
         e.position(inside);

@@ -1,25 +1,25 @@
 //! Parallel loops of tasks that many threads enter at once: each runs every so many of the iterations.
 //!
 //! Threads next to one another run iterations next to one another, so that their accesses fall into the same lines of
-//! memory. All threads come by the end of the loop, also those that ran nothing or failed, so that reductions may combine
-//! their values there.
+//! memory. All threads come by the end of the loop, also those that ran nothing or failed, so that barriers may follow.
 //!
 //! In the wide form a thread runs neighbours of the last axis at a time, cut at multiples of their number, so that their
 //! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
 //! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
 
 use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
-use octants_ir::{AtomicOp, ForLoop, LoopConfig, ValueId};
+use octants_ir::{ForLoop, ValueId};
 
-use crate::emit::{Bb, IntCmp, V};
+use crate::emit::{IntCmp, V};
 use crate::lower_task::Axis;
 use crate::lowering::{Index, LoopTargets, Lowering};
 use crate::odometer::Odometer;
 
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
-    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop, config: &LoopConfig, coarsening: Option<Coarsening>) {
-        let e = self.e;
+    pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop) {
+        let (e, coarsening) = (self.e, self.form.coarsening);
+        let serializes = !l.is_parallel();
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
         self.parallel.accumulators.clear();
@@ -34,7 +34,7 @@ impl<'p> Lowering<'_, 'p> {
             _ => {}
         }
         let tile = coarsening.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
-        let (number, all) = match (config.serialize, &tile) {
+        let (number, all) = match (serializes, &tile) {
             (true, _) => (e.i32c(0), e.i32c(1)),
             (_, Some(_)) => self.u.target.block_of_grid(e),
             (_, None) => self.u.target.thread(e),
@@ -54,7 +54,7 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(*digit, following, next);
         }
         let back = e.cond_br(is_last, done, inside);
-        if !config.serialize && !self.form.cooperates {
+        if !serializes && !self.form.cooperates {
             self.u.metadata.mark_parallel_loop(back);
         }
         e.position(inside);
@@ -76,7 +76,7 @@ impl<'p> Lowering<'_, 'p> {
             Some(groups) => self.group(v, l, &axes, digits, groups, LoopTargets { on_break: done, on_continue: next }),
         }
         e.position(done);
-        self.combine_reductions(l, config);
+        self.end_reductions(l);
     }
 
     /// The number of indices of an axis as an unsigned number of as few bits as it may need.
@@ -163,29 +163,6 @@ impl<'p> Lowering<'_, 'p> {
         e.add_incoming(lane, following, next);
         let is_last = e.icmp(IntCmp::LLVMIntEQ, following, e.i32c(i64::from(lanes)));
         self.u.metadata.mark_rolled_loop(e.cond_br(is_last, targets.on_continue, head));
-    }
-
-    /// Combines the accumulators of all threads into the targets.
-    fn combine_reductions(&mut self, l: &ForLoop, config: &LoopConfig) {
-        if config.serialize {
-            return self.end_reductions(l);
-        }
-        let e = self.e;
-        for (slot, r) in l.reductions.iter().enumerate() {
-            let target = self.place(r.target);
-            let of_target = target.shape.leaves[0].scalar;
-            // What was subtracted has been summed as negative.
-            let op = if r.op == AtomicOp::Sub { AtomicOp::Add } else { r.op };
-            let (s, identity) = self.fold_start(op, of_target);
-            let own = e.load(e.scalar(s), self.parallel.accumulators[slot], s.bytes());
-            let combine = |a: V, b: V| self.updated(op, s, a, b);
-            let after: Bb = self.new_block(c"reduced");
-            let combined = self.u.target.combine_threads(e, s, own, identity, &combine, after);
-            let value = self.folded(of_target, combined.unwrap_or(own));
-            self.atomic(op, &target, &[value]);
-            e.br(after);
-            e.position(after);
-        }
     }
 }
 

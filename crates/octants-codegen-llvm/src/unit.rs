@@ -36,7 +36,6 @@ pub(crate) struct Unit<'p> {
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct InstanceKey {
     pub function: FuncId,
-    pub exclusive: bool,
     /// Per parameter: what a reference looks like.
     pub refs: Vec<Option<PlaceShape>>,
 }

@@ -79,7 +79,8 @@ fn folding(first: (AtomicOp, Scalar), second: (AtomicOp, Scalar)) -> Program {
     let n = shape(&mut b, 0, 0);
     let both = [first, second];
     let targets = [at(&mut b, 1, first.1, &[zero]), at(&mut b, 2, second.1, &[zero])];
-    let reductions = both.iter().zip(targets).map(|((op, _), target)| Reduction { op: *op, target }).collect();
+    let reductions =
+        both.iter().zip(targets).map(|((op, _), target)| Reduction { op: *op, target, plain: false }).collect();
     for_loop(&mut b, vec![(zero, n)], true, reductions, |b, l| {
         let i = index(b, l, 0);
         let x = get(b, 0, Scalar::F32, &[i]);

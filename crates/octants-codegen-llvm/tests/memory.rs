@@ -340,6 +340,7 @@ fn tasks_share_the_frame() {
         b.store(a, end);
     });
     p.tasks.push(task("fill", TaskKind::Parallel(LoopConfig::default()), b.body));
+    p.graph = TaskGraph::in_order(&p.tasks);
     let loaded = build(&p);
     assert!(loaded.artifact.frame_bytes >= 28);
     let mut out = vec![0i32; 9];

@@ -144,10 +144,10 @@ fn histograms_are_counted_in_blocks() {
         histogram(Buffer { name: "h".into(), elem: Scalar::I32.into(), ndim: 1, layout, space: Default::default() });
     assert_has(
         &field,
-        &[".shared .align 16 .b8 octants_block_0[4096]", "shared.add.u32", "global.add.u32", "bar.sync"],
+        &[".shared .align 16 .b8 octants_block_root_0[4096]", "shared.add.u32", "global.add.u32", "bar.sync"],
     );
     let array = histogram(array("h", Scalar::I32, 1));
-    assert_has(&array, &[".b8 octants_block_0[32768]", "shared.add.u32", "global.add.u32"]);
+    assert_has(&array, &[".b8 octants_block_root_0[32768]", "shared.add.u32", "global.add.u32"]);
 }
 
 /// A field of scalars in a root of its own.
@@ -166,7 +166,7 @@ fn sums_of_floats_go_to_blocks_where_they_are_small() {
             &h200(),
         )
     };
-    assert_has(&sums(8192), &[".b8 octants_block_0[32768]", "shared.add.f32", "global.add.f32"]);
+    assert_has(&sums(8192), &[".b8 octants_block_root_0[32768]", "shared.add.f32", "global.add.f32"]);
     let large = sums(8193);
     assert!(!large.contains(".shared"), "{large}");
 }

@@ -60,6 +60,7 @@ fn tasks(count: usize, change: impl Fn(&mut Builder, ValueId) -> ValueId) -> Pro
     let mut p = program(buffers, vec![], Type::Unit, true, task(0));
     let first = p.tasks[0].clone();
     p.tasks = (0..count).map(|t| Task { name: format!("kernel_{t}"), body: task(t), ..first.clone() }).collect();
+    p.graph = TaskGraph::in_order(&p.tasks);
     p
 }
 

@@ -82,7 +82,7 @@ fn reduce() -> Program {
     let dims = whole(&mut b);
     let zero = b.int(0, Scalar::I32);
     let target = at(&mut b, 1, F32, &[zero]);
-    for_loop(&mut b, dims, true, vec![Reduction { op: AtomicOp::Add, target }], |b, l| {
+    for_loop(&mut b, dims, true, vec![Reduction { op: AtomicOp::Add, target, plain: false }], |b, l| {
         let i = index(b, l, 0);
         let v = get(b, 0, Scalar::F32, &[i]);
         b.push(Op::Reduce(0, v), Type::Unit);

@@ -1,5 +1,6 @@
 //! A [`Body`]: the instructions, blocks and locals of a kernel, a function or a task, and the [`Builder`] that makes one.
 
+use std::collections::HashSet;
 use std::hash::{Hash, Hasher};
 
 use octants_diag::Span;
@@ -101,6 +102,17 @@ impl Body {
     pub fn add_local(&mut self, name: impl Into<String>, ty: Type) -> LocalId {
         self.locals.push(Local { name: name.into(), ty });
         LocalId((self.locals.len() - 1) as u32)
+    }
+
+    /// The locals that a block mentions, with the blocks in it.
+    pub fn locals_in(&self, block: BlockId) -> HashSet<LocalId> {
+        let mut locals = HashSet::new();
+        self.visit(block, &mut |_, inst| {
+            if let Op::LocalAddr(local) = inst.op {
+                locals.insert(local);
+            }
+        });
+        locals
     }
 
     /// Visits every instruction reachable from `block`, outer before inner, in program order.

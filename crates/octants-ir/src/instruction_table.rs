@@ -119,11 +119,24 @@ impl Op {
         matches!(self.effect(), Effect::Leave)
     }
 
+    /// Replaces the blocks nested in this operation, in the order of [`Op::blocks`].
+    pub fn set_blocks(&mut self, blocks: &[BlockId]) {
+        match self {
+            Op::If(_, a, b) => (*a, *b) = (blocks[0], blocks[1]),
+            Op::For(l) => {
+                l.body = blocks[0];
+                l.groups.iter_mut().zip(&blocks[1..]).for_each(|(group, block)| group.body = *block);
+            }
+            Op::Loop(b) => *b = blocks[0],
+            _ => {}
+        }
+    }
+
     /// The blocks nested in this operation, in order.
     pub fn blocks(&self) -> Vec<BlockId> {
         match self.effect() {
             Effect::Branch(yes, no) => vec![yes, no],
-            Effect::For(l) => vec![l.body],
+            Effect::For(l) => l.blocks().collect(),
             Effect::Loop(body) => vec![body],
             Effect::Pure
             | Effect::Index

@@ -69,7 +69,8 @@ pub enum MemorySpace {
     Shared,
     /// All threads of the device, which only read it while a program runs.
     Constant,
-    /// One thread. The buffer is dense, as in shared memory.
+    /// One thread. The buffer is dense, as in shared memory, or contiguous with one axis: then it is as long as whoever
+    /// runs the thread makes it.
     Private,
 }
 
@@ -242,6 +243,9 @@ pub enum TaskKind {
     /// The body's root block is a prologue of instructions without effects that computes bounds, then one parallel `For` as its last
     /// instruction. A back end may run the prologue on every thread.
     Parallel(LoopConfig),
+    /// Each thread of a grid runs the whole body. Its parallel loops, at the root or under `if`s that are the same for all
+    /// threads of a block, share their iterations among the threads. Only variants of scheduled programs.
+    Grid(LoopConfig),
 }
 
 /// A unit of launching.
@@ -294,6 +298,7 @@ impl ArgLayout {
         let mut layout = ArgLayout { roots: (0..roots).collect(), slots: roots, ..ArgLayout::default() };
         for b in buffers {
             let slots = match b.layout {
+                _ if b.space.is_temporary() => None,
                 Layout::Dense { .. } => None,
                 Layout::Contiguous => Some(1 + b.ndim),
                 Layout::Strided => Some(1 + 2 * b.ndim),

@@ -29,6 +29,8 @@
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //!   [`task_graph`] says which tasks come before it.
+//! - Along its last axis a parallel `For` with groups runs as many neighboring iterations as a group's factor by the
+//!   group's body, while so many are left, for each group in order; the body runs the others.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
 //!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
@@ -45,7 +47,8 @@
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`],
 //! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`] lists
-//! what must hold. [`affine`], [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
+//! what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`], [`schedule`],
+//! [`target_info`] and [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 
@@ -55,6 +58,8 @@ mod operation_macros;
 pub mod affine;
 pub mod body;
 pub mod codegen_options;
+pub mod copy_code;
+pub mod insert_code;
 pub mod instruction_table;
 pub mod kernel;
 pub mod launch_count;
@@ -66,9 +71,11 @@ pub mod parse;
 mod parse_graph;
 mod parse_op;
 mod parser;
+pub mod plain_update;
 pub mod print;
 mod print_graph;
 mod rules;
+pub mod run_pipeline;
 pub mod schedule;
 pub mod target_info;
 pub mod task_blocks;
@@ -81,6 +88,7 @@ mod verify_types;
 pub use affine::{Affine, Term};
 pub use body::{Body, Builder, Inst, Local};
 pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
+pub use copy_code::{Copier, renumber};
 pub use instruction_table::Effect;
 pub use kernel::{
     AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
@@ -88,16 +96,20 @@ pub use kernel::{
 };
 pub use launch_count::launch_count;
 pub use op::{
-    BlockId, BufferId, Const, ForLoop, FrameSlot, FuncId, LocalId, LoopConfig, Op, Range, Reduction, TextPart,
-    ThreadScope, ValueId, fold_identity,
+    BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, IterationGroup, LocalId, LoopConfig, LoopHints,
+    Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
 };
 pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};
 pub use parse::ParseError;
+pub use plain_update::{push_plain_swap, push_plain_update};
 pub use print::print_inst;
+pub use run_pipeline::{Pass, PassState, Verified, always, run_pass, run_pipeline, run_pipeline_with};
 pub use schedule::{Schedule, ScheduleOptions, Scheduled};
 pub use target_info::{Cost, CostTable, TargetInfo};
 pub use task_blocks::{RoundEnd, round_end, task_blocks, task_statements};
 pub use task_graph::{Condition, LaunchCount, TaskGraph, TaskId};
 pub use types::{Scalar, StructType, Type};
-pub use verify::{Rule, Violation, assert_kernel, assert_program, verify_kernel, verify_program};
+pub use verify::{
+    Rule, Violation, assert_kernel, assert_program, assert_scheduled, verify_kernel, verify_program, verify_scheduled,
+};

@@ -104,13 +104,43 @@ pub struct ForLoop {
     pub dims: Vec<Range>,
     /// The body; `LoopIndex` inside reads the index of an axis of `dims`.
     pub body: BlockId,
+    /// Bodies of several iterations along the last axis of a parallel loop, largest factor first; `body` runs what they
+    /// leave over. Only in the scheduled dialect.
+    pub groups: Vec<IterationGroup>,
     /// Set when iterations may run in any order and at once: only at the root of a kernel or a task.
     pub parallel: Option<LoopConfig>,
     /// Filled by the pass `privatize_reductions`: where `Reduce { slot }` in the body ends up.
     pub reductions: Vec<Reduction>,
+    /// What the optimizer is told of it.
+    pub hints: LoopHints,
+}
+
+/// Code that runs several iterations of a parallel loop, which are neighbors along its last axis.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct IterationGroup {
+    /// The number of iterations.
+    pub factor: u32,
+    /// The code; `LoopIndex` of the last axis is the index of the first of them.
+    pub body: BlockId,
 }
 
 impl ForLoop {
+    /// A loop in order.
+    pub fn serial(dims: Vec<Range>, body: BlockId) -> ForLoop {
+        let (groups, reductions) = (Vec::new(), Vec::new());
+        ForLoop { dims, body, groups, parallel: None, reductions, hints: LoopHints::default() }
+    }
+
+    /// A parallel loop.
+    pub fn parallel(dims: Vec<Range>, body: BlockId, config: LoopConfig) -> ForLoop {
+        ForLoop { parallel: Some(config), ..ForLoop::serial(dims, body) }
+    }
+
+    /// Its blocks: the body, then those of groups.
+    pub fn blocks(&self) -> impl Iterator<Item = BlockId> {
+        std::iter::once(self.body).chain(self.groups.iter().map(|g| g.body))
+    }
+
     /// Iterations run in any order and at once.
     pub fn is_parallel(&self) -> bool {
         self.parallel.as_ref().is_some_and(|c| !c.serialize)
@@ -124,6 +154,69 @@ pub struct Reduction {
     pub op: AtomicOp,
     /// `Ref` to a scalar, computed before the loop.
     pub target: ValueId,
+    /// The target is updated by a load, an operation and a store: no other thread updates it meanwhile.
+    pub plain: bool,
+}
+
+/// Hints to the optimizer for a loop.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct LoopHints {
+    /// Unrolling of the innermost axis. Without it the optimizer chooses the factor.
+    pub unroll: Option<Unroll>,
+    /// For the other axes, and for the innermost one without `unroll`.
+    pub code_size: CodeSizeHint,
+    /// Its iterations carry no dependence that the optimizer must respect.
+    pub independent: bool,
+    /// It is not vectorized.
+    pub no_vectors: bool,
+    /// The threads of a subgroup run it in step. Passes leave it and the loops in it as they are.
+    pub converged: bool,
+}
+
+/// Unroll factors of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Unroll {
+    /// Of the loop.
+    pub factor: u32,
+    /// Of the remainder loop.
+    pub remainder_factor: Option<u32>,
+}
+
+/// How often the optimizer may repeat a loop's body in the code.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum CodeSizeHint {
+    /// As often as it chooses.
+    #[default]
+    None,
+    /// Once for each iteration: unroll fully.
+    UnrollFully,
+    /// Not unrolled when the trip count is unknown.
+    NotUnrolledUncounted,
+    /// Not interleaved. It may be vectorized.
+    NotInterleaved,
+    /// Not interleaved, and not unrolled when the trip count is unknown.
+    Lean,
+}
+
+impl CodeSizeHint {
+    /// Every hint.
+    pub const ALL: &[CodeSizeHint] = &[
+        CodeSizeHint::UnrollFully,
+        CodeSizeHint::NotUnrolledUncounted,
+        CodeSizeHint::NotInterleaved,
+        CodeSizeHint::Lean,
+    ];
+
+    /// The word in the IR's text; `None` without a hint.
+    pub fn name(self) -> Option<&'static str> {
+        match self {
+            CodeSizeHint::None => None,
+            CodeSizeHint::UnrollFully => Some("unroll_fully"),
+            CodeSizeHint::NotUnrolledUncounted => Some("not_unrolled_uncounted"),
+            CodeSizeHint::NotInterleaved => Some("not_interleaved"),
+            CodeSizeHint::Lean => Some("lean"),
+        }
+    }
 }
 
 /// Which threads a barrier or a fence is for.

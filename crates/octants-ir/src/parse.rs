@@ -230,6 +230,7 @@ impl Parser {
         let kind = match self.any_word()?.as_str() {
             "serial" => TaskKind::Serial,
             "parallel" => TaskKind::Parallel(self.config()?),
+            "grid" => TaskKind::Grid(self.config()?),
             other => return self.fail(format!("`{other}` is not a kind of task")),
         };
         let mut access = AccessSet::default();
@@ -355,7 +356,13 @@ impl BodyParser {
                 *then = self.block(p)?;
                 *other = if p.eat_word("else") { self.block(p)? } else { self.empty_block() };
             }
-            Op::For(l) => l.body = self.block(p)?,
+            Op::For(l) => {
+                l.body = self.block(p)?;
+                while p.eat_word("group") {
+                    let factor = p.int()?;
+                    l.groups.push(IterationGroup { factor, body: self.block(p)? });
+                }
+            }
             Op::Loop(b) => *b = self.block(p)?,
             _ => {}
         }

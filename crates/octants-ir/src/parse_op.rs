@@ -135,10 +135,36 @@ fn for_loop(p: &mut Parser) -> Parsed<Op> {
     if p.eat_word("reductions") {
         p.sign("(")?;
         reductions = p.list(")", |p| {
-            Ok(Reduction { op: named(p, AtomicOp::from_name, "atomic operation")?, target: p.value()? })
+            let op = named(p, AtomicOp::from_name, "atomic operation")?;
+            Ok(Reduction { op, target: p.value()?, plain: p.eat_word("plain") })
         })?;
     }
-    Ok(Op::For(Box::new(ForLoop { dims, body: NO_BLOCK, parallel, reductions })))
+    let hints = if p.eat_word("hints") { loop_hints(p)? } else { LoopHints::default() };
+    Ok(Op::For(Box::new(ForLoop { parallel, reductions, hints, ..ForLoop::serial(dims, NO_BLOCK) })))
+}
+
+fn loop_hints(p: &mut Parser) -> Parsed<LoopHints> {
+    let mut hints = LoopHints::default();
+    p.sign("(")?;
+    p.list(")", |p| {
+        let word = p.any_word()?;
+        match word.as_str() {
+            "unroll" => {
+                let factor = p.int()?;
+                let remainder_factor = if p.eat_word("remainder") { Some(p.int()?) } else { None };
+                hints.unroll = Some(Unroll { factor, remainder_factor });
+            }
+            "independent" => hints.independent = true,
+            "no_vectors" => hints.no_vectors = true,
+            "converged" => hints.converged = true,
+            _ => match CodeSizeHint::ALL.iter().find(|hint| hint.name() == Some(word.as_str())) {
+                Some(hint) => hints.code_size = *hint,
+                None => return p.fail(format!("`{word}` is not a hint for a loop")),
+            },
+        }
+        Ok(())
+    })?;
+    Ok(hints)
 }
 
 fn parts(p: &mut Parser) -> Parsed<Vec<TextPart>> {

@@ -3,7 +3,7 @@
 //! The text holds everything but the spans; the alternate form (`{:#}`) holds these too, as ` at file:start..end`. A value's
 //! number is its [`ValueId`]. It is left out where the reader would count to it: an instruction without a result that
 //! no other names and that follows, in the text, the number before it. The same holds for blocks, of which the root is
-//! number 0. `renumber` (in the passes) makes a body whose text needs the fewest numbers. Instructions and blocks that are
+//! number 0. `renumber` makes a body whose text needs the fewest numbers. Instructions and blocks that are
 //! in an arena but not reachable have no text.
 
 use std::collections::HashSet;
@@ -211,6 +211,9 @@ impl Printer {
             TaskKind::Parallel(config) => {
                 let _ = write!(head, " parallel{}", config_text(config));
             }
+            TaskKind::Grid(config) => {
+                let _ = write!(head, " grid{}", config_text(config));
+            }
         }
         head.push_str(&access_text(&task.access));
         self.open(&head);
@@ -261,14 +264,18 @@ impl Printer {
         text.push_str(&self.block_label(first));
         self.open(&text);
         self.block(body, first);
-        for &b in rest {
-            if b.0 == self.next_block && body.block(b).is_empty() {
-                self.next_block += 1;
-                continue;
-            }
+        for (i, &b) in rest.iter().enumerate() {
+            let word = match &inst.op {
+                Op::For(l) => format!("group {}", l.groups[i].factor),
+                _ if b.0 == self.next_block && body.block(b).is_empty() => {
+                    self.next_block += 1;
+                    continue;
+                }
+                _ => "else".to_string(),
+            };
             let label = self.block_label(b);
             self.depth -= 1;
-            self.open(&format!("}} else{label}"));
+            self.open(&format!("}} {word}{label}"));
             self.block(body, b);
         }
         self.close();
@@ -340,10 +347,25 @@ fn for_text(word: &str, l: &ForLoop) -> String {
         let _ = write!(text, " parallel{}", config_text(config));
     }
     if !l.reductions.is_empty() {
-        let all: Vec<String> = l.reductions.iter().map(|r| format!("{} {}", r.op.name(), r.target)).collect();
+        let plain = |r: &Reduction| if r.plain { " plain" } else { "" };
+        let all: Vec<String> =
+            l.reductions.iter().map(|r| format!("{} {}{}", r.op.name(), r.target, plain(r))).collect();
         let _ = write!(text, " reductions({})", all.join(", "));
     }
-    text
+    text + &hints_text(&l.hints)
+}
+
+fn hints_text(hints: &LoopHints) -> String {
+    let mut items = Vec::new();
+    if let Some(Unroll { factor, remainder_factor }) = hints.unroll {
+        let remainder = remainder_factor.map_or(String::new(), |n| format!(" remainder {n}"));
+        items.push(format!("unroll {factor}{remainder}"));
+    }
+    items.extend(hints.code_size.name().map(str::to_string));
+    items.extend(hints.independent.then(|| "independent".to_string()));
+    items.extend(hints.no_vectors.then(|| "no_vectors".to_string()));
+    items.extend(hints.converged.then(|| "converged".to_string()));
+    if items.is_empty() { String::new() } else { format!(" hints({})", items.join(", ")) }
 }
 
 fn parts_text(parts: &[TextPart]) -> String {

@@ -45,8 +45,11 @@ rules! {
         the root of a parallel task is instructions without effects and no local, then one parallel loop; \
         a frame is used in programs only; names of tasks differ",
     CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
-    MemorySpaceFits = 14: "shared and private buffers are dense; nothing writes a constant buffer",
+    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis; nothing writes a constant buffer",
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
+    GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
+        their factors are more than one and descend",
+    GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
     BinaryType = 22: "the operands of a binary operation are of one type, which suits the operation; \
@@ -100,4 +103,6 @@ pub(crate) struct Scope<'a> {
     pub(crate) is_function: bool,
     /// It belongs to a program, not to a kernel.
     pub(crate) is_scheduled: bool,
+    /// Each thread of a grid runs the whole body.
+    pub(crate) is_grid: bool,
 }

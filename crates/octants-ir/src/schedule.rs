@@ -4,10 +4,10 @@
 //! octants-schedule decides, code generators carry out. Each entry names a transformation and the instruction, loop or
 //! task that it applies to. A schedule belongs to one program as it is; its ids are the program's.
 
-use std::collections::{HashMap, HashSet};
-use std::ops::Range;
+use std::collections::HashMap;
+use std::fmt;
 
-use crate::{Affine, Body, FuncId, LocalId, Program, Scalar, ValueId};
+use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, TaskKind, ValueId, renumber};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,6 +33,35 @@ pub struct Scheduled {
     /// variants.
     pub program: Program,
     pub schedule: Schedule,
+}
+
+impl Scheduled {
+    /// The program whose tasks are the variants of a role, renumbered. Tasks without such a variant are the main ones.
+    pub fn program_of(&self, role: Role) -> Program {
+        let variants = self.program.tasks.iter().zip(&self.schedule.tasks);
+        let tasks = variants.map(|(task, schedule)| {
+            let variant = schedule.variant(role).or_else(|| schedule.variant(Role::Main));
+            let mut body = variant.map_or(&task.body, |v| &v.body).clone();
+            renumber(&mut body);
+            Task { body, kind: variant.map_or(task.kind.clone(), |v| v.kind(&task.kind)), ..task.clone() }
+        });
+        let mut program = Program { tasks: tasks.collect(), ..self.program.clone() };
+        program.functions.iter_mut().for_each(|f| renumber(&mut f.body));
+        program
+    }
+}
+
+/// The text of each variant, for messages.
+impl fmt::Display for Scheduled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.program, f)?;
+        for (task, schedule) in self.program.tasks.iter().zip(&self.schedule.tasks) {
+            for variant in &schedule.variants {
+                writeln!(f, "; task {}, {} variant\n{}", task.name, variant.role.name(), variant.body)?;
+            }
+        }
+        Ok(())
+    }
 }
 
 /// How a program runs on a kind of machine.
@@ -82,10 +111,6 @@ pub struct Behavior {
 pub struct BodySchedule {
     /// Facts about its locals.
     pub locals: LocalUses,
-    /// Loads whose values are frozen, because a later store may write to the memory.
-    pub frozen_loads: HashSet<ValueId>,
-    /// Serial loops with a schedule of their own.
-    pub loops: HashMap<ValueId, LoopSchedule>,
 }
 
 /// How a function runs.
@@ -131,6 +156,13 @@ impl TaskSchedule {
         self.variants.iter().find(|v| v.role == role)
     }
 
+    /// Most iterations of the parallel loop that a thread interleaves in launches on many threads.
+    pub fn interleave_factor(&self) -> u32 {
+        let variants = self.variants.iter().filter(|v| matches!(v.role, Role::Main | Role::Private));
+        let factors = variants.flat_map(|v| v.groups()).map(|group| group.factor);
+        factors.max().unwrap_or(1)
+    }
+
     /// The number of iterations, if known.
     pub fn count(&self) -> Option<u64> {
         self.extents.iter().try_fold(1u64, |n, x| n.checked_mul((*x)? as u64))
@@ -161,13 +193,48 @@ pub enum Role {
     Coarse,
 }
 
+impl Role {
+    /// Every role.
+    pub const ALL: &[Role] = &[Role::Main, Role::SingleThread, Role::Private, Role::Coarse];
+
+    /// The word in the text of a scheduled program.
+    pub fn name(self) -> &'static str {
+        match self {
+            Role::Main => "main",
+            Role::SingleThread => "single_thread",
+            Role::Private => "private",
+            Role::Coarse => "coarse",
+        }
+    }
+}
+
 /// A variant of a task's code.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     pub role: Role,
+    /// Each thread of the grid runs the whole body ([`TaskKind::Grid`]).
+    pub is_grid: bool,
     pub body: Body,
     /// How the body runs.
     pub schedule: BodySchedule,
+}
+
+impl Variant {
+    /// How it runs, of a task that runs as `of`.
+    pub fn kind(&self, of: &TaskKind) -> TaskKind {
+        match of {
+            TaskKind::Parallel(config) if self.is_grid => TaskKind::Grid(config.clone()),
+            kind => kind.clone(),
+        }
+    }
+
+    /// The groups of iterations of its parallel loop, if it has one.
+    pub fn groups(&self) -> &[IterationGroup] {
+        match self.body.block(self.body.root).last().map(|v| &self.body.inst(*v).op) {
+            Some(Op::For(l)) => &l.groups,
+            _ => &[],
+        }
+    }
 }
 
 /// The variants of a task's code.
@@ -183,22 +250,12 @@ pub struct Forms {
     pub block_privatization: Option<ScatterPrivatization>,
     /// There is a second variant with thread coarsening.
     pub coarsening: Option<Coarsening>,
-    /// Unroll-and-jam while other threads touch the same memory.
-    pub unroll_and_jam: Option<UnrollAndJam>,
-    /// Unroll-and-jam while no other thread touches the same memory.
-    pub unroll_and_jam_alone: Option<UnrollAndJam>,
 }
 
 impl Forms {
     /// The single-thread variant shares no code with the main variant.
     pub fn is_single_apart(&self) -> bool {
         self.has_single && self.thread_privatization.is_none()
-    }
-
-    /// Largest interleave factor of the main variant and its privatized body.
-    pub fn interleave_factor(&self) -> u32 {
-        let plain = self.unroll_and_jam_alone.as_ref().filter(|_| self.thread_privatization.is_some());
-        self.unroll_and_jam.iter().chain(plain).map(|found| found.interleave_factor).max().unwrap_or(1)
     }
 }
 
@@ -207,10 +264,6 @@ impl Forms {
 pub struct TaskHints {
     /// Prefer narrow vectors: the remainder loops of the widest vectors cost too much compile time in a large task.
     pub narrow_vectors: bool,
-    /// Do not vectorize: the loops take too long to plan.
-    pub no_vectors: bool,
-    /// The iterations of its parallel loop carry no dependence that the optimizer must respect.
-    pub independent: bool,
     /// Spend registers on prefetching: inner loops load from memory.
     pub prefetches: bool,
     /// Spend registers on occupancy: the loops of all threads have similar lengths.
@@ -235,7 +288,7 @@ pub struct LocalUse {
     pub is_unused: bool,
     /// Its initial zero can be observed.
     pub needs_zero: bool,
-    /// It is mentioned before the task's parallel loop starts.
+    /// It is mentioned outside of the task's parallel loops.
     pub is_used_before_loop: bool,
 }
 
@@ -260,145 +313,6 @@ impl LocalUses {
     }
 }
 
-/// How a serial loop runs.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct LoopSchedule {
-    /// Unrolling of the innermost axis. Without it the optimizer chooses the factor.
-    pub unroll: Option<Unroll>,
-    /// Hint for the other axes, and for the innermost one without `unroll`.
-    pub hint: LoopHint,
-    /// Short inner loops are fully unrolled, under a guard.
-    pub guarded_unroll: Option<FullUnroll>,
-    /// The loop runs warp-synchronously when its sums go to copies in shared memory.
-    pub converged: Option<Box<ConvergedLoop>>,
-}
-
-/// Unroll factors of a loop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unroll {
-    pub factor: u32,
-    /// Unroll factor of the remainder loop.
-    pub remainder_factor: Option<u32>,
-}
-
-/// Hint to the optimizer for a loop.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum LoopHint {
-    /// No hint.
-    #[default]
-    None,
-    /// Unroll fully.
-    UnrollFully,
-    /// Do not unroll when the trip count is unknown.
-    NotUnrolledUncounted,
-    /// Do not interleave. Do not unroll when the trip count is unknown.
-    Lean,
-}
-
-/// Fully unrolled inner loops. The index is a constant in each copy of the body.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct FullUnroll {
-    /// The index range of each loop.
-    pub loops: HashMap<ValueId, Range<i64>>,
-    /// The condition of all branches in the loops.
-    pub guard: Option<Guard>,
-}
-
-/// The condition `index < bound` under which the iterations of unrolled loops run.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Guard {
-    /// The comparisons.
-    pub conditions: HashSet<ValueId>,
-    pub bound: ValueId,
-    /// Largest index that is compared. Not negative.
-    pub largest_index: i64,
-}
-
-/// A warp-synchronous loop: the threads of a warp are at the same element at a time.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ConvergedLoop {
-    /// The sums that the warp combines before one thread adds the result.
-    pub reductions: Vec<WarpReduction>,
-    /// The element index decreases while the loop index increases.
-    pub descending: bool,
-    /// Iterations between two reductions of the warp.
-    pub interleave_factor: i64,
-    /// Values from outside the loop that the addresses depend on. They must agree across the warp.
-    pub invariants: Vec<ValueId>,
-    /// Inner loops that are fully unrolled.
-    pub full_unroll: FullUnroll,
-    /// Loads that are issued one iteration early.
-    pub pipelined: PipelinedLoads,
-}
-
-/// Sums whose element is the same in all threads of a warp: one element, or one for each iteration of an inner loop.
-#[derive(Debug, Clone, PartialEq)]
-pub struct WarpReduction {
-    pub sums: Vec<ValueId>,
-    /// The address of each of them.
-    pub address: ValueId,
-    /// The loop that the elements follow.
-    pub along: Along,
-    /// The instructions inside the converged loop that compute the address, in order.
-    pub steps: Vec<ValueId>,
-    /// The scalars of an element.
-    pub scalars: Vec<Scalar>,
-}
-
-/// The loop whose index the elements of a reduction follow.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Along {
-    /// An inner loop, or the converged one.
-    pub loop_id: ValueId,
-    /// Number of its iterations that are collected before the warp combines them. With one element, the address
-    /// contains no index of an inner loop.
-    pub elements: usize,
-}
-
-/// Software pipelining: the loads of a loop that are issued one iteration early.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct PipelinedLoads {
-    /// The loads, with their addresses.
-    pub loads: Vec<(ValueId, ValueId)>,
-    /// The computation of the addresses, in order.
-    pub steps: Vec<AddressStep>,
-}
-
-/// A step of the computation of an address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AddressStep {
-    Compute(ValueId),
-    /// A load of a local yields the value that was stored to it.
-    Stored(ValueId, ValueId),
-}
-
-impl AddressStep {
-    /// The instruction that the step stands for.
-    pub fn result(self) -> ValueId {
-        match self {
-            AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,
-        }
-    }
-}
-
-/// Unroll-and-jam of a parallel loop: one thread runs several iterations at a time.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UnrollAndJam {
-    /// Iterations of the parallel loop that are interleaved.
-    pub interleave_factor: u32,
-    /// The jammed inner loops. `true`: vectorize across the iterations of the parallel loop, not of the inner loop.
-    pub loops: HashMap<ValueId, bool>,
-}
-
-impl UnrollAndJam {
-    /// The interleave factors, largest first. Iterations with adjacent elements get a smaller factor for the
-    /// remainder, because each costs many times as much by itself.
-    pub fn factors(&self) -> impl Iterator<Item = u32> {
-        let small = self.loops.values().any(|across| *across).then_some(self.interleave_factor / 4);
-        [self.interleave_factor].into_iter().chain(small.filter(|n| *n > 1))
-    }
-}
-
 /// Privatization of the memory that a task scatters sums to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ScatterPrivatization {
@@ -414,6 +328,8 @@ pub struct Region {
     pub scalar: Scalar,
     /// The buffers inside it.
     pub buffers: Vec<usize>,
+    /// Of each of them the private buffer that a thread's copy is, where threads have copies.
+    pub copies: Vec<usize>,
 }
 
 /// Location of a region.

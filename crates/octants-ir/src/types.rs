@@ -69,6 +69,16 @@ impl Scalar {
         matches!(self, Scalar::I8 | Scalar::I16 | Scalar::I32 | Scalar::I64)
     }
 
+    /// The integer that has the bits of a float; `None` for integers.
+    pub fn bits_type(self) -> Option<Scalar> {
+        match self {
+            Scalar::F16 => Some(Scalar::U16),
+            Scalar::F32 => Some(Scalar::U32),
+            Scalar::F64 => Some(Scalar::U64),
+            _ => None,
+        }
+    }
+
     /// u1, u8 to u64.
     pub fn is_unsigned(self) -> bool {
         self.is_int() && !self.is_signed()

@@ -1,7 +1,7 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
 //! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 15) are here,
+//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 17) are here,
 //! rules about the types of one instruction (20 to 33) in `verify_types`, rules about task graphs (40 to 45) in
 //! `verify_graph`. An instruction that breaks a rule about numbers is
 //! looked at no further.
@@ -11,11 +11,12 @@ use std::fmt::{self, Write as _};
 
 use crate::body::Body;
 use crate::instruction_table::Effect;
-use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, Task, TaskKind};
+use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
 use crate::rules::Scope;
 pub use crate::rules::{Rule, Violation};
+use crate::schedule::Scheduled;
 use crate::types::{Scalar, Type};
 use crate::verify_graph::{verify_graph, verify_rounds};
 use crate::verify_types::check_types;
@@ -51,7 +52,12 @@ fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
 
 fn verify_spaces(buffers: &[Buffer], out: &mut Vec<Violation>) {
     for (i, b) in buffers.iter().enumerate() {
-        if b.space.is_temporary() && !matches!(b.layout, Layout::Dense { .. }) {
+        let fits = match (&b.layout, b.space) {
+            (Layout::Dense { .. }, _) | (_, MemorySpace::Global | MemorySpace::Constant) => true,
+            (Layout::Contiguous, MemorySpace::Private) => b.ndim == 1,
+            _ => false,
+        };
+        if !fits {
             let detail = format!("{} {}", BufferId(i as u32), b.name);
             out.push(Violation { rule: Rule::MemorySpaceFits, place: "buffers".into(), detail });
         }
@@ -63,7 +69,7 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
     let mut out = Vec::new();
     verify_spaces(&p.buffers, &mut out);
     verify_functions(&p.buffers, &p.functions, true, &mut out);
-    let scope = kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret);
+    let mut scope = program_scope(p);
     let mut names = HashSet::new();
     for task in &p.tasks {
         let place = format!("task {}", task.name);
@@ -74,15 +80,38 @@ pub fn verify_program(p: &Program) -> Vec<Violation> {
                 detail: "another task has this name".into(),
             });
         }
-        let mut v = Verifier::new(&scope, &task.body, place, &mut out);
-        if v.run() {
-            v.task_form(task);
-        }
+        verify_task(&mut scope, &task.body, place, &task.kind, &mut out);
     }
     if out.is_empty() {
         verify_graph(p, &mut out);
     }
     out
+}
+
+/// The violations of a scheduled program: of its program, and of the bodies of its variants.
+pub fn verify_scheduled(s: &Scheduled) -> Vec<Violation> {
+    let mut out = verify_program(&s.program);
+    let mut scope = program_scope(&s.program);
+    for (task, schedule) in s.program.tasks.iter().zip(&s.schedule.tasks) {
+        for variant in &schedule.variants {
+            let place = format!("task {}, {} variant", task.name, variant.role.name());
+            let kind = variant.kind(&task.kind);
+            verify_task(&mut scope, &variant.body, place, &kind, &mut out);
+        }
+    }
+    out
+}
+
+fn verify_task(scope: &mut Scope<'_>, body: &Body, place: String, kind: &TaskKind, out: &mut Vec<Violation>) {
+    scope.is_grid = matches!(kind, TaskKind::Grid(_));
+    let mut v = Verifier::new(scope, body, place, out);
+    if v.run() {
+        v.task_form(kind);
+    }
+}
+
+fn program_scope(p: &Program) -> Scope<'_> {
+    kernel_scope(&p.buffers, &p.functions, &p.params, Some(&p.frame), &p.ret)
 }
 
 /// Panics if a kernel breaks a rule; `after` says which step made it.
@@ -93,6 +122,11 @@ pub fn assert_kernel(k: &Kernel, after: &str) {
 /// Panics if a program breaks a rule; `after` says which step made it.
 pub fn assert_program(p: &Program, after: &str) {
     panic_on(verify_program(p), after, p);
+}
+
+/// Panics if a scheduled program breaks a rule; `after` says which step made it.
+pub fn assert_scheduled(s: &Scheduled, after: &str) {
+    panic_on(verify_scheduled(s), after, s);
 }
 
 fn panic_on(violations: Vec<Violation>, after: &str, ir: &dyn fmt::Display) {
@@ -114,13 +148,22 @@ fn kernel_scope<'a>(
     ret: &'a Type,
 ) -> Scope<'a> {
     let params = params.iter().map(|p| &p.ty).collect();
-    Scope { buffers, functions, params, frame, ret, is_function: false, is_scheduled: frame.is_some() }
+    Scope { buffers, functions, params, frame, ret, is_function: false, is_scheduled: frame.is_some(), is_grid: false }
 }
 
 fn verify_functions(buffers: &[Buffer], functions: &[Function], is_scheduled: bool, out: &mut Vec<Violation>) {
     for f in functions {
         let params = f.params.iter().collect();
-        let scope = Scope { buffers, functions, params, frame: None, ret: &f.ret, is_function: true, is_scheduled };
+        let scope = Scope {
+            buffers,
+            functions,
+            params,
+            frame: None,
+            ret: &f.ret,
+            is_function: true,
+            is_scheduled,
+            is_grid: false,
+        };
         let place = format!("function {}", f.name);
         let sound = Verifier::new(&scope, &f.body, place.clone(), out).run();
         if sound && f.ret != Type::Unit && !returns(&f.body, f.body.root) {
@@ -297,8 +340,11 @@ impl<'a> Verifier<'a> {
                 }
                 Rule::ReturnPlace
             }
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && self.loops.is_empty() => return true,
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid => Rule::GridForm,
             Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
+            Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {
                 let around = self.loops.iter().any(|e| e.v == *l && e.is_for);
                 let axes = match &self.body.inst(*l).op {
@@ -331,6 +377,16 @@ impl<'a> Verifier<'a> {
         false
     }
 
+    fn groups_fit(&self, l: &ForLoop) -> bool {
+        let mut factors: Vec<u32> = l.groups.iter().map(|g| g.factor).collect();
+        factors.push(1);
+        l.groups.is_empty()
+            || self.scope.is_scheduled
+                && l.is_parallel()
+                && !l.dims.is_empty()
+                && factors.windows(2).all(|pair| pair[0] > pair[1])
+    }
+
     /// Writes to a buffer of constant memory.
     fn writes_constant(&self, op: &Op) -> bool {
         let (Effect::Write(address) | Effect::Update(address)) = op.effect() else { return false };
@@ -344,16 +400,17 @@ impl<'a> Verifier<'a> {
         }
     }
 
-    fn task_form(&mut self, task: &Task) {
-        let body = &task.body;
+    fn task_form(&mut self, kind: &TaskKind) {
+        let body = self.body;
         let root = body.block(body.root);
         let is_parallel = |v: &ValueId| matches!(&body.inst(*v).op, Op::For(l) if l.parallel.is_some());
-        match &task.kind {
+        match kind {
             TaskKind::Serial => {
                 for v in root.iter().filter(|v| is_parallel(v)) {
                     self.broken(Rule::TaskForm, *v);
                 }
             }
+            TaskKind::Grid(_) => {}
             TaskKind::Parallel(_) => {
                 let Some((last, prologue)) = root.split_last() else {
                     return self.report(Rule::TaskForm, "no loop".to_string());

@@ -7,7 +7,7 @@
 use octants_ir::{BinaryOp, Body, Buffer, Builder, Const, Kernel, Layout, Op, Scalar, TextPart, Type, ValueId};
 
 use crate::evaluate;
-use crate::insert_code::{and, bodies, rebuild_blocks, widen};
+use octants_ir::insert_code::{and, bodies, rebuild_blocks, widen};
 
 /// Checks indices at run time, in the kernel and its functions.
 pub fn check_bounds(kernel: &mut Kernel) {

@@ -6,7 +6,7 @@
 use octants_diag::{Sources, Span};
 use octants_ir::{BinaryOp, Builder, Kernel, Op, ReduceOp, Scalar, TextPart, Type, UnaryOp, ValueId};
 
-use crate::insert_code::{bodies, constant, push_if, rebuild_blocks};
+use octants_ir::insert_code::{bodies, constant, push_if, rebuild_blocks};
 
 /// Reports integer overflow in the kernel and its functions.
 pub fn check_overflow(kernel: &mut Kernel, sources: Option<&Sources>) {

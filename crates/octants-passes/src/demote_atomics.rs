@@ -10,7 +10,8 @@
 use std::collections::{BTreeSet, HashSet};
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId, task_statements,
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Kernel, Layout, Op, Scalar, Type, ValueId, push_plain_update,
+    task_statements,
 };
 
 use crate::pass_options::PassOptions;
@@ -166,15 +167,10 @@ impl Rewrite<'_> {
             found.insert(v);
             out.push(v);
         }
-        let value = match new {
-            New::Of(op) => {
-                let old = body.add_inst(Op::Load(addr), inst.ty.clone(), inst.span);
-                let value = body.add_inst(Op::Binary(op, old, x), inst.ty, inst.span);
-                out.extend([old, value]);
-                value
-            }
-            New::Operand => x,
+        let op = match new {
+            New::Of(op) => Some(op),
+            New::Operand => None,
         };
-        out.push(body.add_inst(Op::Store(addr, value), Type::Unit, inst.span));
+        push_plain_update(body, out, &inst, (addr, x, op), None);
     }
 }

@@ -3,9 +3,8 @@
 //!
 //! A `Loop` stays, for it may not end.
 
-use octants_ir::{BlockId, Body, Effect, FuncId, Kernel, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, FuncId, Kernel, Op, ValueId, renumber};
 
-use crate::copy_code::renumber;
 use octants_analysis::{Effects, FactsCache, Place, trace_address};
 
 /// Removes dead code from the kernel and its functions.

@@ -1,20 +1,19 @@
 //! From the front end's kernel to a program of tasks: checks, simplification, reductions, and the cut into tasks.
 //!
-//! [`run_pipeline()`] takes a [`octants_ir::Kernel`] through a table of passes, and verifies the IR after each in debug
-//! builds; [`PIPELINE`] is the table of every kernel. [`offload()`] makes a [`octants_ir::Program`] of the result.
+//! [`PIPELINE`] is the table of the passes that every kernel goes through. [`offload()`] makes a
+//! [`octants_ir::Program`] of the result.
 //! Each pass is a function named by what it does, in a file of the same name.
 //!
-//! Reading order: [`mod@run_pipeline`], [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
-//! [`offload()`]. [`insert_code`] and `copy_code` serve several of them.
+//! Reading order: [`pipeline`], the passes in the order of its table, [`find_overlaps()`],
+//! [`offload()`]. `octants_ir::insert_code` serves several of them.
 //!
-//! Differentiation is a table of its own in another crate. It shares the passes that simplify, and [`insert_code`].
+//! Differentiation is a table of its own in another crate. It shares the passes that simplify.
 //! Three passes here are in its table alone, beside those that they share their code with:
 //! [`inline_calls::inline_all_calls`], [`make_updates_atomic::make_sums_atomic`] and
 //! [`demote_atomics::demote_unshared_atomics`].
 
 mod check_bounds;
 mod check_overflow;
-mod copy_code;
 pub mod demote_atomics;
 pub mod eliminate_dead_code;
 mod evaluate;
@@ -23,7 +22,6 @@ pub mod fold_constants;
 mod gather_updates;
 pub mod hoist_invariants;
 pub mod inline_calls;
-pub mod insert_code;
 pub mod make_updates_atomic;
 pub mod merge_aliased_buffers;
 mod normalize_loop_direction;
@@ -32,13 +30,10 @@ mod pass_options;
 pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
-pub mod run_pipeline;
 mod share_reciprocals;
 pub mod simplify_locals;
 
-pub use copy_code::renumber;
 pub use find_overlaps::{Alias, Overlap, find_overlaps};
 pub use offload::offload;
 pub use pass_options::PassOptions;
 pub use pipeline::PIPELINE;
-pub use run_pipeline::{Pass, PassState, always, run_pass, run_pipeline, run_pipeline_with};

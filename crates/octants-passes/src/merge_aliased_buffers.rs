@@ -9,7 +9,7 @@
 use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, ValueId};
 
 use crate::find_overlaps::Alias;
-use crate::insert_code::{bodies, rebuild_blocks};
+use octants_ir::insert_code::{bodies, rebuild_blocks};
 
 /// Where the elements of a buffer are, as seen from another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -2,8 +2,7 @@
 
 use octants_analysis::FactsCache;
 use octants_diag::Sources;
-
-use crate::run_pipeline::PassState;
+use octants_ir::PassState;
 
 /// What the pipeline is asked for.
 #[derive(Debug, Clone, Default)]

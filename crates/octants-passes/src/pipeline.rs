@@ -1,6 +1,6 @@
 //! The pipeline of every kernel: which passes run before it is cut into tasks, in which order and when.
 
-use octants_ir::Kernel;
+use octants_ir::{Kernel, Pass, always};
 
 use crate::check_bounds::check_bounds;
 use crate::check_overflow::check_overflow;
@@ -16,7 +16,6 @@ use crate::normalize_loop_direction::normalize_loop_direction;
 use crate::pass_options::PassOptions;
 use crate::privatize_reductions::privatize_reductions;
 use crate::promote_inner_sums::promote_inner_sums;
-use crate::run_pipeline::{Pass, always};
 use crate::share_reciprocals::share_reciprocals;
 use crate::simplify_locals::simplify_locals;
 
@@ -33,7 +32,7 @@ fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
 /// see what an index is made of. Invariants leave inner loops before these are gathered, so that a gathering loop need
 /// not compute them in each iteration. Updates become plain behind the passes that look for atomic sums. Bounds are
 /// checked last, so that a check is not in the way of a reduction.
-pub const PIPELINE: &[Pass<PassOptions>] = &[
+pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass {
         name: "merge_aliased_buffers",
         runs: |_, o| o.merges_aliased_buffers,

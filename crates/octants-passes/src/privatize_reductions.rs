@@ -201,7 +201,7 @@ fn privatize(body: &mut Body, root_loop: ValueId, updates: &[ValueId]) {
             let op = combined(op);
             let known = reductions.iter().position(|r| r.op == op && same_address(body, r.target, target));
             let slot = known.unwrap_or_else(|| {
-                reductions.push(Reduction { op, target });
+                reductions.push(Reduction { op, target, plain: false });
                 reductions.len() - 1
             });
             push(body, &mut code, Op::Reduce(slot as u32, part), Type::Unit, span);

@@ -13,9 +13,9 @@ use octants_ir::{
     task_statements,
 };
 
-use crate::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 use crate::pass_options::PassOptions;
 use octants_analysis::{Effects, MemoryClasses, Place, inst_effects, same_address, trace_address};
+use octants_ir::insert_code::{any_bits, constant, push_if, rebuild_blocks};
 
 /// More sums of one loop than this would spill out of registers.
 const MOST_SCALARS: usize = 16;

@@ -10,7 +10,7 @@ use std::collections::HashMap;
 
 use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, Inst, Kernel, Op, Scalar, ValueId};
 
-use crate::insert_code::bodies;
+use octants_ir::insert_code::bodies;
 
 /// Shares reciprocals in the kernel and its functions.
 pub fn share_reciprocals(kernel: &mut Kernel) {

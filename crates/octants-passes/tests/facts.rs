@@ -2,8 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // A panic is how a test fails.
 
-use octants_ir::Kernel;
-use octants_passes::{PIPELINE, PassOptions, run_pipeline};
+use octants_ir::{Kernel, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions};
 
 const TEXT: &str = include_str!("file/inline_calls/stays_a_call.oir");
 

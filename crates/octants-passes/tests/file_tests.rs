@@ -12,8 +12,8 @@ use std::collections::BTreeSet;
 use octants_analysis::describe_access;
 use octants_file_tests::{Case, cases, check_cases, check_passes_have_cases};
 use octants_ir::verify::{Rule, assert_kernel, assert_program, verify_kernel, verify_program};
-use octants_ir::{Kernel, Program};
-use octants_passes::{PIPELINE, PassOptions, offload, renumber, run_pass, run_pipeline};
+use octants_ir::{Kernel, Program, renumber, run_pass, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions, offload};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 

@@ -14,7 +14,7 @@ fn calls_left(calls: usize, operations: usize, with_loop: bool) -> usize {
     if with_loop {
         let body = f.body.add_block();
         let dims = vec![Range { begin: v, end: v }];
-        f.push(Op::For(Box::new(ForLoop { dims, body, parallel: None, reductions: Vec::new() })), Type::Unit);
+        f.push(Op::For(Box::new(ForLoop::serial(dims, body))), Type::Unit);
     }
     f.push(Op::Return(Some(v)), Type::Unit);
     let function = Function { name: "f".into(), params: vec![Type::I32], ret: Type::I32, body: f.body };

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use octants_diag::{SourceFile, Sources, Span};
-use octants_ir::{BinaryOp, Builder, Kernel, Op, Param, Scalar, Type};
-use octants_passes::{PIPELINE, PassOptions, run_pipeline};
+use octants_ir::{BinaryOp, Builder, Kernel, Op, Param, Scalar, Type, run_pipeline};
+use octants_passes::{PIPELINE, PassOptions};
 
 #[test]
 fn an_overflow_report_quotes_the_line() {

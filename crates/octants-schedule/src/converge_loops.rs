@@ -1,302 +1,313 @@
-//! Warp-synchronous (converged) loops: serial loops in which the threads of a warp stay at the same element, and the
-//! sums that the warp then reduces before one thread adds the result.
+//! Warp-synchronous (converged) loops: serial loops in which the threads of a subgroup add to the same element at a
+//! time, although their trip counts differ.
 //!
-//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a warp run neighboring `i`. They are at the same `k`
-//! at a time, or are once the loop is converged. The address of such a sum follows the loop's index, and the index of a
-//! short inner loop, and nothing else that differs between threads.
+//! In `for i: for k in range(n[i]): g[k] += f(i, k)` the threads of a subgroup run neighboring `i` and are at the same
+//! `k`. A descending loop would start each thread at its own end. Here all start at the farthest end in the subgroup,
+//! and a thread waits until its own end is reached. The wait is free, because a subgroup takes as long as its longest
+//! thread. The subgroup then combines its sums in registers (`reduce_in_subgroups`), up to eight steps at a time, and
+//! one thread adds each result.
 //!
-//! Applies to sums of floats into copies in shared memory. Integer sums need it less: GPUs have an instruction for them.
+//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). A vote before the loop decides
+//! whether the subgroup is complete and agrees on the elements. Otherwise each thread adds by itself.
 
 use std::collections::{HashMap, HashSet};
 
-use octants_analysis::{Dependence, Meeting, may_leave, trace_indices};
-use octants_ir::schedule::{Along, ConvergedLoop, ScatterPrivatization, WarpReduction};
-use octants_ir::{AtomicOp, BinaryOp, Const, Effect, ForLoop, Op, Range, Scalar, ValueId};
+use octants_ir::insert_code::{push_if, rebuild_blocks};
+use octants_ir::{
+    BinaryOp, BlockId, Body, Builder, Const, ForLoop, LocalId, LoopHints, Op, Range, Scalar, Scheduled, SubgroupOp,
+    Type, ValueId,
+};
 
-use crate::facts::BodyFacts;
-use crate::full_unroll::{ShortLoop, find_short_loops, plan_full_unroll, sums_of_branches};
-use crate::software_pipelining::pipeline_loads;
+use crate::clone_code::{Cloner, remove_unused};
+use crate::facts::{BodyFacts, ProgramFacts};
+use crate::find_converged_loops::{ConvergedLoop, find_converged_loop};
+use crate::full_unroll::insert_versions;
+use crate::prefetch::{has_many_threads, prefetch};
+use crate::reduce_in_subgroups::{Collected, shuffle_fold};
+use crate::schedule_program::Scheduling;
+use crate::schedule_task::{ParallelLoop, has_many_loops};
 
-/// Maximum number of registers for the partial sums of a warp.
-const MAX_REGISTERS: usize = 32;
-
-/// How an index of a sum's address depends on the loop's index.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Follows {
-    Ascending,
-    /// The last index minus the loop's.
-    Descending,
-    /// Invariant in the loop.
-    Invariant,
-}
-
-impl Follows {
-    /// The dependence of a sum of two indices, or of an address with both.
-    fn with(self, other: Follows) -> Option<Follows> {
-        match (self, other) {
-            (Follows::Invariant, f) | (f, Follows::Invariant) => Some(f),
-            (a, b) => (a == b).then_some(a),
+/// Converges the loops with sums into copies, in the variants of tasks.
+pub(crate) fn converge_loops(scheduled: &mut Scheduled, of: &Scheduling) {
+    let Scheduled { program, schedule } = scheduled;
+    let facts = ProgramFacts::of(program, &of.target, of.options);
+    for (task, found) in program.tasks.iter().zip(&mut schedule.tasks) {
+        if found.forms.block_privatization.is_none() {
+            continue;
+        }
+        let many_threads = ParallelLoop::of(task).is_some_and(|p| has_many_threads(p.of, found.count()));
+        let unrolls = !has_many_loops(&task.body);
+        let factor = |body: &Body, l: &ForLoop| {
+            prefetch(facts.costs(), body, l, many_threads).filter(|_| unrolls).map_or(1, |unroll| unroll.factor)
+        };
+        for variant in &mut found.variants {
+            converge_in_body(&facts, &mut variant.body, &factor);
         }
     }
 }
 
-/// The loop under analysis.
-struct Search<'a> {
-    facts: &'a BodyFacts<'a>,
-    /// What has copies in shared memory.
-    copied: &'a ScatterPrivatization,
-    loop_id: ValueId,
-    range: &'a Range,
-    /// The instructions inside the loop.
-    inside: HashSet<ValueId>,
-}
-
-/// A sum whose element is the same in all threads.
-struct UniformSum<'a> {
-    sum: ValueId,
-    /// The inner loop around it.
-    inner: Option<&'a ShortLoop>,
-    /// How its address depends on the loop's index.
-    follows: Follows,
-    /// Its address depends on the index of the inner loop.
-    along: bool,
-    /// Values from outside the loop that the address depends on.
-    invariants: Vec<ValueId>,
-    /// Results for parts of the address, because computations share parts.
-    parts: HashMap<ValueId, Option<Follows>>,
-}
-
-/// Finds the sums of a loop that a warp can reduce while its block has the copies `copied`. Several iterations are
-/// collected before a reduction, at most `unroll_factor`, when the sums follow the loop's own index.
-pub(crate) fn converge_loop(
-    facts: &BodyFacts<'_>,
-    copied: &ScatterPrivatization,
-    v: ValueId,
-    l: &ForLoop,
-    unroll_factor: u32,
-) -> Option<ConvergedLoop> {
-    let body = facts.body;
-    let [range] = l.dims.as_slice() else { return None };
-    let mut inside = HashSet::new();
-    let mut leaves = false;
-    body.visit(l.body, &mut |v, inst| {
-        inside.insert(v);
-        leaves |= match inst.op.effect() {
-            Effect::Assert => true,
-            Effect::Call(f, _) => facts.of.behaviors[f.index()].fails,
-            _ => matches!(inst.op, Op::Return(_)),
-        };
+fn converge_in_body(facts: &ProgramFacts<'_>, body: &mut Body, factor: &dyn Fn(&Body, &ForLoop) -> u32) {
+    let source = body.clone();
+    let of_body = BodyFacts::new(facts, &source, None);
+    let mut plans = HashMap::new();
+    find_loops(&of_body, source.root, factor, &mut plans);
+    if plans.is_empty() {
+        return;
+    }
+    let subgroup_bits = facts.target.subgroup_size.trailing_zeros();
+    rebuild_blocks(body, |b, v| match (plans.get(&v), &source.inst(v).op) {
+        (Some(plan), Op::For(l)) => converge_loop(b, &of_body, (v, l), plan, subgroup_bits),
+        _ => b.place(v),
     });
-    if leaves || may_leave(body, l.body) {
-        return None;
-    }
-    let search = Search { facts, copied, loop_id: v, range, inside };
-    let is_sum = |v: ValueId| search.is_sum(v);
-    let inner = find_short_loops(body, l.body, &is_sum).unwrap_or_default();
-    let mut sums: Vec<(ValueId, Option<&ShortLoop>)> =
-        body.block(l.body).iter().filter(|v| is_sum(**v)).map(|v| (*v, None)).collect();
-    for inner in &inner {
-        let mut of_inner = Vec::new();
-        sums_of_branches(body, inner.body, &is_sum, &mut of_inner);
-        sums.extend(of_inner.into_iter().map(|sum| (sum, Some(inner))));
-    }
-    let (mut direction, mut uniform) = (Follows::Invariant, Vec::new());
-    for (sum, inner) in sums {
-        let fits = |a: &UniformSum<'_>| direction.with(a.follows);
-        if let Some(found) = search.follow(sum, inner)
-            && let Some(both) = fits(&found)
-        {
-            direction = both;
-            uniform.push(found);
-        }
-    }
-    let finds_inner = uniform.iter().any(|a| a.inner.is_some());
-    let scalars: usize = uniform.iter().map(|a| search.scalars_of(a.sum).len()).sum();
-    let fits = |n: &u32| *n <= unroll_factor && *n as usize * scalars <= MAX_REGISTERS;
-    let interleave_factor = if finds_inner { 1 } else { [8, 4, 2].into_iter().find(fits).unwrap_or(1) };
-    let mut invariants = vec![range.begin];
-    let mut reductions = Vec::new();
-    for a in uniform {
-        let along = match a.inner.filter(|_| a.along) {
-            Some(inner) => Along { loop_id: inner.loop_id, elements: inner.trips() },
-            None if a.follows == Follows::Invariant => Along { loop_id: v, elements: 1 },
-            None => Along { loop_id: v, elements: interleave_factor as usize },
-        };
-        if search.insert(&mut reductions, a.sum, along) {
-            invariants.extend(a.invariants);
-        }
-    }
-    // All of them, so that local arrays which pass values between them become registers.
-    let inner = if finds_inner { inner } else { Vec::new() };
-    (!reductions.is_empty()).then(|| ConvergedLoop {
-        reductions,
-        descending: direction == Follows::Descending,
-        interleave_factor: i64::from(interleave_factor),
-        invariants,
-        full_unroll: plan_full_unroll(facts, l.body, &inner),
-        pipelined: pipeline_loads(facts, l.body),
-    })
+    remove_unused(body);
 }
 
-impl Search<'_> {
-    /// A sum of floats into a copy in shared memory.
-    fn is_sum(&self, v: ValueId) -> bool {
-        let body = self.facts.body;
-        let Op::Atomic(AtomicOp::Add | AtomicOp::Sub, address, operand) = body.inst(v).op else { return false };
-        let is_copied = || {
-            let buffer = trace_indices(body, address, &mut Vec::new());
-            buffer.is_some_and(|b| self.copied.regions.iter().any(|r| r.buffers.contains(&b.index())))
-        };
-        body.ty(operand).scalar().is_some_and(Scalar::is_float) && is_copied()
-    }
-
-    /// How the address of a sum depends on the loop's index. `None` if it may differ between threads.
-    fn follow<'i>(&self, sum: ValueId, inner: Option<&'i ShortLoop>) -> Option<UniformSum<'i>> {
-        let body = self.facts.body;
-        let Op::Atomic(_, address, _) = body.inst(sum).op else { return None };
-        let mut found = UniformSum {
-            sum,
-            inner,
-            follows: Follows::Invariant,
-            along: false,
-            invariants: Vec::new(),
-            parts: HashMap::new(),
-        };
-        let mut indices = Vec::new();
-        trace_indices(body, address, &mut indices);
-        for index in indices {
-            let index = self.facts.source(index);
-            if self.inside.contains(&index) || body.as_const(index).is_some() {
-                let follows = self.follows(index, &mut found)?;
-                found.follows = found.follows.with(follows)?;
-            } else {
-                found.invariants.push(index);
-            }
-        }
-        Some(found)
-    }
-
-    fn follows(&self, index: ValueId, found: &mut UniformSum<'_>) -> Option<Follows> {
-        let index = self.facts.source(index);
-        if let Some(known) = found.parts.get(&index) {
-            return *known;
-        }
-        let follows = self.look_at(index, found);
-        found.parts.insert(index, follows);
-        follows
-    }
-
-    fn look_at(&self, index: ValueId, found: &mut UniformSum<'_>) -> Option<Follows> {
-        let (facts, body) = (self.facts, self.facts.body);
-        match body.inst(index).op {
-            Op::Const(_) => Some(Follows::Invariant),
-            Op::LoopIndex(of, _) if of == self.loop_id => Some(Follows::Ascending),
-            Op::LoopIndex(of, _) if found.inner.is_some_and(|inner| inner.loop_id == of) => {
-                found.along = true;
-                Some(Follows::Invariant)
-            }
-            Op::Param(_) => Some(Follows::Invariant),
-            // As a rule, threads are at the same iteration of an outer loop.
-            Op::LoopIndex(of, _) if !self.inside.contains(&index) && self.is_serial(of) => {
-                found.invariants.push(index);
-                Some(Follows::Invariant)
-            }
-            Op::Binary(BinaryOp::Sub, last, i) if self.is_mirrored(last, i) => Some(Follows::Descending),
-            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) if self.inside.contains(&index) => {
-                self.follows(a, found)?.with(self.follows(b, found)?)
-            }
-            Op::Binary(BinaryOp::Mul, a, b) if self.inside.contains(&index) => {
-                let is_const = |v: ValueId| body.as_const(facts.source(v)).is_some();
-                let scales = is_const(a) || is_const(b);
-                scales.then(|| self.follows(a, found)?.with(self.follows(b, found)?)).flatten()
-            }
+/// Finds the loops of a block. They do not nest.
+fn find_loops(
+    facts: &BodyFacts<'_>,
+    block: BlockId,
+    factor: &dyn Fn(&Body, &ForLoop) -> u32,
+    plans: &mut HashMap<ValueId, ConvergedLoop>,
+) {
+    for &v in facts.body.block(block) {
+        let op = &facts.body.inst(v).op;
+        let found = match op {
+            Op::For(l) if l.parallel.is_none() => find_converged_loop(facts, v, l, factor(facts.body, l)),
             _ => None,
+        };
+        match found {
+            Some(found) => _ = plans.insert(v, found),
+            None => op.blocks().into_iter().for_each(|b| find_loops(facts, b, factor, plans)),
+        }
+    }
+}
+
+/// How often the threads of a subgroup run a loop, in steps that they take together.
+pub(crate) struct Steps {
+    /// The converged loop.
+    pub loop_id: ValueId,
+    /// Bounds of the loop in the type in which steps are counted.
+    begin: ValueId,
+    end: ValueId,
+    /// The type in which steps are counted.
+    count: Scalar,
+    /// The type of the loop's index.
+    index: Scalar,
+    descending: bool,
+    mirrored: HashSet<ValueId>,
+    /// The first step of the round.
+    pub start: ValueId,
+}
+
+impl Steps {
+    /// Lets a cloner copy code of the step with a number.
+    pub fn enter(&self, b: &mut Builder, cloner: &mut Cloner<'_>, step: ValueId) {
+        let index = if self.descending {
+            let one = b.int(1, self.count);
+            let last = b.binary(BinaryOp::Sub, self.end, one);
+            b.binary(BinaryOp::Sub, last, step)
+        } else if b.body.as_const(self.begin) == Some(Const::Int(0)) {
+            step
+        } else {
+            b.binary(BinaryOp::Add, self.begin, step)
+        };
+        let index = b.cast(index, self.index);
+        cloner.indices.insert(self.loop_id, index);
+        if self.descending {
+            let remaining = b.cast(step, self.index);
+            cloner.values.extend(self.mirrored.iter().map(|v| (*v, remaining)));
         }
     }
 
-    fn is_serial(&self, v: ValueId) -> bool {
-        matches!(&self.facts.body.inst(v).op, Op::For(l) if l.parallel.is_none())
+    /// The instruction is one that [`Steps::enter`] found a value for.
+    pub fn has_value(&self, v: ValueId) -> bool {
+        self.descending && self.mirrored.contains(&v)
     }
 
-    /// `last - i` is the number of remaining iterations.
-    fn is_mirrored(&self, last: ValueId, i: ValueId) -> bool {
-        let (facts, range) = (self.facts, self.range);
-        if facts.body.inst(facts.source(i)).op != Op::LoopIndex(self.loop_id, 0) {
-            return false;
+    /// The step with a distance from the first one of the round.
+    pub fn step(&self, b: &mut Builder, distance: ValueId) -> ValueId {
+        let distance = b.cast(distance, self.count);
+        b.binary(BinaryOp::Add, self.start, distance)
+    }
+}
+
+fn converge_loop(
+    b: &mut Builder,
+    facts: &BodyFacts<'_>,
+    (v, l): (ValueId, &ForLoop),
+    plan: &ConvergedLoop,
+    subgroup_bits: u32,
+) {
+    let Range { begin, end } = l.dims[0];
+    let index = b.ty(begin).scalar().expect("compiler bug: a bound is a scalar");
+    // From an index that is not negative there are fewer than 2^31 iterations.
+    let is_short = index.bits() <= 32 && facts.known(begin).is_some_and(|first| first >= 0);
+    let count = if is_short { Scalar::I32 } else { Scalar::I64 };
+    let zero = b.int(0, count);
+    let known = facts.known(begin).zip(facts.known(end)).map(|(begin, end)| end.saturating_sub(begin).max(0));
+    let is_run = b.binary(BinaryOp::Lt, begin, end);
+    let [begin, end] = [begin, end].map(|v| b.cast(v, count));
+    let own = match known {
+        Some(trips) => b.int(trips, count),
+        None => {
+            let trips = b.binary(BinaryOp::Sub, end, begin);
+            b.push(Op::Select(is_run, trips, zero), count.into())
         }
-        let ((base, n), (of_end, m)) = (terms(facts, last), terms(facts, range.end));
-        base == of_end && n == m.wrapping_sub(1)
+    };
+    let (together, most) = agree(b, facts, &plan.invariants, own, subgroup_bits);
+    let ahead = plan.pipelined.add_locals(b);
+    if !ahead.is_empty() {
+        let is_any = b.binary(BinaryOp::Gt, own, zero);
+        push_if(b, is_any, |b| plan.pipelined.load_ahead(b, &mut Cloner::new(facts.body, &facts.locals), &ahead));
+    }
+    let collected = Collected::new(b, facts.body, &plan.reductions);
+
+    // A round is `interleave_factor` steps. All threads of the subgroup reach its end.
+    let factor = plan.interleave_factor;
+    let less = b.int(factor - 1, count);
+    let (mut rounds, mut first) = (most, zero);
+    if let (Some(trips), true) = (known, factor > 1) {
+        rounds = b.int(trips.div_euclid(factor) + i64::from(trips % factor > 0), count);
+    } else if factor > 1 {
+        let bits = b.int(factor.trailing_zeros().into(), count);
+        let up = b.binary(BinaryOp::Add, most, less);
+        rounds = b.binary(BinaryOp::UShr, up, bits);
+    }
+    if plan.descending {
+        let one = b.int(1, count);
+        let last = b.binary(BinaryOp::Sub, most, one);
+        let mask = b.int(-factor, count);
+        first = if factor > 1 { b.binary(BinaryOp::And, last, mask) } else { last };
+    }
+    let body = b.body.add_block();
+    let hints = LoopHints { converged: true, ..LoopHints::default() };
+    let dims = vec![Range { begin: zero, end: rounds }];
+    let rounds = b.push(Op::For(Box::new(ForLoop { hints, ..ForLoop::serial(dims, body) })), Type::Unit);
+    let back = b.set_cursor(body);
+    let mut done = b.push(Op::LoopIndex(rounds, 0), count.into());
+    if factor > 1 {
+        let factor = b.int(factor, count);
+        done = b.binary(BinaryOp::Mul, done, factor);
+    }
+    let start = if plan.descending { b.binary(BinaryOp::Sub, first, done) } else { done };
+    let (descending, mirrored) = (plan.descending, plan.mirrored.clone());
+    let steps = Steps { loop_id: v, begin, end, count, index, descending, mirrored, start };
+    let round = Round { facts, l, plan, steps, own, ahead, collected };
+    round.collected.clear(b);
+    for turn in 0..factor {
+        round.step(b, if descending { factor - 1 - turn } else { turn });
+    }
+    let blocks = [b.body.add_block(), b.body.add_block()];
+    let together = b.load_local(together);
+    b.push(Op::If(together, blocks[0], blocks[1]), Type::Unit);
+    b.set_cursor(blocks[0]);
+    round.collected.add_as_one(b, facts, &plan.full_unroll, &round.steps, subgroup_bits);
+    b.set_cursor(blocks[1]);
+    round.collected.add_apart(b, facts, &plan.full_unroll, &round.steps);
+    b.set_cursor(back);
+}
+
+/// A round that is being built.
+struct Round<'a> {
+    facts: &'a BodyFacts<'a>,
+    l: &'a ForLoop,
+    plan: &'a ConvergedLoop,
+    steps: Steps,
+    /// How many steps this thread runs.
+    own: ValueId,
+    /// What was loaded for the next step.
+    ahead: Vec<LocalId>,
+    collected: Collected<'a>,
+}
+
+impl Round<'_> {
+    /// Runs a step of the round, unless this thread waits in it.
+    fn step(&self, b: &mut Builder, offset: i64) {
+        let (steps, plan) = (&self.steps, self.plan);
+        let distance = b.int(offset, steps.count);
+        let step = if offset == 0 { steps.start } else { steps.step(b, distance) };
+        let is_active = self.is_own(b, step);
+        push_if(b, is_active, |b| {
+            let mut cloner = Cloner::new(self.facts.body, &self.facts.locals);
+            cloner.drops_remainders = true;
+            steps.enter(b, &mut cloner, step);
+            cloner.iterations.insert(steps.loop_id, offset as usize);
+            for ((load, _), local) in plan.pipelined.loads.iter().zip(&self.ahead) {
+                let value = b.load_local(*local);
+                cloner.values.insert(*load, value);
+            }
+            let mut hook = |cloner: &mut Cloner<'_>, b: &mut Builder, v: ValueId| {
+                steps.has_value(v)
+                    || plan.pipelined.loads.iter().any(|(load, _)| *load == v)
+                    || self.collected.collect(b, cloner, v)
+            };
+            let mut at_end = |cloner: &mut Cloner<'_>, b: &mut Builder| self.load_ahead(b, cloner, step, offset);
+            insert_versions(b, &mut cloner, self.l.body, &plan.full_unroll, true, &mut hook, &mut at_end);
+        });
     }
 
-    /// The scalars that a sum adds.
-    fn scalars_of(&self, sum: ValueId) -> Vec<Scalar> {
-        let Op::Atomic(_, _, operand) = self.facts.body.inst(sum).op else { panic!("compiler bug: this is no sum") };
-        self.facts.body.ty(operand).leaves()
+    /// The step with a number is one of this thread's. As unsigned numbers steps do not overflow.
+    fn is_own(&self, b: &mut Builder, step: ValueId) -> ValueId {
+        let unsigned = if self.steps.count == Scalar::I32 { Scalar::U32 } else { Scalar::U64 };
+        let [step, own] = [step, self.own].map(|v| b.push(Op::Bitcast(v), unsigned.into()));
+        b.binary(BinaryOp::Lt, step, own)
     }
 
-    /// Adds a sum to the reductions. `false` if it would take too many registers.
-    fn insert(&self, reductions: &mut Vec<WarpReduction>, sum: ValueId, along: Along) -> bool {
-        let Op::Atomic(_, address, _) = self.facts.body.inst(sum).op else { return false };
-        let is_same =
-            |other: &&mut WarpReduction| other.along == along && is_same_address(self.facts, other.address, address);
-        if let Some(same) = reductions.iter_mut().find(is_same) {
-            same.sums.push(sum);
-            return true;
-        }
-        let (elements, scalars) = (along.elements, self.scalars_of(sum));
-        let taken: usize = reductions.iter().map(|r| r.along.elements * r.scalars.len()).sum();
-        if elements > 1 && taken + elements * scalars.len() > MAX_REGISTERS {
-            return false;
-        }
-        let mut steps = Vec::new();
-        self.trace(address, &mut steps);
-        reductions.push(WarpReduction { sums: vec![sum], address, along, steps, scalars });
-        true
-    }
-
-    /// Appends the instructions inside the loop that compute a value.
-    fn trace(&self, v: ValueId, steps: &mut Vec<ValueId>) {
-        if !self.inside.contains(&v) || steps.contains(&v) {
+    /// Loads for the next step of this thread, if there is one.
+    fn load_ahead(&self, b: &mut Builder, cloner: &mut Cloner<'_>, step: ValueId, offset: i64) {
+        if self.ahead.is_empty() {
             return;
         }
-        match (&self.facts.body.inst(v).op, self.facts.locals.forwarded(v)) {
-            (_, Some(stored)) => self.trace(stored, steps),
-            (Op::LoopIndex(..), None) => {}
-            (op, None) => op.for_each_operand(|u| self.trace(u, steps)),
+        let follows = match (self.steps.descending, offset) {
+            (true, 0) => {
+                let zero = b.int(0, self.steps.count);
+                b.binary(BinaryOp::Gt, self.steps.start, zero)
+            }
+            (true, _) => return self.plan.pipelined.load_ahead(b, cloner, &self.ahead),
+            (false, _) => {
+                let one = b.int(1, self.steps.count);
+                let next = b.binary(BinaryOp::Add, step, one);
+                self.is_own(b, next)
+            }
+        };
+        push_if(b, follows, |b| self.plan.pipelined.load_ahead(b, cloner, &self.ahead));
+    }
+}
+
+/// Lets the threads of a subgroup agree. Each has `own` iterations. Yields a local that tells whether the subgroup is
+/// complete with equal `invariants`, and the largest trip count.
+fn agree(
+    b: &mut Builder,
+    facts: &BodyFacts<'_>,
+    invariants: &[ValueId],
+    own: ValueId,
+    subgroup_bits: u32,
+) -> (LocalId, ValueId) {
+    let ty = b.ty(own).clone();
+    let together = b.body.add_local("together", Type::U1);
+    let no = b.int(0, Scalar::U1);
+    b.store_local(together, no);
+    let most = b.body.as_const(own).is_none().then(|| {
+        let most = b.body.add_local("most", ty);
+        b.store_local(most, own);
+        most
+    });
+    let whole = b.push(Op::Subgroup(SubgroupOp::IsWhole, Vec::new()), Type::U1);
+    push_if(b, whole, |b| {
+        if let Some(most) = most {
+            let largest = shuffle_fold(b, own, BinaryOp::Max, subgroup_bits);
+            b.store_local(most, largest);
         }
-        steps.push(v);
-    }
-}
-
-/// A value as a base plus a constant.
-fn terms(facts: &BodyFacts<'_>, v: ValueId) -> (Option<ValueId>, i64) {
-    let (mut v, mut n) = (facts.source(v), 0i64);
-    loop {
-        let constant = |v: ValueId| match facts.body.as_const(facts.source(v)) {
-            Some(Const::Int(n)) => Some(n),
-            _ => None,
-        };
-        let (base, by) = match facts.body.inst(v).op {
-            Op::Const(Const::Int(m)) => return (None, n.wrapping_add(m)),
-            Op::Binary(BinaryOp::Add, a, b) => match (constant(a), constant(b)) {
-                (_, Some(m)) => (a, m),
-                (Some(m), None) => (b, m),
-                _ => return (Some(v), n),
-            },
-            Op::Binary(BinaryOp::Sub, a, b) => match constant(b) {
-                Some(m) => (a, m.wrapping_neg()),
-                None => return (Some(v), n),
-            },
-            _ => return (Some(v), n),
-        };
-        (v, n) = (facts.source(base), n.wrapping_add(by));
-    }
-}
-
-/// Both addresses are those of one element in each iteration.
-fn is_same_address(facts: &BodyFacts<'_>, a: ValueId, b: ValueId) -> bool {
-    let buffer = |address| trace_indices(facts.body, address, &mut Vec::new());
-    let mut dependence = Dependence::of(facts.body, &facts.locals);
-    let (x, y) = (dependence.subscripts(a), dependence.subscripts(b));
-    buffer(a) == buffer(b) && x.len() == y.len() && dependence.within_iteration(&x, &y) == Meeting::Certain
+        let mut same = b.int(1, Scalar::U1);
+        let mut known = HashSet::new();
+        for v in invariants {
+            if facts.known(*v).is_none() && known.insert(facts.source(*v)) {
+                let [low, high] = [BinaryOp::Min, BinaryOp::Max].map(|op| shuffle_fold(b, *v, op, subgroup_bits));
+                let equal = b.binary(BinaryOp::Eq, low, high);
+                same = b.binary(BinaryOp::And, same, equal);
+            }
+        }
+        b.store_local(together, same);
+    });
+    (together, most.map_or(own, |most| b.load_local(most)))
 }

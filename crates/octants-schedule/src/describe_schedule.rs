@@ -1,12 +1,10 @@
 //! [`describe_schedule`]: a schedule as text, for people and tests. Entries without a decision are omitted.
 
+use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use octants_ir::schedule::{
-    BodySchedule, ConvergedLoop, Forms, FullUnroll, LoopHint, LoopSchedule, RegionMemory, ScatterPrivatization,
-    TaskHints, UnrollAndJam,
-};
-use octants_ir::{Program, Scheduled, ValueId};
+use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule};
+use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, renumber};
 
 /// The schedule of each task and function of a program.
 pub fn describe_schedule(scheduled: &Scheduled) -> String {
@@ -15,13 +13,17 @@ pub fn describe_schedule(scheduled: &Scheduled) -> String {
     for (task, found) in program.tasks.iter().zip(&schedule.tasks) {
         _ = writeln!(text, "task {}", task.name);
         describe_forms(program, &found.forms, &mut text);
-        describe_hints(found.hints, &mut text);
-        describe_body(&found.body, &mut text);
+        describe_groups(found, &mut text);
+        // Passes keep the numbers of the task's loops.
+        let main = found.variant(Role::Main).map_or(&task.body, |variant| &variant.body);
+        describe_hints(found.hints, parallel_hints(main), &mut text);
+        describe_body(&task.body, main, &mut text);
+        describe_variants(task, found, &mut text);
     }
     for (function, found) in program.functions.iter().zip(&schedule.functions) {
         let inlined = if found.is_inlined { ", inlined" } else { "" };
         _ = writeln!(text, "function {}{inlined}", function.name);
-        describe_body(&found.body, &mut text);
+        describe_body(&function.body, &function.body, &mut text);
     }
     text
 }
@@ -45,16 +47,13 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
         _ = writeln!(text, "  coarsened variant, factor {}{tiles}", found.factor);
         _ = writeln!(text, "    at least {iterations} iterations, {row} in a row, arrays aligned to {bytes} bytes");
     }
-    describe_unroll_and_jam("", forms.unroll_and_jam.as_ref(), text);
-    describe_unroll_and_jam(" without other threads", forms.unroll_and_jam_alone.as_ref(), text);
 }
 
-fn describe_unroll_and_jam(when: &str, found: Option<&UnrollAndJam>, text: &mut String) {
-    let Some(found) = found else { return };
-    _ = writeln!(text, "  unroll and jam{when}, interleave factor {}", found.interleave_factor);
-    for (loop_id, across) in in_order(&found.loops) {
-        let how = if *across { "vectorized across iterations" } else { "interleaved" };
-        _ = writeln!(text, "    {loop_id}: {how}");
+/// The groups of iterations that the variants run.
+fn describe_groups(found: &TaskSchedule, text: &mut String) {
+    for variant in found.variants.iter().filter(|v| !v.groups().is_empty()) {
+        let factors: Vec<String> = variant.groups().iter().map(|group| group.factor.to_string()).collect();
+        _ = writeln!(text, "  unroll and jam in the {} variant, factors {}", variant.role.name(), factors.join(", "));
     }
 }
 
@@ -67,8 +66,17 @@ fn describe_privatization(program: &Program, found: &ScatterPrivatization) -> St
     format!("{}, about {} updates per iteration", regions.join(", "), found.updates)
 }
 
-fn describe_hints(hints: TaskHints, text: &mut String) {
-    let TaskHints { narrow_vectors, no_vectors, independent, prefetches, many_threads } = hints;
+/// The hints for the parallel loop of a task's body.
+fn parallel_hints(body: &Body) -> LoopHints {
+    match body.block(body.root).last().map(|v| &body.inst(*v).op) {
+        Some(Op::For(l)) if l.parallel.is_some() => l.hints,
+        _ => LoopHints::default(),
+    }
+}
+
+fn describe_hints(hints: TaskHints, parallel: LoopHints, text: &mut String) {
+    let TaskHints { narrow_vectors, prefetches, many_threads } = hints;
+    let LoopHints { independent, no_vectors, .. } = parallel;
     let all = [
         (independent, "independent iterations"),
         (no_vectors, "not vectorized"),
@@ -81,66 +89,51 @@ fn describe_hints(hints: TaskHints, text: &mut String) {
     }
 }
 
-fn describe_body(body: &BodySchedule, text: &mut String) {
-    let mut frozen: Vec<_> = body.frozen_loads.iter().collect();
-    frozen.sort();
-    if !frozen.is_empty() {
-        _ = writeln!(text, "  frozen loads: {}", list(frozen));
-    }
-    for (loop_id, found) in in_order(&body.loops) {
-        _ = writeln!(text, "  loop {loop_id}");
-        describe_loop(found, text);
+/// The serial loops of `body`, whose hints are in `hinted`.
+fn describe_body(body: &Body, hinted: &Body, text: &mut String) {
+    let mut loops = BTreeSet::new();
+    body.visit(body.root, &mut |v, inst| {
+        loops.extend(matches!(&inst.op, Op::For(l) if l.parallel.is_none()).then_some(v));
+    });
+    for v in loops {
+        let Op::For(l) = &hinted.inst(v).op else { continue };
+        if l.hints != LoopHints::default() {
+            _ = writeln!(text, "  loop {v}");
+            describe_loop(l.hints, text);
+        }
     }
 }
 
-fn describe_loop(found: &LoopSchedule, text: &mut String) {
-    if let Some(unroll) = found.unroll {
+fn describe_loop(hints: LoopHints, text: &mut String) {
+    if let Some(unroll) = hints.unroll {
         let remainder = unroll.remainder_factor.map_or(String::new(), |factor| format!(", {factor} for the remainder"));
         _ = writeln!(text, "    unroll factor {}{remainder}", unroll.factor);
     }
-    match found.hint {
-        LoopHint::None => {}
-        LoopHint::UnrollFully => text.push_str("    fully unrolled\n"),
-        LoopHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
-        LoopHint::Lean => text.push_str("    lean\n"),
-    }
-    if let Some(guarded) = &found.guarded_unroll {
-        describe_full_unroll(guarded, text);
-    }
-    if let Some(converged) = &found.converged {
-        describe_converged(converged, text);
+    match hints.code_size {
+        CodeSizeHint::None => {}
+        CodeSizeHint::UnrollFully => text.push_str("    fully unrolled\n"),
+        CodeSizeHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
+        CodeSizeHint::NotInterleaved => text.push_str("    not interleaved\n"),
+        CodeSizeHint::Lean => text.push_str("    lean\n"),
     }
 }
 
-fn describe_converged(found: &ConvergedLoop, text: &mut String) {
-    let descending = if found.descending { ", descending" } else { "" };
-    _ = writeln!(text, "    converged{descending}, interleave factor {}", found.interleave_factor);
-    for reduction in &found.reductions {
-        let (elements, along) = (reduction.along.elements, reduction.along.loop_id);
-        _ = writeln!(text, "      warp reduction: {}, {elements} elements along {along}", list(&reduction.sums));
+/// The variants whose code, hints aside, is not the task's.
+fn describe_variants(task: &Task, found: &TaskSchedule, text: &mut String) {
+    let without_hints = |body: &Body| {
+        let mut body = body.clone();
+        for inst in &mut body.insts {
+            if let Op::For(l) = &mut inst.op {
+                l.hints = LoopHints::default();
+            }
+        }
+        body
+    };
+    let of_task = without_hints(&task.body);
+    for variant in found.variants.iter().filter(|v| without_hints(&v.body) != of_task) {
+        _ = writeln!(text, "  {} variant", variant.role.name());
+        let mut body = variant.body.clone();
+        renumber(&mut body);
+        body.to_string().lines().for_each(|line| _ = writeln!(text, "    {line}"));
     }
-    if !found.pipelined.loads.is_empty() {
-        let loads = list(found.pipelined.loads.iter().map(|(load, _)| load));
-        _ = writeln!(text, "      software-pipelined loads: {loads}");
-    }
-    describe_full_unroll(&found.full_unroll, text);
-}
-
-fn describe_full_unroll(found: &FullUnroll, text: &mut String) {
-    for (loop_id, indices) in in_order(&found.loops) {
-        _ = writeln!(text, "      fully unrolled: {loop_id}, {} to {}", indices.start, indices.end - 1);
-    }
-    if let Some(guard) = &found.guard {
-        _ = writeln!(text, "      without branches if {} < {}", guard.largest_index, guard.bound);
-    }
-}
-
-fn list<'a>(values: impl IntoIterator<Item = &'a ValueId>) -> String {
-    values.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(" ")
-}
-
-fn in_order<T>(map: &std::collections::HashMap<ValueId, T>) -> Vec<(&ValueId, &T)> {
-    let mut all: Vec<_> = map.iter().collect();
-    all.sort_by_key(|(id, _)| **id);
-    all
 }

@@ -2,7 +2,7 @@
 
 use octants_analysis::{CostModel, MemoryClasses, OwnBehavior, find_local_uses};
 use octants_ir::schedule::{Behavior, LocalUses, ScheduleOptions};
-use octants_ir::{BlockId, Body, Const, Program, TargetInfo, ValueId};
+use octants_ir::{BlockId, Body, Const, Op, Program, TargetInfo, ValueId};
 
 /// Facts about a program.
 pub(crate) struct ProgramFacts<'p> {
@@ -35,6 +35,17 @@ impl<'p> ProgramFacts<'p> {
     }
 }
 
+/// The bodies of the parallel loops of a task.
+pub(crate) fn parallel_bodies(body: &Body) -> Vec<BlockId> {
+    let mut found = Vec::new();
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::For(l) = &inst.op {
+            found.extend(l.blocks().filter(|_| l.parallel.is_some()));
+        }
+    });
+    found
+}
+
 /// Facts about a body of a program.
 pub(crate) struct BodyFacts<'a> {
     pub of: &'a ProgramFacts<'a>,
@@ -45,7 +56,7 @@ pub(crate) struct BodyFacts<'a> {
 impl<'a> BodyFacts<'a> {
     /// Collects the facts. `parallel_body` is the body of the task's parallel loop, if it has one.
     pub fn new(of: &'a ProgramFacts<'a>, body: &'a Body, parallel_body: Option<BlockId>) -> BodyFacts<'a> {
-        BodyFacts { of, body, locals: find_local_uses(body, parallel_body) }
+        BodyFacts { of, body, locals: find_local_uses(body, parallel_body.as_slice()) }
     }
 
     /// The instruction that defines `v`, seen through loads of locals that hold one value.

@@ -7,17 +7,54 @@
 use std::collections::HashSet;
 
 use octants_analysis::may_leave;
-use octants_ir::{BlockId, Body, Effect, Op, ValueId};
+use octants_ir::{BlockId, Body, Effect, Inst, Op, Scheduled, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::scatter_privatization::buffer_of;
+use crate::schedule_program::Scheduling;
 
 /// Memory other than a local: a buffer, or unknown memory.
 type Place = Option<usize>;
 
-/// Instructions of a body that read conditionally what later ones may store to. The whole body of a function counts as
-/// conditional, because its calls may be.
-pub(crate) fn freeze_conditional_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
+/// Freezes such loads in the variants of tasks and in functions. The whole body of a function counts as conditional,
+/// because its calls may be.
+pub(crate) fn freeze_conditional_loads(scheduled: &mut Scheduled, of: &Scheduling) {
+    let Scheduled { program, schedule } = scheduled;
+    let facts = ProgramFacts::of(program, &of.target, of.options);
+    for variant in schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
+        let loads = find_loads(&facts, &variant.body, false);
+        freeze(&mut variant.body, &loads);
+    }
+    let loads: Vec<_> = program.functions.iter().map(|f| find_loads(&facts, &f.body, true)).collect();
+    for (function, loads) in program.functions.iter_mut().zip(loads) {
+        freeze(&mut function.body, &loads);
+    }
+}
+
+/// Lets the number of each of these instructions stand for its frozen value. Values that nothing uses are left alone.
+fn freeze(body: &mut Body, loads: &HashSet<ValueId>) {
+    let mut used = HashSet::new();
+    body.visit(body.root, &mut |_, inst| inst.op.for_each_operand(|v| used.extend(loads.contains(&v).then_some(v))));
+    if used.is_empty() {
+        return;
+    }
+    for block in 0..body.blocks.len() {
+        let mut rebuilt = Vec::with_capacity(body.blocks[block].len());
+        for v in std::mem::take(&mut body.blocks[block]) {
+            if used.contains(&v) {
+                let Inst { op, ty, span } = body.inst(v).clone();
+                let load = body.add_inst(op, ty, span);
+                body.inst_mut(v).op = Op::Freeze(load);
+                rebuilt.push(load);
+            }
+            rebuilt.push(v);
+        }
+        body.blocks[block] = rebuilt;
+    }
+}
+
+/// Instructions of a body that read conditionally what later ones may store to.
+fn find_loads(facts: &ProgramFacts<'_>, body: &Body, is_function: bool) -> HashSet<ValueId> {
     let mut walk = Walk { body, reads: Vec::new(), stores: Vec::new(), clock: 0 };
     walk.block(body.root, is_function);
     let may_be_same = |a: Place, b: Place| a.zip(b).is_none_or(|(a, b)| facts.memory.may_alias(a, b));

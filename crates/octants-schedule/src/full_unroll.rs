@@ -4,14 +4,16 @@
 //! partial. GPUs get a second version for warps in which all threads have whole blocks. It has no branches, so that
 //! neighbors are loaded together and the two loops share common subexpressions.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
-use octants_analysis::may_leave;
-use octants_ir::schedule::{FullUnroll, Guard};
-use octants_ir::{BinaryOp, BlockId, Body, Const, ForLoop, Op, ValueId};
+use octants_analysis::{find_local_uses, may_leave};
+use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, ForLoop, Op, Scheduled, SubgroupOp, Type, ValueId};
 
-use crate::facts::BodyFacts;
+use crate::clone_code::{Cloner, Hook, plainly, remove_unused};
+use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::schedule_program::Scheduling;
+use crate::schedule_task::has_many_loops;
 
 /// Maximum trip count of an unrolled loop.
 const MAX_ITERATIONS: i64 = 8;
@@ -30,6 +32,138 @@ impl ShortLoop {
     pub fn trips(&self) -> usize {
         (self.indices.end - self.indices.start) as usize
     }
+}
+
+/// Fully unrolled inner loops. The index is a constant in each copy of the body.
+pub(crate) struct FullUnroll {
+    /// The index range of each loop.
+    pub loops: HashMap<ValueId, Range<i64>>,
+    /// The condition of all branches in the loops.
+    pub guard: Option<Guard>,
+}
+
+/// The condition `index < bound` under which the iterations of unrolled loops run.
+pub(crate) struct Guard {
+    /// The comparisons.
+    pub conditions: HashSet<ValueId>,
+    pub bound: ValueId,
+    /// Largest index that is compared. Not negative.
+    pub largest_index: i64,
+}
+
+/// Unrolls the short loops in serial loops, in the variants of tasks and in functions, where they have a guard.
+pub(crate) fn full_unroll(scheduled: &mut Scheduled, of: &Scheduling) {
+    let Scheduled { program, schedule } = scheduled;
+    let facts = ProgramFacts::of(program, &of.target, of.options);
+    let mut bodies: Vec<Body> = program.functions.iter().map(|f| f.body.clone()).collect();
+    bodies.iter_mut().for_each(|body| unroll_in_body(&facts, body));
+    for (task, schedule) in program.tasks.iter().zip(&mut schedule.tasks) {
+        if has_many_loops(&task.body) {
+            continue;
+        }
+        for variant in &mut schedule.variants {
+            unroll_in_body(&facts, &mut variant.body);
+        }
+    }
+    for (function, body) in program.functions.iter_mut().zip(bodies) {
+        function.body = body;
+    }
+}
+
+fn unroll_in_body(facts: &ProgramFacts<'_>, body: &mut Body) {
+    let of_body = BodyFacts::new(facts, body, None);
+    let mut plans = Vec::new();
+    plan_in_block(&of_body, body.root, None, &mut plans);
+    if plans.is_empty() {
+        return;
+    }
+    for (v, plan) in plans {
+        let source = body.clone();
+        let locals = find_local_uses(&source, &parallel_bodies(&source));
+        let Op::For(l) = &source.inst(v).op else { panic!("compiler bug: {v} is no loop") };
+        let mut b = Builder::new();
+        b.body = std::mem::take(body);
+        b.set_cursor(l.body);
+        b.body.blocks[l.body.index()].clear();
+        let mut cloner = Cloner::new(&source, &locals);
+        insert_versions(&mut b, &mut cloner, l.body, &plan, false, &mut plainly, &mut |_, _| ());
+        *body = b.body;
+    }
+    remove_unused(body);
+}
+
+/// Plans for the loops of a block, inner loops first. `unrolled` are those that the loop around the block unrolls.
+fn plan_in_block(
+    facts: &BodyFacts<'_>,
+    block: BlockId,
+    unrolled: Option<&FullUnroll>,
+    plans: &mut Vec<(ValueId, FullUnroll)>,
+) {
+    for &v in facts.body.block(block) {
+        let op = &facts.body.inst(v).op;
+        if matches!(op, Op::For(l) if l.hints.converged) {
+            continue;
+        }
+        let plan = match op {
+            Op::For(l) if l.parallel.is_none() && unrolled.is_none_or(|u| !u.loops.contains_key(&v)) => {
+                find_guarded_unroll(facts, l)
+            }
+            _ => None,
+        };
+        let is_branch = matches!(op, Op::If(..));
+        let inside = plan.as_ref().or(unrolled.filter(|_| is_branch));
+        op.blocks().into_iter().for_each(|b| plan_in_block(facts, b, inside, plans));
+        plans.extend(plan.map(|plan| (v, plan)));
+    }
+}
+
+/// Copies a loop's body in which loops are unrolled: the part before the first of them, then the rest. If there is a
+/// guard, the rest has two versions, one for when all iterations run. `at_end` ends each version of the rest. With
+/// `copies_all`, the part before is copied too; otherwise its instructions are placed as they are.
+pub(crate) fn insert_versions(
+    b: &mut Builder,
+    cloner: &mut Cloner<'_>,
+    block: BlockId,
+    plan: &FullUnroll,
+    copies_all: bool,
+    hook: &mut Hook<'_>,
+    at_end: &mut dyn FnMut(&mut Cloner<'_>, &mut Builder),
+) {
+    let source = cloner.source;
+    let statements = source.block(block);
+    let is_first = |v: &ValueId| plan.guard.is_some() && plan.loops.contains_key(v);
+    let from = statements.iter().position(is_first).unwrap_or(statements.len());
+    let (before, rest) = statements.split_at(from);
+    cloner.unrolled.extend(plan.loops.iter().map(|(v, range)| (*v, range.clone())));
+    match copies_all {
+        true => cloner.insts(b, before, hook),
+        false => before.iter().for_each(|v| b.place(*v)),
+    }
+    let Some(guard) = &plan.guard else {
+        cloner.insts(b, rest, hook);
+        return at_end(cloner, b);
+    };
+    let bound = cloner.value(guard.bound);
+    let scalar = source.ty(guard.bound).scalar().expect("compiler bug: a bound is a scalar");
+    let largest = b.int(guard.largest_index, scalar);
+    let own = b.binary(BinaryOp::Lt, largest, bound);
+    let all = b.push(Op::Subgroup(SubgroupOp::AllHere, vec![own]), Type::U1);
+    let around = cloner.values.clone();
+    let mut version = |b: &mut Builder, cloner: &mut Cloner<'_>, known: HashSet<ValueId>| {
+        cloner.values.clone_from(&around);
+        let others = std::mem::replace(&mut cloner.known, known);
+        cloner.insts(b, rest, hook);
+        at_end(cloner, b);
+        cloner.known = others;
+    };
+    let blocks = [b.body.add_block(), b.body.add_block()];
+    b.push(Op::If(all, blocks[0], blocks[1]), Type::Unit);
+    let back = b.set_cursor(blocks[0]);
+    version(b, cloner, guard.conditions.clone());
+    b.set_cursor(blocks[1]);
+    version(b, cloner, HashSet::new());
+    b.set_cursor(back);
+    cloner.values = around;
 }
 
 /// The full unroll of loops in a block.

@@ -6,8 +6,7 @@
 use std::collections::HashSet;
 
 use octants_analysis::CostModel;
-use octants_ir::schedule::Unroll;
-use octants_ir::{BlockId, Body, Const, ForLoop, Op, ValueId};
+use octants_ir::{BlockId, Body, Const, ForLoop, Op, Unroll, ValueId};
 
 /// LLVM fully unrolls short bodies with at most this trip count.
 const SHORT_TRIP_COUNT: i64 = 64;

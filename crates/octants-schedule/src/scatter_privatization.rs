@@ -136,7 +136,12 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
         }
         let components = match &buffer.layout {
             Layout::Contiguous => {
-                regions.push(Region { memory: RegionMemory::Array { buffer: b }, scalar, buffers: vec![b] });
+                regions.push(Region {
+                    memory: RegionMemory::Array { buffer: b },
+                    scalar,
+                    buffers: vec![b],
+                    copies: Vec::new(),
+                });
                 continue;
             }
             Layout::Strided => return None,
@@ -165,7 +170,12 @@ fn regions(facts: &ProgramFacts<'_>, buffers: &BTreeSet<usize>, most: u64) -> Op
         }
         // A copy begins at a multiple of eight bytes, like its original.
         let start = start & !7;
-        regions.push(Region { memory: RegionMemory::Root { root, start, bytes: end - start }, scalar, buffers });
+        regions.push(Region {
+            memory: RegionMemory::Root { root, start, bytes: end - start },
+            scalar,
+            buffers,
+            copies: Vec::new(),
+        });
     }
     // A buffer with components in several roots would get several copies.
     let listed: usize = regions.iter().map(|r| r.buffers.len()).sum();

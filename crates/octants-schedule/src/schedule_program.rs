@@ -1,12 +1,21 @@
-//! [`schedule_program`]: the schedule of a whole program.
+//! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
 
-use octants_analysis::{OwnBehavior, inlined_sizes};
+use octants_analysis::{OwnBehavior, find_local_uses, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
+use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
-use crate::facts::{BodyFacts, ProgramFacts};
+use crate::balance_threads::balance_threads;
+use crate::converge_loops::converge_loops;
+use crate::demote_atomics::demote_atomics;
+use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
-use crate::schedule_task::{LoopFacts, schedule_loops, schedule_task};
+use crate::full_unroll::full_unroll;
+use crate::hint_loops::hint_loops;
+use crate::privatize_in_shared_memory::privatize_in_shared_memory;
+use crate::privatize_scatter::privatize_scatter;
+use crate::reduce_in_blocks::reduce_in_blocks;
+use crate::schedule_task::schedule_task;
+use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
 /// others.
@@ -14,8 +23,71 @@ const INLINE_SIZE: usize = 80;
 
 /// Schedules a program for a kind of machine.
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
+    let mut scheduled = decide_schedule(program, target, options);
+    run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
+    find_local_uses_again(&mut scheduled);
+    scheduled
+}
+
+/// A program with its schedule before the passes of [`PASSES`].
+pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
     let schedule = decide(&program, target, options);
     Scheduled { program, schedule }
+}
+
+/// What the passes of [`PASSES`] share.
+#[derive(Debug, Clone, Copy)]
+pub struct Scheduling {
+    /// The machine.
+    pub target: TargetInfo,
+    /// What is asked of the schedule.
+    pub options: ScheduleOptions,
+}
+
+impl PassState for Scheduling {}
+
+/// The passes that rewrite the variants of tasks, and functions, in order.
+pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
+    Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
+    Pass {
+        name: "privatize_in_shared_memory",
+        runs: |_, s| s.target.has_grid,
+        run: |scheduled, s| privatize_in_shared_memory(scheduled, s),
+    },
+    Pass { name: "converge_loops", runs: |_, s| s.target.has_grid, run: |scheduled, s| converge_loops(scheduled, s) },
+    Pass { name: "full_unroll", runs: |_, s| s.target.has_grid, run: |scheduled, s| full_unroll(scheduled, s) },
+    Pass {
+        name: "reduce_in_blocks",
+        runs: |_, s| s.target.has_grid,
+        run: |scheduled, s| reduce_in_blocks(scheduled, s),
+    },
+    Pass {
+        name: "freeze_conditional_loads",
+        runs: |_, s| s.target.has_vectors,
+        run: |scheduled, s| freeze_conditional_loads(scheduled, s),
+    },
+    Pass {
+        name: "unroll_and_jam",
+        runs: |_, s| !s.target.has_grid && s.options.opt_level >= 2,
+        run: |scheduled, s| unroll_and_jam(scheduled, s),
+    },
+    Pass { name: "demote_atomics", runs: |_, s| !s.target.has_grid, run: |scheduled, _| demote_atomics(scheduled) },
+    Pass {
+        name: "privatize_scatter",
+        runs: |_, s| !s.target.has_grid,
+        run: |scheduled, _| privatize_scatter(scheduled),
+    },
+];
+
+/// Finds the uses of locals again: passes have changed the bodies of variants and functions.
+fn find_local_uses_again(scheduled: &mut Scheduled) {
+    for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
+        variant.schedule.locals = find_local_uses(&variant.body, &parallel_bodies(&variant.body));
+    }
+    for (function, schedule) in scheduled.program.functions.iter().zip(&mut scheduled.schedule.functions) {
+        schedule.body.locals = find_local_uses(&function.body, &[]);
+    }
 }
 
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
@@ -23,12 +95,7 @@ fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> S
     let inlined = inlined_sizes(&facts.own);
     let functions = program.functions.iter().enumerate().map(|(i, function)| {
         let of_body = BodyFacts::new(&facts, &function.body, None);
-        let mut body = BodySchedule::default();
-        if target.has_vectors {
-            body.frozen_loads = freeze_conditional_loads(&facts, &function.body, true);
-        }
-        schedule_loops(&of_body, LoopFacts::default(), function.body.root, &mut body.loops);
-        body.locals = of_body.locals;
+        let body = BodySchedule { locals: of_body.locals };
         FunctionSchedule {
             body,
             behavior: facts.behaviors[i],

@@ -1,23 +1,13 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
-use std::collections::HashMap;
-
 use octants_analysis::{OwnBehavior, launch_bound};
-use octants_ir::schedule::{
-    BodySchedule, Forms, LoopHint, LoopSchedule, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant,
-};
-use octants_ir::{BlockId, ForLoop, LoopConfig, Op, Task, TaskKind, ValueId};
+use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
+use octants_ir::{Body, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
 use crate::coarsen_threads::coarsen_threads;
-use crate::converge_loops::converge_loop;
 use crate::facts::{BodyFacts, ProgramFacts};
-use crate::freeze_conditional_loads::freeze_conditional_loads;
-use crate::full_unroll::find_guarded_unroll;
-use crate::intra_iteration_dependence::has_intra_iteration_dependence;
-use crate::prefetch::{has_many_threads, prefetch, reads_in_loops};
+use crate::prefetch::reads_in_loops;
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
-use crate::unroll_and_jam::find_unroll_and_jam;
-use crate::unroll_arrays::walks_short_arrays;
 
 /// Tasks with more instructions than this are large: their compile time matters more.
 const LARGE: usize = 800;
@@ -27,12 +17,7 @@ const HUGE: usize = 5000;
 
 /// In tasks with more inner loops than this, a loop is unrolled only if its trip count is known: LLVM's insertion of
 /// remainder loops is quadratic in the number of loops.
-const MANY_LOOPS: usize = 100;
-
-/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
-/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of a
-/// rigid-body simulator's steps, and did not make them faster.
-const LEAN_LOOPS: usize = 12;
+pub(crate) const MANY_LOOPS: usize = 100;
 
 /// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
@@ -42,14 +27,15 @@ const MAX_DUPLICATED: usize = 200;
 
 /// A parallel task's loop.
 #[derive(Clone, Copy)]
-struct ParallelLoop<'p> {
-    config: &'p LoopConfig,
-    loop_id: ValueId,
-    of: &'p ForLoop,
+pub(crate) struct ParallelLoop<'p> {
+    pub config: &'p LoopConfig,
+    pub loop_id: ValueId,
+    pub of: &'p ForLoop,
 }
 
 impl<'p> ParallelLoop<'p> {
-    fn of(task: &'p Task) -> Option<ParallelLoop<'p>> {
+    /// The loop of a task, if it has one.
+    pub fn of(task: &'p Task) -> Option<ParallelLoop<'p>> {
         let TaskKind::Parallel(config) = &task.kind else { return None };
         let last = task.body.block(task.body.root).last().copied();
         match last.map(|v| (v, &task.body.inst(v).op)) {
@@ -59,17 +45,9 @@ impl<'p> ParallelLoop<'p> {
     }
 }
 
-/// Properties of a task or function that the schedule of its loops depends on.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct LoopFacts<'a> {
-    /// It has many inner loops.
-    pub many_loops: bool,
-    /// See [`LEAN_LOOPS`].
-    pub lean_loops: bool,
-    /// Many threads run it.
-    pub many_threads: bool,
-    /// What thread blocks keep copies of in shared memory.
-    pub copied: Option<&'a ScatterPrivatization>,
+/// See [`HUGE`].
+pub(crate) fn is_huge(target: &TargetInfo, behavior: Behavior) -> bool {
+    target.has_vectors && behavior.size > HUGE
 }
 
 /// Decides how a task runs.
@@ -86,41 +64,28 @@ pub(crate) fn schedule_task(facts: &ProgramFacts<'_>, task: &Task, own: &OwnBeha
         constants: constants(facts, task),
         ..TaskSchedule::default()
     };
-    let mut many_threads = false;
     if let Some(p) = parallel {
         let bound = |v| launch_bound(&facts.program.buffers, &task.body, &of_body.locals, v);
         found.bounds = p.of.dims.iter().map(|d| (bound(d.begin), bound(d.end))).collect();
         found.extents = known_extents(&of_body, p.of);
         found.cost_per_iteration = facts.costs().time(&task.body, p.of.body, &facts.program.functions);
-        many_threads = has_many_threads(p.of, found.count());
     }
     let shared = parallel.filter(|p| !p.config.serialize);
     let is_read = |p: ParallelLoop<'_>| reads_in_loops(&task.body, p.of.body);
     found.hints = TaskHints {
         narrow_vectors: target.has_vectors && behavior.size > LARGE,
-        no_vectors: target.has_vectors && behavior.size > HUGE,
-        independent: target.has_vectors
-            && shared.is_some_and(|p| !has_intra_iteration_dependence(facts, &task.body, p.of.body)),
         prefetches: target.has_grid && !behavior.balances && parallel.is_some_and(is_read),
         many_threads: target.has_grid && behavior.balances,
     };
     found.forms = find_forms(&of_body, task, shared, &found);
-    let mut body = BodySchedule::default();
-    if target.has_vectors {
-        body.frozen_loads = freeze_conditional_loads(facts, &task.body, false);
-    }
-    let loops = task.body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
-    let of_loops = LoopFacts {
-        many_loops: loops > MANY_LOOPS,
-        lean_loops: target.has_vectors && loops > LEAN_LOOPS,
-        many_threads,
-        copied: found.forms.block_privatization.as_ref(),
-    };
-    schedule_loops(&of_body, of_loops, task.body.root, &mut body.loops);
-    body.locals = of_body.locals;
-    found.body = body;
+    found.body = BodySchedule { locals: of_body.locals };
     found.variants = make_variants(task, &found);
     found
+}
+
+/// The body has more loops than [`MANY_LOOPS`].
+pub(crate) fn has_many_loops(body: &Body) -> bool {
+    body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count() > MANY_LOOPS
 }
 
 /// The variants of a task's code, each with a body of its own.
@@ -132,7 +97,7 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
         (Role::Private, forms.thread_privatization.is_some()),
         (Role::Coarse, forms.coarsening.is_some()),
     ];
-    let make = |(role, _)| Variant { role, body: task.body.clone(), schedule: found.body.clone() };
+    let make = |(role, _)| Variant { role, is_grid: false, body: task.body.clone(), schedule: found.body.clone() };
     roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
@@ -170,54 +135,5 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     if target.has_grid && options.opt_level >= 2 {
         forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
     }
-    if !target.has_grid && options.opt_level >= 2 && !found.hints.no_vectors {
-        let [jam, alone] = find_unroll_and_jam(of_body, p.loop_id, p.of);
-        let is_run_alone = forms.has_single || forms.thread_privatization.is_some();
-        (forms.unroll_and_jam, forms.unroll_and_jam_alone) = (jam, alone.filter(|_| is_run_alone));
-    }
     forms
-}
-
-/// Schedules the serial loops of a block.
-pub(crate) fn schedule_loops(
-    facts: &BodyFacts<'_>,
-    of: LoopFacts<'_>,
-    block: BlockId,
-    loops: &mut HashMap<ValueId, LoopSchedule>,
-) {
-    for &v in facts.body.block(block) {
-        let op = &facts.body.inst(v).op;
-        let mut inside = of;
-        if let Op::For(l) = op
-            && l.parallel.is_none()
-        {
-            let found = schedule_loop(facts, of, v, l);
-            // Converged loops do not nest.
-            inside.copied = of.copied.filter(|_| found.converged.is_none());
-            if found != LoopSchedule::default() {
-                loops.insert(v, found);
-            }
-        }
-        op.blocks().into_iter().for_each(|b| schedule_loops(facts, inside, b, loops));
-    }
-}
-
-fn schedule_loop(facts: &BodyFacts<'_>, of: LoopFacts<'_>, v: ValueId, l: &ForLoop) -> LoopSchedule {
-    let (body, target) = (facts.body, facts.of.target);
-    let hint = match () {
-        () if target.has_grid && walks_short_arrays(body, l) => LoopHint::UnrollFully,
-        () if of.lean_loops => LoopHint::Lean,
-        () if of.many_loops => LoopHint::NotUnrolledUncounted,
-        () => LoopHint::None,
-    };
-    let is_cut = target.has_grid && !of.many_loops;
-    let unroll = if is_cut { prefetch(facts.of.costs(), body, l, of.many_threads) } else { None };
-    let factor = unroll.map_or(1, |u| u.factor);
-    let converged = of.copied.and_then(|copied| converge_loop(facts, copied, v, l, factor));
-    LoopSchedule {
-        unroll: unroll.filter(|_| target.waits_for_loads),
-        hint,
-        guarded_unroll: if is_cut { find_guarded_unroll(facts, l) } else { None },
-        converged: converged.map(Box::new),
-    }
 }

@@ -9,10 +9,66 @@
 use std::collections::HashSet;
 
 use octants_analysis::trace_indices;
-use octants_ir::schedule::{AddressStep, PipelinedLoads};
-use octants_ir::{BlockId, Body, Effect, LocalId, Op, ValueId};
+use octants_ir::insert_code::zero;
+use octants_ir::{BlockId, Body, Builder, Effect, LocalId, Op, ValueId};
 
+use crate::clone_code::{Cloner, plainly};
 use crate::facts::BodyFacts;
+
+/// The loads of a loop that are issued one iteration early.
+#[derive(Default)]
+pub(crate) struct PipelinedLoads {
+    /// The loads, with their addresses.
+    pub loads: Vec<(ValueId, ValueId)>,
+    /// The computation of the addresses, in order.
+    pub steps: Vec<AddressStep>,
+}
+
+/// A step of the computation of an address.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum AddressStep {
+    Compute(ValueId),
+    /// A load of a local yields the value that was stored to it.
+    Stored(ValueId, ValueId),
+}
+
+impl AddressStep {
+    /// The instruction that the step stands for.
+    fn result(self) -> ValueId {
+        match self {
+            AddressStep::Compute(v) | AddressStep::Stored(v, _) => v,
+        }
+    }
+}
+
+impl PipelinedLoads {
+    /// The locals that carry the loaded values to the next iteration, zero at first.
+    pub fn add_locals(&self, b: &mut Builder) -> Vec<LocalId> {
+        let add = |(load, _): &(ValueId, ValueId)| {
+            let ty = b.ty(*load).clone();
+            let local = b.body.add_local("ahead", ty.clone());
+            // A value from an earlier run of the loop would take a register until here.
+            let none = zero(b, &ty);
+            b.store_local(local, none);
+            local
+        };
+        self.loads.iter().map(add).collect()
+    }
+
+    /// Loads for the next iteration.
+    pub fn load_ahead(&self, b: &mut Builder, cloner: &mut Cloner<'_>, locals: &[LocalId]) {
+        let around = cloner.values.clone();
+        for step in &self.steps {
+            match *step {
+                AddressStep::Compute(v) => cloner.inst(b, v, &mut plainly),
+                AddressStep::Stored(v, stored) => _ = cloner.values.insert(v, cloner.value(stored)),
+            }
+        }
+        let loaded: Vec<ValueId> = self.loads.iter().map(|(_, address)| b.load(cloner.value(*address))).collect();
+        locals.iter().zip(loaded).for_each(|(local, value)| b.store_local(*local, value));
+        cloner.values = around;
+    }
+}
 
 /// Finds the loads of a loop whose body has no early exit.
 pub(crate) fn pipeline_loads(facts: &BodyFacts<'_>, loop_body: BlockId) -> PipelinedLoads {

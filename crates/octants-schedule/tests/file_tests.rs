@@ -1,14 +1,16 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`, the folder naming the pass that decides.
 //!
-//! A case holds a program, after `; run: schedule_program`, and its schedule as text. Its options are `cpu` or `gpu`,
-//! the kind of machine, and `arrays_may_alias`.
+//! A case holds a program, after `; run: schedule_program`, and its schedule as text; or it runs passes of the table
+//! [`PASSES`], and holds the program of a variant. Its options are `cpu` or `gpu`, the kind of machine,
+//! `arrays_may_alias`, and which variant is shown.
 
 #![allow(clippy::unwrap_used)]
 
-use octants_file_tests::{Case, check_cases};
+use octants_file_tests::{Case, check_cases, check_passes_have_cases};
+use octants_ir::schedule::Role;
 use octants_ir::verify::assert_program;
-use octants_ir::{CostTable, Program, ScheduleOptions, TargetInfo};
-use octants_schedule::{describe_schedule, schedule_program};
+use octants_ir::{CostTable, Program, ScheduleOptions, TargetInfo, run_pass};
+use octants_schedule::{PASSES, Scheduling, decide_schedule, describe_schedule, schedule_program};
 
 const CRATE: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -41,7 +43,6 @@ const GPU: TargetInfo = TargetInfo {
 };
 
 fn run(case: &Case) -> String {
-    assert_eq!(case.passes, ["schedule_program"], "{}", case.path.display());
     let target = match (case.has("cpu"), case.has("gpu")) {
         (true, false) => CPU,
         (false, true) => GPU,
@@ -50,10 +51,24 @@ fn run(case: &Case) -> String {
     let program: Program = case.parse();
     assert_program(&program, "parsing");
     let options = ScheduleOptions { arrays_may_alias: case.has("arrays_may_alias"), ..ScheduleOptions::default() };
-    describe_schedule(&schedule_program(program, &target, options))
+    if case.runs("schedule_program") {
+        return describe_schedule(&schedule_program(program, &target, options));
+    }
+    let mut scheduled = decide_schedule(program, &target, options);
+    for pass in &case.passes {
+        assert!(run_pass(PASSES, pass, &mut scheduled, &mut Scheduling { target, options }), "no pass `{pass}`");
+    }
+    let shown: Vec<Role> = Role::ALL.iter().copied().filter(|role| case.has(role.name())).collect();
+    let [role] = shown[..] else { panic!("{}: which variant is shown?", case.path.display()) };
+    case.text(&scheduled.program_of(role))
 }
 
 #[test]
 fn files() {
     check_cases(CRATE, run);
+}
+
+#[test]
+fn every_pass_has_a_case() {
+    check_passes_have_cases(CRATE, PASSES.iter().map(|p| p.name));
 }

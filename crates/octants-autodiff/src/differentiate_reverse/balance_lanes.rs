@@ -66,7 +66,7 @@ impl Emitter<'_> {
     /// A serial loop of `n` iterations, an i64.
     pub(super) fn each(&mut self, n: ValueId, run: impl FnOnce(&mut Self, ValueId)) {
         let (begin, body) = (self.b.int(0, Scalar::I64), self.b.body.add_block());
-        let serial = ForLoop { dims: vec![Range { begin, end: n }], body, parallel: None, reductions: Vec::new() };
+        let serial = ForLoop::serial(vec![Range { begin, end: n }], body);
         let over = self.b.push(Op::For(Box::new(serial)), Type::Unit);
         self.within(body, |e| {
             let index = e.b.push(Op::LoopIndex(over, 0), Scalar::I64.into());

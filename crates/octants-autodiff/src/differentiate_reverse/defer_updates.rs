@@ -10,7 +10,7 @@ use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 use super::emit_sweeps::Emitter;
 use super::sweep_state::{Deferred, Sum};
 use octants_analysis::{MemoryClasses, Place, for_each_element, known_int, same_address, trace_address};
-use octants_passes::insert_code::any_bits;
+use octants_ir::insert_code::any_bits;
 
 impl Emitter<'_> {
     /// Prepares for sums of a loop that is about to be emitted.

@@ -9,7 +9,7 @@ use super::emit_sweeps::Emitter;
 use super::find_active_values::is_extreme;
 use super::needed_operands::needed_operands;
 use crate::derivative_rules::{Part, pull_back};
-use octants_passes::insert_code::zero;
+use octants_ir::insert_code::zero;
 
 impl Emitter<'_> {
     /// The reverse sweep of a block.

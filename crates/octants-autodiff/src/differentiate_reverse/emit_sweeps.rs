@@ -10,7 +10,7 @@ use octants_ir::{BlockId, Body, Buffer, BufferId, Builder, LocalId, Op, Scalar, 
 
 use super::plan_sweeps::Plan;
 use super::sweep_state::{Adjoint, Deferred, Indices, Iteration, Mark, Mode, Stack, Store};
-use octants_passes::insert_code::zero;
+use octants_ir::insert_code::zero;
 
 /// Builds the sweeps.
 pub(super) struct Emitter<'a> {

@@ -19,7 +19,7 @@ use super::plan_sweeps::Plan;
 use super::sum_adjoints::component_addr;
 use crate::derivative_rules::Part;
 use octants_analysis::{Place, trace_address};
-use octants_passes::insert_code::zero;
+use octants_ir::insert_code::zero;
 
 /// Refuses contributions that may come out otherwise when they are computed again.
 pub(super) fn refuse_rounded_extremes(plan: &Plan) -> Result<(), Box<Diagnostic>> {

@@ -78,7 +78,7 @@ impl<'a> Emitter<'a> {
         let share = self.b.binary(BinaryOp::Div, sum, lanes);
         let outer = self.b.body.add_block();
         let range = vec![Range { begin: zero, end: lanes }];
-        let parallel = ForLoop { dims: range, body: outer, parallel: l.parallel.clone(), reductions: Vec::new() };
+        let parallel = ForLoop { parallel: l.parallel.clone(), ..ForLoop::serial(range, outer) };
         let over_lanes = self.b.push(Op::For(Box::new(parallel)), Type::Unit);
         self.within(outer, |e| {
             let lane = e.b.push(Op::LoopIndex(over_lanes, 0), index.into());
@@ -142,7 +142,7 @@ impl<'a> Emitter<'a> {
             self.store.settle(&mut self.b, self.plan);
         }
         self.begin_deferring(v);
-        let backwards = ForLoop { dims: run.clone(), body: inner, parallel: None, reductions: Vec::new() };
+        let backwards = ForLoop::serial(run.clone(), inner);
         let copy = self.b.push(Op::For(Box::new(backwards)), Type::Unit);
         self.within(inner, |e| {
             let indices = if counted { e.mirrored(copy, &run) } else { e.delinearised(copy, run[0].end, &dims) };

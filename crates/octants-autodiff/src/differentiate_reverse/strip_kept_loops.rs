@@ -24,7 +24,7 @@ use octants_ir::{
 use super::keep_states::{fits_locals, words_of};
 use super::plan_sweeps::{Exit, Plan, exit_of};
 use octants_analysis::{CostModel, for_each_element, known_int};
-use octants_passes::insert_code::{and, push_if};
+use octants_ir::insert_code::{and, push_if};
 
 /// Iterations of a block, by what a state and an iteration may be at most: states of a block should fit registers,
 /// beside what an iteration computes with, and its code stands there for each iteration in each of three sweeps.
@@ -165,7 +165,7 @@ fn cut(b: &mut Builder, plan: &Plan, v: ValueId, length: i64) {
     let (over_iterations, no) = (b.body.add_block(), b.body.add_block());
     let (zero, size) = (b.int(0, s), b.int(length, s));
     let dims = vec![Range { begin: zero, end: size }];
-    let iterations = ForLoop { dims, body: over_iterations, parallel: None, reductions: Vec::new() };
+    let iterations = ForLoop::serial(dims, over_iterations);
     let iterations = b.push(Op::For(Box::new(iterations)), Type::Unit);
     b.set_cursor(over_iterations);
     // What both sweeps of an iteration use stands outside of the branch.

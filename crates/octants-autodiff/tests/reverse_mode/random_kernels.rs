@@ -182,12 +182,7 @@ impl<'a> Generator<'a> {
             Some(sum) => self.get(sum),
             None => self.float(1.0),
         };
-        let l = ForLoop {
-            dims: vec![Range { begin, end }],
-            body: inner,
-            parallel: Some(LoopConfig::default()),
-            reductions: Vec::new(),
-        };
+        let l = ForLoop::parallel(vec![Range { begin, end }], inner, LoopConfig::default());
         let l = self.b.push(Op::For(Box::new(l)), Type::Unit);
         let back = self.b.set_cursor(inner);
         self.index = self.b.push(Op::LoopIndex(l, 0), Type::I32);
@@ -397,7 +392,7 @@ impl<'a> Generator<'a> {
             dims.push(Range { begin, end });
         }
         let axis = self.dice.below(dims.len() as u64) as u32;
-        let l = ForLoop { dims, body: inner, parallel: None, reductions: Vec::new() };
+        let l = ForLoop::serial(dims, inner);
         let l = self.b.push(Op::For(Box::new(l)), Type::Unit);
         let back = self.b.set_cursor(inner);
         let j = self.b.push(Op::LoopIndex(l, axis), Type::I32);

@@ -14,8 +14,8 @@ use llvm_sys::LLVMAtomicRMWBinOp as Rmw;
 use octants_artifact::DeviceContext;
 use octants_ir::{AtomicOp, CostTable, GridValue, Scalar, TargetInfo, ThreadScope};
 
-use super::{AtomicStyle, CodeForm, Combine, Portion, Share, Surroundings, Target, TaskEntry};
-use crate::emit::{Bb, Emitter, IntCmp, T, V};
+use super::{AtomicStyle, CodeForm, Share, Surroundings, Target, TaskEntry};
+use crate::emit::{Emitter, IntCmp, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 const FRAME: i64 = 0;
@@ -118,7 +118,7 @@ pub(super) trait Maker {
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }
-    /// See [`Target::block_barrier`].
+    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
     fn block_barrier(&self, e: &Emitter);
     /// One answer, an i1, for all threads of a block to a question that each might answer differently. All of them come by.
     fn agree(&self, e: &Emitter, ask: &dyn Fn() -> V) -> V {
@@ -195,6 +195,11 @@ impl Gpu {
     fn add_block_memory(&self, e: &Emitter, ty: T) -> V {
         let number = self.memories.replace(self.memories.get() + 1);
         e.add_memory(&format!("octants_block_{number}"), ty, BLOCK, 16)
+    }
+
+    /// Number of this thread in its warp, an i32.
+    fn lane(&self, e: &Emitter) -> V {
+        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
     }
 
     /// The value of the thread of the warp whose number differs by these bits.
@@ -344,45 +349,6 @@ impl Target for Gpu {
         (self.maker.register(e, Register::Block), self.maker.register(e, Register::Blocks))
     }
 
-    fn combine_threads(
-        &self,
-        e: &Emitter,
-        s: Scalar,
-        value: V,
-        identity: V,
-        combine: &Combine<'_>,
-        after: Bb,
-    ) -> Option<V> {
-        let memory_type = e.memory(s);
-        let slot = |v: V| if s == Scalar::U1 { e.zext(v, e.i8) } else { v };
-        let unslot = |v: V| if s == Scalar::U1 { e.trunc(v, e.i1) } else { v };
-        let bits = self.maker.warp_bits();
-        let partials = self.add_block_memory(e, e.array_type(memory_type, 1 << bits));
-        let own = self.maker.register(e, Register::Thread);
-        let (lane, warp) = (self.lane(e), e.lshr(own, e.i32c(bits.into())));
-        let warps = e.lshr(self.maker.register(e, Register::BlockSize), e.i32c(bits.into()));
-        let of_warp = self.combine_warp(e, s, value, combine);
-        let is_first = e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0));
-        let function = e.function();
-        let block = |name| e.add_block(function, name);
-        let (give, given, first_warp, last) =
-            (block(c"give"), block(c"given"), block(c"first.warp"), block(c"combined"));
-        e.cond_br(is_first, give, given);
-        e.position(give);
-        e.store(e.gep(memory_type, partials, warp), slot(of_warp), s.bytes());
-        e.br(given);
-        e.position(given);
-        self.block_barrier(e);
-        e.cond_br(e.icmp(IntCmp::LLVMIntEQ, warp, e.i32c(0)), first_warp, after);
-        e.position(first_warp);
-        let partial = unslot(e.load(memory_type, e.gep(memory_type, partials, lane), s.bytes()));
-        let partial = e.select(e.icmp(IntCmp::LLVMIntULT, lane, warps), partial, identity);
-        let all = self.combine_warp(e, s, partial, combine);
-        e.cond_br(is_first, last, after);
-        e.position(last);
-        Some(all)
-    }
-
     fn grid_value(&self, e: &Emitter, value: GridValue) -> V {
         match value {
             GridValue::Thread => self.maker.register(e, Register::Thread),
@@ -432,56 +398,13 @@ impl Target for Gpu {
         self.maker.holds_for_all(e, condition)
     }
 
-    fn lane(&self, e: &Emitter) -> V {
-        e.and(self.maker.register(e, Register::Thread), e.i32c((1 << self.maker.warp_bits()) - 1))
-    }
-
-    fn combine_warp(&self, e: &Emitter, s: Scalar, value: V, combine: &Combine<'_>) -> V {
-        let bits = (0..self.maker.warp_bits()).rev().map(|bit| 1 << bit);
-        bits.fold(value, |v, other| combine(v, self.exchange(e, s, v, other)))
-    }
-
-    fn combine_warp_apart(&self, e: &Emitter, s: Scalar, values: &[V], combine: &Combine<'_>) -> Portion {
-        assert!(values.len().is_power_of_two(), "compiler bug: a warp is halved until each thread has one value");
-        let lane = self.lane(e);
-        let (all, halved) = (self.maker.warp_bits(), values.len().trailing_zeros());
-        let mut held = values.to_vec();
-        // Of two threads one keeps the lower half of what both have, the other one the upper half.
-        for bit in (all - halved..all).rev().map(|bit| 1 << bit) {
-            let is_upper = e.icmp(IntCmp::LLVMIntNE, e.and(lane, e.i32c(bit)), e.i32c(0));
-            let (lower, upper) = held.split_at(held.len() / 2);
-            let meet = |(l, u): (&V, &V)| {
-                let (keeps, gives) = (e.select(is_upper, *u, *l), e.select(is_upper, *l, *u));
-                combine(keeps, self.exchange(e, s, gives, bit))
-            };
-            held = lower.iter().zip(upper).map(meet).collect();
-        }
-        let rest = (0..all - halved).rev().map(|bit| 1 << bit);
-        let value = rest.fold(held[0], |v, other| combine(v, self.exchange(e, s, v, other)));
-        let number = e.lshr(lane, e.i32c((all - halved).into()));
-        let among = e.and(lane, e.i32c((1 << (all - halved)) - 1));
-        Portion { value, number, is_first: e.icmp(IntCmp::LLVMIntEQ, among, e.i32c(0)) }
-    }
-
     fn warp_bits(&self) -> u32 {
         self.maker.warp_bits()
-    }
-
-    fn sums_in_warp(&self, e: &Emitter, lane: V, value: V) -> (V, V) {
-        (0..self.maker.warp_bits()).fold((e.i32c(0), value), |(before, all), bit| {
-            let other = self.exchange(e, Scalar::I32, all, 1 << bit);
-            let follows = e.icmp(IntCmp::LLVMIntNE, e.and(lane, e.i32c(1 << bit)), e.i32c(0));
-            (e.add(before, e.select(follows, other, e.i32c(0))), e.add(all, other))
-        })
     }
 
     fn block_memory(&self, e: &Emitter, words: u64) -> V {
         let memory = self.add_block_memory(e, e.array_type(e.i32, words));
         e.address_space_cast(memory, e.ptr)
-    }
-
-    fn block_barrier(&self, e: &Emitter) {
-        self.maker.block_barrier(e);
     }
 
     fn thread_of_block(&self, e: &Emitter) -> (V, V) {

@@ -22,7 +22,7 @@ use octants_artifact::CodeTarget;
 use octants_ir::{AtomicOp, GridValue, Scalar, TargetInfo, ThreadScope};
 
 pub(crate) use crate::emit::AtomicStyle;
-use crate::emit::{Bb, Emitter, T, V};
+use crate::emit::{Emitter, T, V};
 use crate::{CodegenError, CodegenOptions};
 
 /// The pointers that every function of a module starts from.
@@ -70,9 +70,6 @@ pub(crate) enum CodeForm {
     /// Assembly text.
     Text,
 }
-
-/// Combines two values of a reduction.
-pub(crate) type Combine<'a> = dyn Fn(V, V) -> V + 'a;
 
 /// One kind of machine.
 pub(crate) trait Target {
@@ -146,20 +143,6 @@ pub(crate) trait Target {
     fn block_of_grid(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
     }
-    /// Combines the values of threads that run side by side, so that fewer of them touch shared memory: what follows is run by
-    /// the threads that have a combined value, the others go to `after`. Called where all threads of a task come by. `None`: each
-    /// thread keeps its own.
-    fn combine_threads(
-        &self,
-        _e: &Emitter,
-        _s: Scalar,
-        _value: V,
-        _identity: V,
-        _combine: &Combine<'_>,
-        _after: Bb,
-    ) -> Option<V> {
-        None
-    }
     /// A position of this thread in the grid, or an extent of the grid, i32.
     fn grid_value(&self, _e: &Emitter, _value: GridValue) -> V {
         panic!("compiler bug: this target has no blocks of threads")
@@ -196,32 +179,14 @@ pub(crate) trait Target {
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }
-    /// Number of this thread in its warp, an i32.
-    fn lane(&self, _e: &Emitter) -> V {
-        panic!("compiler bug: this target has no warps")
-    }
     /// How many bits number a warp's threads.
     fn warp_bits(&self) -> u32 {
-        panic!("compiler bug: this target has no warps")
-    }
-    /// Of the i32 values of a warp's threads: the sum of those before this one, whose number is `lane`, and of all. All of them come by.
-    fn sums_in_warp(&self, _e: &Emitter, _lane: V, _value: V) -> (V, V) {
-        panic!("compiler bug: this target has no warps")
-    }
-    /// The values of a warp's threads combined, for each of them. All of them come by.
-    fn combine_warp(&self, _e: &Emitter, _s: Scalar, _value: V, _combine: &Combine<'_>) -> V {
-        panic!("compiler bug: this target has no warps")
-    }
-    /// The same of several values, a power of two of them, at less cost than one after the other: each thread gets one of the results.
-    fn combine_warp_apart(&self, _e: &Emitter, _s: Scalar, _values: &[V], _combine: &Combine<'_>) -> Portion {
         panic!("compiler bug: this target has no warps")
     }
     /// Uninitialised memory of a block of threads, a number of 32-bit words.
     fn block_memory(&self, _e: &Emitter, _words: u64) -> V {
         panic!("compiler bug: this target has no blocks of threads")
     }
-    /// Waits for all threads of the block; what they wrote to its memory is then seen by all.
-    fn block_barrier(&self, _e: &Emitter) {}
     /// Number of this thread in its block, and of the block's threads, both i64.
     fn thread_of_block(&self, _e: &Emitter) -> (V, V) {
         panic!("compiler bug: this target has no blocks of threads")
@@ -266,17 +231,6 @@ pub(crate) trait Target {
     fn link(&self, _module: &Module<'_>) -> Result<(), CodegenError> {
         Ok(())
     }
-}
-
-/// What a thread gets of several results of its warp.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Portion {
-    /// The result.
-    pub value: V,
-    /// Which one it is, an i32.
-    pub number: V,
-    /// No thread with a smaller number has the same one: an i1.
-    pub is_first: V,
 }
 
 /// A target with LLVM's machine for it and its name.

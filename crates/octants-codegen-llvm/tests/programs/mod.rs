@@ -15,6 +15,7 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
         .max()
         .unwrap_or(0);
     let kind = if parallel { TaskKind::Parallel(LoopConfig::default()) } else { TaskKind::Serial };
+    let tasks = vec![Task { name: "kernel_0".into(), kind, body, access: AccessSet::default() }];
     Program {
         name: "kernel".into(),
         params: params.into_iter().map(|(n, ty)| Param { name: n.into(), ty }).collect(),
@@ -23,8 +24,8 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
         functions: Vec::new(),
         ret,
         frame: Vec::new(),
-        graph: octants_ir::TaskGraph::default(),
-        tasks: vec![Task { name: "kernel_0".into(), kind, body, access: AccessSet::default() }],
+        graph: TaskGraph::in_order(&tasks),
+        tasks,
     }
 }
 
@@ -44,7 +45,7 @@ pub fn for_loop(
     let body = b.body.add_block();
     let dims = dims.into_iter().map(|(begin, end)| Range { begin, end }).collect();
     let parallel = parallel.then(LoopConfig::default);
-    let v = b.push(Op::For(Box::new(ForLoop { dims, body, parallel, reductions })), Type::Unit);
+    let v = b.push(Op::For(Box::new(ForLoop { parallel, reductions, ..ForLoop::serial(dims, body) })), Type::Unit);
     let here = b.set_cursor(body);
     inside(b, v);
     b.set_cursor(here);
@@ -116,7 +117,7 @@ pub fn reduction(op: AtomicOp, s: Scalar) -> Program {
     let zero = b.int(0, Scalar::I32);
     let n = shape(&mut b, 0, 0);
     let target = at(&mut b, 1, s, &[zero]);
-    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op, target }], |b, l| {
+    for_loop(&mut b, vec![(zero, n)], true, vec![Reduction { op, target, plain: false }], |b, l| {
         let i = index(b, l, 0);
         let v = get(b, 0, s, &[i]);
         b.push(Op::Reduce(0, v), Type::Unit);

@@ -7,8 +7,9 @@ use octants_diag::Span;
 use octants_frontend::Lowered;
 use octants_ir::{
     ArgLayout, CodegenOptions, DeviceLibrary, Kernel, Layout, Op, Program, ScheduleOptions, TargetInfo, Type,
+    run_pipeline_with,
 };
-use octants_passes::{PIPELINE, PassOptions, offload, run_pipeline_with};
+use octants_passes::{PIPELINE, PassOptions, offload};
 use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 

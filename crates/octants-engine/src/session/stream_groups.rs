@@ -2,8 +2,8 @@
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
-use octants_ir::Op;
-use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps, run_pipeline};
+use octants_ir::{Op, run_pipeline};
+use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps};
 
 use super::{Lowering, Session};
 use crate::error::CompileError;

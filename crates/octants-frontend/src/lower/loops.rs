@@ -190,7 +190,7 @@ impl Lowerer<'_> {
             let element = s.element(buffer, &indices)?;
             s.store(&element, &Value::Rt(value))
         })?;
-        let l = ForLoop { dims: bounds.ranges, body: block, parallel, reductions: Vec::new() };
+        let l = ForLoop { parallel, ..ForLoop::serial(bounds.ranges, block) };
         self.b.body.inst_mut(id).op = Op::For(Box::new(l));
         self.b.place(id);
         Ok(Value::None)
@@ -376,7 +376,7 @@ impl Lowerer<'_> {
         let (block, _) = result?;
         self.b.span = span;
         let parallel = config.filter(|c| !c.serialize);
-        let l = ForLoop { dims: bounds.ranges, body: block, parallel, reductions: Vec::new() };
+        let l = ForLoop { parallel, ..ForLoop::serial(bounds.ranges, block) };
         self.b.body.inst_mut(id).op = Op::For(Box::new(l));
         self.b.place(id);
         Ok(())

@@ -199,7 +199,7 @@ impl Lowerer<'_> {
         let block = self.b.body.add_block();
         self.b.body.blocks[block.index()] = tail;
         let config = LoopConfig { serialize: true, group: Some(group), ..LoopConfig::default() };
-        let l = ForLoop { dims: Vec::new(), body: block, parallel: Some(config), reductions: Vec::new() };
+        let l = ForLoop::parallel(Vec::new(), block, config);
         self.b.push(Op::For(Box::new(l)), Type::Unit);
     }
 }

@@ -8,9 +8,9 @@ use octants_ir::{
 };
 
 use super::{Gather, Index, Mirror, axes, for_loop, known_range};
-use crate::insert_code::{push_if, zero};
 use crate::normalize_loop_direction::{is_int, is_last};
 use octants_analysis::{MemoryClasses, Place, trace_address};
+use octants_ir::insert_code::{push_if, zero};
 
 /// The serial loop may be so much longer than there are elements along the gathered axis.
 const LONGEST: i64 = 16;
@@ -173,7 +173,7 @@ impl Emission<'_> {
         let element = b.body.add_block();
         let config = LoopConfig { group, ..LoopConfig::default() };
         let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
-        let over_elements = ForLoop { dims, body: element, parallel: Some(config), reductions: Vec::new() };
+        let over_elements = ForLoop::parallel(dims, element, config);
         let over_elements = b.push(Op::For(Box::new(over_elements)), Type::Unit);
         b.set_cursor(element);
         let indices: Vec<ValueId> =
@@ -243,7 +243,7 @@ impl Emission<'_> {
             limits = found;
         }
         let types: Vec<Type> = dims.iter().map(|d| b.ty(d.begin).clone()).collect();
-        let in_order = ForLoop { dims, body: iteration, parallel: None, reductions: Vec::new() };
+        let in_order = ForLoop::serial(dims, iteration);
         let in_order = b.push(Op::For(Box::new(in_order)), Type::Unit);
         b.set_cursor(iteration);
         for ((axis, a), ty) in (0u32..).zip(serial).zip(types) {

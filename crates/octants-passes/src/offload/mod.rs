@@ -21,11 +21,10 @@ mod outline;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskGraph, TaskId,
-    TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskGraph,
+    TaskId, TaskKind, Type, ValueId,
 };
 
-use crate::copy_code::Copier;
 use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
 
 use octants_analysis::compute_access;

@@ -1,6 +1,10 @@
 //! Walking over a body to put instructions beside those that are there, and pieces of code that passes insert.
 
-use octants_ir::{BinaryOp, BlockId, Body, Builder, Kernel, Op, Scalar, Type, ValueId};
+use crate::body::{Body, Builder};
+use crate::kernel::Kernel;
+use crate::op::{BlockId, Op, ValueId};
+use crate::operation_table::BinaryOp;
+use crate::types::{Scalar, Type};
 
 /// Rebuilds every block of a body: `f` gets each instruction in turn, and places it together with what it adds.
 pub fn rebuild_blocks(body: &mut Body, mut f: impl FnMut(&mut Builder, ValueId)) {
@@ -32,14 +36,14 @@ pub fn and(b: &mut Builder, a: Option<ValueId>, c: ValueId) -> ValueId {
 }
 
 /// A constant of a scalar or tensor type.
-pub(crate) fn constant(b: &mut Builder, value: i64, ty: &Type) -> ValueId {
+pub fn constant(b: &mut Builder, value: i64, ty: &Type) -> ValueId {
     let s = ty.scalar().expect("compiler bug: a constant of a type without scalars");
     let c = b.int(value, s);
     b.splat(c, ty)
 }
 
 /// A conversion of an index to the type that all checks of it are done in.
-pub(crate) fn widen(b: &mut Builder, index: ValueId) -> ValueId {
+pub fn widen(b: &mut Builder, index: ValueId) -> ValueId {
     match b.ty(index).scalar() {
         Some(Scalar::I32 | Scalar::I64) => index,
         Some(Scalar::I8 | Scalar::I16 | Scalar::U8 | Scalar::U16 | Scalar::U1) => b.cast(index, Scalar::I32),

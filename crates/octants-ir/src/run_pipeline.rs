@@ -1,69 +1,90 @@
 //! The driver of every pipeline: runs the passes of a table in order, and verifies the IR between them.
 
-use octants_ir::{Kernel, verify::assert_kernel};
+use crate::kernel::Kernel;
+use crate::schedule::Scheduled;
+use crate::verify::{assert_kernel, assert_scheduled};
 
-/// A row of a table of passes. `S` is what its passes share beside the kernel: options, and what they find.
-pub struct Pass<S> {
+/// A row of a table of passes over IR of the type `I`. `S` is what its passes share beside it: options, and what they
+/// find.
+pub struct Pass<I, S> {
     /// The name of the pass's function.
     pub name: &'static str,
     /// Whether the pass runs.
-    pub runs: fn(&Kernel, &S) -> bool,
+    pub runs: fn(&I, &S) -> bool,
     /// The pass.
-    pub run: fn(&mut Kernel, &mut S),
+    pub run: fn(&mut I, &mut S),
 }
 
-/// What passes of a table share beside the kernel.
+/// IR that the verifier has rules for.
+pub trait Verified {
+    /// Panics if a rule is broken; `after` says which step made the IR.
+    fn assert_rules(&self, after: &str);
+}
+
+impl Verified for Kernel {
+    fn assert_rules(&self, after: &str) {
+        assert_kernel(self, after);
+    }
+}
+
+impl Verified for Scheduled {
+    fn assert_rules(&self, after: &str) {
+        assert_scheduled(self, after);
+    }
+}
+
+/// What passes of a table share beside the IR.
 pub trait PassState {
-    /// A pass has found an error of the user's, behind which no pass runs and the kernel means nothing.
+    /// A pass has found an error of the user's, behind which no pass runs and the IR means nothing.
     fn has_failed(&self) -> bool {
         false
     }
 }
 
 /// For rows of passes that always run.
-pub fn always<S>(_: &Kernel, _: &S) -> bool {
+pub fn always<I, S>(_: &I, _: &S) -> bool {
     true
 }
 
-/// Runs a table on a kernel. In debug builds the verifier runs before it and after each pass.
-pub fn run_pipeline<S: PassState>(table: &[Pass<S>], kernel: &mut Kernel, state: &mut S) {
-    run_pipeline_with(table, kernel, state, |_| ());
+/// Runs a table on a kernel or a scheduled program. In debug builds the verifier runs before it and after each pass.
+pub fn run_pipeline<I: Verified, S: PassState>(table: &[Pass<I, S>], ir: &mut I, state: &mut S) {
+    run_pipeline_with(table, ir, state, |_| ());
 }
 
 /// As [`run_pipeline`]; calls `after` with a pass's name when it has run.
-pub fn run_pipeline_with<S: PassState>(
-    table: &[Pass<S>],
-    kernel: &mut Kernel,
+pub fn run_pipeline_with<I: Verified, S: PassState>(
+    table: &[Pass<I, S>],
+    ir: &mut I,
     state: &mut S,
     mut after: impl FnMut(&'static str),
 ) {
-    verify(kernel, "lowering");
+    verify(ir, "the step before");
     for pass in table {
-        if !(pass.runs)(kernel, state) {
+        if !(pass.runs)(ir, state) {
             continue;
         }
-        (pass.run)(kernel, state);
+        (pass.run)(ir, state);
         if state.has_failed() {
             return;
         }
-        verify(kernel, pass.name);
+        verify(ir, pass.name);
         after(pass.name);
     }
 }
 
 /// Runs the first pass of this name in a table; false when there is none.
-pub fn run_pass<S: PassState>(table: &[Pass<S>], name: &str, kernel: &mut Kernel, state: &mut S) -> bool {
+pub fn run_pass<I: Verified, S: PassState>(table: &[Pass<I, S>], name: &str, ir: &mut I, state: &mut S) -> bool {
     let Some(pass) = table.iter().find(|p| p.name == name) else { return false };
-    (pass.run)(kernel, state);
+    (pass.run)(ir, state);
     if !state.has_failed() {
-        verify(kernel, name);
+        verify(ir, name);
     }
     true
 }
 
-fn verify(kernel: &Kernel, after: &str) {
+fn verify(ir: &impl Verified, after: &str) {
     if cfg!(debug_assertions) {
-        assert_kernel(kernel, after);
+        ir.assert_rules(after);
     }
 }
 
@@ -80,7 +101,7 @@ mod tests {
         }
     }
 
-    const TABLE: &[Pass<Failing>] = &[
+    const TABLE: &[Pass<Kernel, Failing>] = &[
         Pass { name: "first", runs: always, run: |_, f| f.1 = f.0 == "first" },
         Pass { name: "never", runs: |_, _| false, run: |_, _| panic!("it does not run") },
         Pass { name: "second", runs: always, run: |_, f| f.1 = f.0 == "second" },

@@ -5,10 +5,12 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, FrameSlot, LocalId, Op, ValueId};
+use crate::body::Body;
+use crate::op::{BlockId, FrameSlot, LocalId, Op, ValueId};
 
 /// Copies parts of `source` into `body`.
-pub(crate) struct Copier<'a> {
+#[derive(Debug)]
+pub struct Copier<'a> {
     source: &'a Body,
     /// The copy.
     pub body: Body,
@@ -65,12 +67,7 @@ impl<'a> Copier<'a> {
                 to
             })
             .collect();
-        match &mut self.body.inst_mut(copy).op {
-            Op::If(_, a, b) => (*a, *b) = (blocks[0], blocks[1]),
-            Op::For(l) => l.body = blocks[0],
-            Op::Loop(b) => *b = blocks[0],
-            _ => {}
-        }
+        self.body.inst_mut(copy).op.set_blocks(&blocks);
         copy
     }
 

@@ -1,0 +1,103 @@
+//! Hints to the optimizer for loops: unroll factors, what keeps the code short, which parallel loops have independent
+//! iterations.
+
+use std::collections::HashMap;
+
+use octants_ir::{BlockId, Body, CodeSizeHint, ForLoop, LoopHints, Op, Scheduled, Task, ValueId};
+
+use crate::facts::ProgramFacts;
+use crate::intra_iteration_dependence::has_intra_iteration_dependence;
+use crate::prefetch::{has_many_threads, prefetch};
+use crate::schedule_program::Scheduling;
+use crate::schedule_task::{MANY_LOOPS, ParallelLoop, is_huge};
+use crate::unroll_arrays::walks_short_arrays;
+use octants_ir::schedule::TaskSchedule;
+
+/// CPU tasks with more inner loops than this: interleaving and runtime unrolling of these loops are disabled. LLVM
+/// would emit up to sixteen copies of each loop body, and remainder loops. That took a quarter of the compile time of a
+/// rigid-body simulator's steps, and did not make them faster.
+const LEAN_LOOPS: usize = 12;
+
+/// Properties of a task or function that the hints for its serial loops depend on.
+#[derive(Debug, Clone, Copy, Default)]
+struct Around {
+    /// It has many inner loops.
+    many_loops: bool,
+    /// See [`LEAN_LOOPS`].
+    lean_loops: bool,
+    /// Many threads run it.
+    many_threads: bool,
+}
+
+type Hints = HashMap<ValueId, LoopHints>;
+
+/// Sets the hints of all loops in the variants of tasks and in functions.
+pub(crate) fn hint_loops(scheduled: &mut Scheduled, of: &Scheduling) {
+    let Scheduled { program, schedule } = scheduled;
+    let facts = ProgramFacts::of(program, &of.target, of.options);
+    for (task, found) in program.tasks.iter().zip(&mut schedule.tasks) {
+        let hints = hints_of_task(&facts, task, found);
+        found.variants.iter_mut().for_each(|variant| set_hints(&mut variant.body, &hints));
+    }
+    let of_function = |body: &Body| {
+        let mut hints = Hints::new();
+        hint_block(&facts, Around::default(), body, body.root, &mut hints);
+        hints
+    };
+    let hints: Vec<Hints> = program.functions.iter().map(|f| of_function(&f.body)).collect();
+    for (function, hints) in program.functions.iter_mut().zip(hints) {
+        set_hints(&mut function.body, &hints);
+    }
+}
+
+fn set_hints(body: &mut Body, hints: &Hints) {
+    for (v, hints) in hints {
+        if let Op::For(l) = &mut body.inst_mut(*v).op {
+            l.hints = *hints;
+        }
+    }
+}
+
+fn hints_of_task(facts: &ProgramFacts<'_>, task: &Task, found: &TaskSchedule) -> Hints {
+    let (target, body) = (facts.target, &task.body);
+    let loops = body.insts.iter().filter(|i| matches!(i.op, Op::For(_))).count();
+    let parallel = ParallelLoop::of(task);
+    let around = Around {
+        many_loops: loops > MANY_LOOPS,
+        lean_loops: target.has_vectors && loops > LEAN_LOOPS,
+        many_threads: parallel.is_some_and(|p| has_many_threads(p.of, found.count())),
+    };
+    let mut hints = Hints::new();
+    hint_block(facts, around, body, body.root, &mut hints);
+    if let Some(p) = parallel {
+        let is_shared = target.has_vectors && !p.config.serialize;
+        let independent = is_shared && !has_intra_iteration_dependence(facts, body, p.of.body);
+        let no_vectors = is_huge(target, found.behavior);
+        hints.insert(p.loop_id, LoopHints { independent, no_vectors, ..LoopHints::default() });
+    }
+    hints
+}
+
+/// Hints for the serial loops of a block.
+fn hint_block(facts: &ProgramFacts<'_>, around: Around, body: &Body, block: BlockId, hints: &mut Hints) {
+    body.visit(block, &mut |v, inst| {
+        if let Op::For(l) = &inst.op
+            && l.parallel.is_none()
+        {
+            hints.insert(v, hints_of_loop(facts, around, body, l));
+        }
+    });
+}
+
+fn hints_of_loop(facts: &ProgramFacts<'_>, around: Around, body: &Body, l: &ForLoop) -> LoopHints {
+    let target = facts.target;
+    let code_size = match () {
+        () if target.has_grid && walks_short_arrays(body, l) => CodeSizeHint::UnrollFully,
+        () if around.lean_loops => CodeSizeHint::Lean,
+        () if around.many_loops => CodeSizeHint::NotUnrolledUncounted,
+        () => CodeSizeHint::None,
+    };
+    let is_cut = target.has_grid && target.waits_for_loads && !around.many_loops;
+    let unroll = if is_cut { prefetch(facts.costs(), body, l, around.many_threads) } else { None };
+    LoopHints { unroll, code_size, ..LoopHints::default() }
+}

@@ -1,0 +1,165 @@
+//! Reductions of parallel loops on a grid: each thread folds into a local, the threads of a subgroup combine their
+//! values by shuffles, the subgroups of a block by shared memory, and one thread of the block updates the target.
+//!
+//! The variant becomes code that each thread of the grid runs, because all threads of a block reach the barrier behind
+//! the loop, those without iterations too. A loop that runs in order keeps its reductions.
+
+use std::collections::HashMap;
+
+use octants_ir::insert_code::{push_if, rebuild_blocks};
+use octants_ir::{
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Const, GridValue, LocalId, Op, Reduction, Scalar, Scheduled,
+    ThreadScope, Type, ValueId, fold_identity,
+};
+
+use crate::reduce_in_subgroups::shuffle_fold;
+use crate::schedule_program::Scheduling;
+use crate::shared_buffers::{add_shared_buffer, flat_buffer};
+
+/// Buffers for the values of a block's subgroups, by the number of a reduction and the type in which it folds.
+type Partials = HashMap<(usize, Scalar), BufferId>;
+
+/// Reduces in the variants of tasks.
+pub(crate) fn reduce_in_blocks(scheduled: &mut Scheduled, of: &Scheduling) {
+    let mut partials = Partials::new();
+    for task in 0..scheduled.schedule.tasks.len() {
+        for variant in 0..scheduled.schedule.tasks[task].variants.len() {
+            let body = &mut scheduled.schedule.tasks[task].variants[variant].body;
+            if !has_reductions(body) {
+                continue;
+            }
+            let mut body = std::mem::take(body);
+            rebuild_blocks(&mut body, |b, v| {
+                let reductions = reductions_of(&b.body, v);
+                if reductions.is_empty() {
+                    return b.place(v);
+                }
+                let folds: Vec<Fold> = reductions.into_iter().map(|of| Fold::start(b, of)).collect();
+                fold_in_locals(b, v, &folds);
+                b.place(v);
+                for (slot, fold) in folds.iter().enumerate() {
+                    let partials = *partials.entry((slot, fold.scalar)).or_insert_with(|| {
+                        let elements = of.target.subgroup_size.into();
+                        add_shared_buffer(scheduled, of, flat_buffer("partial results", fold.scalar.into(), elements))
+                    });
+                    fold.combine(b, partials, of.target.subgroup_size);
+                }
+            });
+            let variant = &mut scheduled.schedule.tasks[task].variants[variant];
+            (variant.body, variant.is_grid) = (body, true);
+        }
+    }
+}
+
+fn has_reductions(body: &Body) -> bool {
+    let mut found = false;
+    body.visit(body.root, &mut |v, _| found |= !reductions_of(body, v).is_empty());
+    found
+}
+
+/// The reductions of a loop that threads share.
+fn reductions_of(body: &Body, v: ValueId) -> Vec<Reduction> {
+    match &body.inst(v).op {
+        Op::For(l) if l.is_parallel() => l.reductions.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// Lets the iterations of a loop fold into the locals.
+fn fold_in_locals(b: &mut Builder, v: ValueId, folds: &[Fold]) {
+    let Op::For(l) = &mut b.body.inst_mut(v).op else { panic!("compiler bug: {v} is no loop") };
+    l.reductions.clear();
+    let block = l.body;
+    let mut blocks = vec![block];
+    while let Some(block) = blocks.pop() {
+        fold_in_block(b, block, folds, &mut blocks);
+    }
+}
+
+fn fold_in_block(b: &mut Builder, block: BlockId, folds: &[Fold], inner: &mut Vec<BlockId>) {
+    let cursor = b.set_cursor(block);
+    for v in std::mem::take(&mut b.body.blocks[block.index()]) {
+        match b.body.inst(v).op {
+            Op::Reduce(slot, value) => {
+                b.span = b.body.inst(v).span;
+                folds[slot as usize].fold(b, value);
+            }
+            ref op => {
+                inner.extend(op.blocks());
+                b.place(v);
+            }
+        }
+    }
+    b.set_cursor(cursor);
+}
+
+/// A reduction, and the local that this thread folds into.
+struct Fold {
+    of: Reduction,
+    local: LocalId,
+    /// The type in which it folds: half precision would lose the small parts of a large sum.
+    scalar: Scalar,
+    identity: Const,
+}
+
+impl Fold {
+    /// Adds the local, with the identity in it.
+    fn start(b: &mut Builder, of: Reduction) -> Fold {
+        let of_target = b.pointee(of.target).scalar().expect("compiler bug: a reduction is of scalars");
+        let scalar = if of_target == Scalar::F16 { Scalar::F32 } else { of_target };
+        let identity = fold_identity(of.op, scalar).expect("compiler bug: a reduction has an identity");
+        let local = b.body.add_local("reduced", scalar.into());
+        let fold = Fold { of, local, scalar, identity };
+        let identity = fold.identity(b);
+        b.store_local(local, identity);
+        fold
+    }
+
+    fn identity(&self, b: &mut Builder) -> ValueId {
+        b.push(Op::Const(self.identity), self.scalar.into())
+    }
+
+    /// Folds a value of an iteration.
+    fn fold(&self, b: &mut Builder, value: ValueId) {
+        let op = self.of.op.binary().expect("compiler bug: a reduction combines");
+        let value = b.cast(value, self.scalar);
+        b.update_local(self.local, |b, before| b.binary(op, before, value));
+    }
+
+    /// Combines the values of all threads into the target. All threads of a block run this.
+    fn combine(&self, b: &mut Builder, partials: BufferId, subgroup_size: u32) {
+        // What was subtracted has been summed as negative.
+        let op = if self.of.op == AtomicOp::Sub { AtomicOp::Add } else { self.of.op };
+        let joins = op.binary().expect("compiler bug: a reduction combines");
+        let bits = subgroup_size.trailing_zeros();
+        let value = b.load_local(self.local);
+        let of_subgroup = shuffle_fold(b, value, joins, bits);
+        let [thread, threads, lane] =
+            [GridValue::Thread, GridValue::BlockSize, GridValue::Lane].map(|g| b.push(Op::Grid(g), Type::I32));
+        let shift = b.int(bits.into(), Scalar::I32);
+        let [subgroup, subgroups] = [thread, threads].map(|v| b.binary(BinaryOp::UShr, v, shift));
+        let none = b.int(0, Scalar::I32);
+        let [is_first, is_in_first] = [lane, subgroup].map(|v| b.binary(BinaryOp::Eq, v, none));
+        let at = |b: &mut Builder, i: ValueId| {
+            b.push(Op::BufferAddr(partials, vec![i]), Type::Ref(Box::new(self.scalar.into())))
+        };
+        push_if(b, is_first, |b| {
+            let address = at(b, subgroup);
+            b.store(address, of_subgroup);
+        });
+        b.push(Op::Barrier(ThreadScope::Block), Type::Unit);
+        push_if(b, is_in_first, |b| {
+            let address = at(b, lane);
+            let partial = b.load(address);
+            let identity = self.identity(b);
+            let is_written = b.binary(BinaryOp::Lt, lane, subgroups);
+            let partial = b.push(Op::Select(is_written, partial, identity), self.scalar.into());
+            let all = shuffle_fold(b, partial, joins, bits);
+            push_if(b, is_first, |b| {
+                let of_target = b.pointee(self.of.target).clone();
+                let all = b.cast(all, of_target.scalar().expect("compiler bug: a reduction is of scalars"));
+                b.push(Op::Atomic(op, self.of.target, all), of_target);
+            });
+        });
+    }
+}
