@@ -22,9 +22,8 @@ pub fn refuse_cooperation(kernel: &mut Kernel) -> Result<(), Box<Diagnostic>> {
     }
     let Some(span) = found else { return Ok(()) };
     let message = "a kernel whose threads work together (`qd.simt`) has no derivatives";
-    Err(Diagnostic::new(Code::Compilation, span, message).with_hint(
-        "move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`",
-    ))
+    Err(Diagnostic::new(Code::Compilation, span, message)
+        .with_hint("move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`"))
 }
 
 #[cfg(test)]

@@ -67,8 +67,8 @@ pub enum TileOperand {
     Slice {
         /// The array.
         array: BufferId,
-        /// The index before the rows, or `None`.
-        batch: Value,
+        /// The index before the rows.
+        batch: Option<Value>,
         /// Begin and end.
         rows: [Value; 2],
         /// Begin and end.

@@ -5,6 +5,9 @@ known at compile time. All threads of the block call them. First each subgroup c
 result goes through shared memory, and the results of subgroups are combined in their order.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

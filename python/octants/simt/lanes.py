@@ -42,7 +42,8 @@ def log2_group_size() -> int:
 invocation_id = kernel_only("simt.lane", "The thread's index in its subgroup, i32.")
 sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.")
 mem_fence = kernel_only(
-    "simt.block_fence", "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one."
+    "simt.block_fence",
+    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
 )
 shuffle = kernel_only("simt.shuffle", "`shuffle(value, index)`: the value of the thread with an index in the subgroup.")
 shuffle_xor = kernel_only(

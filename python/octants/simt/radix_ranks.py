@@ -1,5 +1,8 @@
 """Ranks of the keys of a block by one digit: a step of a radix sort."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

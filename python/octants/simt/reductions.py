@@ -5,6 +5,9 @@ to the first thread, `reduce_all_*` gives it to every thread, and `segmented_red
 values from the last thread with a flag up to itself.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

@@ -1,5 +1,8 @@
 """A sort of a subgroup: of pairs of a key and a value, one pair on each thread."""
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

@@ -3,6 +3,9 @@
 Thread `i` of the subgroup has row `i`; threads beyond the tile's rows take part and hold nothing.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from functools import partial
@@ -19,7 +22,7 @@ __all__ = ["Tile16x16", "Tile32x32", "TileType"]
 
 
 @func
-def _load(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
@@ -33,7 +36,7 @@ def _load(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0:
 
 
 @func
-def _store(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
     """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
     row = r0 + invocation_id()
     end = min(c1, array.shape[static(len(array.shape) - 1)])
@@ -47,7 +50,17 @@ def _store(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0
 
 
 @func
-def _subtract_outer(self: Any, a: Any, b: Any) -> None:
+def _load(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    self._load3d(array, None, r0, r1, c0, c1)
+
+
+@func
+def _store(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    self._store3d(array, None, r0, r1, c0, c1)
+
+
+@func
+def _ger_sub(self: Any, a: Any, b: Any) -> None:
     """The tile less the product of the columns that the threads' numbers form, the second one transposed."""
     for j in static(range(self.row.n)):
         self.row[j] -= a * shuffle(b, j)
@@ -91,7 +104,9 @@ def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> No
 _METHODS = {
     "_load": _load,
     "_store": _store,
-    "_subtract_outer": _subtract_outer,
+    "_load3d": _load3d,
+    "_store3d": _store3d,
+    "_ger_sub": _ger_sub,
     "eye_": _eye_,
     "cholesky_": _cholesky_,
     "solve_triangular_": _solve_triangular_,
@@ -127,7 +142,9 @@ class TileType:
         """The type of tiles of a type of numbers."""
         dtype = default_fp() if dtype is None else resolve_dtype(dtype)
         if dtype not in self._types:
-            self._types[dtype] = StructType({"row": vector(self.SIZE, dtype)}, _METHODS, repr(self))
+            made: Any = StructType({"row": vector(self.SIZE, dtype)}, _METHODS, repr(self))
+            made.SIZE, made.zeros, made.eye = self.SIZE, partial(_zeros, self, dtype), partial(_eye, self, dtype)
+            self._types[dtype] = made
         return self._types[dtype]
 
     def __repr__(self) -> str:

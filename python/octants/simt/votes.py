@@ -3,6 +3,9 @@
 Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, each on its own.
 """
 
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
 from __future__ import annotations
 
 from typing import Any

@@ -78,7 +78,11 @@ MISUSE = [
     ("for i in range(64):", "s = block.SharedArray(4, qd.f32)[0:2]", "cannot be sliced"),
     ("for i in range(64):", "s = block.SharedArray(4, qd.f32); s = 1.0", "cannot be assigned"),
     ("for i in range(64):", "s = block.SharedArray(1 << 20, qd.f32)", "of 4194304 bytes does not fit"),
-    ("for i in range(64):", "a, b = block.SharedArray(10240, qd.f32), block.SharedArray(10240, qd.f32)", "beside 40960"),
+    (
+        "for i in range(64):",
+        "a, b = block.SharedArray(10240, qd.f32), block.SharedArray(10240, qd.f32)",
+        "beside 40960",
+    ),
     ("for i in range(64):", "subgroup.shuffle(1.0, 0.5)", "index of a thread is an integer"),
     ("for i in range(64):", "subgroup.shuffle(1.0)", "takes a value and an index"),
     ("for i in range(64):", "block.reduce_add(1, 48, qd.i32)", "multiple of the threads of a subgroup"),
@@ -155,4 +159,3 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
 
     with pytest.raises(qd.OctantsRuntimeError, match="blocks of 4096 threads"):
         too_many(np.zeros(4096, np.int32))
-        qd.sync()

@@ -182,7 +182,8 @@ def test_sort(group_size: int, dtype: str, k: int | None) -> None:
 
     wanted = keys[order], values[order]
     sort(keys, values)
-    assert (keys == wanted[0]).all() and (values == wanted[1]).all()
+    assert (keys == wanted[0]).all()
+    assert (values == wanted[1]).all()
 
 
 @pytest.mark.parametrize("old", ["barrier", "memory_barrier", "ballot_full_subgroup"])

@@ -167,3 +167,23 @@ def k(a: qd.types.ndarray()):
     with pytest.raises(Exception, match=text) as caught:
         names["k"](np.zeros((16, 16), np.float32))
     assert 'program.py", line 7' in str(caught.value) or "lower" in statement
+
+
+@qd.kernel(fastcache=True)
+def _identities(a: qd.types.ndarray(), n: qd.template(), tile: qd.template()):
+    qd.loop_config(block_dim=n)
+    for i in range(n):
+        a[i, 0] = tile.SIZE
+        t = tile.eye(qd.f32)
+        u = qd.simt.Tile16x16.eye(qd.f32)
+        t[:] = a[0:1, 0:1]
+        a[0:n, 0:n] = t
+        a[n, i] = qd.simt.subgroup.reduce_all_add_tiled(u.row[0], 4)
+
+
+def test_tiles_in_pure_kernels(group_size: int) -> None:
+    a = np.zeros((17, 16), np.float32)
+    _identities(a, 16, simt.Tile16x16)
+    assert (a[1:16] == np.eye(16)[1:]).all()
+    assert a[0, 0] == 16
+    assert (a[16] == 1).all()

@@ -13,10 +13,10 @@ use super::builtins::Call;
 use crate::arith::{self, Comparison, Operator};
 use crate::value::{TileOperand, Value};
 
-/// Methods of a tile's type.
-const LOAD: &str = "_load";
-const STORE: &str = "_store";
-const SUBTRACT_OUTER: &str = "_subtract_outer";
+/// Methods of a tile's type; loads and stores of matrices, and of one matrix of several.
+const LOADS: [&str; 2] = ["_load", "_load3d"];
+const STORES: [&str; 2] = ["_store", "_store3d"];
+const SUBTRACT_OUTER: &str = "_ger_sub";
 
 impl Lowerer<'_> {
     /// `a[r0:r1, c0:c1]`, `a[i, r0:r1, c0:c1]`: a rectangle; `a[r0:r1, c]`, `a[i, r0:r1, c]`: each thread's element of a column.
@@ -36,15 +36,18 @@ impl Lowerer<'_> {
             return self.column_element(array, batch, rows, columns);
         }
         let columns = self.slice_bounds(columns)?;
-        let batch = batch.unwrap_or(Value::None);
         Ok(Value::Tile(Rc::new(TileOperand::Slice { array, batch, rows, columns })))
     }
 
     fn refuse_slice(&mut self, array: BufferId) -> Result<Value> {
         let name = self.buffers[array.index()].name.clone();
         let shown = if name.is_empty() { String::from("a field") } else { format!("`{name}`") };
-        Err(Diagnostic::new(Code::Index, self.b.span, format!("arrays and fields cannot be sliced in a kernel: {shown}"))
-            .with_hint("tiles of `qd.simt`, on a GPU, load `a[r0:r1, c0:c1]`, and `a[r0:r1, c]` is a column of a tile"))
+        Err(Diagnostic::new(
+            Code::Index,
+            self.b.span,
+            format!("arrays and fields cannot be sliced in a kernel: {shown}"),
+        )
+        .with_hint("tiles of `qd.simt`, on a GPU, load `a[r0:r1, c0:c1]`, and `a[r0:r1, c]` is a column of a tile"))
     }
 
     /// Begin and end of a slice, both given.
@@ -107,14 +110,14 @@ impl Lowerer<'_> {
     pub(super) fn is_tile(&mut self, value: &Value) -> Result<bool> {
         let Some(Type::Struct(ty)) = self.runtime_type(value) else { return Ok(false) };
         let Some(object) = self.struct_objects.get(&ty).copied() else { return Ok(false) };
-        Ok(self.find_struct_method(object, LOAD)?.is_some())
+        Ok(self.find_struct_method(object, LOADS[0])?.is_some())
     }
 
     /// `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t`. `None` when neither side is a slice.
     pub(super) fn assign_tile(&mut self, target: &Value, value: &Value) -> Result<Option<()>> {
-        let (tile, method, operand) = match (target, value) {
-            (Value::Tile(operand), tile) => (tile, STORE, operand),
-            (tile, Value::Tile(operand)) => (tile, LOAD, operand),
+        let (tile, methods, operand) = match (target, value) {
+            (Value::Tile(operand), tile) => (tile, STORES, operand),
+            (tile, Value::Tile(operand)) => (tile, LOADS, operand),
             _ => return Ok(None),
         };
         let TileOperand::Slice { array, batch, rows: [r0, r1], columns: [c0, c1] } = &**operand else {
@@ -122,9 +125,12 @@ impl Lowerer<'_> {
         };
         if !self.is_tile(tile)? {
             let what = self.describe(tile);
-            return self.err(Code::Type, format!("a slice of an array is loaded into or stored from a tile, not {what}"));
+            return self
+                .err(Code::Type, format!("a slice of an array is loaded into or stored from a tile, not {what}"));
         }
-        let args = vec![Value::Array(*array), batch.clone(), r0.clone(), r1.clone(), c0.clone(), c1.clone()];
+        let bounds = [r0, r1, c0, c1].map(Value::clone);
+        let args = [Value::Array(*array)].into_iter().chain(batch.clone()).chain(bounds).collect();
+        let method = methods[usize::from(batch.is_some())];
         self.call_tile_method(tile, method, args).map(Some)
     }
 
