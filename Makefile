@@ -71,12 +71,13 @@ SEPARATE_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_
 STANDIN_TESTS := $(addprefix tests/python/,test_fields.py test_ndarray.py test_matrix_values.py calls \
     test_failed_checks.py test_interop.py test_device_interop.py test_inspect.py test_program.py test_shared_memory.py test_math.py \
     test_algorithms.py test_loop_bounds.py reverse_mode \
-    test_recorded_launches.py test_scattered_sums.py streams)
+    test_recorded_launches.py test_scattered_sums.py streams simt)
 
 test-python: $(STAMPS)/build
 	$(BIN)/python -m pytest tests/python -rs -n 2
 	$(BIN)/python -m pytest --arch cpu-separate $(SEPARATE_TESTS) -n 2
 	OCTANTS_TEST_SEEDS=5 $(BIN)/python -m pytest --arch amdgpu-standin $(STANDIN_TESTS) -rs -n 2
+	HIP_STANDIN_ARCH=twin-wave32 $(BIN)/python -m pytest --arch amdgpu-standin tests/python/simt -rs -n 2
 
 check: $(STAMPS)/tools
 	$(CARGO) fmt --all --check

@@ -88,7 +88,6 @@ from octants.ops import (
     floor,
     frexp,
     get_addr,
-    global_thread_idx,
     grouped,
     log,
     loop_config,
@@ -96,6 +95,7 @@ from octants.ops import (
     min,
     no_activate,
     one,
+    outer,
     pow,
     random,
     raw_div,
@@ -244,7 +244,6 @@ __all__ = [  # and the exceptions
     "frexp",
     "func",
     "get_addr",
-    "global_thread_idx",
     "gpu",
     "graph",
     "graph_do_while",
@@ -288,6 +287,7 @@ __all__ = [  # and the exceptions
     "ndrange",
     "no_activate",
     "one",
+    "outer",
     "perf_dispatch",
     "pow",
     "precompile",
@@ -340,10 +340,11 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "tools")
-_LAZY_NAMES = dict.fromkeys(
-    ("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"
-)
+_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "simt", "tools")
+_LAZY_NAMES = {
+    "global_thread_idx": "octants.simt.block_threads",
+    **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -28,6 +28,12 @@ def reset() -> None:
 def sync() -> None:
     """Waits until everything launched before is done."""
 
+def subgroup_size() -> int:
+    """Threads of a subgroup of the running program's device; zero where threads form none."""
+
+def max_shared_bytes() -> int:
+    """Most bytes of shared memory that the arrays of a block may take on the running program's device."""
+
 def device_processor() -> str | None:
     """The processor of the current program's device that code is made for; `None` where that is the host's."""
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from octants.exceptions import OctantsRuntimeError, OctantsScopeError, OctantsTypeError
+from octants.exceptions import OctantsScopeError, OctantsTypeError
 from octants.matrix import Matrix, elementwise
 from octants.types.primitive import resolve_dtype
 
@@ -318,13 +318,10 @@ get_addr = kernel_only(
 volatile_load = kernel_only(
     "volatile_load", "Reads an element each time that it is executed, for loops that wait for what others write."
 )
+outer = kernel_only(
+    "outer",
+    "`outer(a, b)`: the product of two columns of a tile of `qd.simt`, the second one transposed, in `t -= outer(a, b)`.",
+)
 block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.")
 cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.")
 no_activate = kernel_only("no_activate", "A hint: writes to these sparse fields activate nothing.")
-
-
-def global_thread_idx() -> Any:
-    """Not supported: raises."""
-    raise OctantsRuntimeError(
-        "qd.global_thread_idx() is not supported: which thread runs an iteration is the device's choice; use the loop's index"
-    )

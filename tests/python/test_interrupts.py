@@ -83,7 +83,13 @@ print(late, flush=True)
 os._exit(0)  # without waiting for what runs on
 """
 
-IN_ORDER = ["chunks(x, 20_000)", "tasks(small, 5_000_000)", "returns(x, 20_000)", "launches(x, 20_000)", "rounds(x, 10, left)"]
+IN_ORDER = [
+    "chunks(x, 20_000)",
+    "tasks(small, 5_000_000)",
+    "returns(x, 20_000)",
+    "launches(x, 20_000)",
+    "rounds(x, 10, left)",
+]
 QUEUED = ["chunks(x, 5_000); qd.sync()", "chunks(x, 5_000); x[0]", "returns(x, 5_000)", "rounds(x, 10, left)"]
 CASES = [
     *((wait, {}) for wait in IN_ORDER),

@@ -82,15 +82,6 @@ def test_indices_are_scaled_from_one_shape_to_another():
         qd.rescale_index(fine, wide, qd.Vector([0, 0]))
 
 
-def test_the_number_of_a_thread_is_refused():
-    @qd.kernel
-    def number() -> qd.i32:
-        return qd.global_thread_idx()
-
-    with pytest.raises(qd.OctantsCompilationError, match="global_thread_idx.. is not supported"):
-        number()
-
-
 def test_functions_for_both_worlds():
     @qd.pyfunc
     def area(a, b):

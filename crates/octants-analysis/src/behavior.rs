@@ -29,6 +29,8 @@ impl OwnBehavior {
                 Effect::Update(_) => behavior.atomics += 1,
                 Effect::For(l) => behavior.atomics += usize::from(!l.reductions.is_empty()),
                 Effect::Call(f, _) => own.calls.push(f),
+                // Blocks have the threads that the program asked for where it tells them apart.
+                Effect::Index if matches!(inst.op, Op::Grid(_)) => behavior.cooperates = true,
                 Effect::Pure
                 | Effect::Index
                 | Effect::Read(_)

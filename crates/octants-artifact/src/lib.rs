@@ -131,6 +131,9 @@ pub struct ParallelMeta {
     pub scatter: Option<ScatterCopies>,
     /// Each block pays at its end for what it adds up: there should be no more of them than run at once (GPU).
     pub block_sums: bool,
+    /// Threads of a block wait for each other or exchange values: a block has `block_dim` threads exactly, and a thread
+    /// runs one iteration, if the launcher can tell their number (GPU).
+    pub cooperates: bool,
     /// Rough cost of one iteration in nanoseconds, to decide whether threads pay.
     pub cost_per_iteration: f32,
 }

@@ -19,6 +19,7 @@ use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;
 use crate::differentiate_reverse::tally_trips::{Tallied, tally_trips};
 use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
+use crate::refuse_cooperation::refuse_cooperation;
 use crate::refuse_shared_writes::refuse_shared_writes;
 use crate::structure_exits::structure_exits;
 use crate::validate_reads::validate_reads;
@@ -120,6 +121,7 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
         runs: is_reverse,
         run: |k, d| _ = d.note(refuse_shared_writes(k, &d.aliases)),
     },
+    Pass { name: "refuse_cooperation", runs: has_derivatives, run: |k, d| _ = d.note(refuse_cooperation(k)) },
     Pass { name: "demote_volatile_loads", runs: is_planned, run: |k, _| demote_volatile_loads(k) },
     Pass { name: "structure_exits", runs: is_planned, run: |k, _| structure_exits(k) },
     Pass { name: "inline_all_calls", runs: is_planned, run: |k, _| inline_all_calls(k) },

@@ -13,6 +13,7 @@ mod differentiate;
 mod differentiate_forward;
 mod differentiate_reverse;
 mod memory_use;
+mod refuse_cooperation;
 mod refuse_shared_writes;
 mod structure_exits;
 mod validate_reads;

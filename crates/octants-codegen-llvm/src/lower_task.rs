@@ -285,6 +285,7 @@ fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String)
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,
         block_sums: false,
+        cooperates: u.target.info().has_grid && u.facts.schedule.tasks[number].behavior.cooperates,
         interleave_factor: 1,
         cost_per_iteration: *cost_per_iteration,
         // On a device the code finds out.

@@ -35,7 +35,10 @@ impl Lowering<'_, '_> {
         let lane = target.grid_value(e, GridValue::Lane);
         let thread = target.grid_value(e, GridValue::Thread);
         let bits = e.i32c(i64::from(target.warp_bits()));
-        let [own, subgroups] = [thread, target.grid_value(e, GridValue::BlockSize)].map(|v| e.lshr(v, bits));
+        let own = e.lshr(thread, bits);
+        // The last subgroup may be a part of one.
+        let last = e.sub(target.grid_value(e, GridValue::BlockSize), e.i32c(1));
+        let subgroups = e.add(e.lshr(last, bits), e.i32c(1));
         let votes = e.intrinsic("llvm.ctpop", e.i64, &[target.ballot(e, condition)]);
         let (give, given) = (self.new_block(c"give"), self.new_block(c"given"));
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, lane, e.i32c(0)), give, given);

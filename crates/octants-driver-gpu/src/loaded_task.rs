@@ -119,8 +119,15 @@ unsafe fn form(
     // SAFETY: the contract above.
     unsafe {
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-        // Any number of whole warps computes the right result, so that more than the registers allow are cut down.
+        // Any number of whole warps computes the right result, so that more than the registers allow are cut down; unless
+        // the threads of a block work together.
         let block = match meta.block_dim {
+            Some(asked) if meta.cooperates && asked > most => {
+                let message =
+                    format!("blocks of {asked} threads were asked for, of which this device runs {most} at most");
+                return Err(ErrorKind::Misuse { message }.into());
+            }
+            Some(asked) if meta.cooperates => asked.max(1),
             Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
             None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
         };
@@ -132,6 +139,7 @@ unsafe fn form(
             multiprocessors: context.multiprocessors,
             warp: context.warp,
             once: meta.block_sums,
+            single: meta.cooperates,
             lanes,
             run: worthwhile_run(meta.cost_per_iteration, lanes),
         };

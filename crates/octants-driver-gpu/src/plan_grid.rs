@@ -44,6 +44,8 @@ pub struct GridPlan {
     pub warp: u32,
     /// No more blocks than the device holds at once.
     pub once: bool,
+    /// As many blocks as it takes for each thread to run one iteration.
+    pub single: bool,
     /// Iterations that a thread runs at a time.
     pub lanes: u32,
     /// How often it should do that where there is enough to do.
@@ -80,11 +82,15 @@ impl GridPlan {
                 block = (n as u32).next_multiple_of(self.warp);
             }
         }
-        let most = match self.once {
-            true => fill,
-            false => n.div_ceil(u64::from(block) * self.run).clamp(fill * LEAST_WAVES, fill * MOST_WAVES),
+        let each = n.div_ceil(u64::from(block));
+        let blocks = match (self.single, self.once) {
+            (true, _) => each,
+            (false, true) => each.min(fill),
+            (false, false) => {
+                let most = n.div_ceil(u64::from(block) * self.run).clamp(fill * LEAST_WAVES, fill * MOST_WAVES);
+                each.min(most)
+            }
         };
-        let blocks = n.div_ceil(u64::from(block)).min(most);
         // The code counts threads in 31 bits.
         Some((blocks.min(i32::MAX as u64 / u64::from(block)) as u32, block))
     }
@@ -149,6 +155,7 @@ mod tests {
         multiprocessors: 132,
         warp: 32,
         once: false,
+        single: false,
         lanes: 1,
         run: 8,
     };
@@ -183,6 +190,13 @@ mod tests {
         assert_eq!(plan.plan(Some((1 << 20) + 1)), Some((1025, 256)));
         let plan = GridPlan { once: true, ..PLAN };
         assert_eq!(plan.plan(Some(1 << 30)), Some((FILL, 256)));
+    }
+
+    #[test]
+    fn threads_that_work_together_run_one_iteration() {
+        let plan = GridPlan { block: 16, fixed: true, single: true, ..PLAN };
+        assert_eq!(plan.plan(Some(48)), Some((3, 16)));
+        assert_eq!(plan.plan(Some(1 << 30)), Some((1 << 26, 16)));
     }
 
     #[test]

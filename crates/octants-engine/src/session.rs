@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{CodeTarget, StoreCounts};
+use octants_ir::TargetInfo;
 use octants_runtime::{Buffer, Caller, Device, DeviceConfig, DeviceError, Driver, ErrorKind, Patient, TextSink};
 
 pub use self::build::Executable;
@@ -125,6 +126,11 @@ impl Session {
     /// The device.
     pub fn device(&self) -> &Device {
         &self.device
+    }
+
+    /// What the session's device can do.
+    pub fn target_info(&self) -> TargetInfo {
+        self.machine.info()
     }
 
     /// The processor that code is made for, as the code generator calls it; `None` for the host's own.

@@ -56,6 +56,26 @@ pub enum Value {
     Static(Rc<Vec<Value>>),
     /// `value.name`, to be called.
     Method(Rc<(Value, String)>),
+    /// What only an assignment to or from a tile can use.
+    Tile(Rc<TileOperand>),
+}
+
+/// The other side of an assignment to or from a tile.
+#[derive(Debug, Clone)]
+pub enum TileOperand {
+    /// `a[r0:r1, c0:c1]`, `a[i, r0:r1, c0:c1]`: begin and end of rows and columns.
+    Slice {
+        /// The array.
+        array: BufferId,
+        /// The index before the rows.
+        batch: Option<Value>,
+        /// Begin and end.
+        rows: [Value; 2],
+        /// Begin and end.
+        columns: [Value; 2],
+    },
+    /// `qd.outer(a, b)`: each thread's elements of two vectors.
+    Outer(Value, Value),
 }
 
 /// An address and what may race on it.

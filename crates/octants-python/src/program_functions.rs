@@ -93,6 +93,18 @@ pub fn device_processor() -> Option<String> {
     current().and_then(|p| p.session.processor().map(str::to_string))
 }
 
+/// Threads of a subgroup of the running program's device; zero where threads form none.
+#[pyfunction]
+pub fn subgroup_size() -> u32 {
+    current().map_or(0, |p| p.session.target_info().subgroup_size)
+}
+
+/// Most bytes of shared memory that the arrays of a block may take on the running program's device.
+#[pyfunction]
+pub fn max_shared_bytes() -> u64 {
+    current().map_or(0, |p| p.session.target_info().max_shared_bytes)
+}
+
 /// Whether `init` was called (and `reset` was not).
 #[pyfunction]
 pub fn is_initialized() -> bool {

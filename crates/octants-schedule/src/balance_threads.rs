@@ -16,7 +16,7 @@ use octants_ir::{
     Type, ValueId,
 };
 
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
 
 /// Bits of a float's fraction that are part of the class.

@@ -27,7 +27,7 @@ pub(crate) struct Cloner<'a> {
     /// What stands for the index of a loop with one axis.
     pub indices: HashMap<ValueId, ValueId>,
     /// Loops that are fully unrolled, with the range of their index.
-    pub unrolled: HashMap<ValueId, Range<i64>>,
+    unrolled: HashMap<ValueId, Range<i64>>,
     /// The iteration of each unrolled loop around the code that is being copied.
     pub iterations: HashMap<ValueId, usize>,
     /// Conditions that hold.
@@ -52,6 +52,11 @@ impl<'a> Cloner<'a> {
             drops_remainders: false,
             copied_locals: None,
         }
+    }
+
+    /// Unrolls loops fully, each with the range of its index.
+    pub fn unroll_loops(&mut self, loops: &HashMap<ValueId, Range<i64>>) {
+        self.unrolled.extend(loops.iter().map(|(v, range)| (*v, range.clone())));
     }
 
     /// What stands for a value.

@@ -7,25 +7,26 @@
 //! thread. The subgroup then combines its sums in registers (`reduce_in_subgroups`), up to eight steps at a time, and
 //! one thread adds each result.
 //!
-//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). A vote before the loop decides
-//! whether the subgroup is complete and agrees on the elements. Otherwise each thread adds by itself.
+//! Applies to sums of floats into copies in shared memory (`privatize_in_shared_memory`). A vote before the loop
+//! decides whether the subgroup is complete and agrees on the elements. Otherwise each thread adds by itself.
 
 use std::collections::{HashMap, HashSet};
 
 use octants_ir::insert_code::{push_if, rebuild_blocks};
 use octants_ir::{
-    BinaryOp, BlockId, Body, Builder, Const, ForLoop, LocalId, LoopHints, Op, Range, Scalar, Scheduled, SubgroupOp,
-    Type, ValueId,
+    BinaryOp, BlockId, Body, Builder, ForLoop, LocalId, LoopHints, Op, Range, Scalar, Scheduled, SubgroupOp, Type,
+    ValueId,
 };
 
 use crate::clone_code::{Cloner, remove_unused};
 use crate::facts::{BodyFacts, ProgramFacts};
 use crate::find_converged_loops::{ConvergedLoop, find_converged_loop};
-use crate::full_unroll::insert_versions;
+use crate::full_unroll::{insert_versions, split_before_unrolled};
 use crate::prefetch::{has_many_threads, prefetch};
 use crate::reduce_in_subgroups::{Collected, shuffle_fold};
-use crate::schedule_program::Scheduling;
 use crate::schedule_task::{ParallelLoop, has_many_loops};
+use crate::scheduling::Scheduling;
+use crate::subgroup_steps::Steps;
 
 /// Converges the loops with sums into copies, in the variants of tasks.
 pub(crate) fn converge_loops(scheduled: &mut Scheduled, of: &Scheduling) {
@@ -79,55 +80,6 @@ fn find_loops(
             Some(found) => _ = plans.insert(v, found),
             None => op.blocks().into_iter().for_each(|b| find_loops(facts, b, factor, plans)),
         }
-    }
-}
-
-/// How often the threads of a subgroup run a loop, in steps that they take together.
-pub(crate) struct Steps {
-    /// The converged loop.
-    pub loop_id: ValueId,
-    /// Bounds of the loop in the type in which steps are counted.
-    begin: ValueId,
-    end: ValueId,
-    /// The type in which steps are counted.
-    count: Scalar,
-    /// The type of the loop's index.
-    index: Scalar,
-    descending: bool,
-    mirrored: HashSet<ValueId>,
-    /// The first step of the round.
-    pub start: ValueId,
-}
-
-impl Steps {
-    /// Lets a cloner copy code of the step with a number.
-    pub fn enter(&self, b: &mut Builder, cloner: &mut Cloner<'_>, step: ValueId) {
-        let index = if self.descending {
-            let one = b.int(1, self.count);
-            let last = b.binary(BinaryOp::Sub, self.end, one);
-            b.binary(BinaryOp::Sub, last, step)
-        } else if b.body.as_const(self.begin) == Some(Const::Int(0)) {
-            step
-        } else {
-            b.binary(BinaryOp::Add, self.begin, step)
-        };
-        let index = b.cast(index, self.index);
-        cloner.indices.insert(self.loop_id, index);
-        if self.descending {
-            let remaining = b.cast(step, self.index);
-            cloner.values.extend(self.mirrored.iter().map(|v| (*v, remaining)));
-        }
-    }
-
-    /// The instruction is one that [`Steps::enter`] found a value for.
-    pub fn has_value(&self, v: ValueId) -> bool {
-        self.descending && self.mirrored.contains(&v)
-    }
-
-    /// The step with a distance from the first one of the round.
-    pub fn step(&self, b: &mut Builder, distance: ValueId) -> ValueId {
-        let distance = b.cast(distance, self.count);
-        b.binary(BinaryOp::Add, self.start, distance)
     }
 }
 
@@ -242,7 +194,10 @@ impl Round<'_> {
                     || self.collected.collect(b, cloner, v)
             };
             let mut at_end = |cloner: &mut Cloner<'_>, b: &mut Builder| self.load_ahead(b, cloner, step, offset);
-            insert_versions(b, &mut cloner, self.l.body, &plan.full_unroll, true, &mut hook, &mut at_end);
+            cloner.unroll_loops(&plan.full_unroll.loops);
+            let (before, rest) = split_before_unrolled(self.facts.body, self.l.body, &plan.full_unroll);
+            cloner.insts(b, before, &mut hook);
+            insert_versions(b, &mut cloner, rest, &plan.full_unroll, &mut hook, &mut at_end);
         });
     }
 

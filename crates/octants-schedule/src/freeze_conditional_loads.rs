@@ -11,7 +11,7 @@ use octants_ir::{BlockId, Body, Effect, Inst, Op, Scheduled, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::scatter_privatization::buffer_of;
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 
 /// Memory other than a local: a buffer, or unknown memory.
 type Place = Option<usize>;

@@ -12,8 +12,8 @@ use octants_ir::{BinaryOp, BlockId, Body, Builder, Const, ForLoop, Op, Scheduled
 
 use crate::clone_code::{Cloner, Hook, plainly, remove_unused};
 use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
-use crate::schedule_program::Scheduling;
 use crate::schedule_task::has_many_loops;
+use crate::scheduling::Scheduling;
 
 /// Maximum trip count of an unrolled loop.
 const MAX_ITERATIONS: i64 = 8;
@@ -86,7 +86,10 @@ fn unroll_in_body(facts: &ProgramFacts<'_>, body: &mut Body) {
         b.set_cursor(l.body);
         b.body.blocks[l.body.index()].clear();
         let mut cloner = Cloner::new(&source, &locals);
-        insert_versions(&mut b, &mut cloner, l.body, &plan, false, &mut plainly, &mut |_, _| ());
+        cloner.unroll_loops(&plan.loops);
+        let (before, rest) = split_before_unrolled(&source, l.body, &plan);
+        before.iter().for_each(|v| b.place(*v));
+        insert_versions(&mut b, &mut cloner, rest, &plan, &mut plainly, &mut |_, _| ());
         *body = b.body;
     }
     remove_unused(body);
@@ -117,28 +120,28 @@ fn plan_in_block(
     }
 }
 
-/// Copies a loop's body in which loops are unrolled: the part before the first of them, then the rest. If there is a
-/// guard, the rest has two versions, one for when all iterations run. `at_end` ends each version of the rest. With
-/// `copies_all`, the part before is copied too; otherwise its instructions are placed as they are.
+/// The part of a loop's body before the first unrolled loop, and the rest. Without a guard the rest is empty.
+pub(crate) fn split_before_unrolled<'a>(
+    source: &'a Body,
+    block: BlockId,
+    plan: &FullUnroll,
+) -> (&'a [ValueId], &'a [ValueId]) {
+    let statements = source.block(block);
+    let is_first = |v: &ValueId| plan.guard.is_some() && plan.loops.contains_key(v);
+    statements.split_at(statements.iter().position(is_first).unwrap_or(statements.len()))
+}
+
+/// Copies the rest of a loop's body, in which loops are unrolled. If there is a guard, the rest has two versions, one
+/// for when all iterations run. `at_end` ends each version.
 pub(crate) fn insert_versions(
     b: &mut Builder,
     cloner: &mut Cloner<'_>,
-    block: BlockId,
+    rest: &[ValueId],
     plan: &FullUnroll,
-    copies_all: bool,
     hook: &mut Hook<'_>,
     at_end: &mut dyn FnMut(&mut Cloner<'_>, &mut Builder),
 ) {
     let source = cloner.source;
-    let statements = source.block(block);
-    let is_first = |v: &ValueId| plan.guard.is_some() && plan.loops.contains_key(v);
-    let from = statements.iter().position(is_first).unwrap_or(statements.len());
-    let (before, rest) = statements.split_at(from);
-    cloner.unrolled.extend(plan.loops.iter().map(|(v, range)| (*v, range.clone())));
-    match copies_all {
-        true => cloner.insts(b, before, hook),
-        false => before.iter().for_each(|v| b.place(*v)),
-    }
     let Some(guard) = &plan.guard else {
         cloner.insts(b, rest, hook);
         return at_end(cloner, b);
@@ -191,7 +194,8 @@ pub(crate) fn find_guarded_unroll(facts: &BodyFacts<'_>, l: &ForLoop) -> Option<
     (found.guard.is_some() && !ends_early).then_some(found)
 }
 
-/// The loops in a block that may be fully unrolled. Empty if they are too long in total, `None` if another loop has sums.
+/// The loops in a block that may be fully unrolled. Empty if they are too long in total, `None` if another loop has
+/// sums.
 pub(crate) fn find_short_loops(
     body: &Body,
     block: BlockId,

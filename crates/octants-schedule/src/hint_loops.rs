@@ -8,8 +8,8 @@ use octants_ir::{BlockId, Body, CodeSizeHint, ForLoop, LoopHints, Op, Scheduled,
 use crate::facts::ProgramFacts;
 use crate::intra_iteration_dependence::has_intra_iteration_dependence;
 use crate::prefetch::{has_many_threads, prefetch};
-use crate::schedule_program::Scheduling;
 use crate::schedule_task::{MANY_LOOPS, ParallelLoop, is_huge};
+use crate::scheduling::Scheduling;
 use crate::unroll_arrays::walks_short_arrays;
 use octants_ir::schedule::TaskSchedule;
 

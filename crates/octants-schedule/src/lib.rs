@@ -4,10 +4,13 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`; for parallel loops `find_unroll_and_jam`,
-//! `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`, `coarsen_threads`, `intra_iteration_dependence`; for
-//! serial loops `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `converge_loops`, `software_pipelining`; for
-//! single instructions `freeze_conditional_loads`, `demote_atomics`; [`describe_schedule`] for people and tests.
+//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`, `scheduling`; for parallel loops
+//! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
+//! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
+//! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
+//! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`,
+//! `demote_atomics`, `freeze_conditional_loads`.
+//! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;
 mod clone_code;
@@ -30,10 +33,13 @@ mod reduce_in_subgroups;
 mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
+mod scheduling;
 mod shared_buffers;
 mod software_pipelining;
+mod subgroup_steps;
 mod unroll_and_jam;
 mod unroll_arrays;
 
 pub use describe_schedule::describe_schedule;
-pub use schedule_program::{PASSES, Scheduling, decide_schedule, schedule_program};
+pub use schedule_program::{PASSES, decide_schedule, schedule_program};
+pub use scheduling::Scheduling;

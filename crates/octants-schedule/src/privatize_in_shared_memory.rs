@@ -1,5 +1,6 @@
 //! Privatization in shared memory: each thread block adds into copies in shared memory of what its threads scatter to,
-//! and adds the copies to global memory at the end. Applies to histograms, and to gradients of what all iterations read.
+//! and adds the copies to global memory at the end. Applies to histograms and to gradients of what all iterations
+//! read.
 //!
 //! The variant becomes code that each thread of the grid runs: the threads of a block clear the copies, meet at a
 //! barrier, run the parallel loop on the copies, meet again, and add what is not zero. The size of an array is known at
@@ -15,7 +16,7 @@ use octants_ir::{
 
 use crate::clone_code::{Cloner, plainly};
 use crate::facts::parallel_bodies;
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_buffer_in_root, add_shared_buffer, flat_buffer, next_shared_root};
 
 /// Every copy begins at a multiple of this many bytes.

@@ -13,7 +13,7 @@ use octants_ir::{
 };
 
 use crate::reduce_in_subgroups::shuffle_fold;
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 use crate::shared_buffers::{add_shared_buffer, flat_buffer};
 
 /// Buffers for the values of a block's subgroups, by the number of a reduction and the type in which it folds.

@@ -14,10 +14,10 @@ use octants_ir::insert_code::{push_if, zero};
 use octants_ir::{AtomicOp, BinaryOp, Body, Builder, GridValue, LocalId, Op, Scalar, SubgroupOp, Type, ValueId};
 
 use crate::clone_code::Cloner;
-use crate::converge_loops::Steps;
 use crate::facts::BodyFacts;
 use crate::find_converged_loops::WarpReduction;
 use crate::full_unroll::FullUnroll;
+use crate::subgroup_steps::Steps;
 
 /// The values of a subgroup's threads combined, for each thread.
 pub(crate) fn shuffle_fold(b: &mut Builder, value: ValueId, op: BinaryOp, subgroup_bits: u32) -> ValueId {

@@ -2,7 +2,7 @@
 
 use octants_analysis::{OwnBehavior, find_local_uses, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Pass, PassState, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
+use octants_ir::{Pass, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::balance_threads::balance_threads;
 use crate::converge_loops::converge_loops;
@@ -15,6 +15,7 @@ use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
+use crate::scheduling::Scheduling;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -34,17 +35,6 @@ pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleO
     let schedule = decide(&program, target, options);
     Scheduled { program, schedule }
 }
-
-/// What the passes of [`PASSES`] share.
-#[derive(Debug, Clone, Copy)]
-pub struct Scheduling {
-    /// The machine.
-    pub target: TargetInfo,
-    /// What is asked of the schedule.
-    pub options: ScheduleOptions,
-}
-
-impl PassState for Scheduling {}
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
 pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[

@@ -3,7 +3,7 @@
 use octants_analysis::MemoryClasses;
 use octants_ir::{Buffer, BufferId, ComponentLayout, Digit, Layout, MemorySpace, Scheduled, Type};
 
-use crate::schedule_program::Scheduling;
+use crate::scheduling::Scheduling;
 
 /// A buffer with one axis in shared memory, in a root of its own. [`add_shared_buffer`] numbers the root.
 pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {

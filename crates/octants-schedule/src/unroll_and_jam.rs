@@ -16,8 +16,8 @@ use octants_ir::{
 
 use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
 use crate::find_unroll_and_jam::{JammedLoops, find_unroll_and_jam};
-use crate::schedule_program::Scheduling;
 use crate::schedule_task::{ParallelLoop, is_huge};
+use crate::scheduling::Scheduling;
 
 /// Gives the parallel loops of variants bodies for groups of iterations, where that is legal and pays off.
 pub(crate) fn unroll_and_jam(scheduled: &mut Scheduled, of: &Scheduling) {

@@ -38,4 +38,4 @@ def get_cuda_compute_capability() -> int:
 
 def get_max_shared_memory_bytes(is_lowerbound_ok: bool = False) -> int:
     """Shared memory of a block of threads in bytes: none on the CPU."""
-    return 0
+    return _octants.max_shared_bytes()

@@ -1,61 +1,19 @@
-"""Operations of the threads of a block: barriers, fences, shared memory, positions."""
+"""Operations of the threads of a block: barriers, fences, shared memory, positions, reductions and scans."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from octants.kernel_decorators import func
-from octants.ops import cast, kernel_only
-from octants.types import i32
+from octants.simt import block_folds, block_threads, radix_ranks
+from octants.simt.block_folds import *  # noqa: F403
+from octants.simt.block_threads import *  # noqa: F403
+from octants.simt.old_names import warn_of_old_name
+from octants.simt.radix_ranks import *  # noqa: F403
 
-__all__ = [
-    "SharedArray",
-    "global_thread_idx",
-    "mem_fence",
-    "sync",
-    "sync_all_nonzero",
-    "sync_any_nonzero",
-    "sync_count_nonzero",
-    "thread_idx",
-]
-
-_count = kernel_only("simt.block_count", "For how many threads of the block the predicate is not zero.")
-_block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.")
-_block_size = kernel_only("simt.block_size", "Threads of a block, i32.")
-
-sync = kernel_only(
-    "simt.block_sync", "A barrier: waits for all threads of the block, and makes what they wrote visible to each of them."
-)
-mem_fence = kernel_only(
-    "simt.block_fence", "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one."
-)
-thread_idx = kernel_only("simt.thread_index", "The thread's index in its block, i32.")
-SharedArray = kernel_only(
-    "simt.SharedArray",
-    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known at compile time; "
-    "the type is a scalar, vector or matrix type. Its contents are undefined at first.",
-)
+__all__ = ["mem_sync", *block_threads.__all__, *block_folds.__all__, *radix_ranks.__all__]
 
 
 @func
-def sync_count_nonzero(predicate: Any) -> Any:
-    """A barrier; returns for how many threads of the block the predicate is not zero, i32."""
-    return _count(predicate)
-
-
-@func
-def sync_any_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for a thread of the block, else 0, i32."""
-    return cast(_count(predicate) > 0, i32)
-
-
-@func
-def sync_all_nonzero(predicate: Any) -> Any:
-    """A barrier; returns 1 if the predicate is not zero for all threads of the block, else 0, i32."""
-    return cast(_count(predicate) == _block_size(), i32)
-
-
-@func
-def global_thread_idx() -> Any:
-    """The thread's index in the grid, i32."""
-    return _block_index() * _block_size() + thread_idx()
+def mem_sync() -> None:
+    """An older name of `mem_fence`."""
+    warn_of_old_name("block.mem_sync", "block.mem_fence")
+    block_threads.mem_fence()

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from octants.kernel_decorators import func
 from octants.ops import kernel_only
+from octants.simt.old_names import warn_of_old_name
 
-__all__ = ["mem_fence"]
+__all__ = ["mem_fence", "memfence"]
 
 mem_fence = kernel_only(
     "simt.grid_fence",
     "Orders this thread's accesses to memory, as all threads of the device see them. Waits for no one.",
 )
+
+
+@func
+def memfence() -> None:
+    """An older name of `mem_fence`."""
+    warn_of_old_name("grid.memfence", "grid.mem_fence")
+    mem_fence()

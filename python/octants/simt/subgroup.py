@@ -1,34 +1,43 @@
 """Operations of the threads of a subgroup, which run in step: they exchange values in registers.
 
-All threads of the subgroup execute them together.
+All threads of the subgroup execute them together. Operations of tiles, whose names end in `_tiled`, take the binary
+logarithm of a tile's threads, known at compile time: a subgroup is then as many tiles of consecutive threads as fit, each of
+which works on its own.
 """
 
 from __future__ import annotations
 
-from octants.ops import kernel_only
+from typing import Any
 
-__all__ = [
-    "ballot",
-    "group_size",
-    "invocation_id",
-    "shuffle",
-    "shuffle_down",
-    "shuffle_up",
-    "shuffle_xor",
-    "sync",
-]
+from octants.kernel_decorators import func
+from octants.simt import lanes, reductions, scans, sorting, votes
+from octants.simt.lanes import *  # noqa: F403
+from octants.simt.old_names import warn_of_old_name
+from octants.simt.reductions import *  # noqa: F403
+from octants.simt.scans import *  # noqa: F403
+from octants.simt.sorting import *  # noqa: F403
+from octants.simt.votes import *  # noqa: F403
 
-group_size = kernel_only("simt.group_size", "Threads of a subgroup, known at compile time: 32 or 64.")
-invocation_id = kernel_only("simt.lane", "The thread's index in its subgroup, i32.")
-sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.")
-shuffle = kernel_only("simt.shuffle", "`shuffle(value, index)`: the value of the thread with an index in the subgroup.")
-shuffle_xor = kernel_only("simt.shuffle_xor", "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits.")
-shuffle_up = kernel_only(
-    "simt.shuffle_up",
-    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is none.",
-)
-shuffle_down = kernel_only(
-    "simt.shuffle_down",
-    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if there is none.",
-)
-ballot = kernel_only("simt.ballot", "A bit for each thread of the subgroup whose predicate is not zero, u64.")
+__all__ = ["ballot_full_subgroup", "barrier", "memory_barrier"]
+__all__ += lanes.__all__ + votes.__all__ + reductions.__all__ + scans.__all__ + sorting.__all__
+
+
+@func
+def barrier() -> None:
+    """An older name of `sync`."""
+    warn_of_old_name("subgroup.barrier", "subgroup.sync")
+    lanes.sync()
+
+
+@func
+def memory_barrier() -> None:
+    """An older name of `mem_fence`."""
+    warn_of_old_name("subgroup.memory_barrier", "subgroup.mem_fence")
+    lanes.mem_fence()
+
+
+@func
+def ballot_full_subgroup(predicate: Any) -> Any:
+    """An older name of `ballot`."""
+    warn_of_old_name("subgroup.ballot_full_subgroup", "subgroup.ballot")
+    return votes.ballot(predicate)

@@ -40,6 +40,9 @@ pub(super) const BLOCK: u32 = 3;
 /// Threads in a block, where the user asks for none.
 const THREADS: u32 = 256;
 
+/// Most threads in a block on any GPU.
+const MOST_THREADS: u32 = 1024;
+
 /// A number that a thread reads of its place in the grid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Register {
@@ -68,9 +71,9 @@ pub(super) const INFO: TargetInfo = TargetInfo {
     costs: CostTable::GENERIC,
 };
 
-/// The same for subgroups of a size, given as its binary logarithm.
+/// The same for AMD's GPUs, with subgroups of a size given as its binary logarithm.
 pub(super) fn info(subgroup_bits: u32) -> TargetInfo {
-    TargetInfo { subgroup_size: 1 << subgroup_bits, ..INFO }
+    TargetInfo { subgroup_size: 1 << subgroup_bits, max_shared_bytes: 64 << 10, ..INFO }
 }
 
 /// What one maker's GPUs want.
@@ -259,7 +262,7 @@ impl Target for Gpu {
         // Arguments that do not fit are elsewhere, at an address that takes their place.
         let words = DeviceContext::BYTES / 8 + self.by_value_slots.get().max(1);
         self.describe_context(e, function, 0);
-        let threads = threads.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits());
+        let threads = threads.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits()).min(MOST_THREADS);
         self.maker.describe_entry(e, function, words, threads);
         TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
     }

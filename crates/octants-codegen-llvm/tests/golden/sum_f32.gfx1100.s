@@ -77,7 +77,6 @@ octants_task_0:
 	buffer_gl0_inv
 	s_mov_b32 s1, exec_lo
 	v_cmpx_eq_u32_e32 0, v0
-	s_xor_b32 s1, exec_lo, s1
 	s_cbranch_execz .LBB0_12
 	v_lshlrev_b32_e32 v0, 2, v6
 	s_lshr_b32 s0, s6, 5

@@ -80,7 +80,6 @@ octants_task_0:
 	s_waitcnt lgkmcnt(0)
 	s_barrier
 	s_and_saveexec_b64 s[2:3], s[0:1]
-	s_xor_b64 s[2:3], exec, s[2:3]
 	s_cbranch_execz .LBB0_12
 	v_lshlrev_b32_e32 v0, 2, v7
 	ds_read_b32 v0, v0

@@ -138,10 +138,6 @@ pub unsafe extern "C" fn hipModuleLaunchKernel(
         note(format!("{CALL}: {threads} threads of a block for code made for {}", known.entry.most_threads));
         return code::INVALID_CONFIGURATION;
     }
-    let warp = state().settings.warp;
-    if threads > 1 && !threads.is_multiple_of(warp) {
-        note(format!("{CALL}: {threads} threads of a block are no whole warps of {warp}"));
-    }
     if parameters.is_null() == extra.is_null() {
         return code::INVALID_VALUE;
     }

@@ -154,6 +154,9 @@ impl Lowerer<'_> {
     /// What a new variable holds: a copy.
     pub(super) fn variable(&mut self, name: &str, value: Value) -> Result<Value> {
         Ok(match value {
+            Value::Tile(_) => {
+                return self.err(Code::Syntax, "a slice of an array is loaded into a tile that exists: `t[:] = ...`");
+            }
             Value::Rt(_) | Value::Var(_) | Value::Place(_) | Value::Int(_) | Value::Float(_) | Value::Bool(_) => {
                 let v = self.rt(&value)?;
                 if *self.b.ty(v) == Type::Unit {
@@ -205,6 +208,9 @@ impl Lowerer<'_> {
 
     /// `target = value`, converting to the target's type.
     pub(super) fn store(&mut self, target: &Value, value: &Value) -> Result<()> {
+        if self.assign_tile(target, value)?.is_some() {
+            return Ok(());
+        }
         if let Value::Members(m) = target {
             if m.is_array {
                 return self.err(Code::Syntax, "a struct field cannot be assigned in a kernel; assign its elements");
@@ -391,6 +397,9 @@ impl Lowerer<'_> {
             (place, is_slice, self.lower_expr(value)?)
         };
         self.b.span = span;
+        if self.update_tile(&place, op, &v)?.is_some() {
+            return Ok(());
+        }
         if let (Value::List(places), true) = (&place, is_slice) {
             return self.aug_store_all(places, op, &v);
         }

@@ -97,6 +97,7 @@ static BUILTINS: &[Builtin] = &[
     row("ndrange", Any, |l, c| l.lower_ndrange(c)),
     row("no_activate", Any, ignore_hint),
     row("one", Exactly(1, "`one` takes one argument"), |l, c| l.constant_like(&c.args[0], 1)),
+    row("outer", Exactly(2, "`outer` takes two values"), |l, c| l.lower_outer(c)),
     row("print", Any, |l, c| l.lower_print(&c.args, &c.kwargs).map(|()| Value::None)),
     row("random", Any, |l, c| l.lower_random(c)),
     row("range", Any, |l, c| l.lower_range(c)),
@@ -112,6 +113,7 @@ static BUILTINS: &[Builtin] = &[
     row("simt.grid_fence", NONE, |l, _| l.lower_fence(ThreadScope::Device)),
     row("simt.group_size", NONE, |l, _| l.lower_group_size()),
     row("simt.lane", NONE, |l, c| l.lower_grid_value(c)),
+    row("simt.log2_group_size", NONE, |l, _| l.lower_log2_group_size()),
     row("simt.shuffle", Exactly(2, "`shuffle` takes a value and an index"), |l, c| {
         l.lower_shuffle(c, SubgroupOp::Shuffle)
     }),

@@ -330,6 +330,7 @@ impl Lowerer<'_> {
         let serial = config.as_ref().is_none_or(|c| c.serialize);
         if !serial {
             self.shared_locals = self.b.body.locals.len();
+            self.shared_bytes = 0;
         }
         self.frame().loops.push(if serial { LoopKind::Serial } else { LoopKind::Parallel });
         // The loop's own value is needed inside, so its place in the arena is taken first.

@@ -30,6 +30,7 @@ mod tensor;
 mod tensor_methods;
 mod text;
 mod threads;
+mod tiles;
 mod values;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
@@ -195,6 +196,8 @@ pub(crate) struct Lowerer<'w> {
     wide_arrays: BTreeSet<BufferId>,
     /// Roots of shared memory: each `SharedArray` has its own.
     shared_roots: u32,
+    /// Bytes of those that the loop with parallel iterations has so far.
+    shared_bytes: u64,
     /// Arrays of which an index outside means the nearest element.
     clamped_arrays: BTreeSet<BufferId>,
     buffer_of_object: HashMap<Obj, BufferId>,
@@ -257,6 +260,7 @@ impl<'w> Lowerer<'w> {
             buffer_objects: Vec::new(),
             wide_arrays: BTreeSet::new(),
             shared_roots: 0,
+            shared_bytes: 0,
             clamped_arrays: BTreeSet::new(),
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),

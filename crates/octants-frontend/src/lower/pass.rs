@@ -234,6 +234,7 @@ impl Lowerer<'_> {
             | Value::Ndrange(_)
             | Value::Grouped(_)
             | Value::Method(_)
+            | Value::Tile(_)
                 if !v.is_compile_time() =>
             {
                 let what = self.describe(v);

@@ -27,7 +27,17 @@ impl Lowerer<'_> {
             return Ok(Value::Members(std::rc::Rc::new(Members { ty: m.ty, is_array: false, items })));
         }
         if let Some(buffer) = self.as_array(base)? {
+            if index.iter().any(|i| matches!(i, Value::Slice(_))) {
+                return self.array_slice(buffer, &index);
+            }
             return self.element(buffer, &index);
+        }
+        // `t[:]` of a tile is the tile.
+        if let [Value::Slice(parts)] = &index[..]
+            && matches!(**parts, [Value::None, Value::None, Value::None])
+            && self.is_tile(base)?
+        {
+            return Ok(base.clone());
         }
         match base {
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),

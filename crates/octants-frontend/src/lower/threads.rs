@@ -87,14 +87,7 @@ impl Lowerer<'_> {
             strides[axis] = strides[axis + 1].saturating_mul(shape[axis + 1]);
         }
         let bytes = shape.iter().fold(element, |n, extent| n.saturating_mul(*extent));
-        let most = self.options.shared_bytes;
-        if bytes > most {
-            return Err(Diagnostic::new(
-                Code::Value,
-                self.b.span,
-                format!("a `SharedArray` of {bytes} bytes does not fit into a block's memory of {most} bytes"),
-            ));
-        }
+        self.check_shared_bytes(bytes)?;
         let axes: Vec<Vec<Digit>> =
             shape.iter().zip(&strides).map(|(&extent, &stride)| vec![Digit { extent, stride }]).collect();
         let root = self.shared_roots;
@@ -109,6 +102,22 @@ impl Lowerer<'_> {
         self.buffer_captures.push(None);
         self.buffer_objects.push(None);
         Ok(Value::Array(BufferId((self.buffers.len() - 1) as u32)))
+    }
+
+    /// The arrays of a loop fit into a block's memory, each at a multiple of 16 bytes.
+    fn check_shared_bytes(&mut self, bytes: u64) -> Result<()> {
+        let (before, most) = (self.shared_bytes, self.options.shared_bytes);
+        self.shared_bytes = before.saturating_add(bytes.saturating_add(15) / 16 * 16);
+        if self.shared_bytes <= most {
+            return Ok(());
+        }
+        let others = if before > 0 { format!(" beside {before} bytes of others") } else { String::new() };
+        Err(Diagnostic::new(
+            Code::Value,
+            self.b.span,
+            format!("a `SharedArray` of {bytes} bytes{others} does not fit into a block's memory of {most} bytes"),
+        )
+        .with_hint("`qd.lang.impl.get_max_shared_memory_bytes()` tells how many bytes a block has"))
     }
 
     /// Extents, known at compile time and above zero.
@@ -146,6 +155,12 @@ impl Lowerer<'_> {
     pub(super) fn lower_group_size(&mut self) -> Result<Value> {
         self.check_has_blocks("group_size")?;
         Ok(Value::Int(self.options.subgroup_size.into()))
+    }
+
+    /// `log2_group_size()`: the binary logarithm of the threads of a subgroup, at compile time.
+    pub(super) fn lower_log2_group_size(&mut self) -> Result<Value> {
+        self.check_has_blocks("log2_group_size")?;
+        Ok(Value::Int(self.options.subgroup_size.ilog2().into()))
     }
 
     fn check_has_blocks(&mut self, name: &str) -> Result<()> {

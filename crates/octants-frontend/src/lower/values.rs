@@ -233,6 +233,7 @@ impl Lowerer<'_> {
             Value::Dataclass(_) => "a dataclass".into(),
             Value::Range(_) | Value::Ndrange(_) | Value::Grouped(_) => "a loop range".into(),
             Value::Method(m) => format!("the method `{}`", m.1),
+            Value::Tile(_) => "a slice or an outer product for a tile".into(),
             v => self.runtime_type(v).map_or_else(|| "a value".into(), |t| type_name(&t)),
         }
     }

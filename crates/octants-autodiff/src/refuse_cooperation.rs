@@ -1,0 +1,59 @@
+//! Refuses derivatives of kernels whose threads exchange values, or wait for each other.
+
+use octants_diag::{Code, Diagnostic};
+use octants_ir::{Effect, Kernel, MemorySpace, Op};
+use octants_passes::insert_code::bodies;
+
+/// Refuses a kernel whose threads work together: what one of them writes another one reads, and a
+/// derivative would have to take the same way back.
+///
+/// # Errors
+/// The first operation of that kind.
+pub fn refuse_cooperation(kernel: &mut Kernel) -> Result<(), Box<Diagnostic>> {
+    let shared: Vec<bool> = kernel.buffers.iter().map(|b| b.space == MemorySpace::Shared).collect();
+    let mut found = None;
+    for body in bodies(kernel) {
+        body.visit(body.root, &mut |_, inst| {
+            let is_shared = matches!(inst.op, Op::BufferAddr(b, _) if shared[b.index()]);
+            if is_shared || matches!(inst.op.effect(), Effect::Exchange | Effect::Synchronize) {
+                found.get_or_insert(inst.span);
+            }
+        });
+    }
+    let Some(span) = found else { return Ok(()) };
+    let message = "a kernel whose threads work together (`qd.simt`) has no derivatives";
+    Err(Diagnostic::new(Code::Compilation, span, message)
+        .with_hint("move this into a kernel of its own and give its derivative by hand, with `@qd.ad.grad_replaced`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_that_exchange_values_are_refused() {
+        let kernel = |line: &str| -> Kernel {
+            let text = format!(
+                "kernel k -> unit {{
+  buffer @0 x: f32[1] contiguous
+  body {{
+    %0: i32 = const 0
+    %1: i32 = const 4
+    %2 = for [%0..%1] parallel() {{
+      %3: i32 = index %2 0
+      %4: ref f32 = buffer_addr @0[%3]
+      %5: f32 = load %4
+      {line}
+      store %4, %5
+    }}
+  }}
+}}
+"
+            );
+            text.parse().expect("the kernel is one")
+        };
+        assert!(refuse_cooperation(&mut kernel("")).is_ok());
+        assert!(refuse_cooperation(&mut kernel("barrier block")).is_err());
+        assert!(refuse_cooperation(&mut kernel("%6: f32 = subgroup shuffle(%5, %0)")).is_err());
+    }
+}

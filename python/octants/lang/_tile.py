@@ -1,0 +1,10 @@
+"""Types of tiles, under their path in Quadrants."""
+
+from typing import Any
+
+from octants.simt import Tile16x16, Tile32x32
+
+
+def _make_tile(size: int, dtype: Any) -> Any:
+    """The type of square tiles of so many rows, of a type of numbers."""
+    return {16: Tile16x16, 32: Tile32x32}[size].of(dtype)

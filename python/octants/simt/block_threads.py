@@ -1,0 +1,63 @@
+"""Threads of a block: positions, barriers, fences, shared memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.kernel_decorators import func
+from octants.ops import cast, kernel_only
+from octants.types import i32
+
+__all__ = [
+    "SharedArray",
+    "global_thread_idx",
+    "mem_fence",
+    "sync",
+    "sync_all_nonzero",
+    "sync_any_nonzero",
+    "sync_count_nonzero",
+    "thread_idx",
+]
+
+_count = kernel_only("simt.block_count", "For how many threads of the block the predicate is not zero.")
+_block_index = kernel_only("simt.block_index", "The block's index in the grid, i32.")
+_block_size = kernel_only("simt.block_size", "Threads of a block, i32.")
+
+sync = kernel_only(
+    "simt.block_sync",
+    "A barrier: waits for all threads of the block, and makes what they wrote visible to each of them.",
+)
+mem_fence = kernel_only(
+    "simt.block_fence",
+    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+)
+thread_idx = kernel_only("simt.thread_index", "The thread's index in its block, i32.")
+SharedArray = kernel_only(
+    "simt.SharedArray",
+    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known at "
+    "compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
+)
+
+
+@func
+def sync_count_nonzero(predicate: Any) -> Any:
+    """A barrier; returns for how many threads of the block the predicate is not zero, i32."""
+    return _count(predicate)
+
+
+@func
+def sync_any_nonzero(predicate: Any) -> Any:
+    """A barrier; returns 1 if the predicate is not zero for a thread of the block, else 0, i32."""
+    return cast(_count(predicate) > 0, i32)
+
+
+@func
+def sync_all_nonzero(predicate: Any) -> Any:
+    """A barrier; returns 1 if the predicate is not zero for all threads of the block, else 0, i32."""
+    return cast(_count(predicate) == _block_size(), i32)
+
+
+@func
+def global_thread_idx() -> Any:
+    """The thread's index in the grid, i32."""
+    return _block_index() * _block_size() + thread_idx()

@@ -1,0 +1,72 @@
+"""What a subgroup is made of: its size, positions in it, and values that move from one thread to another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants import _octants
+from octants.exceptions import OctantsRuntimeError
+from octants.kernel_decorators import func
+from octants.ops import kernel_only, known_to_compiler
+
+__all__ = [
+    "broadcast",
+    "broadcast_first",
+    "group_size",
+    "invocation_id",
+    "log2_group_size",
+    "mem_fence",
+    "shuffle",
+    "shuffle_down",
+    "shuffle_up",
+    "shuffle_xor",
+    "sync",
+]
+
+
+@known_to_compiler("simt.group_size")
+def group_size() -> int:
+    """Threads of a subgroup of the running program's device: 32 or 64. Known at compile time in kernels."""
+    size = _octants.subgroup_size()
+    if size == 0:
+        raise OctantsRuntimeError("qd.simt needs a GPU: the threads of this device form no subgroups")
+    return size
+
+
+@known_to_compiler("simt.log2_group_size")
+def log2_group_size() -> int:
+    """The binary logarithm of `group_size()`: 5 or 6."""
+    return group_size().bit_length() - 1
+
+
+invocation_id = kernel_only("simt.lane", "The thread's index in its subgroup, i32.")
+sync = kernel_only("simt.subgroup_sync", "A barrier of the subgroup.")
+mem_fence = kernel_only(
+    "simt.block_fence",
+    "Orders this thread's accesses to memory, as other threads of the block see them. Waits for no one.",
+)
+shuffle = kernel_only("simt.shuffle", "`shuffle(value, index)`: the value of the thread with an index in the subgroup.")
+shuffle_xor = kernel_only(
+    "simt.shuffle_xor", "`shuffle_xor(value, mask)`: the value of the thread whose index differs in the mask's bits."
+)
+shuffle_up = kernel_only(
+    "simt.shuffle_up",
+    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is none.",
+)
+shuffle_down = kernel_only(
+    "simt.shuffle_down",
+    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if there is "
+    "none.",
+)
+
+
+@func
+def broadcast(value: Any, index: Any) -> Any:
+    """The value of the thread with an index in the subgroup, the same index for all of its threads."""
+    return shuffle(value, index)
+
+
+@func
+def broadcast_first(value: Any) -> Any:
+    """The value of the subgroup's first thread."""
+    return shuffle(value, 0)

@@ -1,0 +1,14 @@
+"""Warnings about older names."""
+
+from __future__ import annotations
+
+import warnings
+
+_warned: set[str] = set()
+
+
+def warn_of_old_name(old: str, new: str) -> None:
+    """Says once that a name has another one. Kernels call it at compile time."""
+    if old not in _warned:
+        _warned.add(old)
+        warnings.warn(f"qd.simt.{old}() is called qd.simt.{new}() now", DeprecationWarning, stacklevel=2)

@@ -1,0 +1,155 @@
+"""Square matrices whose rows the threads of a subgroup hold in registers: `Tile16x16`, `Tile32x32`.
+
+Thread `i` of the subgroup has row `i`; threads beyond the tile's rows take part and hold nothing.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from octants.kernel_decorators import func
+from octants.ops import max, min, sqrt, static, static_assert
+from octants.simt.lanes import invocation_id, shuffle
+from octants.types import template, vector
+from octants.types.primitive import default_fp, resolve_dtype
+from octants.types.struct_type import StructType
+
+__all__ = ["Tile16x16", "Tile32x32", "TileType"]
+
+
+@func
+def _load3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """The rows `r0` to `r1` and columns `c0` to `c1` of an array; what lies outside of the array stays as it is."""
+    row = r0 + invocation_id()
+    end = min(c1, array.shape[static(len(array.shape) - 1)])
+    if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:
+        for j in static(range(self.row.n)):
+            if c0 + j < end:
+                if static(batch is None):
+                    self.row[j] = array[row, c0 + j]
+                else:
+                    self.row[j] = array[batch, row, c0 + j]
+
+
+@func
+def _store3d(self: Any, array: template(), batch: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    """Into the rows `r0` to `r1` and columns `c0` to `c1` of an array, as far as they are in the array."""
+    row = r0 + invocation_id()
+    end = min(c1, array.shape[static(len(array.shape) - 1)])
+    if invocation_id() < self.row.n and row < r1 and row < array.shape[static(len(array.shape) - 2)]:
+        for j in static(range(self.row.n)):
+            if c0 + j < end:
+                if static(batch is None):
+                    array[row, c0 + j] = self.row[j]
+                else:
+                    array[batch, row, c0 + j] = self.row[j]
+
+
+@func
+def _load(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    self._load3d(array, None, r0, r1, c0, c1)
+
+
+@func
+def _store(self: Any, array: template(), r0: Any, r1: Any, c0: Any, c1: Any) -> None:
+    self._store3d(array, None, r0, r1, c0, c1)
+
+
+@func
+def _ger_sub(self: Any, a: Any, b: Any) -> None:
+    """The tile less the product of the columns that the threads' numbers form, the second one transposed."""
+    for j in static(range(self.row.n)):
+        self.row[j] -= a * shuffle(b, j)
+
+
+@func
+def _eye_(self: Any) -> None:
+    """Makes the tile the identity."""
+    for j in static(range(self.row.n)):
+        self.row[j] = 0
+        if invocation_id() == j:
+            self.row[j] = 1
+
+
+@func
+def _cholesky_(self: Any, eps: Any) -> None:
+    """Replaces the lower triangle of the tile, symmetric and positive, by its Cholesky factor. A pivot is at least `eps`, of
+    which each thread may give its own. The upper triangle is undefined afterwards.
+    """
+    lane = invocation_id()
+    for k in static(range(self.row.n)):
+        pivot = shuffle(sqrt(max(self.row[k], eps)), k)
+        if lane == k:
+            self.row[k] = pivot
+        else:
+            self.row[k] = self.row[k] / pivot
+        for j in static(range(k + 1, self.row.n)):
+            self.row[j] -= self.row[k] * shuffle(self.row[k], j)
+
+
+@func
+def _solve_triangular_(self: Any, b: template(), lower: template() = True) -> None:
+    """Replaces the tile `b` by the solution `x` of `x @ transpose(self) == b`; the tile itself is a lower triangle."""
+    static_assert(lower, "solve_triangular_() is for lower triangles")
+    for k in static(range(self.row.n)):
+        b.row[k] = b.row[k] / shuffle(self.row[k], k)
+        for j in static(range(k + 1, self.row.n)):
+            b.row[j] -= b.row[k] * shuffle(self.row[k], j)
+
+
+_METHODS = {
+    "_load": _load,
+    "_store": _store,
+    "_load3d": _load3d,
+    "_store3d": _store3d,
+    "_ger_sub": _ger_sub,
+    "eye_": _eye_,
+    "cholesky_": _cholesky_,
+    "solve_triangular_": _solve_triangular_,
+}
+
+
+@func
+def _zeros(tile: template(), dtype: template() = None) -> Any:
+    return static(tile.of(dtype))()
+
+
+@func
+def _eye(tile: template(), dtype: template() = None) -> Any:
+    made = static(tile.of(dtype))()
+    made.eye_()
+    return made
+
+
+class TileType:
+    """A kind of tile. In kernels `zeros(dtype)` and `eye(dtype)` make one; the type is that of float literals unless given.
+
+    A tile `t` has `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t` (also with an index before the rows),
+    `t -= qd.outer(u, v)`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.SIZE = size
+        self.zeros = partial(_zeros, self)
+        self.eye = partial(_eye, self)
+        self._types: dict[Any, StructType] = {}
+
+    def of(self, dtype: Any = None) -> StructType:
+        """The type of tiles of a type of numbers."""
+        dtype = default_fp() if dtype is None else resolve_dtype(dtype)
+        if dtype not in self._types:
+            made: Any = StructType({"row": vector(self.SIZE, dtype)}, _METHODS, repr(self))
+            made.SIZE, made.zeros, made.eye = self.SIZE, partial(_zeros, self, dtype), partial(_eye, self, dtype)
+            self._types[dtype] = made
+        return self._types[dtype]
+
+    def __repr__(self) -> str:
+        return f"Tile{self.SIZE}x{self.SIZE}"
+
+
+Tile16x16 = TileType(16)
+Tile32x32 = TileType(32)

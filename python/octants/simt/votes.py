@@ -1,0 +1,121 @@
+"""Votes of a subgroup: ballots, agreement, and masks of threads.
+
+Those that end in `_tiled` are of tiles: of `2**log2_size` consecutive threads, each on its own.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.kernel_decorators import func
+from octants.ops import cast, kernel_only, static, static_assert
+from octants.simt.lanes import invocation_id, log2_group_size, shuffle, shuffle_xor
+from octants.types import i32, template, u32, u64
+
+__all__ = [
+    "all_equal",
+    "all_equal_tiled",
+    "all_true",
+    "all_true_tiled",
+    "any_true",
+    "any_true_tiled",
+    "ballot",
+    "ballot_first_n",
+    "elect",
+    "lanemask_eq",
+    "lanemask_ge",
+    "lanemask_gt",
+    "lanemask_le",
+    "lanemask_lt",
+]
+
+ballot = kernel_only("simt.ballot", "A bit for each thread of the subgroup whose predicate is not zero, u64.")
+
+
+@func
+def ballot_first_n(predicate: Any, n: template()) -> Any:
+    """A bit for each of the first `n` threads of the subgroup whose predicate is not zero, u32. `n` is from 1 to 32."""
+    static_assert(1 <= n and n <= 32, "ballot_first_n() takes 1 to 32 threads")
+    return cast(ballot(predicate) & u64(static((1 << n) - 1)), u32)
+
+
+@func
+def elect() -> Any:
+    """1 on the subgroup's first thread, 0 on the others, i32."""
+    return cast(invocation_id() == 0, i32)
+
+
+@func
+def all_true_tiled(predicate: Any, log2_size: template()) -> Any:
+    """1 where the predicate is not zero for all threads of the tile, else 0, i32."""
+    holds = cast(predicate != 0, i32)
+    for k in static(range(log2_size)):
+        holds = holds & shuffle_xor(holds, static(1 << k))
+    return holds
+
+
+@func
+def any_true_tiled(predicate: Any, log2_size: template()) -> Any:
+    """1 where the predicate is not zero for a thread of the tile, else 0, i32."""
+    holds = cast(predicate != 0, i32)
+    for k in static(range(log2_size)):
+        holds = holds | shuffle_xor(holds, static(1 << k))
+    return holds
+
+
+@func
+def all_equal_tiled(value: Any, log2_size: template()) -> Any:
+    """1 where all threads of the tile have an equal value, else 0, i32. No NaN is equal to another."""
+    first = shuffle(value, (invocation_id() >> log2_size) << log2_size)
+    return all_true_tiled(value == first, log2_size)
+
+
+@func
+def all_true(predicate: Any) -> Any:
+    """1 where the predicate is not zero for all threads of the subgroup, else 0, i32."""
+    return all_true_tiled(predicate, log2_group_size())
+
+
+@func
+def any_true(predicate: Any) -> Any:
+    """1 where the predicate is not zero for a thread of the subgroup, else 0, i32."""
+    return any_true_tiled(predicate, log2_group_size())
+
+
+@func
+def all_equal(value: Any) -> Any:
+    """1 where all threads of the subgroup have an equal value, else 0, i32. No NaN is equal to another."""
+    return all_equal_tiled(value, log2_group_size())
+
+
+@func
+def lanemask_eq(lane_id: Any) -> Any:
+    """The bit of a thread, of 0 to 31, u32."""
+    return u32(1) << cast(lane_id, u32)
+
+
+@func
+def lanemask_lt(lane_id: Any) -> Any:
+    """The bits of all threads before one of 0 to 31, u32."""
+    return lanemask_eq(lane_id) - u32(1)
+
+
+@func
+def lanemask_le(lane_id: Any) -> Any:
+    """The bits of a thread, of 0 to 31, and of all before it, u32."""
+    return lanemask_lt(lane_id) | lanemask_eq(lane_id)
+
+
+@func
+def lanemask_gt(lane_id: Any) -> Any:
+    """The bits of all threads after one of 0 to 31, u32."""
+    return ~lanemask_le(lane_id)
+
+
+@func
+def lanemask_ge(lane_id: Any) -> Any:
+    """The bits of a thread, of 0 to 31, and of all after it, u32."""
+    return ~lanemask_lt(lane_id)

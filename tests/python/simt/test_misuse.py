@@ -1,0 +1,161 @@
+"""What is refused: with the line of the program, on the CPU and on the GPU."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import octants as qd
+from octants.simt import block, subgroup, warp
+
+
+@pytest.mark.on_cpu
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda: block.sync(),
+        lambda: block.thread_idx(),
+        lambda: block.SharedArray(4, qd.f32),
+        lambda: block.sync_any_nonzero(1),
+        lambda: subgroup.shuffle(1, 0),
+        lambda: subgroup.ballot(1),
+        lambda: subgroup.reduce_add(1),
+        lambda: subgroup.group_size(),
+        lambda: warp.sync(0),
+        lambda: qd.global_thread_idx(),
+    ],
+)
+def test_the_cpu_has_no_blocks(function: Any) -> None:
+    qd.init(arch=qd.cpu)
+    used = qd.func(function)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray()):
+        for i in range(x.shape[0]):
+            used()
+
+    with pytest.raises(qd.OctantsCompilationError, match="of `qd.simt` needs a GPU"):
+        k(np.zeros(4, np.float32))
+    with pytest.raises(qd.OctantsRuntimeError, match="needs a GPU"):
+        subgroup.group_size()
+    assert qd.lang.impl.get_max_shared_memory_bytes() == 0
+
+
+@pytest.mark.on_cpu
+def test_tiles_need_a_gpu() -> None:
+    qd.init(arch=qd.cpu)
+
+    @qd.kernel
+    def k(x: qd.types.ndarray()):
+        for i in range(16):
+            t = qd.simt.Tile16x16.eye()
+            x[0:16, 0:16] = t
+
+    with pytest.raises(qd.OctantsCompilationError, match="needs a GPU"):
+        k(np.zeros((16, 16), np.float32))
+
+
+def test_names_of_kernels_cannot_be_called_from_python(group_size: int) -> None:
+    for name in ("shuffle", "ballot", "invocation_id"):
+        with pytest.raises(qd.OctantsScopeError):
+            getattr(subgroup, name)()
+    with pytest.raises(qd.OctantsScopeError):
+        block.SharedArray(4, qd.f32)
+
+
+MISUSE = [
+    ("", "block.SharedArray(4, qd.f32)", "outside of a parallel loop"),
+    ("", "block.sync()", "outside of a parallel loop"),
+    ("for i in range(64):", "s = block.SharedArray(n, qd.f32)", "known at compile time"),
+    ("for i in range(64):", "s = block.SharedArray((4, i), qd.f32)", "known at compile time"),
+    ("for i in range(64):", "s = block.SharedArray(0, qd.f32)", "positive integers"),
+    ("for i in range(64):", "s = block.SharedArray((), qd.f32)", "one or several"),
+    ("for i in range(64):", "s = block.SharedArray(4)", "takes a shape and a type"),
+    ("for i in range(64):", "s = block.SharedArray(4, 5)", "is not a type"),
+    ("for i in range(64):", "s = block.SharedArray(4, qd.f32)[0, 0]", "takes 1 indices"),
+    ("for i in range(64):", "s = block.SharedArray((4, 4), qd.f32)[0]", "takes 2 indices"),
+    ("for i in range(64):", "s = block.SharedArray(4, qd.f32)[0.5]", "must be integers"),
+    ("for i in range(64):", "s = block.SharedArray(4, qd.f32)[0:2]", "cannot be sliced"),
+    ("for i in range(64):", "s = block.SharedArray(4, qd.f32); s = 1.0", "cannot be assigned"),
+    ("for i in range(64):", "s = block.SharedArray(1 << 20, qd.f32)", "of 4194304 bytes does not fit"),
+    (
+        "for i in range(64):",
+        "a, b = block.SharedArray(10240, qd.f32), block.SharedArray(10240, qd.f32)",
+        "beside 40960",
+    ),
+    ("for i in range(64):", "subgroup.shuffle(1.0, 0.5)", "index of a thread is an integer"),
+    ("for i in range(64):", "subgroup.shuffle(1.0)", "takes a value and an index"),
+    ("for i in range(64):", "block.reduce_add(1, 48, qd.i32)", "multiple of the threads of a subgroup"),
+    ("for i in range(64):", "subgroup.ballot_first_n(1, 33)", "1 to 32 threads"),
+]
+
+
+@pytest.mark.parametrize("loop, statement, text", MISUSE)
+def test_misuse_has_a_line(group_size: int, loop: str, statement: str, text: str, tmp_path: Any) -> None:
+    if "10240" in statement and qd.lang.impl.get_max_shared_memory_bytes() >= 1 << 17:
+        pytest.skip("both arrays fit")
+    source = f"""import octants as qd
+from octants.simt import block, subgroup
+@qd.kernel
+def k(n: qd.i32, x: qd.types.ndarray()):
+    {loop or "x[0] = 0"}
+    {"    " if loop else ""}{statement}
+"""
+    file = tmp_path / "program.py"
+    file.write_text(source)
+    names: dict[str, Any] = {}
+    exec(compile(source, str(file), "exec"), names)
+    with pytest.raises(qd.OctantsCompilationError, match=text) as caught:
+        names["k"](4, np.zeros(4, np.float32))
+    assert "program.py" in str(caught.value)
+    if "reduce" not in statement and "first_n" not in statement:
+        assert 'program.py", line 6' in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["barrier", "shuffle", "array", "fence"])
+def test_gradients_are_refused(group_size: int, how: str) -> None:
+    x = qd.field(qd.f32, 64, needs_grad=True)
+    y = qd.field(qd.f32, 64, needs_grad=True)
+
+    @qd.kernel
+    def k():
+        qd.loop_config(block_dim=64)
+        for i in x:
+            v = x[i]
+            if qd.static(how == "barrier"):
+                block.sync()
+            elif qd.static(how == "shuffle"):
+                v = subgroup.shuffle_xor(v, 1)
+            elif qd.static(how == "fence"):
+                block.mem_fence()
+            else:
+                s = block.SharedArray(64, qd.f32)
+                s[i] = v
+                v = s[i]
+            y[i] = v * v
+
+    k()
+    with pytest.raises(qd.OctantsCompilationError, match="work together.*has no derivatives"):
+        k.grad()
+
+
+def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
+    @qd.kernel
+    def places(y: qd.types.ndarray()):
+        qd.loop_config(block_dim=16)
+        for i in range(y.shape[0]):
+            y[i] = block.thread_idx() + 100 * block.sync_count_nonzero(1)
+
+    y = np.zeros(80, np.int32)
+    places(y)
+    assert (y == np.arange(80) % 16 + 1600).all()
+
+    @qd.kernel
+    def too_many(y: qd.types.ndarray()):
+        qd.loop_config(block_dim=4096)
+        for i in range(y.shape[0]):
+            block.sync()
+            y[i] = 1
+
+    with pytest.raises(qd.OctantsRuntimeError, match="blocks of 4096 threads"):
+        too_many(np.zeros(4096, np.int32))
