@@ -1,8 +1,8 @@
 //! Refuses derivatives of kernels whose threads exchange values, or wait for each other.
 
 use octants_diag::{Code, Diagnostic};
+use octants_ir::insert_code::bodies;
 use octants_ir::{Effect, Kernel, MemorySpace, Op};
-use octants_passes::insert_code::bodies;
 
 /// Refuses a kernel whose threads work together: what one of them writes another one reads, and a
 /// derivative would have to take the same way back.
