@@ -39,8 +39,8 @@ mod tests {
   body {{
     %0: i32 = const 0
     %1: i32 = const 4
-    %2 = for [%0..%1] parallel() {{
-      %3: i32 = index %2 0
+    %2 = for [%0..%1] parallel {{
+      %3: i32 = loop_index %2, 0
       %4: ref f32 = buffer_addr @0[%3]
       %5: f32 = load %4
       {line}

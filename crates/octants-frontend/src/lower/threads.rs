@@ -171,12 +171,17 @@ impl Lowerer<'_> {
             .with_hint("the threads of a CPU form no blocks: use qd.init(arch=qd.gpu), or a loop without `qd.simt`"))
     }
 
+    /// The code is in a parallel loop, or in a function, which one may call.
+    pub(super) fn may_be_in_parallel_loop(&self) -> bool {
+        let in_loop = self.frames.iter().any(|f| f.loops.iter().any(|l| matches!(l, LoopKind::Parallel)));
+        in_loop || !self.in_kernel_body
+    }
+
     /// Only the threads of a parallel loop form blocks. In a function this is left to its callers.
     fn check_in_parallel_loop(&mut self, call: &Call) -> Result<()> {
         let name = call.name.trim_start_matches("simt.");
         self.check_has_blocks(name)?;
-        let in_parallel_loop = self.frames.iter().any(|f| f.loops.iter().any(|l| matches!(l, LoopKind::Parallel)));
-        if in_parallel_loop || !self.in_kernel_body {
+        if self.may_be_in_parallel_loop() {
             return Ok(());
         }
         Err(Diagnostic::new(

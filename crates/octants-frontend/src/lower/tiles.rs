@@ -24,7 +24,8 @@ impl Lowerer<'_> {
         let is_slice = |v: &Value| matches!(v, Value::Slice(_));
         let forms = index.iter().map(is_slice).collect::<Vec<_>>();
         let [.., rows, columns] = index else { return self.refuse_slice(array) };
-        if self.options.subgroup_size == 0 || !matches!(forms[..], [true, _] | [false, true, _]) {
+        let has_lanes = self.options.subgroup_size > 0 && self.may_be_in_parallel_loop();
+        if !has_lanes || !matches!(forms[..], [true, _] | [false, true, _]) {
             return self.refuse_slice(array);
         }
         let batch = match index {
