@@ -631,7 +631,8 @@ fn threads_exchange_numbers_where_all_of_a_block_come_by() {
         let mut b = Builder::new();
         for_each(&mut b, |b, i| {
             let weight = get(b, 0, Scalar::I32, &[i]);
-            let [own, weight, end] = [i, weight, i].map(|v| b.cast(v, Scalar::I64));
+            let n = shape(b, 0, 0);
+            let [own, weight, end] = [i, weight, n].map(|v| b.cast(v, Scalar::I64));
             let balance = Op::Balance { number: own, weight, end, heaviest_first: false };
             let other = b.push(balance, Scalar::I64.into());
             let zero = b.int(0, Scalar::I32);

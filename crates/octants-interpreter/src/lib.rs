@@ -1,7 +1,7 @@
 //! For tests: an interpreter of the IR, of both dialects, by the semantics at the top of `octants_ir`.
 //!
-//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other, and reports
-//! a [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
+//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other. It reports a
+//! [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
 //! zero, a use of memory of a block that was never written, a race between threads of a block, and an operation of
 //! threads that not all of them come to.
 //!
@@ -9,7 +9,8 @@
 //! - Iterations of a parallel loop run in order, or in an order made from a seed ([`Order`]).
 //! - A parallel loop with operations of threads in it runs on a [`Grid`]: thread `i` of all takes the iterations `i`,
 //!   `i + threads` and so on. So does a task of a grid. Everything else runs on one thread.
-//! - Random numbers are those of compiled code. Those of a kernel that was not cut into tasks are those of its first task.
+//! - Random numbers are those of compiled code. Those of a kernel that was not cut into tasks are those of its first
+//!   task.
 //! - `address_bits` and launches are not interpreted; printed text has no formats.
 //!
 //! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread`, what it is to be in the middle
@@ -117,8 +118,8 @@ impl Interpreter {
         Ok(outcome(machine, returned, &k.ret))
     }
 
-    /// Runs a program as its graph says; groups one after the other. Each parameter is given by its scalars; memory is that of the program's
-    /// buffers.
+    /// Runs a program as its graph says; groups one after the other. Each parameter is given by its scalars; memory is
+    /// that of the program's buffers.
     pub fn run_program(&self, p: &Program, memory: &mut Memory, params: &[Vec<Leaf>]) -> Result<Outcome, Fault> {
         let types: Vec<&Type> = p.params.iter().map(|p| &p.ty).collect();
         let params = parameters(&types, params);

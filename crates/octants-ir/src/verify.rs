@@ -1,10 +1,10 @@
 //! The verifier: what must hold of every kernel and program, as a numbered list of rules ([`Rule`]).
 //!
-//! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates; [`assert_kernel`] and
-//! [`assert_program`] panic with all of them and the whole text. Rules about the form of the code (1 to 18) are here, but
-//! for the one about convergence (16) in `verify_convergence`; rules about the types of one instruction (20 to 33) are
-//! in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction that breaks a rule about numbers is
-//! looked at no further.
+//! [`verify_kernel`] and [`verify_program`] return every violation with the instruction that violates;
+//! [`assert_kernel`] and [`assert_program`] panic with all of them and the whole text. Rules about the form of the code
+//! (1 to 18) are here, but for the one about convergence (16) in `verify_convergence`; rules about the types of one
+//! instruction (20 to 33) are in `verify_types`, rules about task graphs (40 to 45) in `verify_graph`. An instruction
+//! that breaks a rule about numbers is looked at no further.
 
 use std::collections::HashSet;
 use std::fmt::{self, Write as _};

@@ -2,9 +2,9 @@
 
 use octants_ir::{Program, assert_program};
 
-/// A loop in blocks of 128 threads, more than a subgroup has, each of which has `%16`, its index in the block, `%15`, its index in its subgroup,
-/// `%17`, its element of `x`, and `%18`, whether its index in the subgroup is less than three. `code` begins with `%30`,
-/// and makes `%40` of type `result`, its element of `y`.
+/// A loop in blocks of 128 threads, more than a subgroup has. Each thread has `%16`, its index in the block, `%15`, its
+/// index in its subgroup, `%17`, its element of `x`, and `%18`, whether its index in the subgroup is less than three.
+/// `code` begins with `%30`, and makes `%40` of type `result`, its element of `y`.
 pub fn of_threads(result: &str, code: &str) -> Program {
     let text = format!(
         "program threads -> unit {{
