@@ -1,6 +1,6 @@
-"""Operations of the kernel language, by name. Inside kernels the compiler knows them (`_octants_builtin` is the name it goes
-by); called from Python those that make sense work on numbers, numpy arrays, vectors and matrices, and the rest say that
-they belong in a kernel.
+"""Operations of the kernel language, by name. Inside kernels the compiler knows them (`_octants_builtin` is the name it
+goes by); called from Python those that make sense work on numbers, numpy arrays, vectors and matrices, and the rest say
+that they belong in a kernel.
 """
 
 from __future__ import annotations
@@ -204,8 +204,8 @@ ifte = select
 def cast(obj: Any, dtype: Any) -> Any:
     """The value, or each component of a vector or matrix, converted to another scalar type.
 
-    From a float to an integer the fraction is dropped; what the integer cannot hold becomes some number that may differ from
-    device to device. From an integer to a narrower one the low bits stay.
+    From a float to an integer the fraction is dropped; what the integer cannot hold becomes some number that may differ
+    from device to device. From an integer to a narrower one the low bits stay.
     """
     to = resolve_dtype(dtype)
     if isinstance(obj, Matrix):
@@ -243,7 +243,9 @@ def one(x: Any) -> Any:
 
 @known_to_compiler("static")
 def static(x: Any, *xs: Any) -> Any:
-    """In a kernel: the value at compile time; around a loop's range, the loop unrolled. In Python: the argument itself."""
+    """In a kernel: the value at compile time; around a loop's range, the loop unrolled. In Python: the argument
+    itself.
+    """
     return [x, *xs] if xs else x
 
 
@@ -271,9 +273,9 @@ def loop_config(
 ) -> None:
     """Written directly before a loop at the top level of a kernel: how that loop is to run.
 
-    `serialize` runs it in order, on one thread. `block_dim` is how many threads a block has on a GPU, and how many iterations
-    a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name` names it in profiles.
-    `bit_vectorize` is accepted and changes nothing.
+    `serialize` runs it in order, on one thread. `block_dim` is how many threads a block has on a GPU, and how many
+    iterations a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name`
+    names it in profiles. `bit_vectorize` is accepted and changes nothing.
     """
     raise OctantsScopeError("qd.loop_config() is written in a kernel, before the loop it is about")
 

@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::ScalarKind;
 
-/// A part of a graph. The parts of a list run one after the other; an artifact with an empty list runs all its tasks, in
-/// order.
+/// A part of a graph. The parts of a list run one after the other; an artifact with an empty list runs all its tasks,
+/// in order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GraphPart {
     /// Tasks from the first number to before the second, in order.
@@ -51,7 +51,8 @@ pub struct Condition {
 }
 
 impl Condition {
-    /// The address in a launch with these argument slots and a frame at this address; `None` where there is no such slot.
+    /// The address in a launch with these argument slots and a frame at this address; `None` where there is no such
+    /// slot.
     pub fn address(&self, args: &[u64], frame: u64) -> Option<u64> {
         let base = match self.slot {
             Some(slot) => *args.get(slot as usize)?,
@@ -61,8 +62,8 @@ impl Condition {
     }
 }
 
-/// The graph of tasks that run in order, but for neighbors of different groups, which do not wait for one another. Empty
-/// where there are none.
+/// The graph of tasks that run in order, but for neighbors of different groups, which do not wait for one another.
+/// Empty where there are none.
 pub fn graph_of_groups(groups: &[Option<u32>]) -> Vec<GraphPart> {
     let mut runs: Vec<(Option<u32>, (u32, u32))> = Vec::new();
     for (group, task) in groups.iter().zip(0..) {

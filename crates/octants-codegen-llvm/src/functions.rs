@@ -1,7 +1,8 @@
 //! Functions: one LLVM function for each way an IR function is called.
 //!
-//! The ways differ in where references point to: a local, a buffer's element, scattered components. Parameters are flattened: context, state of the random numbers where drawn, then the leaves of each
-//! value and the pointers of each reference.
+//! The ways differ in where references point to: a local, a buffer's element, scattered components. Parameters are
+//! flattened: context, state of the random numbers where drawn, then the leaves of each value and the pointers of each
+//! reference.
 
 use std::rc::Rc;
 

@@ -119,8 +119,8 @@ unsafe fn form(
     // SAFETY: the contract above.
     unsafe {
         let most = calls.function_attribute(function, number::FUNCTION_MAX_THREADS_PER_BLOCK)?.max(1) as u32;
-        // Any number of whole warps computes the right result, so that more than the registers allow are cut down; unless
-        // the threads of a block work together.
+        // Any number of whole warps computes the right result, so that more than the registers allow are cut down;
+        // unless the threads of a block work together.
         let block = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
                 let message =

@@ -1,7 +1,7 @@
 //! For tests: an interpreter of the IR, of both dialects, by the semantics at the top of `octants_ir`.
 //!
-//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other. It reports a
-//! [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
+//! It runs a [`Kernel`] or a [`Program`] on [`Memory`] that the test fills, one instruction after the other. It reports
+//! a [`Fault`] where the semantics leave undefined what happens: an access outside of a buffer, an integer division by
 //! zero, a use of memory of a block that was never written, a race between threads of a block, and an operation of
 //! threads that not all of them come to.
 //!

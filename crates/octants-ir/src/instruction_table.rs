@@ -25,7 +25,8 @@ pub enum Effect<'a> {
     Reduce,
     /// Advances the iteration's random numbers: safe to drop when no one uses the value.
     Draw,
-    /// Exchanges values with other threads of a block that execute it together: safe to drop when no one uses the value.
+    /// Exchanges values with other threads of a block that execute it together: safe to drop when no one uses the
+    /// value.
     Exchange,
     /// Orders accesses to memory that threads share, and may wait for other threads. Memory that another thread may
     /// write has to be read again after it.

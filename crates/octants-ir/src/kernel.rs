@@ -243,8 +243,8 @@ pub enum TaskKind {
     /// The body's root block is a prologue of instructions without effects that computes bounds, then one parallel `For` as its last
     /// instruction. A back end may run the prologue on every thread.
     Parallel(LoopConfig),
-    /// Each thread of a grid runs the whole body. Its parallel loops, at the root or under `if`s that are the same for all
-    /// threads of a block, share their iterations among the threads. Only variants of scheduled programs.
+    /// Each thread of a grid runs the whole body. Its parallel loops, at the root or under `if`s that are the same for
+    /// all threads of a block, share their iterations among the threads. Only variants of scheduled programs.
     Grid(LoopConfig),
 }
 

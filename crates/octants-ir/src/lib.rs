@@ -36,9 +36,9 @@
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
 //!   one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
-//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand under
-//!   no condition that differs among them (`AllHere` and `IsWhole` apart). A subgroup's lane beyond its last yields the own
-//!   value.
+//!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
+//!   under no condition that differs among them (`AllHere` and `IsWhole` apart). A subgroup's lane beyond its last yields
+//!   the own value.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.
@@ -46,9 +46,9 @@
 //!   in that iteration; never on the schedule.
 //!
 //! Reading order: [`types`], [`op`], [`mod@operation_table`], [`mod@instruction_table`], [`body`], [`kernel`],
-//! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`] lists
-//! what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`], [`schedule`],
-//! [`target_info`] and [`codegen_options`] are what later stages exchange.
+//! [`task_graph`], [`mod@launch_count`], [`mod@task_blocks`]; then [`mod@print`] (the text), [`parse`]; [`verify`]
+//! lists what must hold; [`copy_code`], [`plain_update`] and [`mod@run_pipeline`] serve passes. [`affine`],
+//! [`schedule`], [`target_info`] and [`codegen_options`] are what later stages exchange.
 
 #![allow(missing_docs)] // Names of operations are their documentation; semantics are above.
 

@@ -4,14 +4,14 @@
 //!
 //! - A `Sequence` runs its parts one after the other. Each sees all effects of those before it.
 //! - A `Parallel` runs its groups in any order or at once. What follows it sees the effects of all of them.
-//! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the body
-//!   runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it draws
-//!   other numbers.
+//! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the
+//!   body runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it
+//!   draws other numbers.
 //! - An `If` reads its condition and runs one of two parts.
 //! - A `Launch` runs a task. One task may be launched in several places.
-//! - A `Checkpoint` is a place where a host may stop a launch and resume it. Its body runs; a launch that finds `yields_on`
-//!   other than zero behind it may end there, and a later launch may skip all that stands before the checkpoint of that
-//!   label. No front end makes one, and the launcher only runs its body, in order.
+//! - A `Checkpoint` is a place where a host may stop a launch and resume it. Its body runs; a launch that finds
+//!   `yields_on` other than zero behind it may end there, and a later launch may skip all that stands before the
+//!   checkpoint of that label. No front end makes one, and the launcher only runs its body, in order.
 //! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read behind all work
 //!   that comes before it in the graph.
 //! - A task that fails an assertion ends the graph: no task behind it runs, and no further round.

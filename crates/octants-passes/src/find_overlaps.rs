@@ -1,9 +1,10 @@
 //! Finds memory that several `stream_parallel` groups of a kernel touch, one of them writing.
 //!
-//! The dependence test between tasks decides. Accesses meet for certain when it says so, both happen in every iteration,
-//! and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are left out.
-//! Distinct buffers are distinct memory, except those that the caller names: the same array passed for two parameters,
-//! or arrays that share a part. Fields that are components of others do not occur after `merge_aliased_buffers`.
+//! The dependence test between tasks decides. Accesses meet for certain when it says so, both happen in every
+//! iteration, and no two axes of one access depend on the same loop. Atomic updates from both sides are no race and are
+//! left out. Distinct buffers are distinct memory, except those that the caller names: the same array passed for two
+//! parameters, or arrays that share a part. Fields that are components of others do not occur after
+//! `merge_aliased_buffers`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 

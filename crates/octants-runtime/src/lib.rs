@@ -11,10 +11,10 @@
 //!   [`Device::close`] each use of an object of that device is an error that says so.
 //!
 //! Reading order: [`error`], [`kernel_meta`], [`driver`], `cores` (the state behind all handles), [`device`],
-//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`, [`pattern`],
-//! `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`], [`render_site`],
-//! `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`, `staging`,
-//! `stage_arguments`, `channel`, `listen` and `adopted` besides.
+//! [`buffer`], `free_behind`, `sections`, [`kernel`], [`stream`], `track_uses`, [`event`], [`worker_pool`], `fork`,
+//! [`pattern`], `transfer`, `foreign`, `host_work`, `assemble`, [`profile`], `measure`, [`profiler`], [`report`],
+//! [`render_site`], `site_messages`, [`nesting`], `poll`, `interruptible_wait`, [`renewable`]. A stream is `scratch`,
+//! `staging`, `stage_arguments`, `channel`, `listen` and `adopted` besides.
 
 mod adopted;
 mod assemble;

@@ -22,7 +22,8 @@ pub(crate) enum Section {
     If(Condition, [Box<[Section]>; 2]),
 }
 
-/// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by side.
+/// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by
+/// side.
 pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]>> {
     let tasks = artifact.tasks.len();
     if artifact.graph.is_empty() {

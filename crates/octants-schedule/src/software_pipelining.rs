@@ -2,8 +2,8 @@
 //! that a thread computes while it waits.
 //!
 //! A converged loop (`converge_loops`) has branches, and LLVM moves no load across them. The address of a kept state
-//! comes from a local that counts the words of the store. At the end of an iteration this local holds the first value of
-//! the next one, so the next load can be issued there. The assembler then moves it up to the last use of the state
+//! comes from a local that counts the words of the store. At the end of an iteration this local holds the first value
+//! of the next one, so the next load can be issued there. The assembler then moves it up to the last use of the state
 //! before, and reuses its register. From further up it would need a copy, and would wait for the load there.
 
 use std::collections::HashSet;

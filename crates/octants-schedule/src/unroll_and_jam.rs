@@ -1,9 +1,9 @@
 //! Unroll-and-jam of parallel loops (Allen and Kennedy, Optimizing Compilers for Modern Architectures, section 8.3): a
 //! thread runs groups of iterations that are neighbors along the last axis.
 //!
-//! The body of a group is the code of all its iterations, from one inner loop to the next. A jammed inner loop stands in
-//! it once, and each of its iterations holds the code of all iterations of the group. What is computed alike in all of
-//! them stands there once.
+//! The body of a group is the code of all its iterations, from one inner loop to the next. A jammed inner loop stands
+//! in it once, and each of its iterations holds the code of all iterations of the group. What is computed alike in all
+//! of them stands there once.
 
 use std::collections::HashMap;
 

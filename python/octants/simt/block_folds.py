@@ -1,8 +1,8 @@
 """Reductions and scans of a block.
 
-`block_dim` is the number of threads of the block, a multiple of a subgroup's, and `dtype` the type of the values; both are
-known at compile time. All threads of the block call them. First each subgroup combines its values in registers; then its
-result goes through shared memory, and the results of subgroups are combined in their order.
+`block_dim` is the number of threads of the block, a multiple of a subgroup's, and `dtype` the type of the values; both
+are known at compile time. All threads of the block call them. First each subgroup combines its values in registers;
+then its result goes through shared memory, and the results of subgroups are combined in their order.
 """
 
 # mypy: ignore-errors

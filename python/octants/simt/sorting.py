@@ -17,7 +17,9 @@ __all__ = ["bitonic_sort_kv", "bitonic_sort_kv_tiled"]
 
 @func
 def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
-    """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are equal."""
+    """The pair of the tile that has the thread's place in ascending order of keys, and of values where keys are
+    equal.
+    """
     lane = invocation_id() & static((1 << log2_size) - 1)
     own_key = key
     own_value = value
@@ -40,6 +42,8 @@ def bitonic_sort_kv_tiled(key: Any, value: Any, log2_size: template()) -> Any:
 
 @func
 def bitonic_sort_kv(key: Any, value: Any) -> Any:
-    """The pair of the subgroup that has the thread's place in ascending order of keys, and of values where keys are equal."""
+    """The pair of the subgroup that has the thread's place in ascending order of keys, and of values where keys are
+    equal.
+    """
     sorted_key, sorted_value = bitonic_sort_kv_tiled(key, value, log2_group_size())
     return sorted_key, sorted_value

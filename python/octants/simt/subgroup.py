@@ -1,8 +1,8 @@
 """Operations of the threads of a subgroup, which run in step: they exchange values in registers.
 
 All threads of the subgroup execute them together. Operations of tiles, whose names end in `_tiled`, take the binary
-logarithm of a tile's threads, known at compile time: a subgroup is then as many tiles of consecutive threads as fit, each of
-which works on its own.
+logarithm of a tile's threads, known at compile time: a subgroup is then as many tiles of consecutive threads as fit,
+each of which works on its own.
 """
 
 from __future__ import annotations

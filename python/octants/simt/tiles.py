@@ -77,8 +77,8 @@ def _eye_(self: Any) -> None:
 
 @func
 def _cholesky_(self: Any, eps: Any) -> None:
-    """Replaces the lower triangle of the tile, symmetric and positive, by its Cholesky factor. A pivot is at least `eps`, of
-    which each thread may give its own. The upper triangle is undefined afterwards.
+    """Replaces the lower triangle of the tile, symmetric and positive, by its Cholesky factor. A pivot is at least
+    `eps`, of which each thread may give its own. The upper triangle is undefined afterwards.
     """
     lane = invocation_id()
     for k in static(range(self.row.n)):
@@ -126,7 +126,8 @@ def _eye(tile: template(), dtype: template() = None) -> Any:
 
 
 class TileType:
-    """A kind of tile. In kernels `zeros(dtype)` and `eye(dtype)` make one; the type is that of float literals unless given.
+    """A kind of tile. In kernels `zeros(dtype)` and `eye(dtype)` make one; the type is that of float literals unless
+    given.
 
     A tile `t` has `t[:] = a[r0:r1, c0:c1]`, `a[r0:r1, c0:c1] = t` (also with an index before the rows),
     `t -= qd.outer(u, v)`, `t.eye_()`, `t.cholesky_(eps)` and `t.solve_triangular_(b)`.

@@ -175,7 +175,8 @@ pub(crate) trait Target {
     fn is_whole_warp(&self, _e: &Emitter) -> V {
         panic!("compiler bug: this target has no warps")
     }
-    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for this thread alone.
+    /// Whether a condition, an i1, holds for all threads of the warp that run this at once; some makers' answer is for
+    /// this thread alone.
     fn holds_for_all(&self, _e: &Emitter, condition: V) -> V {
         condition
     }

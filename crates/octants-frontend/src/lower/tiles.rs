@@ -1,5 +1,5 @@
-//! Slices of arrays, as tiles of `qd.simt` use them: each thread of a subgroup holds a row of a tile, which it loads from
-//! and stores into a rectangle of an array. `v = a[r0:r1, c]` gives each thread one element of a column.
+//! Slices of arrays, as tiles of `qd.simt` use them: each thread of a subgroup holds a row of a tile, which it loads
+//! from and stores into a rectangle of an array. `v = a[r0:r1, c]` gives each thread one element of a column.
 //!
 //! What a load, a store and an update do is written in Python, as methods of the tile's type.
 
@@ -19,7 +19,8 @@ const STORES: [&str; 2] = ["_store", "_store3d"];
 const SUBTRACT_OUTER: &str = "_ger_sub";
 
 impl Lowerer<'_> {
-    /// `a[r0:r1, c0:c1]`, `a[i, r0:r1, c0:c1]`: a rectangle; `a[r0:r1, c]`, `a[i, r0:r1, c]`: each thread's element of a column.
+    /// `a[r0:r1, c0:c1]`, `a[i, r0:r1, c0:c1]`: a rectangle; `a[r0:r1, c]`, `a[i, r0:r1, c]`: each thread's element of
+    /// a column.
     pub(super) fn array_slice(&mut self, array: BufferId, index: &[Value]) -> Result<Value> {
         let is_slice = |v: &Value| matches!(v, Value::Slice(_));
         let forms = index.iter().map(is_slice).collect::<Vec<_>>();

@@ -1,5 +1,5 @@
-//! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these are
-//! repeated. Of segments that became tasks it makes the program's graph.
+//! The outline of a kernel: its statements in the order of the text, the segments that they form, and which of these
+//! are repeated. Of segments that became tasks it makes the program's graph.
 
 use octants_ir::{
     BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, Op, RoundEnd, Task, TaskGraph, TaskId, Type, UnaryOp,

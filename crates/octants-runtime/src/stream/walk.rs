@@ -1,8 +1,9 @@
 //! [`Walk`]: how a kernel's sections get on a stream.
 //!
-//! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops and
-//! choices: it waits for the launching stream alone, and reads the condition. Each round after the first has a launch
-//! number of its own, so that it draws other random numbers, and while launches are measured each counts as a launch.
+//! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops
+//! and choices: it waits for the launching stream alone, and reads the condition. Each round after the first has a
+//! launch number of its own, so that it draws other random numbers, and while launches are measured each counts as a
+//! launch.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
