@@ -23,7 +23,7 @@ pub struct Subscript {
 }
 
 impl Subscript {
-    /// An index of which nothing is known.
+    /// An unknown index.
     pub const UNKNOWN: Subscript = Subscript { value: None, sum: None };
 
     /// The index as a sum, if it is one.

@@ -1,5 +1,5 @@
-//! Control flow of the body of a task or function: blocks, branches, endless loops, calls and returns. Loops over ranges
-//! are in `serial_loops`.
+//! Control flow of a task's or function's body: blocks, branches, endless loops, calls and returns. `serial_loops` has
+//! the loops over ranges.
 //!
 //! Serial loops count in 64 bits so that addresses stay affine; the index that the program sees is the truncation,
 //! marked as exact.

@@ -1,8 +1,8 @@
 //! Addresses, loads and stores.
 //!
-//! An address is computed in 64 bits from indices that are widened *before* they are added and multiplied, so that the
-//! optimizer sees an affine function of the loop counters. A sum that wraps on the way to an index in 32 bits does not there, and is the same
-//! number in the end. The digits of nested dense layouts are divisions by constants.
+//! Addresses are computed in 64 bits. Indices are widened *before* they are added and multiplied, so that the optimizer
+//! sees an affine function of the loop counters. An intermediate sum that wraps in 32 bits does not wrap in 64 bits; the
+//! index is the same. The digits of nested dense layouts are divisions by constants.
 
 use std::rc::Rc;
 

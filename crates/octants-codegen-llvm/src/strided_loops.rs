@@ -1,11 +1,11 @@
-//! Parallel loops of tasks that many threads enter at once: each runs every so many of the iterations.
+//! Grid-stride loops: all threads of the grid enter a parallel task and share its iterations.
 //!
-//! Threads next to one another run iterations next to one another, so that their accesses fall into the same lines of
-//! memory. All threads come by the end of the loop, also those that ran nothing or failed, so that barriers may follow.
+//! Adjacent threads run adjacent iterations, so that their accesses coalesce. Every thread reaches the end of the loop,
+//! even if it ran no iteration or an assertion failed. A barrier may follow.
 //!
-//! In the wide form a thread runs neighbours of the last axis at a time, cut at multiples of their number, so that their
-//! accesses may be merged; those at the ends of a row that the loop has only some of are run one by one. In tiles the threads of a
-//! block run several rows of a part of the last two axes, so that what one row shares with the next comes from the block's cache.
+//! The coarsened variant runs groups of adjacent iterations of the last axis per thread. Groups start at multiples of
+//! the coarsening factor, so that the accesses of a group may be merged. Iterations of an incomplete group run one by
+//! one. With tiles a block covers several rows of a range of columns, so that rows share cache lines.
 
 use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
 use octants_ir::{ForLoop, ValueId};

@@ -123,8 +123,7 @@ unsafe fn form(
         // unless the threads of a block work together.
         let block = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
-                let message =
-                    format!("blocks of {asked} threads were asked for, of which this device runs {most} at most");
+                let message = format!("block_dim is {asked}, but this device runs at most {most} threads per block");
                 return Err(ErrorKind::Misuse { message }.into());
             }
             Some(asked) if meta.cooperates => asked.max(1),

@@ -252,7 +252,7 @@ fn a_barrier_shows_what_others_stored() {
 fn vectors_are_loaded_and_stored_side_by_side() {
     let mut programs = Vec::new();
     for (ty, count, scalars) in [("f32", 4, "f32"), ("i64", 2, "i64"), ("f32", 2, "f32")] {
-        // The first thread of so many moves the elements of all, in their order reversed by pairs.
+        // One thread in `count` moves a whole vector. It swaps the components of each pair.
         let code = format!(
             "%to0: ref {ty} = buffer_addr @1[%index]
              %n: i32 = const {count}

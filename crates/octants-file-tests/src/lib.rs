@@ -157,7 +157,7 @@ fn calls_of(header: &str) -> Result<Vec<CaseCall>, String> {
     Ok(calls)
 }
 
-/// Reads `block_size 64, blocks 2, subgroup_size 32`, each of which may be missing.
+/// Parses `block_size 64, blocks 2, subgroup_size 32`. Each item is optional.
 fn grid_of(text: &str) -> Grid {
     let mut grid = Grid::default();
     for item in text.split(',') {

@@ -75,6 +75,19 @@ pub(crate) fn binary(op: BinaryOp, a: u64, b: u64, s: Scalar) -> Result<u64, Str
     if s.is_float() { float_binary(op, float(a, s), float(b, s), s) } else { int_binary(op, a, b, s) }
 }
 
+/// A comparison. Every operator but `ne` is false for NaN.
+fn compare<T: PartialOrd>(op: BinaryOp, a: &T, b: &T) -> bool {
+    match op {
+        BinaryOp::Eq => a == b,
+        BinaryOp::Ne => a != b,
+        BinaryOp::Lt => a < b,
+        BinaryOp::Le => a <= b,
+        BinaryOp::Gt => a > b,
+        BinaryOp::Ge => a >= b,
+        other => panic!("compiler bug: {other:?} is no comparison"),
+    }
+}
+
 fn float_binary(op: BinaryOp, a: f64, b: f64, s: Scalar) -> Result<u64, String> {
     let whole = || step(a / b, s).floor();
     let y = match op {
@@ -89,12 +102,9 @@ fn float_binary(op: BinaryOp, a: f64, b: f64, s: Scalar) -> Result<u64, String> 
         BinaryOp::Atan2 => a.atan2(b),
         BinaryOp::Min => a.min(b),
         BinaryOp::Max => a.max(b),
-        BinaryOp::Eq => return Ok(truth(a == b)),
-        BinaryOp::Ne => return Ok(truth(a != b)),
-        BinaryOp::Lt => return Ok(truth(a < b)),
-        BinaryOp::Le => return Ok(truth(a <= b)),
-        BinaryOp::Gt => return Ok(truth(a > b)),
-        BinaryOp::Ge => return Ok(truth(a >= b)),
+        BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
+            return Ok(truth(compare(op, &a, &b)));
+        }
         BinaryOp::And | BinaryOp::Or | BinaryOp::Xor | BinaryOp::Shl | BinaryOp::Shr | BinaryOp::UShr => {
             return Err(format!("`{}` of {s}", op.name()));
         }
@@ -125,12 +135,9 @@ fn int_binary(op: BinaryOp, a_bits: u64, b_bits: u64, s: Scalar) -> Result<u64, 
         BinaryOp::Shl => a << count,
         BinaryOp::Shr => a >> count,
         BinaryOp::UShr => i128::from(a_bits >> count),
-        BinaryOp::Eq => return Ok(truth(a == b)),
-        BinaryOp::Ne => return Ok(truth(a != b)),
-        BinaryOp::Lt => return Ok(truth(a < b)),
-        BinaryOp::Le => return Ok(truth(a <= b)),
-        BinaryOp::Gt => return Ok(truth(a > b)),
-        BinaryOp::Ge => return Ok(truth(a >= b)),
+        BinaryOp::Eq | BinaryOp::Ne | BinaryOp::Lt | BinaryOp::Le | BinaryOp::Gt | BinaryOp::Ge => {
+            return Ok(truth(compare(op, &a, &b)));
+        }
         BinaryOp::Atan2 => return Err(format!("`atan2` of {s}")),
     };
     Ok(int_bits(y, s))

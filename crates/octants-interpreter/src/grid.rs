@@ -48,7 +48,7 @@ impl<'a> Machine<'a> {
         self.block = BlockState { shared, meetings: vec![0; subgroups], grid, index, shares_loops: false };
     }
 
-    /// Runs a parallel loop by a grid of threads, each of which takes every so many iterations.
+    /// Runs a parallel loop as a grid-stride loop.
     fn run_grid(&mut self, main: &Thread<'a>, v: ValueId) -> Result<(), Fault> {
         let outside = self.block.clone();
         let body = main.here().body;

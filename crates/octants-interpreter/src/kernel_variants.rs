@@ -13,7 +13,7 @@ use crate::scalar::Leaf;
 pub struct Variant {
     /// The type of floats.
     pub floats: Scalar,
-    /// The type of integers: i32 or i64, of which indices are.
+    /// Type of integers and indices: i32 or i64.
     pub ints: Scalar,
     /// Arrays of one axis are fields of two levels that begin at index zero, two buffers in a root.
     pub fields: bool,

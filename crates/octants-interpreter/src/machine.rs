@@ -124,7 +124,7 @@ impl<'a> Machine<'a> {
         found
     }
 
-    /// The order of so many things that may happen in any order: `None` as they are numbered.
+    /// A permutation of `0..count` for work whose order is unspecified. `None` stands for ascending order.
     pub fn order(&self, count: u64) -> Option<Rc<[u64]>> {
         let Order::Shuffled(seed) = self.settings.order else { return None };
         let mut order: Vec<u64> = (0..count).collect();

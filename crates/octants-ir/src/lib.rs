@@ -29,16 +29,16 @@
 //! - `AddressBits` neither reads nor writes. The number is that of this launch, and good for nothing but arithmetic.
 //! - Iterations of a parallel `For` run in any order and at once; a task sees all effects of tasks before it.
 //!   [`task_graph`] says which tasks come before it.
-//! - Along its last axis a parallel `For` with groups runs as many neighboring iterations as a group's factor by the
-//!   group's body, while so many are left, for each group in order; the body runs the others.
+//! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
+//!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
 //!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
 //!   one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
 //!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
-//!   under no condition that differs among them (`AllHere` and `IsWhole` apart). A subgroup's lane beyond its last yields
-//!   the own value.
+//!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields the
+//!   thread's own value.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.

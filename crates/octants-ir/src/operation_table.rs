@@ -151,10 +151,9 @@ subgroup_operations! {
     Any             "any"           1         Vote;
     /// condition: it holds for all threads that have not ended.
     All             "all"           1         Vote;
-    /// condition: it holds for all threads that happen to execute this together, be it this thread alone. Threads may
-    /// diverge before.
+    /// condition: vote of the active threads. May degrade to this thread's own condition. Allowed in divergent code.
     AllHere         "all_here"      1         Vote;
-    /// All threads of the subgroup happen to execute this together. Threads may diverge before.
+    /// All threads of the subgroup are active. Allowed in divergent code.
     IsWhole         "is_whole"      0         Vote;
 }
 

@@ -12,7 +12,7 @@ pub fn task_blocks(body: &Body) -> Vec<BlockId> {
     blocks
 }
 
-/// True when the block holds a parallel loop, be it in a `loop` of its own; adds the blocks of such loops.
+/// True if the block holds a parallel loop, directly or in a nested `loop`. Adds the blocks of those `loop`s.
 fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bool {
     let mut holds = false;
     for &v in body.block(block) {

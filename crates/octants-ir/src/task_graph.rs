@@ -43,7 +43,7 @@ pub enum Condition {
 /// How many iterations a launch of a task has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LaunchCount {
-    /// So many; a serial task has one.
+    /// A constant. 1 for a serial task.
     Known(u64),
     /// A number that follows from the launch's arguments alone.
     Argument,

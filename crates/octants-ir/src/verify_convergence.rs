@@ -351,8 +351,8 @@ impl Divergence<'_> {
         }
     }
 
-    /// The factor of the thread's number in an integer that is uniform but for it, if that is known; looks at so many
-    /// operations on the way.
+    /// The coefficient of the thread index in an integer that is affine in it. `None` if unknown. Follows at most
+    /// `depth` operations.
     fn factor(&self, v: ValueId, depth: u32) -> Option<i64> {
         if self.of(v) == Uniform {
             return Some(0);

@@ -2,7 +2,7 @@
 
 use octants_analysis::{OwnBehavior, launch_bound};
 use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
-use octants_ir::{Body, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
+use octants_ir::{Body, Buffer, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
 use crate::coarsen_threads::coarsen_threads;
 use crate::facts::{BodyFacts, ProgramFacts};
@@ -104,7 +104,9 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
 /// The buffers that are constant while a task runs.
 fn constants(facts: &ProgramFacts<'_>, task: &Task) -> Vec<bool> {
     let keeps = |i| !task.access.writes.iter().any(|w| facts.memory.may_alias(i, w.index()));
-    (0..facts.program.buffers.len()).map(|i| facts.target.has_constant_loads && keeps(i)).collect()
+    // Access sets leave out what only the task's own threads see.
+    let lasts = |(i, b): (usize, &Buffer)| !b.space.is_temporary() && keeps(i);
+    facts.program.buffers.iter().enumerate().map(|b| facts.target.has_constant_loads && lasts(b)).collect()
 }
 
 /// The extent of each axis, if known.

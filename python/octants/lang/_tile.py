@@ -6,5 +6,5 @@ from octants.simt import Tile16x16, Tile32x32
 
 
 def _make_tile(size: int, dtype: Any) -> Any:
-    """The type of square tiles of so many rows, of a type of numbers."""
+    """The tile type with the given number of rows and element type."""
     return {16: Tile16x16, 32: Tile32x32}[size].of(dtype)

@@ -2,7 +2,7 @@
 
 All threads of the subgroup execute them together. Operations of tiles, whose names end in `_tiled`, take the binary
 logarithm of a tile's threads, known at compile time: a subgroup is then as many tiles of consecutive threads as fit,
-each of which works on its own.
+and the operation works on each tile by itself.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _eye_(self: Any) -> None:
 @func
 def _cholesky_(self: Any, eps: Any) -> None:
     """Replaces the lower triangle of the tile, symmetric and positive, by its Cholesky factor. A pivot is at least
-    `eps`, of which each thread may give its own. The upper triangle is undefined afterwards.
+    `eps`; each thread may pass its own. The upper triangle is undefined afterwards.
     """
     lane = invocation_id()
     for k in static(range(self.row.n)):

@@ -160,7 +160,7 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
     }
 }
 
-/// The graph of a program: `tasks` with the group of each, of which `of_segment` names those that segments became.
+/// The task graph of a program. `tasks` pairs each task with its group; `of_segment` maps segments to tasks.
 pub(super) fn build_graph(
     outline: &[Outline],
     (tasks, groups): (&[Task], &[Option<u32>]),
