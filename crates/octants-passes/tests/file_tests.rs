@@ -48,6 +48,7 @@ fn run_rows(case: &Case) -> String {
         arrays_may_alias: case.has("arrays_may_alias"),
         launches_in_order: case.has("launches_in_order"),
         merges_aliased_buffers: case.has("merges_aliased_buffers"),
+        inlines_cooperation: case.has("inlines_cooperation"),
         gather: case.has("gather").then_some(4),
         ..PassOptions::default()
     };

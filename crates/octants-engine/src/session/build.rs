@@ -215,6 +215,8 @@ impl Session {
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: false,
             // On the CPU threads have copies of what they add to.
+            // Threads of a block become loops, which calls would hide.
+            inlines_cooperation: !info.has_grid,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
             facts: FactsCache::default(),
