@@ -164,6 +164,9 @@ impl Session {
             return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
+        // A schedule may hide what is affine here.
+        let access = access_of_tasks(&program, &layout);
+        watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
         let mut after = |step| watch.lap(Phase::Codegen, step);
@@ -172,10 +175,9 @@ impl Session {
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
-        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&scheduled.program, &layout)) {
+        for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
-        watch.lap(Phase::Passes, "access sets");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
