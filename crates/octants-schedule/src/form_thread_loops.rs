@@ -91,7 +91,7 @@ fn make_shared_memory_private(program: &mut Program) {
 
 /// Rewrites a task.
 fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Scheduling) {
-    let constants = constants(program, number, of);
+    let overlapping = MemoryClasses::of(&program.buffers, of.options.arrays_may_alias).overlapping();
     let mut body = std::mem::take(&mut program.tasks[number].body);
     split_structs(&mut body);
     let Some((&loop_id, prologue)) = body.block(body.root).split_last() else {
@@ -106,7 +106,7 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
         block_dim: config.block_dim.unwrap_or(BLOCK_DIM).max(1),
         subgroup_size: of.target.subgroup_size,
         locals: &find_local_uses(&body, &[l.body]),
-        constants,
+        overlapping,
         spaces: spaces.to_vec(),
     };
     let rates = Rates::of(&code);
@@ -136,14 +136,6 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     renumber(&mut rewritten);
     let task = &mut program.tasks[number];
     (task.body, task.kind) = (rewritten, TaskKind::Parallel(config));
-}
-
-/// The buffers that nothing writes while a task runs.
-fn constants(program: &Program, number: usize, of: &Scheduling) -> Vec<bool> {
-    let memory = MemoryClasses::of(&program.buffers, of.options.arrays_may_alias);
-    let writes = &program.tasks[number].access.writes;
-    let keeps = |i| !writes.iter().any(|w| memory.may_alias(i, w.index()));
-    (0..program.buffers.len()).map(|i| !program.buffers[i].space.is_temporary() && keeps(i)).collect()
 }
 
 /// The number of iterations, i64.

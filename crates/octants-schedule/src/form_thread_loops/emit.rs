@@ -319,6 +319,28 @@ impl<'a> Emitter<'a> {
         });
     }
 
+    /// Runs code for the thread with an index in the subgroup, if there is one.
+    pub fn in_lane(&mut self, lane: ValueId, code: impl FnOnce(&mut Self)) {
+        let (_, threads) = self.here.subgroup.expect("compiler bug: threads are run in a loop over subgroups");
+        let scalar = self.b.ty(lane).scalar().expect("compiler bug: an index is a scalar");
+        // One below zero or beyond the last thread is none.
+        let zero = self.b.int(0, scalar);
+        let end = self.b.cast(threads, scalar);
+        let [is_from, is_to] = [self.b.binary(BinaryOp::Ge, lane, zero), self.b.binary(BinaryOp::Lt, lane, end)];
+        let is_there = self.b.binary(BinaryOp::And, is_from, is_to);
+        let [yes, no] = [self.b.body.add_block(), self.b.body.add_block()];
+        self.b.push(Op::If(is_there, yes, no), Type::Unit);
+        let back = self.b.set_cursor(yes);
+        self.scoped(|e| {
+            let lane = e.b.cast(lane, Scalar::I32);
+            let indices = e.indices_of_lane(lane);
+            e.here.lane = Some((lane, indices));
+            code(e);
+            e.here.lane = None;
+        });
+        self.b.set_cursor(back);
+    }
+
     /// A loop from zero to a count, i32.
     fn counted(&mut self, end: ValueId, hints: LoopHints, code: impl FnOnce(&mut Self, ValueId)) {
         let (begin, body) = (self.b.int(0, Scalar::I32), self.b.body.add_block());

@@ -8,9 +8,10 @@
 
 use std::collections::HashSet;
 
-use octants_ir::{LocalId, Op, ValueId};
+use octants_analysis::{may_leave, trace_element};
+use octants_ir::{BinaryOp, LocalId, Op, ValueId};
 
-use super::rates::{Rate, Rates, ThreadCode, may_be_undefined, meeting};
+use super::rates::{Rate, Rates, ThreadCode, meeting};
 use super::values::is_recomputed;
 
 /// A part of a block's code.
@@ -34,6 +35,8 @@ pub(super) struct Region {
     /// Numbers the regions.
     pub number: usize,
     pub insts: Vec<ValueId>,
+    /// Only one thread runs it, for which these two values are equal; the first one steps from thread to thread.
+    pub only: Option<[ValueId; 2]>,
 }
 
 /// Where an instruction stands in the tree.
@@ -81,6 +84,9 @@ struct Pending {
     locals: HashSet<LocalId>,
     /// An assertion among them may end the code.
     may_end: bool,
+    /// Memory that they write, by the first buffer that may overlap it; all of it, if that is not known.
+    written: HashSet<usize>,
+    writes_anything: bool,
 }
 
 impl Cut<'_> {
@@ -97,13 +103,22 @@ impl Cut<'_> {
                 if matches!(op, Op::Subgroup(..)) && rate == Rate::Subgroup && self.reads(v, &pending) {
                     self.flush(&mut pending, rate, site, &mut out);
                 }
-                self.add(v, &mut pending);
+                let only = if rate == Rate::Subgroup { self.only_thread(v) } else { None };
+                if let Some((only, inside)) = only {
+                    self.flush(&mut pending, rate, site, &mut out);
+                    self.sites[v.index()] = Some(site);
+                    let region = self.region(inside, Some(only), site);
+                    out.push(Node::Lanes(region));
+                } else {
+                    self.add(v, &mut pending);
+                }
                 continue;
             }
             let is_control = !op.blocks().is_empty() || op.is_terminator();
             let is_behind = is_control
                 || meeting(op).is_some()
-                || pending.may_end && may_be_undefined(op)
+                || pending.may_end && self.code.may_be_undefined(v)
+                || self.loads_what_is_written(v, &pending)
                 || self.stores_what_is_read(v, &pending)
                 || self.reads(v, &pending);
             if is_behind {
@@ -136,6 +151,15 @@ impl Cut<'_> {
         let mut note = |v: ValueId, op: &Op| {
             pending.all.insert(v);
             pending.may_end |= matches!(op, Op::Assert(..) | Op::Call(..));
+            match op {
+                Op::Store(a, _) | Op::VectorStore(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                    let class = self.class(*a);
+                    pending.writes_anything |= class.is_none() && self.code.local_of(*a).is_none();
+                    pending.written.extend(class);
+                }
+                Op::Call(..) => pending.writes_anything = true,
+                _ => {}
+            }
             if let Op::LocalAddr(l) = op {
                 pending.locals.insert(*l);
             }
@@ -155,6 +179,21 @@ impl Cut<'_> {
             }
             _ => false,
         }
+    }
+
+    /// An instruction that runs once loads from memory that pending ones write.
+    fn loads_what_is_written(&self, v: ValueId, pending: &Pending) -> bool {
+        match &self.code.body.inst(v).op {
+            Op::Load(a) | Op::VectorLoad(a) if self.code.local_of(*a).is_none() => {
+                pending.writes_anything || self.class(*a).is_none_or(|class| pending.written.contains(&class))
+            }
+            _ => false,
+        }
+    }
+
+    /// The memory of an address: see [`Pending::written`].
+    fn class(&self, address: ValueId) -> Option<usize> {
+        trace_element(self.code.body, address).map(|(b, _)| self.code.overlapping[b.index()])
     }
 
     /// An instruction takes a value that pending ones compute, and that is not computed again for it.
@@ -190,6 +229,32 @@ impl Cut<'_> {
             out.push(Node::Subgroups(nodes, number));
             return;
         }
+        let region = self.region(insts, None, site);
+        out.push(Node::Lanes(region));
+    }
+
+    /// A branch that only one thread takes, and that vector code would not gain from: the values that are equal for
+    /// that thread, and the code.
+    fn only_thread(&self, v: ValueId) -> Option<([ValueId; 2], Vec<ValueId>)> {
+        let body = self.code.body;
+        let Op::If(c, yes, no) = body.inst(v).op else { return None };
+        let Op::Binary(BinaryOp::Eq, a, b) = body.inst(self.code.locals.source(c)).op else { return None };
+        let [a, b] = [a, b].map(|u| self.code.locals.source(u));
+        let steps = |u: ValueId| self.rates.steps[u.index()].is_some();
+        let pair =
+            [[a, b], [b, a]].into_iter().find(|[x, y]| steps(*x) && self.rates.runs[y.index()] < Rate::Thread)?;
+        let mut is_scalar = false;
+        body.visit(yes, &mut |_, inst| {
+            is_scalar |= match &inst.op {
+                Op::Store(a, _) => self.code.local_of(*a).is_none(),
+                Op::Atomic(..) | Op::AtomicCas(..) | Op::Call(..) | Op::For(_) | Op::Loop(_) | Op::Print(_) => true,
+                _ => false,
+            }
+        });
+        (is_scalar && body.block(no).is_empty() && !may_leave(body, yes)).then(|| (pair, body.block(yes).to_vec()))
+    }
+
+    fn region(&mut self, insts: Vec<ValueId>, only: Option<[ValueId; 2]>, site: Site) -> Region {
         let number = self.regions;
         self.regions += 1;
         let site = Some(Site { region: Some(number), ..site });
@@ -199,6 +264,6 @@ impl Cut<'_> {
                 self.code.body.visit(b, &mut |v, _| self.sites[v.index()] = site);
             }
         }
-        out.push(Node::Lanes(Region { number, insts }));
+        Region { number, insts, only }
     }
 }

@@ -47,8 +47,8 @@ pub(super) struct ThreadCode<'a> {
     /// Threads of a subgroup, as the program sees it.
     pub subgroup_size: u32,
     pub locals: &'a LocalUses,
-    /// Per buffer: nothing writes it while the task runs.
-    pub constants: Vec<bool>,
+    /// Per buffer: the first one whose memory may overlap its own.
+    pub overlapping: Vec<usize>,
     /// The memory space of each buffer.
     pub spaces: Vec<MemorySpace>,
 }
@@ -79,6 +79,15 @@ impl ThreadCode<'_> {
             Op::LocalAddr(l) => self.locals.of(*l).is_value,
             Op::Fence(scope) => *scope != ThreadScope::Device,
             _ => false,
+        }
+    }
+
+    /// An instruction must not run where the program does not run it.
+    pub fn may_be_undefined(&self, v: ValueId) -> bool {
+        match &self.body.inst(v).op {
+            Op::Load(_) | Op::VectorLoad(_) => true,
+            Op::Binary(_, _, divisor) if self.known(*divisor).is_some_and(|n| n > 0) => false,
+            op => op.definedness() == Definedness::Partial,
         }
     }
 
@@ -134,11 +143,6 @@ impl Rates {
 /// An operation of the threads of a subgroup.
 fn is_of_subgroup(op: &Op) -> bool {
     matches!(op, Op::Subgroup(..) | Op::Barrier(ThreadScope::Subgroup))
-}
-
-/// An operation that must not run where the program does not run it.
-pub(super) fn may_be_undefined(op: &Op) -> bool {
-    op.definedness() == Definedness::Partial || matches!(op, Op::Load(_) | Op::VectorLoad(_))
 }
 
 /// The threads that an operation lets meet.
@@ -285,7 +289,7 @@ impl<'a> Walk<'a> {
                 let varies = self.level(v, op);
                 let runs = self.runs_at(op, varies).max(around.rate);
                 // What is undefined for some operands does not run for threads that have left.
-                let runs = if around.left && may_be_undefined(op) { Thread } else { runs };
+                let runs = if around.left && self.code.may_be_undefined(v) { Thread } else { runs };
                 self.raise(v, runs, varies);
                 let step = if varies == Thread { self.step(v, op) } else { None };
                 self.rates.steps[v.index()] = step;
@@ -377,10 +381,10 @@ impl<'a> Walk<'a> {
             }
             Op::LoopIndex(l, axis) if *l == self.code.loop_id => self.index_level(*axis as usize),
             Op::LoopIndex(l, _) => self.rates.runs[l.index()],
+            // All threads find the same at one address: those that do not race.
             Op::Load(a) => match (self.code.local_of(*a), trace_element(self.code.body, *a)) {
-                (Some(_), _) => operands,
-                (None, Some((b, _))) if self.code.constants[b.index()] => operands,
-                _ => Thread,
+                (None, None) => Thread,
+                _ => operands,
             },
             Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
                 self.escape(*a);

@@ -30,7 +30,7 @@ impl Emitter<'_> {
         for v in &uses.remainders {
             self.value(*v);
         }
-        self.in_lanes(!uses.updates, |e| {
+        self.in_region(region, !uses.updates, |e| {
             e.start_locals(Rate::Thread, region.number);
             let mut copied = Vec::new();
             for l in &uses.locals {
@@ -51,6 +51,18 @@ impl Emitter<'_> {
             region.insts.iter().for_each(|v| e.thread_inst(*v));
             e.write_back();
         });
+    }
+
+    /// Runs code for each thread of the subgroup, or for the only one that a region is for.
+    fn in_region(&mut self, region: &Region, are_independent: bool, code: impl FnOnce(&mut Self)) {
+        match region.only {
+            None => self.in_lanes(are_independent, code),
+            Some([steps, other]) => {
+                let [first, other] = [steps, other].map(|v| self.value(v));
+                let lane = self.b.binary(BinaryOp::Sub, other, first);
+                self.in_lane(lane, code);
+            }
+        }
     }
 
     /// Looks at what instructions use, with those in their blocks.

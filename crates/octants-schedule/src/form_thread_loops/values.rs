@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use octants_ir::{Definedness, GridValue, LocalId, Op, Type, ValueId};
+use octants_ir::{GridValue, LocalId, Op, Type, ValueId};
 
 use super::plan::{Node, Plan, Site};
 use super::rates::{Rate, Rates, ThreadCode};
@@ -66,7 +66,7 @@ fn size(code: &ThreadCode<'_>, rates: &Rates, v: ValueId, most: usize) -> Option
         Op::Const(_) => return Some(0),
         Op::LoopIndex(l, _) if *l == code.loop_id => return Some(1),
         Op::Grid(GridValue::Thread | GridValue::Lane) => return Some(1),
-        _ if !op.is_pure() || op.definedness() == Definedness::Partial => return None,
+        _ if !op.is_pure() || code.may_be_undefined(v) => return None,
         _ => {}
     }
     let mut sum = Some(1);
@@ -102,6 +102,7 @@ impl Search<'_> {
             match node {
                 Node::Once(v) => self.operands(*v, here),
                 Node::Lanes(region) => {
+                    region.only.into_iter().flatten().for_each(|v| self.require(v, here));
                     let here = (subgroups, Some(region.number));
                     for &v in &region.insts {
                         self.operands(v, here);
