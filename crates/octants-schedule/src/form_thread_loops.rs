@@ -112,7 +112,8 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let rates = Rates::of(&code);
     let plan = Plan::of(&code, &rates);
     let crossing = find_crossing(&code, &rates, &plan);
-    let slots = add_slots(&mut program.buffers, &code, &rates, &crossing);
+    // LLVM keeps in registers what only one version of the code touches, at known indices.
+    let slots = [(); 2].map(|()| add_slots(&mut program.buffers, &code, &rates, &crossing));
 
     let mut b = Builder::new();
     b.body = body.clone();
@@ -129,8 +130,10 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     };
     let of_blocks = b.push(Op::For(Box::new(of_blocks)), Type::Unit);
     b.set_cursor(inside);
-    let emit =
-        |b: Builder, fill, here| Emitter::new((&code, &rates, &plan), (&crossing, &slots), b, fill, here).block();
+    let emit = |b: Builder, fill: Fill, here| {
+        let slots = &slots[usize::from(fill == Fill::Partial)];
+        Emitter::new((&code, &rates, &plan), (&crossing, slots), b, fill, here).block()
+    };
     let mut rewritten = versions(b, &code, (of_blocks, count, blocks), &emit);
     remove_unused(&mut rewritten);
     renumber(&mut rewritten);
