@@ -35,7 +35,7 @@ mod values;
 use octants_analysis::{MemoryClasses, OwnBehavior, find_local_uses};
 use octants_ir::{
     BinaryOp, Body, Builder, Const, ForLoop, Layout, LoopConfig, MemorySpace, Op, Program, Range, Scalar, Scheduled,
-    Task, TaskKind, Type, ValueId, renumber,
+    Task, TaskId, TaskKind, Type, ValueId, launch_count, renumber,
 };
 
 use crate::clone_code::remove_unused;
@@ -139,6 +139,8 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     renumber(&mut rewritten);
     let task = &mut program.tasks[number];
     (task.body, task.kind) = (rewritten, TaskKind::Parallel(config));
+    let count = launch_count(task);
+    program.graph.set_count(TaskId(number as u32), count);
 }
 
 /// The number of iterations, i64.

@@ -11,7 +11,7 @@ use octants_ir::{
 use super::memory::{Slot, Slots};
 use super::plan::{Node, Plan};
 use super::rates::{Rate, Rates, ThreadCode};
-use super::values::{Crossing, Extent, Home};
+use super::values::{Crossing, Extent, Home, is_recomputed};
 
 /// Which threads the code at the cursor is for.
 #[derive(Debug, Clone)]
@@ -183,7 +183,9 @@ impl<'a> Emitter<'a> {
             return *found;
         }
         let (span, slots) = (self.b.span, self.slots);
-        let made = match slots.values.get(&v) {
+        // What is kept for an exchange alone may be there for one loop over subgroups only.
+        let kept = slots.values.get(&v).filter(|_| !is_recomputed(self.code, self.rates, v));
+        let made = match kept {
             Some(slot) => {
                 let index = self.slot_index(slot);
                 slot.tree.load(&mut self.b, index, self.code.body.ty(v))

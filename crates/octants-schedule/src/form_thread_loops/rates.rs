@@ -277,7 +277,7 @@ impl<'a> Walk<'a> {
                 let rate = match local {
                     Some(l) => {
                         let left = if around.left { Thread } else { Block };
-                        let rate = around.rate.max(self.varies(*x)).max(self.index_rate(*a)).max(left);
+                        let rate = around.rate.max(self.rate_of(*x)).max(self.index_rate(*a)).max(left);
                         self.raise_local(l, rate)
                     }
                     None => Thread,
@@ -323,6 +323,11 @@ impl<'a> Walk<'a> {
         self.rates.varies[self.code.locals.source(v).index()]
     }
 
+    /// How often code runs that needs a value: as often as the value differs or is computed.
+    fn rate_of(&self, v: ValueId) -> Rate {
+        self.varies(v).max(self.rates.runs[self.code.locals.source(v).index()])
+    }
+
     /// A loop that runs once per subgroup although no threads meet in it, so that its body becomes vector code.
     fn is_split(&self, l: &ForLoop) -> bool {
         let trips = match l.dims.as_slice() {
@@ -347,7 +352,7 @@ impl<'a> Walk<'a> {
     fn index_rate(&self, address: ValueId) -> Rate {
         let body = self.code.body;
         match &body.inst(address).op {
-            Op::ElementAddr(base, index) => index.iter().fold(self.index_rate(*base), |r, i| r.max(self.varies(*i))),
+            Op::ElementAddr(base, index) => index.iter().fold(self.index_rate(*base), |r, i| r.max(self.rate_of(*i))),
             Op::MemberAddr(base, _) => self.index_rate(*base),
             _ => Block,
         }
@@ -369,7 +374,7 @@ impl<'a> Walk<'a> {
             return self.varies(stored);
         }
         let mut operands = Block;
-        op.for_each_operand(|u| operands = operands.max(self.varies(u)));
+        op.for_each_operand(|u| operands = operands.max(self.rate_of(u)));
         match op {
             Op::LocalAddr(l) => self.rates.locals[l.index()],
             Op::Grid(value) => {
@@ -421,8 +426,11 @@ impl<'a> Walk<'a> {
         let value = operands.first().map_or(Block, |v| self.varies(*v));
         match op {
             SubgroupOp::Shuffle | SubgroupOp::ShuffleXor | SubgroupOp::ShuffleUp | SubgroupOp::ShuffleDown => {
-                let is_of_one = op == SubgroupOp::Shuffle
-                    && self.code.known(operands[1]).is_some_and(|n| (0..i64::from(self.rates.width)).contains(&n));
+                // The last subgroup may have fewer threads.
+                let rest = self.code.block_dim % self.rates.width;
+                let everywhere = 0..i64::from(if rest > 0 { rest } else { self.rates.width });
+                let is_there = self.code.known(operands[1]).is_some_and(|n| everywhere.contains(&n));
+                let is_of_one = op == SubgroupOp::Shuffle && is_there;
                 if is_of_one { value.min(Subgroup) } else { value }
             }
             SubgroupOp::Ballot | SubgroupOp::Any | SubgroupOp::All => Subgroup,
@@ -447,8 +455,7 @@ impl<'a> Walk<'a> {
 
     /// A value is computed once for the threads of a subgroup.
     fn is_shared(&self, v: ValueId) -> bool {
-        let v = self.code.locals.source(v);
-        self.rates.varies[v.index()].max(self.rates.runs[v.index()]) <= Subgroup
+        self.rate_of(v) <= Subgroup
     }
 
     fn step_of(&self, v: ValueId) -> Option<Step> {

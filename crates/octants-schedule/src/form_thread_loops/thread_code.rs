@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use octants_analysis::trace_element;
+use octants_analysis::{first_use_sets, may_leave, trace_element};
 use octants_ir::{BinaryOp, BlockId, GridValue, LocalId, MemorySpace, Op, Scalar, Type, ValueId, push_plain_swap};
 
 use super::emit::Emitter;
 use super::plan::Region;
 use super::rates::Rate;
-use super::values::Home;
+use super::values::{Home, is_recomputed};
 
 /// What a region uses.
 #[derive(Default)]
@@ -35,12 +35,7 @@ impl Emitter<'_> {
             let mut copied = Vec::new();
             for l in &uses.locals {
                 if let Some(Home::Memory { is_copied: true, .. }) = e.crossing.locals.get(l) {
-                    let slots = e.slots;
-                    let slot = &slots.locals[l];
-                    let index = e.slot_index(slot);
-                    let value = slot.tree.load(&mut e.b, index, &e.code.body.locals[l.index()].ty);
-                    let copy = e.copy_local(*l);
-                    e.b.store_local(copy, value);
+                    e.copy_in(*l, region);
                     copied.push(*l);
                 }
             }
@@ -51,6 +46,27 @@ impl Emitter<'_> {
             region.insts.iter().for_each(|v| e.thread_inst(*v));
             e.write_back();
         });
+    }
+
+    /// Copies a kept local, unless the region sets it first.
+    fn copy_in(&mut self, l: LocalId, region: &Region) {
+        let body = self.code.body;
+        let copy = self.copy_local(l);
+        let is_set = first_use_sets(body, &region.insts, l) == Some(true);
+        let leaves = region.insts.iter().any(|v| body.inst(*v).op.blocks().into_iter().any(|b| may_leave(body, b)));
+        if is_set && !leaves {
+            return;
+        }
+        let slots = self.slots;
+        let slot = &slots.locals[&l];
+        let index = self.slot_index(slot);
+        let ty = &body.locals[l.index()].ty;
+        let mut value = slot.tree.load(&mut self.b, index, ty);
+        if is_set {
+            // A thread that leaves before writes back what may not have been set yet.
+            value = self.b.push(Op::Freeze(value), ty.clone());
+        }
+        self.b.store_local(copy, value);
     }
 
     /// Runs code for each thread of the subgroup, or for the only one that a region is for.
@@ -105,7 +121,7 @@ impl Emitter<'_> {
         if inside.contains(&u) || self.plan.sites[u.index()].is_none() {
             return;
         }
-        if !self.slots.values.contains_key(&u) && !self.values.contains_key(&u) {
+        if is_recomputed(self.code, self.rates, u) && !self.values.contains_key(&u) {
             self.code.body.inst(u).op.for_each_operand(|w| self.collect(w, inside, uses));
             if self.is_remainder(u) {
                 uses.remainders.push(u);
