@@ -34,8 +34,8 @@ mod values;
 
 use octants_analysis::{MemoryClasses, OwnBehavior, find_local_uses};
 use octants_ir::{
-    BinaryOp, Body, Builder, Const, ForLoop, Layout, LoopConfig, MemorySpace, Op, Program, Range, Scalar, Scheduled,
-    Task, TaskId, TaskKind, Type, ValueId, launch_count, renumber,
+    BinaryOp, Body, Builder, CodeSizeHint, Const, ForLoop, Layout, LoopConfig, MemorySpace, Op, Program, Range, Scalar,
+    Scheduled, Task, TaskId, TaskKind, Type, ValueId, launch_count, renumber,
 };
 
 use crate::clone_code::remove_unused;
@@ -43,7 +43,7 @@ use crate::decide_schedule::decide_schedule;
 use crate::scheduling::Scheduling;
 use crate::shared_buffers::next_root;
 use emit::{Emitter, Fill, Position, decode, extent};
-use memory::add_slots;
+use memory::{Slots, add_slots};
 use plan::Plan;
 use rates::{Rates, ThreadCode};
 use split_structs::split_structs;
@@ -113,7 +113,9 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let plan = Plan::of(&code, &rates);
     let crossing = find_crossing(&code, &rates, &plan);
     // LLVM keeps in registers what only one version of the code touches, at known indices.
-    let slots = [(); 2].map(|()| add_slots(&mut program.buffers, &code, &rates, &crossing));
+    let slots =
+        versions_of(&code).iter().map(|fill| (*fill, add_slots(&mut program.buffers, &code, &rates, &crossing)));
+    let slots: Vec<(Fill, Slots)> = slots.collect();
 
     let mut b = Builder::new();
     b.body = body.clone();
@@ -131,16 +133,30 @@ fn form(program: &mut Program, number: usize, spaces: &[MemorySpace], of: &Sched
     let of_blocks = b.push(Op::For(Box::new(of_blocks)), Type::Unit);
     b.set_cursor(inside);
     let emit = |b: Builder, fill: Fill, here| {
-        let slots = &slots[usize::from(fill == Fill::Partial)];
+        let slots = slots.iter().find(|(of, _)| *of == fill);
+        let (_, slots) = slots.expect("compiler bug: each version has memory");
         Emitter::new((&code, &rates, &plan), (&crossing, slots), b, fill, here).block()
     };
     let mut rewritten = versions(b, &code, (of_blocks, count, blocks), &emit);
     remove_unused(&mut rewritten);
+    remove_empty_loops(&mut rewritten);
     renumber(&mut rewritten);
     let task = &mut program.tasks[number];
     (task.body, task.kind) = (rewritten, TaskKind::Parallel(config));
     let count = launch_count(task);
     program.graph.set_count(TaskId(number as u32), count);
+}
+
+/// Removes loops over threads in which everything is computed again elsewhere.
+fn remove_empty_loops(body: &mut Body) {
+    let is_empty = |v: &ValueId| match &body.inst(*v).op {
+        Op::For(l) => l.hints.code_size == CodeSizeHint::VectorsFirst && body.block(l.body).is_empty(),
+        _ => false,
+    };
+    let kept: Vec<Vec<ValueId>> =
+        body.blocks.iter().map(|b| b.iter().copied().filter(|v| !is_empty(v)).collect()).collect();
+    body.blocks = kept;
+    remove_unused(body);
 }
 
 /// The number of iterations, i64.
@@ -165,6 +181,17 @@ fn blocks(b: &mut Builder, code: &ThreadCode<'_>, count: ValueId) -> ValueId {
     b.binary(BinaryOp::Div, up, dim)
 }
 
+/// The versions of a block's code that a task has.
+fn versions_of(code: &ThreadCode<'_>) -> &'static [Fill] {
+    let known = (0..code.of.dims.len()).try_fold(1i64, |n, axis| n.checked_mul(code.extent(axis)?));
+    if known.is_some_and(|n| n % i64::from(code.block_dim) == 0) || code.block_dim == 1 {
+        return &[Fill::Whole];
+    }
+    let mut size = 0;
+    code.body.visit(code.of.body, &mut |_, _| size += 1);
+    if size > MAX_VERSIONED { &[Fill::Partial] } else { &[Fill::Whole, Fill::Partial] }
+}
+
 /// The code of a block: for one that has all its threads, and for one that may lack some.
 fn versions(
     mut b: Builder,
@@ -179,9 +206,8 @@ fn versions(
     let indices = decode(&mut b, code, first);
     let (threads, base) = (b.int(code.block_dim.into(), Scalar::I32), b.int(0, Scalar::I32));
     let whole = Position { first, block, blocks, threads, base, indices, subgroup: None, lane: None };
-    let known = b.body.as_const(count);
-    let is_whole = matches!(known, Some(Const::Int(n)) if n % i64::from(code.block_dim) == 0);
-    if is_whole || code.block_dim == 1 {
+    let versions = versions_of(code);
+    if versions == [Fill::Whole] {
         return emit(b, Fill::Whole, whole);
     }
     let left = b.binary(BinaryOp::Sub, count, first);
@@ -190,9 +216,7 @@ fn versions(
         let threads = b.cast(threads, Scalar::I32);
         Position { threads, ..whole.clone() }
     };
-    let mut size = 0;
-    code.body.visit(code.of.body, &mut |_, _| size += 1);
-    if size > MAX_VERSIONED {
+    if versions == [Fill::Partial] {
         let here = some(&mut b);
         return emit(b, Fill::Partial, here);
     }
