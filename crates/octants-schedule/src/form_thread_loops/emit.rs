@@ -11,7 +11,8 @@ use octants_ir::{
 use super::memory::{Slot, Slots};
 use super::plan::{Node, Plan};
 use super::rates::{Rate, Rates, ThreadCode};
-use super::values::{Crossing, Extent, Home, is_recomputed};
+use super::recompute::is_recomputed;
+use super::values::{Crossing, Extent, Home};
 
 /// Which threads the code at the cursor is for.
 #[derive(Debug, Clone)]

@@ -12,7 +12,7 @@ use octants_analysis::{may_leave, trace_element};
 use octants_ir::{BinaryOp, LocalId, Op, ValueId};
 
 use super::rates::{Rate, Rates, ThreadCode, meeting};
-use super::values::is_recomputed;
+use super::recompute::is_recomputed;
 
 /// A part of a block's code.
 #[derive(Debug)]

@@ -8,7 +8,8 @@ use octants_ir::{BinaryOp, BlockId, GridValue, LocalId, MemorySpace, Op, Scalar,
 use super::emit::Emitter;
 use super::plan::Region;
 use super::rates::Rate;
-use super::values::{Home, is_recomputed};
+use super::recompute::is_recomputed;
+use super::values::Home;
 
 /// What a region uses.
 #[derive(Default)]
