@@ -5,7 +5,7 @@
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
 //! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for blocks of
-//! threads `form_thread_loops`; for parallel loops
+//! threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
 //! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
@@ -14,6 +14,7 @@
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;
+pub mod block_memory;
 mod clone_code;
 mod coarsen_threads;
 mod converge_loops;
@@ -43,6 +44,7 @@ mod subgroup_steps;
 mod unroll_and_jam;
 mod unroll_arrays;
 
+pub use block_memory::block_memory;
 pub use decide_schedule::decide_schedule;
 pub use describe_schedule::describe_schedule;
 pub use schedule_program::{PASSES, schedule_program};

@@ -14,6 +14,7 @@ use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
+use super::check_blocks::{check_block_dims, check_block_memory};
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -132,6 +133,7 @@ impl Session {
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
+        check_block_dims(&program, &info)?;
         let options = self.codegen_options(concurrent, &machine.library);
         let schedule_options = self.schedule_options(arrays_may_alias);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
@@ -169,6 +171,7 @@ impl Session {
         watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
+        check_block_memory(&scheduled)?;
         let mut after = |step| watch.lap(Phase::Codegen, step);
         let mut artifact = machine
             .code_generator()
