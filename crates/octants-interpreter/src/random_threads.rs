@@ -22,10 +22,13 @@ const BINS: i64 = 4;
 /// Elements of `y` for each thread.
 const RESULTS: u64 = 4;
 
-/// A kernel, and the number of its iterations.
+/// A kernel whose threads work together.
 pub struct ThreadKernel {
+    /// The kernel: one parallel loop.
     pub kernel: Kernel,
+    /// Iterations of the loop.
     pub threads: u64,
+    /// Threads of a block.
     pub block_dim: u32,
 }
 

@@ -59,6 +59,18 @@ pub(super) fn find_crossing(code: &ThreadCode<'_>, rates: &Rates, plan: &Plan) -
     search.found
 }
 
+/// Where a local is used.
+#[derive(Default)]
+struct Uses {
+    /// Loops over subgroups, and regions.
+    loops: BTreeSet<Option<usize>>,
+    regions: BTreeSet<Option<usize>>,
+    /// See [`Site::is_repeated`].
+    is_repeated: [bool; 2],
+    /// A function gets its address.
+    is_passed: bool,
+}
+
 struct Search<'a> {
     code: &'a ThreadCode<'a>,
     rates: &'a Rates,
@@ -146,39 +158,30 @@ impl Search<'_> {
     /// Where each local lives.
     fn homes(&self) -> BTreeMap<LocalId, Home> {
         let body = self.code.body;
-        let mut uses: BTreeMap<LocalId, (BTreeSet<Option<usize>>, BTreeSet<Option<usize>>, [bool; 2], bool)> =
-            BTreeMap::new();
+        let mut uses: BTreeMap<LocalId, Uses> = BTreeMap::new();
         body.visit(self.code.of.body, &mut |v, inst| {
             let Some(Site { subgroups, region, is_repeated }) = self.plan.sites[v.index()] else { return };
             inst.op.for_each_operand(|u| {
                 let Some(l) = self.code.local_of(u) else { return };
                 let found = uses.entry(l).or_default();
-                found.3 |= matches!(inst.op, Op::Call(..));
+                found.is_passed |= matches!(inst.op, Op::Call(..));
                 // Addresses are computed where they are used.
                 if !matches!(inst.op, Op::ElementAddr(..) | Op::MemberAddr(..)) {
-                    found.0.insert(subgroups);
-                    found.1.insert(region);
-                    (0..2).for_each(|i| found.2[i] |= is_repeated[i]);
+                    found.loops.insert(subgroups);
+                    found.regions.insert(region);
+                    (0..2).for_each(|i| found.is_repeated[i] |= is_repeated[i]);
                 }
             });
         });
-        let home = |(l, (loops, regions, is_repeated, is_passed)): (LocalId, _)| {
-            (l, self.home(l, (&loops, &regions), is_repeated, is_passed))
-        };
-        uses.into_iter().map(home).collect()
+        uses.into_iter().map(|(l, uses)| (l, self.home(l, &uses))).collect()
     }
 
-    fn home(
-        &self,
-        l: LocalId,
-        (loops, regions): (&BTreeSet<Option<usize>>, &BTreeSet<Option<usize>>),
-        [outer, inner]: [bool; 2],
-        is_passed: bool,
-    ) -> Home {
+    fn home(&self, l: LocalId, uses: &Uses) -> Home {
+        let [outer, inner] = uses.is_repeated;
         let is_zeroed = self.code.locals.of(l).needs_zero;
         let leaves = self.code.body.locals[l.index()].ty.leaf_count();
         let is_struct = matches!(self.code.body.locals[l.index()].ty, Type::Struct(_));
-        let is_copied = is_passed || is_struct || leaves <= COPIED;
+        let is_copied = uses.is_passed || is_struct || leaves <= COPIED;
         let memory = |extent, in_loop| {
             let is_copied = is_copied && extent != Extent::Subgroup;
             Home::Memory { extent, in_loop, is_zeroed, is_copied }
@@ -186,8 +189,8 @@ impl Search<'_> {
         // A value from the iteration before is still needed.
         let lasts = |is_repeated: bool| is_repeated && is_zeroed;
         let only = |all: &BTreeSet<Option<usize>>| all.first().copied().flatten().filter(|_| all.len() == 1);
-        let the_loop = only(loops).filter(|_| !lasts(outer));
-        let region = only(regions).filter(|_| the_loop.is_some() && !lasts(inner));
+        let the_loop = only(&uses.loops).filter(|_| !lasts(outer));
+        let region = only(&uses.regions).filter(|_| the_loop.is_some() && !lasts(inner));
         match (self.rates.locals[l.index()], the_loop, region) {
             (Rate::Block, ..) => Home::Block,
             (rate @ Rate::Subgroup, Some(at), _) | (rate @ Rate::Thread, _, Some(at)) => {

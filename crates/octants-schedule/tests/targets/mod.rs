@@ -1,5 +1,7 @@
 //! The kinds of machines that programs are scheduled for.
 
+#![allow(dead_code)] // Each test file uses a part of it.
+
 use octants_ir::{CostTable, TargetInfo};
 
 /// Vectors, and threads with copies of what they scatter to.
