@@ -14,7 +14,8 @@
 //! accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!
 //! - `rates` finds what is uniform, `plan` cuts, `values` finds what crosses from one region to another (`recompute`:
-//!   what need not), `memory` adds buffers for that, `emit`, `thread_code` and `exchange` write the code. `split_structs` runs before.
+//!   what need not), `memory` adds buffers for that, `emit`, `thread_code` and `exchange` write the code.
+//!   `split_structs` runs before.
 //! - Shared memory becomes private memory of whoever runs the block. Its atomic updates become plain.
 //! - The last block may have fewer threads. It has a version of the code of its own, without vectors. In it no thread
 //!   waits for those that are not there.

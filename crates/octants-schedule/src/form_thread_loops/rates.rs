@@ -68,8 +68,8 @@ impl ThreadCode<'_> {
         Some(self.known(d.end)?.saturating_sub(self.known(d.begin)?).max(0))
     }
 
-    /// Loads of locals that hold one value are that value; so are the stores to these. The threads of a block run on one
-    /// thread of the machine, so that their fences order nothing.
+    /// Loads of locals that hold one value are that value, and the stores to these are not needed. The threads of a
+    /// block run on one thread of the machine, so that their fences order nothing.
     pub fn becomes_no_code(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
             Op::Store(a, _) | Op::Load(a) => match self.body.inst(*a).op {
