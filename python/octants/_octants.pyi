@@ -29,7 +29,7 @@ def sync() -> None:
     """Waits until everything launched before is done."""
 
 def subgroup_size() -> int:
-    """Threads of a subgroup of the running program's device; zero where threads form none."""
+    """Threads of a subgroup of the running program's device; zero without a program."""
 
 def max_shared_bytes() -> int:
     """Most bytes of shared memory that the arrays of a block may take on the running program's device."""

@@ -27,6 +27,8 @@ pub(crate) struct Facts<'p> {
     pub root_bytes: Vec<u64>,
     /// Bytes of each root of shared memory.
     pub shared_bytes: Vec<u64>,
+    /// Bytes of each root of private memory.
+    pub private_bytes: Vec<u64>,
     /// Places that print or assert.
     pub sites: Vec<Site>,
     /// The number of each site, by what it says and the user's expression.
@@ -59,6 +61,7 @@ impl<'p> Facts<'p> {
             frame_bytes,
             root_bytes: root_bytes(program, MemorySpace::Global),
             shared_bytes: root_bytes(program, MemorySpace::Shared),
+            private_bytes: root_bytes(program, MemorySpace::Private),
             sites: Vec::new(),
             numbers: HashMap::new(),
         };

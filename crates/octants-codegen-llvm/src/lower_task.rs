@@ -2,11 +2,13 @@
 //!
 //! The loop over a parallel task's iterations is in `range_loops` or `strided_loops`, as the target shares them out.
 
+use std::collections::HashMap;
+
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::schedule::{
     BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
-use octants_ir::{BlockId, Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, Term, ValueId};
 
 use crate::coarsen_threads::wide_form;
 use crate::emit::{IntCmp, V};
@@ -16,6 +18,9 @@ use crate::lowering::{BodyKind, Index, LoopTargets, Lowering};
 use crate::pieces::{Entry, Form};
 use crate::target::Share;
 use crate::unit::Unit;
+
+/// Alignment of private memory.
+const CACHE_LINE: u32 = 64;
 
 /// Lowers forms of tasks and the functions they call; describes the tasks among them whose main form it is.
 pub(crate) fn lower_entries(u: &Unit<'_>, entries: &[Entry]) -> Vec<TaskMeta> {
@@ -232,6 +237,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     for (i, region) in regions.iter().enumerate() {
         l.parallel.private.extend(region.copies.iter().map(|b| (*b, u.e.param(entry.function, 3 + i))));
     }
+    l.place_private_memory();
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
         l.scatter_privately(scatter, plain, begin, end);
     }
@@ -335,6 +341,25 @@ pub(crate) struct Axis {
 }
 
 impl<'p> Lowering<'_, 'p> {
+    /// Stack memory for the private buffers that no caller passes.
+    fn place_private_memory(&mut self) {
+        let body = self.body;
+        let mut roots: HashMap<u32, V> = HashMap::new();
+        body.visit(body.root, &mut |_, inst| {
+            let Op::BufferAddr(b, _) = inst.op else { return };
+            let buffer = &self.u.program.buffers[b.index()];
+            let Layout::Dense { components, .. } = &buffer.layout else { return };
+            if buffer.space != MemorySpace::Private || self.parallel.private.contains_key(&b.index()) {
+                return;
+            }
+            let root = components[0].root;
+            let bytes = self.u.facts.private_bytes[root as usize];
+            let memory =
+                *roots.entry(root).or_insert_with(|| self.stack(self.e.array_type(self.e.i8, bytes), CACHE_LINE));
+            self.parallel.private.insert(b.index(), memory);
+        });
+    }
+
     /// What stands before the parallel loop.
     fn prologue(&mut self) {
         let root = self.body.block(self.body.root);

@@ -223,6 +223,23 @@ impl Metadata {
         }
     }
 
+    /// Marks the back edge of a loop over threads: it is unrolled when it has become vector code, and not before.
+    pub fn mark_thread_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
+        let mut facts = vec![("llvm.loop.unroll.disable", None)];
+        if hints.independent {
+            facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));
+        }
+        if hints.no_vectors {
+            facts.push(self.without_vectors(e));
+        } else {
+            // What is said of the loops that come of it, instead of that they must not be unrolled.
+            let progress = "llvm.loop.mustprogress";
+            let progress = llvm!(LLVMMDStringInContext2(self.ctx, progress.as_ptr().cast(), progress.len()));
+            facts.push(("llvm.loop.vectorize.followup_all", Some(self.node(&mut [progress]))));
+        }
+        self.mark_loop(back_edge, &facts);
+    }
+
     /// Marks the back edge of a loop whose iterations are not to become vectors.
     pub fn mark_ordered_loop(&self, e: &Emitter, back_edge: V) {
         self.mark_loop(back_edge, &[self.without_vectors(e)]);

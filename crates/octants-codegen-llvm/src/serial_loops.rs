@@ -98,13 +98,15 @@ impl<'p> Lowering<'_, 'p> {
         e.position(next);
         e.add_incoming(counter, e.add_nsw(counter, e.int(ty, 1)), next);
         let back = e.br(head);
-        if nest.of.hints.no_vectors {
+        if nest.of.hints.code_size == CodeSizeHint::VectorsFirst {
+            self.u.metadata.mark_thread_loop(e, back, nest.of.hints);
+        } else if nest.of.hints.no_vectors {
             self.u.metadata.mark_ordered_loop(e, back);
         } else if let Some(times) = times {
             self.u.metadata.mark_unrolled_loop(e, back, times);
         } else {
             match nest.of.hints.code_size {
-                CodeSizeHint::None => {}
+                CodeSizeHint::None | CodeSizeHint::VectorsFirst => {}
                 CodeSizeHint::UnrollFully => self.u.metadata.mark_fully_unrolled_loop(back),
                 CodeSizeHint::NotInterleaved => self.u.metadata.mark_filled_loop(e, back),
                 CodeSizeHint::Lean => self.u.metadata.mark_lean_loop(e, back),

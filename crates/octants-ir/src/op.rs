@@ -196,6 +196,8 @@ pub enum CodeSizeHint {
     NotInterleaved,
     /// Not interleaved, and not unrolled when the trip count is unknown.
     Lean,
+    /// Not unrolled before it has become vector code.
+    VectorsFirst,
 }
 
 impl CodeSizeHint {
@@ -205,6 +207,7 @@ impl CodeSizeHint {
         CodeSizeHint::NotUnrolledUncounted,
         CodeSizeHint::NotInterleaved,
         CodeSizeHint::Lean,
+        CodeSizeHint::VectorsFirst,
     ];
 
     /// The word in the IR's text; `None` without a hint.
@@ -215,6 +218,7 @@ impl CodeSizeHint {
             CodeSizeHint::NotUnrolledUncounted => Some("not_unrolled_uncounted"),
             CodeSizeHint::NotInterleaved => Some("not_interleaved"),
             CodeSizeHint::Lean => Some("lean"),
+            CodeSizeHint::VectorsFirst => Some("vectors_first"),
         }
     }
 }

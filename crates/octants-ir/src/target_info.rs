@@ -9,9 +9,9 @@ pub struct TargetInfo {
     /// A parallel task is a grid-stride loop over a grid of thread blocks. Without a grid, each call runs a range of
     /// iterations.
     pub has_grid: bool,
-    /// Threads of a subgroup; zero without a grid.
+    /// Threads of a subgroup. Without a grid a machine's thread runs those of a block in loops.
     pub subgroup_size: u32,
-    /// Most bytes of shared memory that the buffers of a task may take; zero without a grid.
+    /// Most bytes of shared memory that the buffers of a task may take.
     pub max_shared_bytes: u64,
     /// Loops become vector instructions.
     pub has_vectors: bool,

@@ -115,6 +115,22 @@ impl TaskGraph {
         self.parts().into_iter().for_each(|part| part.visit(f));
     }
 
+    /// Counts the launches of a task again, in this part and in all within it.
+    pub fn set_count(&mut self, of: TaskId, to: LaunchCount) {
+        match self {
+            TaskGraph::Sequence(parts) | TaskGraph::Parallel(parts) => {
+                parts.iter_mut().for_each(|part| part.set_count(of, to));
+            }
+            TaskGraph::While { body, .. } | TaskGraph::Checkpoint { body, .. } => body.set_count(of, to),
+            TaskGraph::If { then, otherwise, .. } => {
+                then.set_count(of, to);
+                otherwise.set_count(of, to);
+            }
+            TaskGraph::Launch { task, count } if *task == of => *count = to,
+            TaskGraph::Launch { .. } => {}
+        }
+    }
+
     /// The condition that this part itself reads.
     pub fn condition(&self) -> Option<Condition> {
         match self {

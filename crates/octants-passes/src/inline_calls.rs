@@ -7,10 +7,10 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{BlockId, Body, FuncId, Function, Kernel, LocalId, Op, Type, ValueId};
+use octants_ir::{BlockId, Body, FuncId, Function, Kernel, LocalId, MemorySpace, Op, Type, ValueId};
 
 use crate::offload::push_zero;
-use octants_analysis::{Place, trace_address};
+use octants_analysis::{OwnBehavior, Place, trace_address};
 
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
 const SMALL: usize = 20;
@@ -29,7 +29,7 @@ const GROWTH_OF_KERNEL: usize = 8000;
 /// Inlines calls in the kernel and in its functions, callees first.
 pub fn inline_calls(kernel: &mut Kernel) {
     let mut left = GROWTH_OF_KERNEL;
-    inline(kernel, |size, copies, loops| {
+    inline(kernel, |_, size, copies, loops| {
         let growth = if loops { GROWTH_OF_LOOPS } else { GROWTH };
         let added = copies.saturating_mul(size);
         let cheap = added <= growth.min(left);
@@ -42,12 +42,36 @@ pub fn inline_calls(kernel: &mut Kernel) {
 
 /// Inlines every call of a function that returns at its end and does not call itself.
 pub fn inline_all_calls(kernel: &mut Kernel) {
-    inline(kernel, |_, _, _| true);
+    inline(kernel, |_, _, _, _| true);
 }
 
-/// Inlines the calls of functions that `is_cheap` chooses by their size, the number of copies beside the first, and
-/// whether they have loops.
-fn inline(kernel: &mut Kernel, mut is_cheap: impl FnMut(usize, usize, bool) -> bool) {
+/// Inlines the calls of functions in which threads meet, tell one another apart or use memory of their block, where
+/// those return at their end and do not call themselves.
+pub fn inline_cooperating_calls(kernel: &mut Kernel) {
+    let is_shared =
+        |op: &Op| matches!(op, Op::BufferAddr(b, _) if kernel.buffers[b.index()].space == MemorySpace::Shared);
+    let own: Vec<OwnBehavior> = kernel.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
+    let cooperates: Vec<bool> = kernel
+        .functions
+        .iter()
+        .zip(&own)
+        .map(|(f, own)| {
+            let mut found = own.behavior.cooperates;
+            f.body.visit(f.body.root, &mut |_, inst| found |= is_shared(&inst.op));
+            found
+        })
+        .collect();
+    let reaches =
+        |(i, of): (usize, &OwnBehavior)| cooperates[i] || of.reached(&own).iter().any(|f| cooperates[f.index()]);
+    let chosen: Vec<bool> = own.iter().enumerate().map(reaches).collect();
+    if chosen.contains(&true) {
+        inline(kernel, |i, _, _, _| chosen[i]);
+    }
+}
+
+/// Inlines the calls of functions that `is_chosen` chooses by their number, their size, the number of copies beside the
+/// first, and whether they have loops.
+fn inline(kernel: &mut Kernel, mut is_chosen: impl FnMut(usize, usize, usize, bool) -> bool) {
     if kernel.functions.is_empty() {
         return;
     }
@@ -68,8 +92,8 @@ fn inline(kernel: &mut Kernel, mut is_cheap: impl FnMut(usize, usize, bool) -> b
         let i = f.index();
         let mut body = std::mem::take(&mut kernel.functions[i].body);
         inline_in(&mut body, &kernel.functions, &chosen);
-        let cheap = is_cheap(size(&body), calls[i] - 1, has_loops(&body));
-        chosen[i] = cheap && !recursive[i] && returns_at_end(&body);
+        let is_wanted = is_chosen(i, size(&body), calls[i] - 1, has_loops(&body));
+        chosen[i] = is_wanted && !recursive[i] && returns_at_end(&body);
         kernel.functions[i].body = body;
     }
     inline_in(&mut kernel.body, &kernel.functions, &chosen);

@@ -19,6 +19,8 @@ pub struct PassOptions {
     pub launches_in_order: bool,
     /// Memory that is reached in several ways is given one buffer, for who asks what the code touches.
     pub merges_aliased_buffers: bool,
+    /// Functions in which threads cooperate are put in the place of their calls.
+    pub inlines_cooperation: bool,
     /// Minimum number of elements for which scattered gradient sums are gathered instead.
     pub gather: Option<u32>,
     /// The user's files, for lines quoted in run-time messages.

@@ -9,7 +9,7 @@ use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::gather_updates::gather_updates;
 use crate::hoist_invariants::hoist_invariants;
-use crate::inline_calls::inline_calls;
+use crate::inline_calls::{inline_calls, inline_cooperating_calls};
 use crate::make_updates_atomic::make_updates_atomic;
 use crate::merge_aliased_buffers::merge_aliased_buffers;
 use crate::normalize_loop_direction::normalize_loop_direction;
@@ -39,6 +39,11 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
         run: |k, _| merge_aliased_buffers(k, &[]),
     },
     Pass { name: "inline_calls", runs: always, run: |k, _| inline_calls(k) },
+    Pass {
+        name: "inline_cooperating_calls",
+        runs: |_, o| o.inlines_cooperation,
+        run: |k, _| inline_cooperating_calls(k),
+    },
     Pass { name: "make_updates_atomic", runs: |_, o| o.debug, run: |k, _| make_updates_atomic(k) },
     Pass { name: "check_overflow", runs: |_, o| o.debug, run: |k, o| check_overflow(k, o.sources.as_ref()) },
     Pass { name: "simplify_locals", runs: always, run: |k, _| simplify_locals(k) },

@@ -1,7 +1,7 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! Options of a case are `check_bounds`, `debug`, `fast_math`, `arrays_may_alias`, `launches_in_order`,
-//! `merges_aliased_buffers` and `gather`. A pass is a name of the pipeline's table, `pipeline` (all of it), `renumber`,
+//! `merges_aliased_buffers`, `inlines_cooperation` and `gather`. A pass is a name of the pipeline's table, `pipeline` (all of it), `renumber`,
 //! `offload` (the expected text is a program), `print` (the text of what was parsed), `access_sets` (the elements that
 //! a program's tasks touch) or `verify` (the violations, one a line).
 
@@ -48,6 +48,7 @@ fn run_rows(case: &Case) -> String {
         arrays_may_alias: case.has("arrays_may_alias"),
         launches_in_order: case.has("launches_in_order"),
         merges_aliased_buffers: case.has("merges_aliased_buffers"),
+        inlines_cooperation: case.has("inlines_cooperation"),
         gather: case.has("gather").then_some(4),
         ..PassOptions::default()
     };

@@ -93,7 +93,7 @@ pub fn device_processor() -> Option<String> {
     current().and_then(|p| p.session.processor().map(str::to_string))
 }
 
-/// Threads of a subgroup of the running program's device; zero where threads form none.
+/// Threads of a subgroup of the running program's device; zero without a program.
 #[pyfunction]
 pub fn subgroup_size() -> u32 {
     current().map_or(0, |p| p.session.target_info().subgroup_size)

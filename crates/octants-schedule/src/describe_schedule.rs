@@ -115,6 +115,7 @@ fn describe_loop(hints: LoopHints, text: &mut String) {
         CodeSizeHint::NotUnrolledUncounted => text.push_str("    unrolled only if the trip count is known\n"),
         CodeSizeHint::NotInterleaved => text.push_str("    not interleaved\n"),
         CodeSizeHint::Lean => text.push_str("    lean\n"),
+        CodeSizeHint::VectorsFirst => text.push_str("    unrolled as vectors\n"),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::HashSet;
 
 use octants_analysis::may_leave;
-use octants_ir::{BlockId, Body, Effect, Inst, Op, Scheduled, ValueId};
+use octants_ir::{BlockId, Body, CodeSizeHint, Effect, Inst, Op, Scheduled, ValueId};
 
 use crate::facts::ProgramFacts;
 use crate::scatter_privatization::buffer_of;
@@ -101,8 +101,10 @@ impl Walk<'_> {
                 self.stores.push((None, self.clock));
             }
             let is_branch = matches!(op, Op::If(..));
+            // Branches around a loop over threads are no conditions of its vector code.
+            let is_thread_loop = matches!(op, Op::For(l) if l.hints.code_size == CodeSizeHint::VectorsFirst);
             for inner in op.blocks() {
-                self.block(inner, conditional || is_branch);
+                self.block(inner, !is_thread_loop && (conditional || is_branch));
                 // The rest is conditional if a branch may end the iteration.
                 conditional |= is_branch && may_leave(self.body, inner);
             }

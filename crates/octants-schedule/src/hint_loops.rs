@@ -91,6 +91,11 @@ fn hint_block(facts: &ProgramFacts<'_>, around: Around, body: &Body, block: Bloc
 
 fn hints_of_loop(facts: &ProgramFacts<'_>, around: Around, body: &Body, l: &ForLoop) -> LoopHints {
     let target = facts.target;
+    if l.hints.code_size == CodeSizeHint::VectorsFirst {
+        // A loop over threads.
+        let independent = l.hints.independent && !has_intra_iteration_dependence(facts, body, l.body);
+        return LoopHints { independent, ..l.hints };
+    }
     let code_size = match () {
         () if target.has_grid && walks_short_arrays(body, l) => CodeSizeHint::UnrollFully,
         () if around.lean_loops => CodeSizeHint::Lean,

@@ -4,7 +4,8 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`, `scheduling`; for parallel loops
+//! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for blocks of
+//! threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
 //! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
@@ -13,14 +14,17 @@
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;
+pub mod block_memory;
 mod clone_code;
 mod coarsen_threads;
 mod converge_loops;
+pub mod decide_schedule;
 mod demote_atomics;
 mod describe_schedule;
 mod facts;
 mod find_converged_loops;
 mod find_unroll_and_jam;
+mod form_thread_loops;
 mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;
@@ -40,6 +44,8 @@ mod subgroup_steps;
 mod unroll_and_jam;
 mod unroll_arrays;
 
+pub use block_memory::block_memory;
+pub use decide_schedule::decide_schedule;
 pub use describe_schedule::describe_schedule;
-pub use schedule_program::{PASSES, decide_schedule, schedule_program};
+pub use schedule_program::{PASSES, schedule_program};
 pub use scheduling::Scheduling;

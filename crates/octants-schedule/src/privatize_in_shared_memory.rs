@@ -17,7 +17,7 @@ use octants_ir::{
 use crate::clone_code::{Cloner, plainly};
 use crate::facts::parallel_bodies;
 use crate::scheduling::Scheduling;
-use crate::shared_buffers::{add_buffer_in_root, add_shared_buffer, flat_buffer, next_shared_root};
+use crate::shared_buffers::{add_buffer_in_root, add_shared_buffer, flat_buffer, next_root};
 
 /// Every copy begins at a multiple of this many bytes.
 const ALIGNMENT: u64 = 8;
@@ -65,7 +65,7 @@ fn add_copies(scheduled: &mut Scheduled, of: &Scheduling, found: &ScatterPrivati
                 (copy, Extents::Known(extents))
             }
             _ => {
-                let root = *pool.get_or_insert_with(|| next_shared_root(scheduled));
+                let root = *pool.get_or_insert_with(|| next_root(&scheduled.program.buffers, MemorySpace::Shared));
                 let elements = (of.target.shared_bytes - known) / bytes_of(&buffer.elem);
                 let copy = flat_buffer(&name, buffer.elem.clone(), elements);
                 (add_buffer_in_root(scheduled, of, copy, root), Extents::AtLaunch(buffer.ndim))

@@ -7,14 +7,17 @@ use std::collections::HashMap;
 use octants_ir::schedule::Role;
 use octants_ir::{BinaryOp, Body, BufferId, Layout, MemorySpace, Op, Scalar, Scheduled, Type, ValueId};
 
+use crate::shared_buffers::next_root;
+
 /// Lets the private variants of tasks address copies.
 pub(crate) fn privatize_scatter(scheduled: &mut Scheduled) {
     for task in 0..scheduled.schedule.tasks.len() {
         let Some(mut found) = scheduled.schedule.tasks[task].forms.thread_privatization.take() else { continue };
         let mut copies = HashMap::new();
+        let first = next_root(&scheduled.program.buffers, MemorySpace::Private);
         for (number, region) in found.regions.iter_mut().enumerate() {
             for &b in &region.buffers {
-                let copy = add_copy(scheduled, region.start(), b, number as u32);
+                let copy = add_copy(scheduled, region.start(), b, first + number as u32);
                 region.copies.push(copy.buffer.index());
                 copies.insert(BufferId(b as u32), copy);
             }

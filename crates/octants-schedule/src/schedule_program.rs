@@ -1,26 +1,23 @@
 //! [`schedule_program`]: decides how a program runs on a kind of machine, and rewrites the variants of its tasks so.
 
-use octants_analysis::{OwnBehavior, find_local_uses, inlined_sizes};
-use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
-use octants_ir::{Pass, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
+use octants_analysis::find_local_uses;
+use octants_ir::schedule::ScheduleOptions;
+use octants_ir::{Pass, Program, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::balance_threads::balance_threads;
 use crate::converge_loops::converge_loops;
+use crate::decide_schedule::decide_schedule;
 use crate::demote_atomics::demote_atomics;
-use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::facts::parallel_bodies;
+use crate::form_thread_loops::form_thread_loops;
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
 use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
-use crate::schedule_task::schedule_task;
 use crate::scheduling::Scheduling;
 use crate::unroll_and_jam::unroll_and_jam;
-
-/// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
-/// others.
-const INLINE_SIZE: usize = 80;
 
 /// Schedules a program for a kind of machine.
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
@@ -30,14 +27,13 @@ pub fn schedule_program(program: Program, target: &TargetInfo, options: Schedule
     scheduled
 }
 
-/// A program with its schedule before the passes of [`PASSES`].
-pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
-    let schedule = decide(&program, target, options);
-    Scheduled { program, schedule }
-}
-
 /// The passes that rewrite the variants of tasks, and functions, in order.
 pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass {
+        name: "form_thread_loops",
+        runs: |_, s| !s.target.has_grid,
+        run: |scheduled, s| form_thread_loops(scheduled, s),
+    },
     Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
     Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
     Pass {
@@ -78,23 +74,4 @@ fn find_local_uses_again(scheduled: &mut Scheduled) {
     for (function, schedule) in scheduled.program.functions.iter().zip(&mut scheduled.schedule.functions) {
         schedule.body.locals = find_local_uses(&function.body, &[]);
     }
-}
-
-fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
-    let facts = ProgramFacts::of(program, target, options);
-    let inlined = inlined_sizes(&facts.own);
-    let functions = program.functions.iter().enumerate().map(|(i, function)| {
-        let of_body = BodyFacts::new(&facts, &function.body, None);
-        let body = BodySchedule { locals: of_body.locals };
-        FunctionSchedule {
-            body,
-            behavior: facts.behaviors[i],
-            size: facts.own[i].behavior.size,
-            is_inlined: inlined[i] <= INLINE_SIZE,
-        }
-    });
-    let functions = functions.collect();
-    let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();
-    let tasks = program.tasks.iter().zip(&tasks).map(|(task, own)| schedule_task(&facts, task, own)).collect();
-    Schedule { memory: facts.memory.access_classes(target.has_vectors), tasks, functions }
 }

@@ -19,7 +19,7 @@ pub(crate) fn flat_buffer(name: &str, elem: Type, elements: u64) -> Buffer {
 
 /// Adds a buffer in shared memory. Its components get a new root.
 pub(crate) fn add_shared_buffer(scheduled: &mut Scheduled, of: &Scheduling, buffer: Buffer) -> BufferId {
-    let root = next_shared_root(scheduled);
+    let root = next_root(&scheduled.program.buffers, MemorySpace::Shared);
     add_buffer_in_root(scheduled, of, buffer, root)
 }
 
@@ -37,10 +37,9 @@ pub(crate) fn add_buffer_in_root(scheduled: &mut Scheduled, of: &Scheduling, mut
     BufferId(program.buffers.len() as u32 - 1)
 }
 
-/// The number of roots of shared memory.
-pub(crate) fn next_shared_root(scheduled: &Scheduled) -> u32 {
-    let shared = scheduled.program.buffers.iter().filter(|b| b.space == MemorySpace::Shared);
-    let roots = shared.filter_map(|b| match &b.layout {
+/// The number of roots of a space.
+pub(crate) fn next_root(buffers: &[Buffer], space: MemorySpace) -> u32 {
+    let roots = buffers.iter().filter(|b| b.space == space).filter_map(|b| match &b.layout {
         Layout::Dense { components, .. } => components.iter().map(|c| c.root + 1).max(),
         _ => None,
     });

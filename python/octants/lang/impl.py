@@ -37,5 +37,5 @@ def get_cuda_compute_capability() -> int:
 
 
 def get_max_shared_memory_bytes(is_lowerbound_ok: bool = False) -> int:
-    """Shared memory of a block of threads in bytes: none on the CPU."""
+    """Shared memory of a block of threads in bytes: 48 KiB on NVIDIA and on the CPU, 64 KiB on AMD."""
     return _octants.max_shared_bytes()

@@ -91,10 +91,11 @@ def _scan(value: Any, block_dim: template(), op: template(), dtype: template()) 
         if invocation_id() == static(group_size() - 1):
             parts[group] = result
         sync()
-        if group > 0:
-            before = parts[0]
-            for k in range(1, group):
-                before = op(before, parts[k])
+        # The same for all threads of a subgroup, and of no use to the first subgroup.
+        sums = parts[0]
+        for k in range(1, group):
+            sums = op(sums, parts[k])
+        before = sums
         # The parts may be written again when they have been read.
         sync()
     return result, before, group > 0

@@ -26,10 +26,13 @@ __all__ = [
 
 @known_to_compiler("simt.group_size")
 def group_size() -> int:
-    """Threads of a subgroup of the running program's device: 32 or 64. Known at compile time in kernels."""
+    """Threads of a subgroup of the running program's device: 32 or 64. Known at compile time in kernels.
+
+    Raises `OctantsRuntimeError` without a program.
+    """
     size = _octants.subgroup_size()
     if size == 0:
-        raise OctantsRuntimeError("qd.simt needs a GPU: the threads of this device form no subgroups")
+        raise OctantsRuntimeError("group_size() asks the program's device: call qd.init() first")
     return size
 
 

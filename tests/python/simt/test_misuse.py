@@ -1,4 +1,4 @@
-"""What is refused: with the line of the program, on the CPU and on the GPU."""
+"""What is refused, with the line of the program."""
 
 from typing import Any
 
@@ -6,53 +6,7 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.simt import block, subgroup, warp
-
-
-@pytest.mark.on_cpu
-@pytest.mark.parametrize(
-    "function",
-    [
-        lambda: block.sync(),
-        lambda: block.thread_idx(),
-        lambda: block.SharedArray(4, qd.f32),
-        lambda: block.sync_any_nonzero(1),
-        lambda: subgroup.shuffle(1, 0),
-        lambda: subgroup.ballot(1),
-        lambda: subgroup.reduce_add(1),
-        lambda: subgroup.group_size(),
-        lambda: warp.sync(0),
-        lambda: qd.global_thread_idx(),
-    ],
-)
-def test_the_cpu_has_no_blocks(function: Any) -> None:
-    qd.init(arch=qd.cpu)
-    used = qd.func(function)
-
-    @qd.kernel
-    def k(x: qd.types.ndarray()):
-        for i in range(x.shape[0]):
-            used()
-
-    with pytest.raises(qd.OctantsCompilationError, match="of `qd.simt` needs a GPU"):
-        k(np.zeros(4, np.float32))
-    with pytest.raises(qd.OctantsRuntimeError, match="needs a GPU"):
-        subgroup.group_size()
-    assert qd.lang.impl.get_max_shared_memory_bytes() == 0
-
-
-@pytest.mark.on_cpu
-def test_tiles_need_a_gpu() -> None:
-    qd.init(arch=qd.cpu)
-
-    @qd.kernel
-    def k(x: qd.types.ndarray()):
-        for i in range(16):
-            t = qd.simt.Tile16x16.eye()
-            x[0:16, 0:16] = t
-
-    with pytest.raises(qd.OctantsCompilationError, match="needs a GPU"):
-        k(np.zeros((16, 16), np.float32))
+from octants.simt import block, subgroup
 
 
 def test_names_of_kernels_cannot_be_called_from_python(group_size: int) -> None:

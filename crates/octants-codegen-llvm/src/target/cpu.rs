@@ -191,8 +191,8 @@ impl Cpu {
 /// Processors make vectors of loops, and find loads ahead by themselves.
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
-    subgroup_size: 0,
-    max_shared_bytes: 0,
+    subgroup_size: 32,
+    max_shared_bytes: 48 << 10,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,

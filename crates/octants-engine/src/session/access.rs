@@ -7,7 +7,11 @@ use octants_ir::{ArgLayout, AtomicOp, BufferId, Layout, Program, Scalar};
 /// The access sets of each task of a program whose arguments lie in these slots.
 pub(super) fn access_of_tasks(program: &Program, layout: &ArgLayout) -> Vec<Vec<Access>> {
     let slots = Slots { program, layout };
-    let of_task = |task: octants_analysis::TaskAccess| task.accesses.into_iter().map(|a| slots.access(&a)).collect();
+    // Memory of a block or thread is no argument.
+    let is_argument = |a: &octants_analysis::Access| !program.buffers[a.buffer.index()].space.is_temporary();
+    let of_task = |task: octants_analysis::TaskAccess| {
+        task.accesses.into_iter().filter(is_argument).map(|a| slots.access(&a)).collect()
+    };
     access_sets(program).into_iter().map(of_task).collect()
 }
 

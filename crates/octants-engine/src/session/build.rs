@@ -14,6 +14,7 @@ use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
+use super::check_blocks::{check_block_dims, check_block_memory};
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -132,6 +133,7 @@ impl Session {
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
+        check_block_dims(&program, &info)?;
         let options = self.codegen_options(concurrent, &machine.library);
         let schedule_options = self.schedule_options(arrays_may_alias);
         // Only a device apart can be lost. A kernel's own source is the first that was read.
@@ -164,18 +166,21 @@ impl Session {
             return Ok(Executable { layout, ret, kernel, launching, key, pointers, tells_addresses, was_kept: true });
         }
         let location = |span: Span| sources.location(span);
+        // A schedule may hide what is affine here.
+        let access = access_of_tasks(&program, &layout);
+        watch.lap(Phase::Passes, "access sets");
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
+        check_block_memory(&scheduled)?;
         let mut after = |step| watch.lap(Phase::Codegen, step);
         let mut artifact = machine
             .code_generator()
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
-        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&scheduled.program, &layout)) {
+        for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
-        watch.lap(Phase::Passes, "access sets");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
@@ -215,6 +220,8 @@ impl Session {
             launches_in_order: !concurrent_launches,
             merges_aliased_buffers: false,
             // On the CPU threads have copies of what they add to.
+            // Threads of a block become loops, which calls would hide.
+            inlines_cooperation: !info.has_grid,
             gather: info.has_grid.then_some(LEAST_GATHERED),
             sources: Some(lowered.sources.clone()),
             facts: FactsCache::default(),

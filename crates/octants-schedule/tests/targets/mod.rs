@@ -1,12 +1,14 @@
 //! The kinds of machines that programs are scheduled for.
 
+#![allow(dead_code)] // Each test file uses a part of it.
+
 use octants_ir::{CostTable, TargetInfo};
 
 /// Vectors, and threads with copies of what they scatter to.
 pub const CPU: TargetInfo = TargetInfo {
     has_grid: false,
-    subgroup_size: 0,
-    max_shared_bytes: 0,
+    subgroup_size: 32,
+    max_shared_bytes: 48 << 10,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: 4 << 20,

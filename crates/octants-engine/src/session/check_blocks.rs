@@ -1,0 +1,43 @@
+//! Limits of blocks of threads on devices whose threads run those of a block in loops.
+
+use octants_analysis::OwnBehavior;
+use octants_ir::{Program, Scheduled, TargetInfo, TaskKind};
+use octants_schedule::block_memory;
+
+use crate::error::Error;
+
+/// Threads of a block, as on GPUs.
+const MOST_THREADS: u32 = 1024;
+
+/// Bytes that a block may keep on the stack of the thread that runs it.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// Refuses blocks of more threads than a GPU would run.
+pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(), Error> {
+    for task in program.tasks.iter().filter(|_| !info.has_grid) {
+        if let TaskKind::Parallel(config) = &task.kind
+            && let Some(dim) = config.block_dim.filter(|dim| *dim > MOST_THREADS)
+            && OwnBehavior::of(&task.body).behavior.cooperates
+        {
+            let message = format!(
+                "the loop asks for blocks of {dim} threads that work together, but this device runs at most \
+                 {MOST_THREADS} threads per block"
+            );
+            return Err(Error::Device(message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses blocks that keep more than fits.
+pub(super) fn check_block_memory(scheduled: &Scheduled) -> Result<(), Error> {
+    let bytes = block_memory(scheduled);
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let message = format!(
+        "the threads of a block keep {bytes} bytes, more than the {MOST_BYTES} that this device has for a block: use \
+         a smaller block_dim"
+    );
+    Err(Error::Device(message))
+}

@@ -1,0 +1,30 @@
+//! [`block_memory`]: the memory of a block of threads on a machine without a grid.
+
+use std::collections::BTreeMap;
+
+use octants_ir::{Layout, MemorySpace, Op, Scheduled};
+
+/// The most bytes that a task keeps for the threads of a block: shared memory, and what each thread knows. They lie on
+/// the stack of the thread that runs the block.
+pub fn block_memory(scheduled: &Scheduled) -> u64 {
+    let of_task = |task: &octants_ir::schedule::TaskSchedule| {
+        // Copies of what a thread scatters to come from elsewhere.
+        let privatized = task.forms.thread_privatization.iter().flat_map(|found| &found.regions);
+        let copies: Vec<usize> = privatized.flat_map(|r| r.copies.iter().copied()).collect();
+        let mut roots: BTreeMap<u32, u64> = BTreeMap::new();
+        for inst in task.variants.iter().flat_map(|v| &v.body.insts) {
+            let Op::BufferAddr(b, _) = inst.op else { continue };
+            let buffer = &scheduled.program.buffers[b.index()];
+            let Layout::Dense { components, .. } = &buffer.layout else { continue };
+            if buffer.space != MemorySpace::Private || copies.contains(&b.index()) {
+                continue;
+            }
+            for (c, s) in components.iter().zip(buffer.elem.leaves()) {
+                let bytes = roots.entry(c.root).or_default();
+                *bytes = c.end(u64::from(s.bytes())).max(*bytes);
+            }
+        }
+        roots.values().sum()
+    };
+    scheduled.schedule.tasks.iter().map(of_task).max().unwrap_or(0)
+}
