@@ -45,7 +45,14 @@ pub fn random_thread_kernel(seed: u64) -> ThreadKernel {
     let mut kernel = Kernel { name: format!("threads{seed}"), ..Kernel::default() };
     for name in ["x", "y"] {
         let layout = Layout::Contiguous;
-        kernel.buffers.push(Buffer { name: name.into(), elem: Type::I32, ndim: 1, layout, space: MemorySpace::Global });
+        kernel.buffers.push(Buffer {
+            name: name.into(),
+            elem: Type::I32,
+            ndim: 1,
+            layout,
+            space: MemorySpace::Global,
+            short_offsets: false,
+        });
     }
     kernel.buffers.extend([shared(0, u64::from(block_dim)), shared(1, BINS as u64)]);
     let rows = dice.below(3) == 0 && missing == 0;
@@ -64,7 +71,14 @@ fn shared(root: u32, extent: u64) -> Buffer {
     let axes = vec![vec![Digit { extent, stride: 4 }]];
     let components = vec![ComponentLayout { root, base: 0, axes }];
     let layout = Layout::Dense { shape: vec![extent], offset: vec![0], components };
-    Buffer { name: format!("s{root}"), elem: Type::I32, ndim: 1, layout, space: MemorySpace::Shared }
+    Buffer {
+        name: format!("s{root}"),
+        elem: Type::I32,
+        ndim: 1,
+        layout,
+        space: MemorySpace::Shared,
+        short_offsets: true,
+    }
 }
 
 /// Which threads agree on a value.

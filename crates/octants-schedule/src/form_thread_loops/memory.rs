@@ -74,7 +74,14 @@ fn add(buffers: &mut Vec<Buffer>, name: &str, ty: &Type, elements: u32) -> Tree 
     };
     let components = (0..ty.leaf_count() as u64).map(component).collect();
     let layout = Layout::Dense { shape: vec![elements], offset: vec![0], components };
-    buffers.push(Buffer { name: name.into(), elem: ty.clone(), ndim: 1, layout, space: MemorySpace::Private });
+    buffers.push(Buffer {
+        name: name.into(),
+        elem: ty.clone(),
+        ndim: 1,
+        layout,
+        space: MemorySpace::Private,
+        short_offsets: false,
+    });
     Tree::Buffer(BufferId(buffers.len() as u32 - 1))
 }
 
