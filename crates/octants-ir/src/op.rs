@@ -122,6 +122,19 @@ pub struct IterationGroup {
     pub factor: u32,
     /// The code; `LoopIndex` of the last axis is the index of the first of them.
     pub body: BlockId,
+    pub placement: GroupPlacement,
+}
+
+/// Where the groups of a loop begin, and which threads run them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum GroupPlacement {
+    /// At the first iteration that is left.
+    #[default]
+    Consecutive,
+    /// At indices that are multiples of the factor, a power of two.
+    Aligned,
+    /// Aligned. The threads of a block run a tile of the last two axes, which has this many groups in each row.
+    Tiled(u32),
 }
 
 impl ForLoop {

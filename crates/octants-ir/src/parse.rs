@@ -360,7 +360,12 @@ impl BodyParser {
                 l.body = self.block(p)?;
                 while p.eat_word("group") {
                     let factor = p.int()?;
-                    l.groups.push(IterationGroup { factor, body: self.block(p)? });
+                    let placement = match () {
+                        () if p.eat_word("aligned") => GroupPlacement::Aligned,
+                        () if p.eat_word("tiled") => GroupPlacement::Tiled(p.int()?),
+                        () => GroupPlacement::Consecutive,
+                    };
+                    l.groups.push(IterationGroup { factor, body: self.block(p)?, placement });
                 }
             }
             Op::Loop(b) => *b = self.block(p)?,

@@ -266,7 +266,7 @@ impl Printer {
         self.block(body, first);
         for (i, &b) in rest.iter().enumerate() {
             let word = match &inst.op {
-                Op::For(l) => format!("group {}", l.groups[i].factor),
+                Op::For(l) => group_text(&l.groups[i]),
                 _ if b.0 == self.next_block && body.block(b).is_empty() => {
                     self.next_block += 1;
                     continue;
@@ -292,6 +292,15 @@ impl Printer {
             self.inst(body, v);
         }
     }
+}
+
+fn group_text(group: &IterationGroup) -> String {
+    let placement = match group.placement {
+        GroupPlacement::Consecutive => String::new(),
+        GroupPlacement::Aligned => " aligned".to_string(),
+        GroupPlacement::Tiled(columns) => format!(" tiled {columns}"),
+    };
+    format!("group {}{placement}", group.factor)
 }
 
 fn op_text(op: &Op) -> String {

@@ -50,7 +50,8 @@ rules! {
     DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
     Converges = 16: "operations that threads execute together stand where all of them come, or none",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
-        their factors are more than one and descend",
+        their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
+        of a power of two; tiles are of two axes",
     GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",

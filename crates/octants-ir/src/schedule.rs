@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, TaskKind, ValueId, renumber};
+use crate::{
+    Affine, Body, FuncId, IterationGroup, LocalId, LoopConfig, Op, Program, Scalar, Task, TaskKind, ValueId, renumber,
+};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -212,8 +214,7 @@ impl Role {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     pub role: Role,
-    /// Each thread of the grid runs the whole body ([`TaskKind::Grid`]).
-    pub is_grid: bool,
+    pub shape: LaunchShape,
     pub body: Body,
     /// How the body runs.
     pub schedule: BodySchedule,
@@ -223,8 +224,13 @@ impl Variant {
     /// How it runs, of a task that runs as `of`.
     pub fn kind(&self, of: &TaskKind) -> TaskKind {
         match of {
-            TaskKind::Parallel(config) if self.is_grid => TaskKind::Grid(config.clone()),
-            kind => kind.clone(),
+            TaskKind::Parallel(config) | TaskKind::Grid(config) => match self.shape {
+                LaunchShape::Range => TaskKind::Parallel(config.clone()),
+                LaunchShape::Grid { block_size } => {
+                    TaskKind::Grid(LoopConfig { block_dim: block_size, ..config.clone() })
+                }
+            },
+            TaskKind::Serial => TaskKind::Serial,
         }
     }
 
@@ -235,6 +241,17 @@ impl Variant {
             _ => &[],
         }
     }
+}
+
+/// Who runs the code of a parallel task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaunchShape {
+    /// Each call runs a range of the iterations.
+    #[default]
+    Range,
+    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the size of blocks where none
+    /// is given.
+    Grid { block_size: Option<u32> },
 }
 
 /// The variants of a task's code.
@@ -358,7 +375,7 @@ impl Region {
 pub struct Coarsening {
     /// Number of neighbors along the last axis.
     pub factor: u32,
-    /// Thread blocks run tiles of the last two axes, with rows of [`TILE_COLUMNS`] threads.
+    /// Thread blocks run tiles of the last two axes.
     pub tiles: bool,
     /// Required alignment of the arrays, in bytes.
     pub alignment: u32,
@@ -367,6 +384,3 @@ pub struct Coarsening {
     /// Minimum extent of the last axis.
     pub min_row: u64,
 }
-
-/// Threads of a block in one row of a tile.
-pub const TILE_COLUMNS: u32 = 32;

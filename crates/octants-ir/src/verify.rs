@@ -368,9 +368,10 @@ impl<'a> Verifier<'a> {
                 }
                 Rule::ReturnPlace
             }
-            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && self.loops.is_empty() => return true,
-            Op::For(l) if l.parallel.is_some() && self.scope.is_grid => Rule::GridForm,
-            Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && !self.loops.is_empty() => Rule::GridForm,
+            Op::For(l) if l.parallel.is_some() && !self.scope.is_grid && !self.of_tasks[home.index()] => {
+                Rule::ParallelAtRoot
+            }
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
             Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {
@@ -413,6 +414,18 @@ impl<'a> Verifier<'a> {
                 && l.is_parallel()
                 && !l.dims.is_empty()
                 && factors.windows(2).all(|pair| pair[0] > pair[1])
+                && l.groups.iter().all(|g| match g.placement {
+                    GroupPlacement::Consecutive => !self.scope.is_grid,
+                    GroupPlacement::Aligned => self.aligned_fits(l, g.factor),
+                    GroupPlacement::Tiled(columns) => {
+                        self.aligned_fits(l, g.factor) && l.dims.len() > 1 && columns.is_power_of_two()
+                    }
+                })
+    }
+
+    /// Aligned groups of one factor are all that the loop has.
+    fn aligned_fits(&self, l: &ForLoop, factor: u32) -> bool {
+        self.scope.is_grid && l.groups.len() == 1 && factor.is_power_of_two()
     }
 
     /// Writes to a buffer of constant memory.

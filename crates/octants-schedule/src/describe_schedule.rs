@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule};
+use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant};
 use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, renumber};
 
 /// The schedule of each task and function of a program.
@@ -51,7 +51,8 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
 
 /// The groups of iterations that the variants run.
 fn describe_groups(found: &TaskSchedule, text: &mut String) {
-    for variant in found.variants.iter().filter(|v| !v.groups().is_empty()) {
+    let is_jammed = |v: &&Variant| v.role != Role::Coarse && !v.groups().is_empty();
+    for variant in found.variants.iter().filter(is_jammed) {
         let factors: Vec<String> = variant.groups().iter().map(|group| group.factor.to_string()).collect();
         _ = writeln!(text, "  unroll and jam in the {} variant, factors {}", variant.role.name(), factors.join(", "));
     }

@@ -4,9 +4,11 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`, `scheduling`; for parallel loops
+//! Reading order: [`mod@schedule_program`], `schedule_task`, `facts`, `scheduling`; for tasks `shape_launches`; for parallel
+//! loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
-//! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
+//! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
+//! `intra_iteration_dependence`; for serial loops
 //! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
 //! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`,
 //! `demote_atomics`, `freeze_conditional_loads`.
@@ -19,12 +21,14 @@ mod converge_loops;
 mod demote_atomics;
 mod describe_schedule;
 mod facts;
+mod find_coarsening;
 mod find_converged_loops;
 mod find_unroll_and_jam;
 mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;
 mod intra_iteration_dependence;
+mod iteration_groups;
 mod prefetch;
 mod privatize_in_shared_memory;
 mod privatize_scatter;
@@ -34,6 +38,7 @@ mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
 mod scheduling;
+mod shape_launches;
 mod shared_buffers;
 mod software_pipelining;
 mod subgroup_steps;

@@ -5,6 +5,7 @@ use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
 use octants_ir::{Pass, Program, Schedule, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::balance_threads::balance_threads;
+use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
 use crate::demote_atomics::demote_atomics;
 use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
@@ -16,6 +17,7 @@ use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
 use crate::scheduling::Scheduling;
+use crate::shape_launches::shape_launches;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -38,6 +40,7 @@ pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleO
 
 /// The passes that rewrite the variants of tasks, and functions, in order.
 pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
+    Pass { name: "shape_launches", runs: |_, s| s.target.has_grid, run: |scheduled, _| shape_launches(scheduled) },
     Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
     Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
     Pass {
@@ -52,6 +55,8 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_grid,
         run: |scheduled, s| reduce_in_blocks(scheduled, s),
     },
+    // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
+    Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
     Pass {
         name: "freeze_conditional_loads",
         runs: |_, s| s.target.has_vectors,

@@ -1,11 +1,11 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
 use octants_analysis::{OwnBehavior, launch_bound};
-use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
+use octants_ir::schedule::{Behavior, BodySchedule, Forms, LaunchShape, Role, TaskHints, TaskSchedule, Variant};
 use octants_ir::{Body, Buffer, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
-use crate::coarsen_threads::coarsen_threads;
 use crate::facts::{BodyFacts, ProgramFacts};
+use crate::find_coarsening::find_coarsening;
 use crate::prefetch::reads_in_loops;
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
 
@@ -97,7 +97,8 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
         (Role::Private, forms.thread_privatization.is_some()),
         (Role::Coarse, forms.coarsening.is_some()),
     ];
-    let make = |(role, _)| Variant { role, is_grid: false, body: task.body.clone(), schedule: found.body.clone() };
+    let make =
+        |(role, _)| Variant { role, shape: LaunchShape::Range, body: task.body.clone(), schedule: found.body.clone() };
     roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
@@ -135,7 +136,7 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
         forms.block_privatization = privatize_small_scatter(facts, task, p.of.body, target.shared_bytes, arrays);
     }
     if target.has_grid && options.opt_level >= 2 {
-        forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
+        forms.coarsening = find_coarsening(facts.program, task, p.loop_id, found.count());
     }
     forms
 }
