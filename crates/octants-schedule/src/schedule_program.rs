@@ -18,6 +18,7 @@ use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::schedule_task::schedule_task;
 use crate::scheduling::Scheduling;
 use crate::shape_launches::shape_launches;
+use crate::split_remainders::split_remainders;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -57,6 +58,8 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
     // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
     Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    // Behind the passes that look at whole loops.
+    Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {
         name: "freeze_conditional_loads",
         runs: |_, s| s.target.has_vectors,
