@@ -70,7 +70,7 @@ impl Indices {
         }
         // Two progressions have a common member only if their common divisor divides the distance of their first ones.
         let step = common_divisor(self.step, other.step);
-        step <= 1 || self.begin.abs_diff(other.begin) % step == 0
+        step <= 1 || self.begin.abs_diff(other.begin).is_multiple_of(step)
     }
 }
 

@@ -4,7 +4,7 @@
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::schedule::{
-    BodySchedule, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+    BodySchedule, CopyMerge, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
 use octants_ir::{BlockId, Body, ForLoop, LoopConfig, Op, Scalar, Task, TaskKind, Term, ValueId};
 
@@ -63,7 +63,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
             meta.block_sums = is_grid(schedule) && (sums_up || block_privatization.is_some());
             meta.scatter = thread_privatization.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
-                add_copies(u, number, &sum_symbol, s);
+                add_copies(u, number, &sum_symbol, (s, schedule.forms.copy_merge));
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
@@ -181,12 +181,12 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
 }
 
 /// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization) {
+fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, merged: (&ScatterPrivatization, CopyMerge)) {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
     let start = u.e.block();
-    l.add_copies(scatter, begin, end);
+    l.add_copies(merged, (begin, end));
     u.e.ret(u.e.i32c(0));
     l.finish(start);
 }
@@ -229,7 +229,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         l.parallel.private.extend(region.copies.iter().map(|b| (*b, u.e.param(entry.function, 3 + i))));
     }
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
-        l.scatter_privately(scatter, plain, begin, end);
+        l.scatter_privately((scatter, schedule.forms.copy_merge), plain, (begin, end));
     }
     if behavior.draws {
         l.make_random_state();

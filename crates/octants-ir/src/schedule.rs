@@ -20,11 +20,18 @@ pub struct ScheduleOptions {
     pub arrays_may_alias: bool,
     /// Tasks get a variant without atomics, for launches that run on one thread.
     pub single_thread_variants: bool,
+    /// Launches on other streams may run beside this one and update the same memory atomically.
+    pub concurrent_launches: bool,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { opt_level: 3, arrays_may_alias: false, single_thread_variants: true }
+        ScheduleOptions {
+            opt_level: 3,
+            arrays_may_alias: false,
+            single_thread_variants: true,
+            concurrent_launches: false,
+        }
     }
 }
 
@@ -263,6 +270,8 @@ pub struct Forms {
     pub has_single: bool,
     /// Each thread keeps private copies of the memory that the task scatters to.
     pub thread_privatization: Option<ScatterPrivatization>,
+    /// How the copies of threads are added to the memory.
+    pub copy_merge: CopyMerge,
     /// Each thread block keeps copies in shared memory of the memory that the task scatters to.
     pub block_privatization: Option<ScatterPrivatization>,
     /// There is a second variant with thread coarsening.
@@ -336,6 +345,21 @@ pub struct ScatterPrivatization {
     pub regions: Vec<Region>,
     /// Estimated number of scalars that an iteration updates. At least one.
     pub updates: u64,
+}
+
+/// How private copies are added to the memory that they are copies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyMerge {
+    /// Scalars that are added at once.
+    pub lanes: u32,
+    /// The sums are added atomically: other launches may update the memory meanwhile.
+    pub is_atomic: bool,
+}
+
+impl Default for CopyMerge {
+    fn default() -> CopyMerge {
+        CopyMerge { lanes: 1, is_atomic: true }
+    }
 }
 
 /// Privatized memory: consecutive scalars of one type.

@@ -37,6 +37,8 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
     }
     if let Some(found) = &forms.thread_privatization {
         _ = writeln!(text, "  privatized per thread: {}", describe_privatization(program, found));
+        let how = if forms.copy_merge.is_atomic { ", atomically" } else { "" };
+        _ = writeln!(text, "    copies are merged by {} scalars{how}", forms.copy_merge.lanes);
     }
     if let Some(found) = &forms.block_privatization {
         _ = writeln!(text, "  privatized per block: {}", describe_privatization(program, found));

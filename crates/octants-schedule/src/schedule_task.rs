@@ -1,7 +1,9 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
 use octants_analysis::{OwnBehavior, launch_bound};
-use octants_ir::schedule::{Behavior, BodySchedule, Forms, LaunchShape, Role, TaskHints, TaskSchedule, Variant};
+use octants_ir::schedule::{
+    Behavior, BodySchedule, CopyMerge, Forms, LaunchShape, Role, TaskHints, TaskSchedule, Variant,
+};
 use octants_ir::{Body, Buffer, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
 use crate::facts::{BodyFacts, ProgramFacts};
@@ -21,6 +23,9 @@ pub(crate) const MANY_LOOPS: usize = 100;
 
 /// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
+
+/// Scalars that are added at once when copies are merged: a cache line of 32-bit scalars.
+const MERGED_LANES: u32 = 16;
 
 /// Maximum size of a task with two variants: for arrays that fit into shared memory, and for others.
 const MAX_DUPLICATED: usize = 200;
@@ -130,6 +135,7 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     let Some(p) = shared.filter(|_| !behavior.cooperates) else { return forms };
     if behavior.atomics > 0 && target.private_bytes > 0 {
         forms.thread_privatization = privatize_scatter(facts, task, p.of.body);
+        forms.copy_merge = CopyMerge { lanes: MERGED_LANES, is_atomic: options.concurrent_launches };
     }
     if behavior.atomics > 0 && target.shared_bytes > 0 {
         let arrays = behavior.size <= MAX_DUPLICATED;

@@ -132,8 +132,8 @@ impl Session {
         let program = self.split(lowered, (arrays_may_alias, concurrent), &info, self.config.print_ir, |pass| {
             watch.lap(Phase::Passes, pass)
         });
-        let options = self.codegen_options(concurrent, &machine.library);
-        let schedule_options = self.schedule_options(arrays_may_alias);
+        let options = self.codegen_options(&machine.library);
+        let schedule_options = self.schedule_options((arrays_may_alias, concurrent));
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
@@ -228,16 +228,16 @@ impl Session {
         program
     }
 
-    pub(crate) fn schedule_options(&self, arrays_may_alias: bool) -> ScheduleOptions {
-        ScheduleOptions { opt_level: self.config.opt_level, arrays_may_alias, ..ScheduleOptions::default() }
+    pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {
+        let opt_level = self.config.opt_level;
+        ScheduleOptions { opt_level, arrays_may_alias, concurrent_launches, ..ScheduleOptions::default() }
     }
 
-    pub(crate) fn codegen_options(&self, concurrent_launches: bool, library: &DeviceLibrary) -> CodegenOptions {
+    pub(crate) fn codegen_options(&self, library: &DeviceLibrary) -> CodegenOptions {
         CodegenOptions {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
             processor: Some(self.config.cpu_target.clone()).filter(|name| !name.is_empty()),
-            concurrent_launches,
             device_library: library.clone(),
             threads: match self.config.num_compile_threads {
                 0 => std::thread::available_parallelism().map_or(1, |n| n.get()),
