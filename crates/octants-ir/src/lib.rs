@@ -93,8 +93,8 @@ pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use copy_code::{Copier, renumber};
 pub use instruction_table::Effect;
 pub use kernel::{
-    AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
-    MemorySpace, Param, Program, Task, TaskKind,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, MemorySpace, Param,
+    Program, ShadowBuffer, Task, TaskKind,
 };
 pub use launch_count::launch_count;
 pub use op::{

@@ -321,13 +321,9 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
-    /// Reads as many scalars as the result's vector has, the first at the address, the others after it in memory.
-    VectorLoad(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
     VolatileLoad(ValueId),
     Store(ValueId, ValueId),
-    /// Writes the components of a vector, the first at the address, the others after it in memory.
-    VectorStore(ValueId, ValueId),
     /// address, operand; yields the old value. Element by element on tensors.
     Atomic(AtomicOp, ValueId, ValueId),
     /// address, expected, desired; yields the old value.
@@ -411,14 +407,13 @@ impl Op {
             | Op::Fold(_, a)
             | Op::MemberAddr(a, _)
             | Op::Load(a)
-            | Op::VectorLoad(a)
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }

@@ -30,9 +30,9 @@ impl FromStr for Kernel {
         p.sign("{")?;
         let header = p.header()?;
         (k.roots, k.params, k.buffers, k.functions) = header;
-        while p.eat_word("companion") {
+        while p.eat_word("shadow") {
             let buffer = BufferId(p.id('@')?);
-            k.companions.insert(buffer, BufferId(p.id('@')?));
+            k.shadow_buffers.insert(buffer, BufferId(p.id('@')?));
         }
         p.word("body")?;
         p.sign("{")?;

@@ -25,8 +25,8 @@ impl fmt::Display for Kernel {
         p.collect_body(&self.body);
         p.open(&format!("kernel {} -> {}", name(&self.name), p.ty(&self.ret)));
         p.header(self.roots, &self.params, &self.buffers, &self.functions);
-        for (buffer, companion) in &self.companions {
-            p.line(&format!("companion {buffer} {companion}"));
+        for (buffer, shadow_buffer) in &self.shadow_buffers {
+            p.line(&format!("shadow {buffer} {shadow_buffer}"));
         }
         p.open("body");
         p.body(&self.body);
@@ -315,7 +315,6 @@ fn op_text(op: &Op) -> String {
         | Op::Bitcast(a)
         | Op::Splat(a)
         | Op::Freeze(a)
-        | Op::VectorLoad(a)
         | Op::BlockCount(a)
         | Op::Transpose(a)
         | Op::AddressBits(a)
@@ -323,7 +322,7 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) => format!("{word} {a}, {b}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
         Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),

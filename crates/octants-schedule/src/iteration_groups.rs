@@ -45,7 +45,6 @@ pub(crate) fn add_groups(
     if let Op::For(l) = &mut b.body.inst_mut(loop_id).op {
         l.groups = groups;
     }
-    variant.schedule.locals = find_local_uses(&b.body, &parallel_bodies(&b.body));
     variant.body = b.body;
 }
 

@@ -8,7 +8,7 @@ use crate::balance_threads::balance_threads;
 use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
 use crate::demote_atomics::demote_atomics;
-use crate::facts::{BodyFacts, ProgramFacts, parallel_bodies};
+use crate::facts::{ProgramFacts, parallel_bodies};
 use crate::freeze_conditional_loads::freeze_conditional_loads;
 use crate::full_unroll::full_unroll;
 use crate::hint_loops::hint_loops;
@@ -29,7 +29,7 @@ const INLINE_SIZE: usize = 80;
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
     let mut scheduled = decide_schedule(program, target, options);
     run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
-    find_local_uses_again(&mut scheduled);
+    find_uses_of_locals(&mut scheduled);
     scheduled
 }
 
@@ -78,8 +78,8 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
 ];
 
-/// Finds the uses of locals again: passes have changed the bodies of variants and functions.
-fn find_local_uses_again(scheduled: &mut Scheduled) {
+/// Finds the uses of locals in the bodies as the passes have left them.
+fn find_uses_of_locals(scheduled: &mut Scheduled) {
     for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
         variant.schedule.locals = find_local_uses(&variant.body, &parallel_bodies(&variant.body));
     }
@@ -91,15 +91,11 @@ fn find_local_uses_again(scheduled: &mut Scheduled) {
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
     let inlined = inlined_sizes(&facts.own);
-    let functions = program.functions.iter().enumerate().map(|(i, function)| {
-        let of_body = BodyFacts::new(&facts, &function.body, None);
-        let body = BodySchedule { locals: of_body.locals };
-        FunctionSchedule {
-            body,
-            behavior: facts.behaviors[i],
-            size: facts.own[i].behavior.size,
-            is_inlined: inlined[i] <= INLINE_SIZE,
-        }
+    let functions = (0..program.functions.len()).map(|i| FunctionSchedule {
+        body: BodySchedule::default(),
+        behavior: facts.behaviors[i],
+        size: facts.own[i].behavior.size,
+        is_inlined: inlined[i] <= INLINE_SIZE,
     });
     let functions = functions.collect();
     let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();

@@ -102,8 +102,12 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
         (Role::Private, forms.thread_privatization.is_some()),
         (Role::Coarse, forms.coarsening.is_some()),
     ];
-    let make =
-        |(role, _)| Variant { role, shape: LaunchShape::Range, body: task.body.clone(), schedule: found.body.clone() };
+    let make = |(role, _)| Variant {
+        role,
+        shape: LaunchShape::Range,
+        body: task.body.clone(),
+        schedule: BodySchedule::default(),
+    };
     roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
