@@ -166,16 +166,18 @@ impl Session {
         let location = |span: Span| sources.location(span);
         let scheduled = schedule_program(program, &info, schedule_options);
         watch.lap(Phase::Passes, "schedule");
+        let access = access_of_tasks(&scheduled.program, &layout);
+        watch.lap(Phase::Passes, "access sets");
         let mut after = |step| watch.lap(Phase::Codegen, step);
         let mut artifact = machine
             .code_generator()
             .compile(&scheduled, &location, &options, &machine.target, &mut after)
             .map_err(|e| Error::Codegen(e.to_string()))?;
         artifact.defined_at = defined_at;
-        for (task, access) in artifact.tasks.iter_mut().zip(access_of_tasks(&scheduled.program, &layout)) {
+        for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
-        watch.lap(Phase::Passes, "access sets");
+        watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
