@@ -119,7 +119,14 @@ mod tests {
     fn field(base: u64) -> Buffer {
         let components = vec![ComponentLayout { root: 0, base, axes: vec![vec![Digit { extent: 4, stride: 8 }]] }];
         let layout = Layout::Dense { shape: vec![4], offset: vec![0], components };
-        Buffer { name: String::new(), elem: Type::Scalar(Scalar::F32), ndim: 1, layout, space: MemorySpace::Global }
+        Buffer {
+            name: String::new(),
+            elem: Type::Scalar(Scalar::F32),
+            ndim: 1,
+            layout,
+            space: MemorySpace::Global,
+            short_offsets: false,
+        }
     }
 
     fn array() -> Buffer {

@@ -24,8 +24,8 @@ pub use scatter_copies::ScatterCopies;
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};
 pub use task_graph::{Condition, GraphPart, graph_of_groups};
 pub use trace::{
-    ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, StoreOfGradient,
-    StoredWarning, Trace, ValueType,
+    ArgumentPlan, ArraySource, ArrayType, Dependence, Fingerprint, Lookup, Made, Outcome, ParamSource, Reach,
+    StoreOfGradient, StoredWarning, Trace, ValueType,
 };
 
 use serde::{Deserialize, Serialize};

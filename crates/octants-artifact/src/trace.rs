@@ -183,6 +183,15 @@ pub enum ArraySource {
     Object(u32, Option<(u32, Vec<String>)>),
 }
 
+/// Which integers of an array fit 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Reach {
+    Short,
+    Long,
+    Wide,
+}
+
 /// The type of an array.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
@@ -190,7 +199,7 @@ pub struct ArrayType {
     pub element: ValueType,
     pub axes: u32,
     pub contiguous: bool,
-    pub wide: bool,
+    pub reach: Reach,
     pub clamped: bool,
     pub needs_grad: bool,
 }

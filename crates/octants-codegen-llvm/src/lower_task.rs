@@ -217,7 +217,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.prefer_threads(&u.e, entry.function);
     }
     if hints.prefetches {
-        u.target.prefer_loads_ahead(&u.e, entry.function);
+        u.target.prefer_loads_ahead(&u.e, entry.function, threads);
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;

@@ -223,7 +223,9 @@ impl Lowering<'_, '_> {
     /// Address of a buffer's element.
     pub fn buffer_place(&self, buffer: usize, index: &[ValueId]) -> Place {
         let b = &self.u.program.buffers[buffer];
-        let index: Vec<V> = index.iter().map(|v| self.index64(*v)).collect();
+        let is_short = b.short_offsets && self.u.target.info().counts_in_32_bits;
+        let index = index.iter().map(|v| self.index64(*v));
+        let index: Vec<V> = index.map(|v| if is_short { self.e.trunc(v, self.e.i32) } else { v }).collect();
         let metadata = &self.u.metadata;
         let tagged = |mut shape: PlaceShape| {
             for (i, l) in shape.leaves.iter_mut().enumerate() {
@@ -234,11 +236,8 @@ impl Lowering<'_, '_> {
         let e = self.e;
         match &b.layout {
             Layout::Dense { offset, components, .. } => {
-                let index: Vec<V> = index
-                    .into_iter()
-                    .zip(offset)
-                    .map(|(v, o)| if *o == 0 { v } else { e.sub_nsw(v, e.i64c(*o)) })
-                    .collect();
+                let from_first = |(v, o): (V, &i64)| if *o == 0 { v } else { e.sub_nsw(v, e.int(e.type_of(v), *o)) };
+                let index: Vec<V> = index.into_iter().zip(offset).map(from_first).collect();
                 self.dense_place(buffer, &b.elem, &index, components)
             }
             Layout::Contiguous => {
@@ -251,7 +250,11 @@ impl Lowering<'_, '_> {
                 for (axis, i) in index.into_iter().enumerate() {
                     linear = Some(match linear {
                         None => i,
-                        Some(outer) => e.add_nsw(e.mul_nsw(outer, self.extent(buffer, axis)), i),
+                        Some(outer) => {
+                            let extent = self.extent(buffer, axis);
+                            let extent = if is_short { e.trunc(extent, e.i32) } else { extent };
+                            e.add_nsw(e.mul_nsw(outer, extent), i)
+                        }
                     });
                 }
                 let shape = PlaceShape::contiguous(&b.elem, None);
@@ -261,20 +264,33 @@ impl Lowering<'_, '_> {
                     Some(linear) => {
                         let s = b.elem.scalar().expect("compiler bug: an array holds scalars or tensors");
                         let element = if n == 1 { e.memory(s) } else { e.array_type(e.memory(s), n) };
-                        e.gep(element, base, linear)
+                        e.gep(element, base, if is_short { e.sext(linear, e.i64) } else { linear })
                     }
                 };
                 Place { ptrs: vec![ptr], shape: tagged(shape) }
             }
             Layout::Strided => {
                 let slot = self.u.facts.args.buffers[buffer].expect("compiler bug: an array has slots");
-                let mut ptr = self.argument(slot, e.ptr);
-                for (axis, i) in index.into_iter().enumerate() {
-                    let stride = self.argument(slot + 1 + b.ndim + axis as u32, e.i64);
-                    ptr = e.gep(e.i8, ptr, e.mul_nsw(i, stride));
-                }
+                let stride = |axis: usize| self.argument(slot + 1 + b.ndim + axis as u32, e.i64);
+                let base = self.argument(slot, e.ptr);
+                let step = |ptr: V, (axis, i): (usize, V)| e.gep(e.i8, ptr, e.mul_nsw(i, stride(axis)));
+                let bytes = |(axis, i): (usize, V)| e.mul_nsw(i, e.trunc(stride(axis), e.i32));
+                let index = index.into_iter().enumerate();
+                let ptr = match is_short {
+                    true => self.short_offset(base, index.map(bytes)),
+                    false => index.fold(base, step),
+                };
                 Place { ptrs: vec![ptr], shape: tagged(PlaceShape::contiguous(&b.elem, None)) }
             }
+        }
+    }
+
+    /// The address so many bytes further, the sum of i32 numbers that an i32 holds.
+    fn short_offset(&self, base: V, parts: impl Iterator<Item = V>) -> V {
+        let e = self.e;
+        match parts.reduce(|sum, part| e.add_nsw(sum, part)) {
+            Some(bytes) => e.gep(e.i8, base, e.sext(bytes, e.i64)),
+            None => base,
         }
     }
 
@@ -293,11 +309,14 @@ impl Lowering<'_, '_> {
                     None if space == MemorySpace::Private => (self.parallel.private[&buffer], 0),
                     None => (self.argument(self.u.facts.args.roots[c.root as usize], self.e.ptr), 0),
                 };
-                let mut ptr = self.e.byte_offset(base, (c.base - before) as i64);
-                for (digits, i) in c.axes.iter().zip(index) {
-                    ptr = self.digits_pointer(ptr, digits, *i);
-                }
-                ptrs.push(ptr);
+                let base = self.e.byte_offset(base, (c.base - before) as i64);
+                let parts = c.axes.iter().zip(index).flat_map(|(digits, i)| self.digits(digits, *i));
+                ptrs.push(match index.first() {
+                    Some(i) if self.e.type_of(*i) == self.e.i32 => {
+                        self.short_offset(base, parts.map(|(digit, stride)| self.scaled(digit, stride)))
+                    }
+                    _ => parts.fold(base, |ptr, (digit, stride)| self.strided(ptr, digit, stride)),
+                });
                 kinds.push(c);
                 kinds.len() - 1
             });
@@ -317,30 +336,42 @@ impl Lowering<'_, '_> {
         self.u.target.shared_memory(self.e, &format!("octants_block_root_{root}"), bytes)
     }
 
-    fn digits_pointer(&self, ptr: V, digits: &[Digit], index: V) -> V {
+    /// The digits of an index, and how many bytes apart the elements are that differ by one in them.
+    fn digits(&self, digits: &[Digit], index: V) -> Vec<(V, u64)> {
         let e = self.e;
-        let mut ptr = ptr;
+        let ty = e.type_of(index);
         let mut inner: u64 = digits.iter().map(|d| d.extent).product();
+        let mut out = Vec::new();
         for (k, d) in digits.iter().enumerate() {
             inner /= d.extent.max(1);
             // The outermost digit needs no remainder: the index is within its axis.
             let mut digit = index;
             if inner > 1 {
-                digit = e.udiv(digit, e.i64c(inner as i64));
+                digit = e.udiv(digit, e.int(ty, inner as i64));
             }
             if k > 0 {
-                digit = e.urem(digit, e.i64c(d.extent as i64));
+                digit = e.urem(digit, e.int(ty, d.extent as i64));
             }
-            let cell = match d.stride {
-                1 => e.i8,
-                2 => e.i16,
-                4 => e.i32,
-                8 => e.i64,
-                n => e.array_type(e.i8, n),
-            };
-            ptr = e.gep(cell, ptr, digit);
+            out.push((digit, d.stride));
         }
-        ptr
+        out
+    }
+
+    fn scaled(&self, digit: V, stride: u64) -> V {
+        let stride = self.e.int(self.e.type_of(digit), stride as i64);
+        self.e.mul_nsw(digit, stride)
+    }
+
+    fn strided(&self, ptr: V, digit: V, stride: u64) -> V {
+        let e = self.e;
+        let cell = match stride {
+            1 => e.i8,
+            2 => e.i16,
+            4 => e.i32,
+            8 => e.i64,
+            n => e.array_type(e.i8, n),
+        };
+        e.gep(cell, ptr, digit)
     }
 
     /// Address of a frame slot.

@@ -23,7 +23,14 @@ fn vec(s: Scalar, n: u32) -> Type {
 
 fn dense(name: &str, elem: Type, shape: &[u64], offset: &[i64], components: Vec<ComponentLayout>) -> Buffer {
     let layout = Layout::Dense { shape: shape.to_vec(), offset: offset.to_vec(), components };
-    Buffer { name: name.into(), elem, ndim: shape.len() as u32, layout, space: Default::default() }
+    Buffer {
+        name: name.into(),
+        elem,
+        ndim: shape.len() as u32,
+        layout,
+        space: Default::default(),
+        short_offsets: false,
+    }
 }
 
 fn component(root: u32, base: u64, axes: &[&[(u64, u64)]]) -> ComponentLayout {
@@ -124,8 +131,14 @@ fn strided_arrays_and_arrays_of_vectors() {
         let dst = at(b, 1, Scalar::I16, &[j, i]);
         b.store(dst, x);
     });
-    let strided =
-        Buffer { name: "s".into(), elem: elem.clone(), ndim: 2, layout: Layout::Strided, space: Default::default() };
+    let strided = Buffer {
+        name: "s".into(),
+        elem: elem.clone(),
+        ndim: 2,
+        layout: Layout::Strided,
+        space: Default::default(),
+        short_offsets: false,
+    };
     let p = program(vec![strided, array("out", Scalar::I16, 2)], vec![], Type::Unit, true, b.body);
     let loaded = build(&p);
     // A transposed, row-reversed view of a 4 x 3 plane of pairs.

@@ -142,8 +142,14 @@ fn histograms_are_counted_in_blocks() {
     let axes = vec![vec![Digit { extent: 1024, stride: 4 }]];
     let components = vec![ComponentLayout { root: 0, base: 0, axes }];
     let layout = Layout::Dense { shape: vec![1024], offset: vec![0], components };
-    let field =
-        histogram(Buffer { name: "h".into(), elem: Scalar::I32.into(), ndim: 1, layout, space: Default::default() });
+    let field = histogram(Buffer {
+        name: "h".into(),
+        elem: Scalar::I32.into(),
+        ndim: 1,
+        layout,
+        space: Default::default(),
+        short_offsets: false,
+    });
     assert_has(
         &field,
         &[".shared .align 16 .b8 octants_block_root_0[4096]", "shared.add.u32", "global.add.u32", "bar.sync"],
@@ -157,7 +163,7 @@ fn field(name: &str, s: Scalar, n: u64, root: u32) -> Buffer {
     let axes = vec![vec![Digit { extent: n, stride: s.bytes().into() }]];
     let layout =
         Layout::Dense { shape: vec![n], offset: vec![0], components: vec![ComponentLayout { root, base: 0, axes }] };
-    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout, space: Default::default() }
+    Buffer { name: name.into(), elem: s.into(), ndim: 1, layout, space: Default::default(), short_offsets: false }
 }
 
 #[test]
@@ -370,12 +376,42 @@ fn kept_states_are_loaded_an_iteration_early_where_threads_are_aligned() {
 }
 
 #[test]
+fn offsets_that_fit_32_bits_are_computed_in_32() {
+    let code = |layout: Layout, short_offsets: bool| {
+        let mut b = Builder::new();
+        let (zero, n) = (b.int(0, Scalar::I32), b.push(Op::Shape(BufferId(0), 0), Type::I32));
+        for_loop(&mut b, vec![(zero, n), (zero, n)], true, vec![], |b, l| {
+            let (i, j) = (index(b, l, 0), index(b, l, 1));
+            let a = at(b, 0, Scalar::F32, &[j, i]);
+            let v = b.load(a);
+            let a = at(b, 1, Scalar::F32, &[i, j]);
+            b.store(a, v);
+        });
+        let array = |name: &str| Buffer { layout: layout.clone(), short_offsets, ..array(name, Scalar::F32, 2) };
+        ptx(&program(vec![array("x"), array("y")], vec![], Type::Unit, true, b.body), &h200())
+    };
+    for layout in [Layout::Contiguous, Layout::Strided] {
+        let (short, long) = (code(layout.clone(), true), code(layout.clone(), false));
+        // An address is a multiplication of the sum and an addition.
+        assert!(!short.contains("mad.lo.s64") && !short.contains("mul.lo.s64"), "{layout:?}\n{short}");
+        assert!(long.contains("mad.lo.s64") || long.contains("mul.lo.s64"), "{layout:?}\n{long}");
+    }
+}
+
+#[test]
 fn indices_of_known_extents_are_decoded_without_division() {
     let axes = |n: u64, m: u64| vec![vec![Digit { extent: n, stride: m * 4 }], vec![Digit { extent: m, stride: 4 }]];
     let field = |name: &str, root| {
         let components = vec![ComponentLayout { root, base: 0, axes: axes(512, 384) }];
         let layout = Layout::Dense { shape: vec![512, 384], offset: vec![0, 0], components };
-        Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() }
+        Buffer {
+            name: name.into(),
+            elem: Scalar::F32.into(),
+            ndim: 2,
+            layout,
+            space: Default::default(),
+            short_offsets: false,
+        }
     };
     let mut b = Builder::new();
     let (zero, n, m) = (b.int(0, Scalar::I32), b.int(512, Scalar::I32), b.int(384, Scalar::I32));
@@ -663,7 +699,14 @@ fn a_row_and_a_column_are_not_taken_for_one_another() {
         offset: vec![0, 0],
         components: vec![ComponentLayout { root: 0, base: 0, axes }],
     };
-    let x = Buffer { name: "x".into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() };
+    let x = Buffer {
+        name: "x".into(),
+        elem: Scalar::F32.into(),
+        ndim: 2,
+        layout,
+        space: Default::default(),
+        short_offsets: false,
+    };
     let mut b = Builder::new();
     let (zero, n) = (b.int(0, Scalar::I32), b.int(32, Scalar::I32));
     for_loop(&mut b, vec![(zero, n)], true, vec![], |b, l| {

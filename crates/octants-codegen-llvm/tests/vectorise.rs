@@ -51,7 +51,14 @@ fn field(name: &str, shape: [u64; 2]) -> Buffer {
         offset: vec![0, 0],
         components: vec![ComponentLayout { root, base: 0, axes }],
     };
-    Buffer { name: name.into(), elem: Scalar::F32.into(), ndim: 2, layout, space: Default::default() }
+    Buffer {
+        name: name.into(),
+        elem: Scalar::F32.into(),
+        ndim: 2,
+        layout,
+        space: Default::default(),
+        short_offsets: false,
+    }
 }
 
 fn optimized(p: &Program) -> String {

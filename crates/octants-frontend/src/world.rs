@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use octants_diag::{Diagnostic, SourceFile};
-use octants_ir::{AutodiffMode, ComponentLayout, Scalar, ShadowBuffer, Type};
+use octants_ir::{AutodiffMode, ComponentLayout, Digit, Scalar, ShadowBuffer, Type};
 
 /// A host object, alive at least as long as the compilation. Two handles of one object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -117,6 +117,15 @@ pub struct FieldDesc {
     pub components: Vec<ComponentLayout>,
 }
 
+impl FieldDesc {
+    /// An i32 holds how many bytes any component is from the beginning of its memory.
+    pub fn has_short_offsets(&self) -> bool {
+        let last = |d: &Digit| d.extent.saturating_sub(1).saturating_mul(d.stride);
+        let end = |c: &ComponentLayout| c.axes.iter().flatten().map(last).fold(c.base, u64::saturating_add);
+        self.components.iter().all(|c| end(c) <= i32::MAX as u64)
+    }
+}
+
 /// An ndarray's type.
 #[derive(Debug, Clone, PartialEq, Hash)]
 pub struct NdarrayDesc {
@@ -126,8 +135,8 @@ pub struct NdarrayDesc {
     pub ndim: u32,
     /// Row-major without gaps.
     pub contiguous: bool,
-    /// Some axis is longer than i32 counts: extents, and indices of loops over it, are i64.
-    pub wide: bool,
+    /// How large it is.
+    pub reach: Reach,
     /// An index outside means the nearest element: the parameter's annotation asks for it.
     pub clamped: bool,
     /// It has a gradient: an array of the same shape in its attribute `grad`.
@@ -135,11 +144,37 @@ pub struct NdarrayDesc {
 }
 
 impl NdarrayDesc {
-    /// Whether an array of these extents is [`NdarrayDesc::wide`].
+    /// Code for arrays of this type does for one of the other: what expects long offsets takes short ones too.
+    pub fn takes(&self, found: &NdarrayDesc) -> bool {
+        let is_longer = self.reach == Reach::Long && found.reach == Reach::Short;
+        self == found || (is_longer && *self == NdarrayDesc { reach: Reach::Long, ..found.clone() })
+    }
+}
+
+/// Which integers of an array fit 32 bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Reach {
+    /// The extents, and how many bytes any element is from the first.
+    Short,
+    /// The extents.
+    Long,
+    /// Some axis is longer than an i32 counts: extents, and indices of loops over it, are i64.
+    Wide,
+}
+
+impl Reach {
+    /// That of an array of these extents, whose elements lie within so many bytes.
     #[inline]
-    pub fn is_wide(extents: &[u64]) -> bool {
+    pub fn of(extents: &[u64], bytes: u64) -> Reach {
+        const MOST: u64 = i32::MAX as u64;
         // One test for all axes: this is asked at every launch.
-        extents.iter().fold(0, |all, n| all | n) > i32::MAX as u64
+        if extents.iter().fold(0, |all, n| all | n) > MOST {
+            Reach::Wide
+        } else if bytes > MOST {
+            Reach::Long
+        } else {
+            Reach::Short
+        }
     }
 }
 

@@ -52,7 +52,14 @@ pub fn random_kernel(seed: u64) -> Kernel {
     let mut kernel = Kernel { name: format!("k{seed}"), ..Kernel::default() };
     for (name, elem) in [("x", F64), ("w", VEC), ("n", Type::I32), ("y", F64), ("z", VEC), ("m", VEC)] {
         let layout = Layout::Contiguous;
-        kernel.buffers.push(Buffer { name: name.into(), elem, ndim: 1, layout, space: MemorySpace::Global });
+        kernel.buffers.push(Buffer {
+            name: name.into(),
+            elem,
+            ndim: 1,
+            layout,
+            space: MemorySpace::Global,
+            short_offsets: false,
+        });
     }
     for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z), ("m", M)] {
         let gradient = Buffer { name: format!("{b}.grad"), ..kernel.buffers[of.index()].clone() };

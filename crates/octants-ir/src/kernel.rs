@@ -104,6 +104,8 @@ pub struct Buffer {
     pub layout: Layout,
     /// Whose memory it is.
     pub space: MemorySpace,
+    /// An i32 holds how many bytes any element is from the first.
+    pub short_offsets: bool,
 }
 
 impl Buffer {

@@ -184,6 +184,10 @@ impl Parser {
         if named.is_some() {
             word = self.any_word()?;
         }
+        let short_offsets = word == "short";
+        if short_offsets {
+            word = self.any_word()?;
+        }
         let layout = match word.as_str() {
             "contiguous" => Layout::Contiguous,
             "strided" => Layout::Strided,
@@ -204,7 +208,7 @@ impl Parser {
             }
             other => return self.fail(format!("`{other}` is not a layout")),
         };
-        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default() })
+        Ok(Buffer { name, elem, ndim, layout, space: named.unwrap_or_default(), short_offsets })
     }
 
     fn component(&mut self) -> Parsed<ComponentLayout> {

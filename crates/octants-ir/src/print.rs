@@ -177,7 +177,8 @@ impl Printer {
         for (i, b) in buffers.iter().enumerate() {
             let space = if b.space == MemorySpace::Global { String::new() } else { format!(" {}", b.space.name()) };
             let id = BufferId(i as u32);
-            let head = format!("{id} {}: {}[{}]{space}", name(&b.name), self.ty(&b.elem), b.ndim);
+            let short = if b.short_offsets { " short" } else { "" };
+            let head = format!("{id} {}: {}[{}]{space}{short}", name(&b.name), self.ty(&b.elem), b.ndim);
             match &b.layout {
                 Layout::Contiguous => self.line(&format!("buffer {head} contiguous")),
                 Layout::Strided => self.line(&format!("buffer {head} strided")),

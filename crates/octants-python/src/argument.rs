@@ -8,7 +8,7 @@ mod compile_time_key;
 mod overlaps;
 mod value_words;
 
-use octants_engine::frontend::NdarrayDesc;
+use octants_engine::frontend::Reach;
 use octants_engine::ir::{AutodiffMode, Type};
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyValueError;
@@ -253,8 +253,8 @@ impl<'py> Gathered<'py> {
         let Memory { low, high, readonly, host, gaps, .. } = *m;
         self.spans.push(Span { leaf, low, high, readonly, host, gaps, words });
         let contiguous = u64::from(m.strides.is_empty());
-        let wide = u64::from(NdarrayDesc::is_wide(m.extents));
-        let flags = contiguous | wide << 1 | u64::from(m.needs_grad) << 2;
+        let reach = Reach::of(m.extents, high - low) as u64;
+        let flags = contiguous | reach << 1 | u64::from(m.needs_grad) << 3;
         self.key.push(TAG_ARRAY | m.type_word | (m.extents.len() as u64) << 40 | flags << 48);
     }
 }

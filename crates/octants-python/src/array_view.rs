@@ -1,6 +1,6 @@
 //! [`ArrayView`]: an array as a call sees it, with no copy.
 
-use octants_engine::frontend::NdarrayDesc;
+use octants_engine::frontend::{NdarrayDesc, Reach};
 use octants_engine::ir::Type;
 use pyo3::prelude::*;
 use smallvec::SmallVec;
@@ -111,11 +111,12 @@ impl ArrayView {
 
     /// What the compiler needs to know of it.
     pub fn desc(&self) -> NdarrayDesc {
+        let (low, high) = self.span();
         NdarrayDesc {
             elem: self.elem.clone(),
             ndim: self.extents.len() as u32,
             contiguous: self.strides.is_empty(),
-            wide: NdarrayDesc::is_wide(&self.extents),
+            reach: Reach::of(&self.extents, high - low),
             clamped: false,
             needs_grad: self.needs_grad,
         }

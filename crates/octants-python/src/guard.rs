@@ -193,7 +193,7 @@ impl Guard {
             object = read_marks(&object, desc.ndim)?;
         }
         let view = match object.cast::<Ndarray>() {
-            Ok(array) if array.get().desc() == *desc => array::view(&object)?,
+            Ok(array) if desc.takes(&array.get().desc()) => array::view(&object)?,
             Ok(_) => None,
             Err(_) => foreign_view(&object, desc)?,
         };
@@ -464,7 +464,7 @@ fn foreign_view(object: &Bound<'_, PyAny>, desc: &NdarrayDesc) -> PyResult<Optio
     }
     view.needs_grad = desc.needs_grad;
     let found = NdarrayDesc { contiguous: desc.contiguous, clamped: desc.clamped, ..view.desc() };
-    if found != *desc {
+    if !desc.takes(&found) {
         return Ok(None);
     }
     if !desc.contiguous {

@@ -3,7 +3,7 @@
 
 use std::sync::OnceLock;
 
-use octants_engine::frontend::NdarrayDesc;
+use octants_engine::frontend::{NdarrayDesc, Reach};
 use octants_engine::ir::Type;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -35,7 +35,7 @@ impl Ndarray {
             elem: self.elem.clone(),
             ndim: self.shape.len() as u32,
             contiguous: self.strides().is_empty(),
-            wide: NdarrayDesc::is_wide(&self.shape),
+            reach: Reach::of(&self.shape, self.bytes()),
             clamped: false,
             needs_grad: self.needs_grad,
         }

@@ -40,6 +40,7 @@ fn add_copy(scheduled: &mut Scheduled, start: u64, buffer: usize, root: u32) -> 
     let mut copy = program.buffers[buffer].clone();
     copy.name = format!("{} of a thread", copy.name);
     copy.space = MemorySpace::Private;
+    copy.short_offsets = false;
     match &mut copy.layout {
         Layout::Dense { components, .. } => {
             for c in components {

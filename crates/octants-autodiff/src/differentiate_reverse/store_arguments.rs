@@ -32,6 +32,7 @@ impl StoreArguments {
                 ndim: 1,
                 layout: Layout::Contiguous,
                 space: MemorySpace::Global,
+                short_offsets: false,
             });
         }
         for name in ["lanes", "step", "lane32", "lane64", "root32", "root64", "neighbors"] {

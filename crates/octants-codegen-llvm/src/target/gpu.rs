@@ -38,7 +38,7 @@ pub(super) const GLOBAL: u32 = 1;
 /// Address space of the memory of a block.
 pub(super) const BLOCK: u32 = 3;
 /// Threads in a block, where the user asks for none.
-const THREADS: u32 = 256;
+pub(super) const THREADS: u32 = 256;
 
 /// Most threads in a block on any GPU.
 const MOST_THREADS: u32 = 1024;
@@ -95,7 +95,7 @@ pub(super) trait Maker {
     /// Makes an entry point of a function with one parameter, of so many words, for blocks of up to so many threads.
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// See [`Target::prefer_loads_ahead`].
-    fn prefer_loads_ahead(&self, _e: &Emitter, _function: V) {}
+    fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: u32) {}
     /// See [`Target::prefer_threads`].
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Reads a register, an i32.
@@ -177,6 +177,11 @@ pub(super) fn open_machine(
 }
 
 impl Gpu {
+    /// Threads of a block at most, by what the user asked for.
+    fn threads_of_block(&self, asked: Option<u32>) -> u32 {
+        asked.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits()).min(MOST_THREADS)
+    }
+
     pub fn new(maker: Box<dyn Maker>, fast_math: bool) -> Gpu {
         Gpu { maker, fast_math, by_value_slots: Cell::new(0), memories: Cell::new(0) }
     }
@@ -262,13 +267,12 @@ impl Target for Gpu {
         // Arguments that do not fit are elsewhere, at an address that takes their place.
         let words = DeviceContext::BYTES / 8 + self.by_value_slots.get().max(1);
         self.describe_context(e, function, 0);
-        let threads = threads.unwrap_or(THREADS).next_multiple_of(1 << self.maker.warp_bits()).min(MOST_THREADS);
-        self.maker.describe_entry(e, function, words, threads);
+        self.maker.describe_entry(e, function, words, self.threads_of_block(threads));
         TaskEntry { function, context: e.param(function, 0), share: Share::Strided }
     }
 
-    fn prefer_loads_ahead(&self, e: &Emitter, function: V) {
-        self.maker.prefer_loads_ahead(e, function);
+    fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: Option<u32>) {
+        self.maker.prefer_loads_ahead(e, function, self.threads_of_block(threads));
     }
 
     fn prefer_threads(&self, e: &Emitter, function: V) {

@@ -42,38 +42,38 @@ octants_task_0:
 	s_or_b64 exec, exec, s[2:3]
 .LBB0_4:
 	s_or_b64 exec, exec, s[4:5]
-	v_lshlrev_b32_e32 v6, 2, v0
-	v_xor_b32_e32 v1, 0x80, v6
-	ds_bpermute_b32 v3, v1, v4
-	v_xor_b32_e32 v2, 64, v6
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v4, v4, v3
-	ds_bpermute_b32 v5, v2, v4
-	v_xor_b32_e32 v3, 32, v6
+	v_lshlrev_b32_e32 v3, 2, v0
+	v_xor_b32_e32 v1, 0x80, v3
+	ds_bpermute_b32 v5, v1, v4
+	v_xor_b32_e32 v2, 64, v3
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v5, v4, v5
-	ds_bpermute_b32 v7, v3, v5
-	v_xor_b32_e32 v4, 16, v6
+	ds_bpermute_b32 v6, v2, v5
+	v_xor_b32_e32 v4, 32, v3
 	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v7, v5, v7
-	ds_bpermute_b32 v8, v4, v7
-	v_xor_b32_e32 v5, 8, v6
-	v_xor_b32_e32 v6, 4, v6
+	v_add_f32_e32 v6, v5, v6
+	ds_bpermute_b32 v7, v4, v6
+	v_xor_b32_e32 v5, 16, v3
+	s_waitcnt lgkmcnt(0)
+	v_add_f32_e32 v7, v6, v7
+	ds_bpermute_b32 v8, v5, v7
+	v_xor_b32_e32 v6, 8, v3
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v7, v7, v8
-	ds_bpermute_b32 v8, v5, v7
+	ds_bpermute_b32 v8, v6, v7
 	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v8, v7, v8
-	ds_bpermute_b32 v9, v6, v8
-	v_and_b32_e32 v7, 63, v0
+	v_add_f32_e32 v9, v7, v8
+	v_xor_b32_e32 v7, 4, v3
+	ds_bpermute_b32 v10, v7, v9
+	v_and_b32_e32 v8, 63, v0
 	v_lshrrev_b32_e32 v0, 6, v0
-	v_cmp_eq_u32_e32 vcc, 0, v7
+	v_cmp_eq_u32_e32 vcc, 0, v8
 	s_and_saveexec_b64 s[0:1], vcc
 	s_cbranch_execz .LBB0_6
-	v_lshlrev_b32_e32 v10, 2, v0
+	v_lshlrev_b32_e32 v11, 2, v0
 	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v8, v8, v9
-	ds_write_b32 v10, v8
+	v_add_f32_e32 v9, v9, v10
+	ds_write_b32 v11, v9
 .LBB0_6:
 	s_or_b64 exec, exec, s[0:1]
 	v_cmp_eq_u32_e64 s[0:1], 0, v0
@@ -81,19 +81,15 @@ octants_task_0:
 	s_barrier
 	s_and_saveexec_b64 s[2:3], s[0:1]
 	s_cbranch_execz .LBB0_12
-	v_lshlrev_b32_e32 v0, 2, v7
-	ds_read_b32 v0, v0
+	ds_read_b32 v0, v3
 	s_lshr_b32 s0, s7, 6
-	v_cmp_gt_u32_e64 s[0:1], s0, v7
+	v_cmp_gt_u32_e64 s[0:1], s0, v8
 	s_waitcnt lgkmcnt(0)
 	v_cndmask_b32_e64 v0, 0, v0, s[0:1]
 	ds_bpermute_b32 v1, v1, v0
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v0, v0, v1
 	ds_bpermute_b32 v1, v2, v0
-	s_waitcnt lgkmcnt(0)
-	v_add_f32_e32 v0, v0, v1
-	ds_bpermute_b32 v1, v3, v0
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v0, v0, v1
 	ds_bpermute_b32 v1, v4, v0
@@ -103,6 +99,9 @@ octants_task_0:
 	s_waitcnt lgkmcnt(0)
 	v_add_f32_e32 v0, v0, v1
 	ds_bpermute_b32 v1, v6, v0
+	s_waitcnt lgkmcnt(0)
+	v_add_f32_e32 v0, v0, v1
+	ds_bpermute_b32 v1, v7, v0
 	s_and_b64 exec, exec, vcc
 	s_cbranch_execz .LBB0_12
 	s_mov_b64 s[0:1], exec

@@ -31,7 +31,14 @@ pub fn program(buffers: Vec<Buffer>, params: Vec<(&str, Type)>, ret: Type, paral
 
 /// A contiguous array argument.
 pub fn array(name: &str, elem: impl Into<Type>, ndim: u32) -> Buffer {
-    Buffer { name: name.into(), elem: elem.into(), ndim, layout: Layout::Contiguous, space: Default::default() }
+    Buffer {
+        name: name.into(),
+        elem: elem.into(),
+        ndim,
+        layout: Layout::Contiguous,
+        space: Default::default(),
+        short_offsets: false,
+    }
 }
 
 /// Appends a loop over `dims` (begin, end) and builds its body; gives the body the loop's value.

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use octants_artifact::{
-    ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, ScalarKind, StoredWarning, ValueType,
+    ArgumentPlan, ArraySource, ArrayType, Outcome, ParamSource, Reach as StoredReach, ScalarKind, StoredWarning,
+    ValueType,
 };
 use octants_diag::{Diagnostic, Sources};
-use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj};
+use octants_frontend::{Capture, Lowered, NdarrayDesc, Obj, Reach};
 use octants_ir::{ArgLayout, Scalar, StructType, Type};
 use octants_runtime::Pointer;
 
@@ -82,12 +83,12 @@ fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
         Capture::ShadowBuffer { index, path, desc } => {
-            let NdarrayDesc { elem, ndim, contiguous, wide, clamped, needs_grad } = desc;
+            let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
                 axes: *ndim,
                 contiguous: *contiguous,
-                wide: *wide,
+                reach: reach_to_stored(*reach),
                 clamped: *clamped,
                 needs_grad: *needs_grad,
             };
@@ -107,12 +108,28 @@ fn capture_of(source: &ArraySource) -> Capture {
                 elem: type_of(&array.element),
                 ndim: array.axes,
                 contiguous: array.contiguous,
-                wide: array.wide,
+                reach: reach_of(array.reach),
                 clamped: array.clamped,
                 needs_grad: array.needs_grad,
             },
         },
         ArraySource::Object(obj, from) => Capture::Object { obj: Obj(*obj), from: from.clone() },
+    }
+}
+
+fn reach_to_stored(reach: Reach) -> StoredReach {
+    match reach {
+        Reach::Short => StoredReach::Short,
+        Reach::Long => StoredReach::Long,
+        Reach::Wide => StoredReach::Wide,
+    }
+}
+
+fn reach_of(stored: StoredReach) -> Reach {
+    match stored {
+        StoredReach::Short => Reach::Short,
+        StoredReach::Long => Reach::Long,
+        StoredReach::Wide => Reach::Wide,
     }
 }
 

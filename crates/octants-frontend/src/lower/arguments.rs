@@ -7,7 +7,7 @@ use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Op, Param, ShadowBuffer,
 
 use super::{Frame, Lowerer};
 use crate::value::{DataclassArg, Value};
-use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj, shadow_attribute};
+use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj, Reach, shadow_attribute};
 
 impl Lowerer<'_> {
     pub(super) fn argument(&mut self, index: u32, path: Vec<String>, spec: &ArgSpec) -> Result<Value> {
@@ -99,11 +99,12 @@ impl Lowerer<'_> {
             ndim: desc.ndim,
             layout: if desc.contiguous { Layout::Contiguous } else { Layout::Strided },
             space: MemorySpace::Global,
+            short_offsets: desc.reach == Reach::Short,
         });
         self.buffer_captures.push(Some(capture));
         self.buffer_objects.push(obj);
         let id = BufferId((self.buffers.len() - 1) as u32);
-        if desc.wide {
+        if desc.reach == Reach::Wide {
             self.wide_arrays.insert(id);
         }
         if desc.clamped {
@@ -138,7 +139,9 @@ impl Lowerer<'_> {
             ShadowBuffer::Gradient => NdarrayDesc { needs_grad: false, ..desc.clone() },
             ShadowBuffer::Dual => return None,
             ShadowBuffer::ReadMarks => {
-                NdarrayDesc { elem: Type::I32, contiguous: true, needs_grad: false, ..desc.clone() }
+                // Its elements may be larger than the array's.
+                let reach = if desc.reach == Reach::Wide { Reach::Wide } else { Reach::Long };
+                NdarrayDesc { elem: Type::I32, contiguous: true, reach, needs_grad: false, ..desc.clone() }
             }
         };
         let attribute = shadow_attribute(which);
@@ -149,6 +152,7 @@ impl Lowerer<'_> {
     }
 
     pub(super) fn add_field(&mut self, desc: FieldDesc, obj: Obj) -> BufferId {
+        let short_offsets = desc.has_short_offsets();
         let mut components = desc.components;
         for c in &mut components {
             let i = match self.roots.iter().position(|r| *r == c.root) {
@@ -166,6 +170,7 @@ impl Lowerer<'_> {
             ndim: desc.shape.len() as u32,
             layout: Layout::Dense { shape: desc.shape, offset: desc.offset, components },
             space: MemorySpace::Global,
+            short_offsets,
         });
         self.buffer_captures.push(None);
         self.buffer_objects.push(Some(obj));

@@ -1,6 +1,6 @@
 //! What a module's text can name: `qd` with its types, fields and arrays, `math`, and Python's own functions.
 
-use octants_frontend::{Entity, FieldDesc, NdarrayDesc, Obj, World, WorldResult};
+use octants_frontend::{Entity, FieldDesc, NdarrayDesc, Obj, Reach, World, WorldResult};
 use octants_ir::{ComponentLayout, Digit, Scalar, Type};
 
 use super::{Annotation, Record, Table, number, raise};
@@ -144,9 +144,9 @@ fn field(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
 
 fn ndarray(t: &Table, elem: Type, kw: &[(String, Obj)]) -> WorldResult<Obj> {
     let extents: Vec<u64> = ints(t, keyword(kw, "shape")).into_iter().map(|n| n as u64).collect();
-    let (ndim, wide) = (extents.len() as u32, NdarrayDesc::is_wide(&extents));
+    let (ndim, reach) = (extents.len() as u32, Reach::of(&extents, u64::MAX));
     Ok(t.add(Record::new(
-        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, wide, clamped: false, needs_grad: false }),
+        Entity::Ndarray(NdarrayDesc { elem, ndim, contiguous: true, reach, clamped: false, needs_grad: false }),
         "Ndarray",
     )))
 }
@@ -155,9 +155,15 @@ fn ndarray_annotation(t: &Table, args: &[Obj], kw: &[(String, Obj)]) -> WorldRes
     let dtype = args.first().copied().or_else(|| keyword(kw, "dtype"));
     let elem = scalar_type(t, dtype.unwrap_or_else(|| t.dtype(Scalar::F32)))?;
     let ndim = args.get(1).copied().or_else(|| keyword(kw, "ndim")).map_or(1, |o| as_int(t, o) as u32);
-    let (contiguous, wide) = (keyword(kw, "strided").is_none(), keyword(kw, "wide").is_some());
+    let contiguous = keyword(kw, "strided").is_none();
+    let reach = ["short", "wide"].map(|word| keyword(kw, word).is_some());
+    let reach = match reach {
+        [true, _] => Reach::Short,
+        [_, true] => Reach::Wide,
+        _ => Reach::Long,
+    };
     let clamped = keyword(kw, "boundary").is_some();
-    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, wide, clamped, needs_grad: false })))
+    Ok(annotation(t, Annotation::Ndarray(NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad: false })))
 }
 
 /// A struct type with methods, and `.field(shape=)`.
