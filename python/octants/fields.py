@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import companions
+from octants import shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
@@ -154,7 +154,7 @@ class Field(WholeArray):
 
             offset = self._offset if any(self._offset) else None
             self._marks = make_scalar_field(i32, self.shape, name=f"{self._name}.marks", offset=offset)
-            companions.remember("marks", self._marks)
+            shadow_buffers.remember("marks", self._marks)
         return self._marks
 
     def has_grad(self) -> bool:
@@ -280,8 +280,8 @@ class ScalarField(Field):
         if isinstance(value, (str, bytes, list, tuple, dict, Matrix)):
             raise TypeError(self._named(f"an element is a number, got {value!r}"))
         memory.set(index, self._dtype.convert(value))
-        if companions.open_scopes:
-            companions.host_wrote(self, key)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self, key)
 
     def __repr__(self) -> str:
         return "<qd.field>"
@@ -331,8 +331,8 @@ class MatrixField(Field):
 
         def write_back(component: Any, value: Any) -> None:
             self._store_component(index, component, value)
-            if companions.open_scopes:
-                companions.host_wrote(self, key, component)
+            if shadow_buffers.open_scopes:
+                shadow_buffers.host_wrote(self, key, component)
 
         return Matrix._element(widened(memory.get(index)), self._dtype, write_back)
 
@@ -346,8 +346,8 @@ class MatrixField(Field):
         if not isinstance(element, np.ndarray):
             raise TypeError(self._named(f"an element has the shape {self._element_shape}, got {value!r}"))
         memory.set(index, element)
-        if companions.open_scopes:
-            companions.host_wrote(self, key)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self, key)
 
     @only_in_python
     def to_numpy(  # type: ignore[override]
@@ -401,5 +401,5 @@ def widened(element: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return element if element.dtype == np.bool_ or element.dtype == np.uint64 else element.astype(np.int64)
 
 
-def _is_placed(companion: Any) -> bool:
-    return companion is not None and companion._parts[0].node is not None
+def _is_placed(shadow_buffer: Any) -> bool:
+    return shadow_buffer is not None and shadow_buffer._parts[0].node is not None

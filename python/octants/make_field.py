@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from octants import companions
+from octants import shadow_buffers
 from octants.axes import axes, order_axes
 from octants.exceptions import OctantsRuntimeError, OctantsSyntaxError
 from octants.fields import Field, MatrixField, ScalarField
@@ -45,7 +45,7 @@ def make_scalar_field(
 ) -> ScalarField:
     """A field of scalars."""
     scalar = resolve_dtype(dtype)
-    made = _with_companions(
+    made = _with_shadow_buffers(
         lambda parts: ScalarField(scalar, (), parts, name), scalar, 1, name, needs_grad or needs_dual
     )
     _finish(made, shape, order, offset, needs_grad, needs_dual, Layout.AOS)
@@ -67,7 +67,7 @@ def make_matrix_field(
     """A field of vectors (`element_shape` of one axis) or matrices."""
     scalar = _one_dtype(dtype)
     count = int(np.prod(element_shape))
-    made = _with_companions(
+    made = _with_shadow_buffers(
         lambda parts: MatrixField(scalar, element_shape, parts, name), scalar, count, name, needs_grad or needs_dual
     )
     _finish(made, shape, order, offset, needs_grad, needs_dual, layout)
@@ -85,22 +85,22 @@ def _one_dtype(dtype: Any) -> DataType:
     return kinds.pop()
 
 
-def _with_companions(make: Any, dtype: DataType, count: int, name: str, wants: bool) -> Field:
+def _with_shadow_buffers(make: Any, dtype: DataType, count: int, name: str, wants: bool) -> Field:
     """A field and, for floating-point types, its (not yet placed) gradient and dual."""
     if wants and not dtype.is_float:
         raise OctantsRuntimeError(f"{dtype} is not supported for field with `needs_grad=True` or `needs_dual=True`.")
     primal = [Component(dtype, name) for _ in range(count)]
     made: Field = make(primal)
-    companions.remember("field", made)
+    shadow_buffers.remember("field", made)
     if dtype.is_float:
         for which in ("grad", "dual"):
             role = SNodeGradType.ADJOINT if which == "grad" else SNodeGradType.DUAL
-            companion = [Component(dtype, f"{name}.{which}" if name else which, role=role) for _ in range(count)]
-            for part, other in zip(primal, companion, strict=True):
+            shadow_buffer = [Component(dtype, f"{name}.{which}" if name else which, role=role) for _ in range(count)]
+            for part, other in zip(primal, shadow_buffer, strict=True):
                 setattr(part, which, other)
-            other_field: Field = make(companion)
-            other_field._name = companion[0].name if name else ""
-            companions.remember(which, other_field)
+            other_field: Field = make(shadow_buffer)
+            other_field._name = shadow_buffer[0].name if name else ""
+            shadow_buffers.remember(which, other_field)
             setattr(made, which, other_field)
     return made
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from octants import _octants, companions
+from octants import _octants, shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsIndexError, OctantsRuntimeError
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
@@ -102,7 +102,7 @@ class Ndarray(WholeArray, _octants.Ndarray):
     @property
     def _read_marks(self) -> Any:
         """A mark for each element, for kernels that check what their gradient relies on; None without a gradient."""
-        return companions.read_marks(self, len(self.shape)) if self.has_grad() else None
+        return shadow_buffers.read_marks(self, len(self.shape)) if self.has_grad() else None
 
     def has_grad(self) -> bool:
         """Whether a gradient was allocated."""
@@ -239,8 +239,8 @@ class ScalarNdarray(Ndarray):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._memory().set(self._index(key), self.dtype.convert(value))
-        if companions.open_scopes:
-            companions.host_wrote(self, key)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self, key)
 
     def __repr__(self) -> str:
         return "<qd.ndarray>"
@@ -264,8 +264,8 @@ class _CompoundNdarray(Ndarray):
 
         def write_back(component: Any, value: Any) -> None:
             store_component(self._memory(), self.dtype, index, component, value)
-            if companions.open_scopes:
-                companions.host_wrote(self, key, component)
+            if shadow_buffers.open_scopes:
+                shadow_buffers.host_wrote(self, key, component)
 
         return Matrix._element(widened(self._memory().get(index)), self.dtype, write_back)
 
@@ -275,8 +275,8 @@ class _CompoundNdarray(Ndarray):
         if not isinstance(element, np.ndarray):
             raise TypeError(f"an element has the shape {tuple(self.element_shape)}, got {value!r}")
         self._memory().set(index, element)
-        if companions.open_scopes:
-            companions.host_wrote(self, key)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self, key)
 
 
 class VectorNdarray(_CompoundNdarray):

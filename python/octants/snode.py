@@ -116,21 +116,21 @@ class SNode:
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field in this level and below, next to the field."""
-        self._place_companions("grad")
+        self._place_shadow_buffers("grad")
 
     def lazy_dual(self) -> None:
         """Places the dual of every floating-point field in this level and below, next to the field."""
-        self._place_companions("dual")
+        self._place_shadow_buffers("dual")
 
-    def _place_companions(self, which: str) -> None:
+    def _place_shadow_buffers(self, which: str) -> None:
         self._tree.check_open()
         for child in list(self._children):
             if child._component is None:
-                child._place_companions(which)
+                child._place_shadow_buffers(which)
                 continue
-            companion = getattr(child._component, which)
-            if companion is not None and companion.node is None:
-                self._place_component(companion, child._component.offset or None)
+            shadow_buffer = getattr(child._component, which)
+            if shadow_buffer is not None and shadow_buffer.node is None:
+                self._place_component(shadow_buffer, child._component.offset or None)
 
     def pointer(self, axes: Any, dimensions: Any) -> SNode:
         """A sparse level: not supported yet."""

@@ -199,17 +199,17 @@ class RootProxy:
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field whose memory is not in use yet, next to the field."""
-        self._place_companions("grad")
+        self._place_shadow_buffers("grad")
 
     def lazy_dual(self) -> None:
         """Places the dual of every floating-point field whose memory is not in use yet, next to the field."""
-        self._place_companions("dual")
+        self._place_shadow_buffers("dual")
 
-    def _place_companions(self, which: str) -> None:
-        self._current()._place_companions(which)
+    def _place_shadow_buffers(self, which: str) -> None:
+        self._current()._place_shadow_buffers(which)
         for tree in list(self._shaped):
             if tree._generation == _octants.generation() and not tree.finalized:
-                tree.root._place_companions(which)
+                tree.root._place_shadow_buffers(which)
 
     def deactivate_all(self) -> None:
         """Deactivates sparse cells; dense levels have none."""

@@ -189,7 +189,7 @@ class StructField:
         set_(self, "struct_type", struct_type)
         set_(self, "methods", struct_type.methods)
         set_(self, "_name", name)
-        set_(self, "_companions", {})
+        set_(self, "_shadow_buffers", {})
 
     def get_member_field(self, key: str) -> Any:
         """The field of one member."""
@@ -240,20 +240,20 @@ class StructField:
     @property
     def grad(self) -> StructField | None:
         """The gradients of the floating-point members."""
-        return self._companion("grad")
+        return self._shadow_buffer("grad")
 
     @property
     def dual(self) -> StructField | None:
         """The duals of the floating-point members."""
-        return self._companion("dual")
+        return self._shadow_buffer("dual")
 
-    def _companion(self, which: str) -> StructField | None:
-        if which in self._companions:
-            return self._companions[which]
+    def _shadow_buffer(self, which: str) -> StructField | None:
+        if which in self._shadow_buffers:
+            return self._shadow_buffers[which]
         found = {key: getattr(member, which) for key, member in self.field_dict.items()}
-        found = {key: companion for key, companion in found.items() if companion is not None}
+        found = {key: shadow_buffer for key, shadow_buffer in found.items() if shadow_buffer is not None}
         made = StructField(found, self.struct_type, f"{self._name}.{which}") if found else None
-        self._companions[which] = made
+        self._shadow_buffers[which] = made
         return made
 
     def has_grad(self) -> bool:

@@ -64,14 +64,14 @@ class Tensor:
     @property
     def grad(self) -> Tensor | None:
         """The gradient; None where there is none."""
-        return self._companion("grad")
+        return self._shadow_buffer("grad")
 
     @property
     def dual(self) -> Tensor | None:
         """The dual; None where there is none."""
-        return self._companion("dual")
+        return self._shadow_buffer("dual")
 
-    def _companion(self, which: str) -> Tensor | None:
+    def _shadow_buffer(self, which: str) -> Tensor | None:
         impl = getattr(self._impl, which, None)
         return None if impl is None else wrap(impl)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from octants import _octants, companions, interchange
+from octants import _octants, interchange, shadow_buffers
 from octants.matrix import Matrix
 from octants.python_scope import only_in_python
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
@@ -40,8 +40,8 @@ class WholeArray:
         if not isinstance(arr, (np.ndarray, np.generic)):
             raise TypeError(f"from_numpy() takes a numpy array, got {type(arr).__name__}")
         self._import(np.asarray(arr), qd_stream)
-        if companions.open_scopes:
-            companions.host_wrote(self)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
 
     def _write(self, arr: np.ndarray[Any, Any], qd_stream: Any) -> None:
         """Sets all elements from an array of the right shape, now or on a stream."""
@@ -63,8 +63,8 @@ class WholeArray:
         """Sets all elements from a torch tensor."""
         if not self._memory().take_tensor(self, arr):
             self._import(interchange.from_torch(arr))
-        if companions.open_scopes:
-            companions.host_wrote(self)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
 
     @only_in_python
     def to_dlpack(self, versioned: bool = False) -> Any:
@@ -86,8 +86,8 @@ class WholeArray:
         elif not done_by_device(qd_stream, [self], lambda stream: queue_fill(stream, self._elements(), element)):
             _octants.before_host_work(qd_stream)
             memory.fill(element)
-        if companions.open_scopes:
-            companions.host_wrote(self)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_wrote(self)
 
     def _copy(self, other: WholeArray, qd_stream: Any) -> None:
         """Sets all elements from another array of the same kind and shape."""
@@ -97,8 +97,8 @@ class WholeArray:
             _octants.before_host_work(qd_stream)
             memory = self._memory()
             self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
-        if companions.open_scopes:
-            companions.host_copied(self, other)
+        if shadow_buffers.open_scopes:
+            shadow_buffers.host_copied(self, other)
 
 
 def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:

@@ -174,7 +174,7 @@ def test_loops_that_wait_for_what_the_kernel_writes_end(fields):
     assert loss[None] == pytest.approx(x.to_numpy()[1:4].sum())
 
 
-def test_nothing_is_tallied_without_gradients():
+def test_nothing_is_recorded_without_gradients():
     x = qd.field(qd.f64, shape=N)
     count = qd.field(qd.i32, shape=())
     count[None] = 3
@@ -188,7 +188,7 @@ def test_nothing_is_tallied_without_gradients():
     assert add._specialization_count() == 1
 
 
-def test_outside_debug_mode_nothing_is_tallied(request):
+def test_outside_debug_mode_nothing_is_recorded(request):
     streams = "queued" in request.node.name
     qd.init(arch=qd.cpu, default_fp=qd.f64, cpu_streams=streams)
     x = qd.field(qd.f64, shape=N, needs_grad=True)

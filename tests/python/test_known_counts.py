@@ -263,7 +263,7 @@ def test_memory_that_the_host_addresses_is_counted_each_time(view):
 # Tapes
 
 
-def test_a_tape_tallies_loops_once_where_their_lengths_stay():
+def test_a_tape_records_trip_counts_once_where_their_lengths_stay():
     n = qd.field(qd.i32, shape=N)
     carried = Carried(n)
     for _ in range(2):
@@ -282,7 +282,7 @@ def test_a_tape_tallies_loops_once_where_their_lengths_stay():
     assert carried.launched("trips") == 3
 
 
-def test_a_tape_tallies_launches_with_other_numbers_each():
+def test_a_tape_records_launches_with_other_numbers_each():
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
     n = qd.field(qd.i32, shape=N)
@@ -306,7 +306,7 @@ def test_a_tape_tallies_launches_with_other_numbers_each():
 
 
 @pytest.mark.filterwarnings("ignore:the gradient needs what is read of `n` here")
-def test_lengths_that_a_kernel_writes_itself_are_tallied_each_time():
+def test_lengths_that_a_kernel_writes_itself_are_recorded_each_time():
     x = qd.field(qd.f64, shape=N, needs_grad=True)
     loss = qd.field(qd.f64, shape=(), needs_grad=True)
     n = qd.field(qd.i32, shape=())

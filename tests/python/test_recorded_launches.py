@@ -147,7 +147,7 @@ def test_bounds_from_arrays(fields):
         array[0] = 4
 
 
-def test_tallying_says_nothing(fields, capsys):
+def test_recording_says_nothing(fields, capsys):
     x, loss, n = fields
 
     @qd.kernel

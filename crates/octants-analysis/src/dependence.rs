@@ -30,6 +30,14 @@ impl Subscript {
     pub fn sum(&self) -> Option<&Affine> {
         self.sum.as_ref()
     }
+
+    /// The subscript if it moves by one between iterations of a loop, so that it never wraps onto itself. Unknown
+    /// otherwise.
+    pub fn if_steps_by_one(self, around: ValueId) -> Subscript {
+        let steps =
+            |(term, factor): (&Term, &i64)| matches!(term, Term::Index(l, _) if *l == around) && factor.abs() == 1;
+        if self.sum.as_ref().is_some_and(|sum| sum.terms.iter().any(steps)) { self } else { Subscript::UNKNOWN }
+    }
 }
 
 /// What the test tells of two iterations of a loop.
@@ -53,6 +61,11 @@ impl<'a> Dependence<'a> {
     /// For decisions about code: sums are exact, and seen through locals that hold one value.
     pub fn of(body: &'a Body, locals: &'a LocalUses) -> Dependence<'a> {
         Dependence { body, sums: Sums::through(body, locals), same_arrays: HashMap::new() }
+    }
+
+    /// For decisions about code that may still have locals in memory: sums are exact.
+    pub fn exact(body: &'a Body) -> Dependence<'a> {
+        Dependence { body, sums: Sums::new(body), same_arrays: HashMap::new() }
     }
 
     /// For diagnostics: arithmetic is taken not to wrap. `same_arrays` are the same as others.
@@ -148,7 +161,8 @@ impl<'a> Dependence<'a> {
         match (&x.sum, &y.sum) {
             _ if x.value.is_some() && x.value == y.value => Some(Affine::default()),
             (Some(x), Some(y)) => y.plus(&x.times(-1)?),
-            _ => self.are_same(x, y).then(Affine::default),
+            // What both are read from memory for is the same instruction.
+            _ => x.value.zip(y.value).is_some_and(|(x, y)| same_value(self.body, x, y)).then(Affine::default),
         }
     }
 

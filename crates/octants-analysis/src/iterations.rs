@@ -1,10 +1,12 @@
 //! What iterations of a parallel loop share, and what belongs to one alone.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use octants_ir::{BlockId, Body, BufferId, Const, ForLoop, LocalId, Op, Type, ValueId};
 
 use crate::addresses::{Place, first_use_sets, for_each_element, trace_address};
+use crate::dependence::{Dependence, Subscript};
+use crate::solve_equations::Meeting;
 
 /// The locals that iterations of a root loop share: used outside of it, and not set by an iteration before it reads
 /// them.
@@ -46,24 +48,38 @@ fn visit_outside(body: &Body, block: BlockId, of: ValueId, f: &mut impl FnMut(&O
     }
 }
 
-/// The buffers that a parallel loop touches only at the elements of its own indices, the same ones along the same axes.
+/// Different ways to index a buffer that are compared with each other; with more of them nothing is known.
+const MOST_INDICES: usize = 16;
+
+/// The buffers of which no two iterations of a parallel loop touch the same element.
 pub fn touched_at_own_indices(body: &Body, v: ValueId) -> BTreeSet<BufferId> {
     let Op::For(l) = &body.inst(v).op else { return BTreeSet::new() };
-    // For each buffer and axis of the loop, the axes of the buffer that it is the index of in all accesses.
-    let mut positions: HashMap<BufferId, Vec<Vec<usize>>> = HashMap::new();
-    for_each_element(body, l.body, &mut |b, element| {
-        let Op::BufferAddr(_, indices) = &body.inst(element).op else { return };
-        let is = |p: usize, axis: usize| body.inst(indices[p]).op == Op::LoopIndex(v, axis as u32);
-        let all = || (0..l.dims.len()).map(|_| (0..indices.len()).collect()).collect();
-        let axes = positions.entry(b).or_insert_with(all);
-        axes.iter_mut().enumerate().for_each(|(axis, p)| p.retain(|p| is(*p, axis)));
-    });
     let mut calls = false;
     body.visit(l.body, &mut |_, inst| calls |= matches!(inst.op, Op::Call(..)));
     if calls {
         return BTreeSet::new();
     }
-    positions.into_iter().filter(|(_, axes)| axes.iter().all(|p| !p.is_empty())).map(|(b, _)| b).collect()
+    let mut dependence = Dependence::exact(body);
+    let mut touched: BTreeMap<BufferId, Vec<Vec<Subscript>>> = BTreeMap::new();
+    for_each_element(body, l.body, &mut |b, element| {
+        let Op::BufferAddr(_, indices) = &body.inst(element).op else { return };
+        let subscripts = dependence.indices(indices).into_iter().map(|s| s.if_steps_by_one(v)).collect();
+        let known = touched.entry(b).or_default();
+        if !known.contains(&subscripts) {
+            known.push(subscripts);
+        }
+    });
+    let mut is_own = |all: &[Vec<Subscript>]| {
+        all.len() <= MOST_INDICES
+            && all.iter().enumerate().all(|(i, x)| {
+                all[i..].iter().all(|y| {
+                    let axes = dependence.between_iterations(v, x, y).axes;
+                    axes.iter().all(|meeting| matches!(meeting, Meeting::Own | Meeting::Apart))
+                })
+            })
+    };
+    touched.retain(|_, all| is_own(all));
+    touched.into_keys().collect()
 }
 
 /// A loop is known to have no second iteration.

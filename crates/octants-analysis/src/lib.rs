@@ -4,7 +4,7 @@
 //! what several passes ask for.
 //!
 //! Reading order: [`addresses`], [`constants`], [`code_layout`], [`iterations`], [`local_uses`], [`memory_classes`],
-//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`access_sets`],
+//! [`exits`], [`effects`], [`behavior`], [`cost_model`], [`affine`], [`dependence`], [`same_ranges`], [`access_sets`],
 //! [`launch_bounds`], [`facts_cache`].
 
 pub mod access_sets;
@@ -22,6 +22,7 @@ pub mod iterations;
 pub mod launch_bounds;
 pub mod local_uses;
 pub mod memory_classes;
+pub mod same_ranges;
 mod solve_equations;
 
 pub use octants_ir::{Affine, Term};
@@ -44,4 +45,5 @@ pub use iterations::{locals_of_all_iterations, runs_once, shared_locals, touched
 pub use launch_bounds::launch_bound;
 pub use local_uses::find_local_uses;
 pub use memory_classes::MemoryClasses;
+pub use same_ranges::SameRanges;
 pub use solve_equations::Meeting;

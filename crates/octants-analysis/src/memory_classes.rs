@@ -72,7 +72,7 @@ fn sharing(buffers: &[Buffer]) -> Vec<usize> {
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         for c in components {
-            let other = *known.entry((b.space.of_roots(), c.root, c.base)).or_insert(i);
+            let other = *known.entry((b.space, c.root, c.base)).or_insert(i);
             unite(&mut first, i, other);
         }
     }
@@ -84,9 +84,7 @@ fn overlapping(buffers: &[Buffer]) -> Vec<usize> {
     for (i, b) in buffers.iter().enumerate() {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         let bytes = b.elem.leaves().into_iter().map(|s| u64::from(s.bytes()));
-        runs.extend(
-            components.iter().zip(bytes).map(|(c, bytes)| ((b.space.of_roots(), c.root), c.base, c.end(bytes), i)),
-        );
+        runs.extend(components.iter().zip(bytes).map(|(c, bytes)| ((b.space, c.root), c.base, c.end(bytes), i)));
     }
     runs.sort_unstable();
     let mut first: Vec<usize> = (0..buffers.len()).collect();

@@ -7,6 +7,7 @@
 //! compiling which artifact it needs.
 
 mod access;
+mod conflict;
 mod entry;
 mod key;
 mod scatter_copies;
@@ -17,6 +18,7 @@ mod trace_entries;
 mod trust;
 
 pub use access::{Access, AccessAxis, AccessKind, Indices, SlotSum, UpdateOp};
+pub use conflict::{Overlap, TaskLaunch};
 pub use key::{Key, KeyMaker, key_of_bytes};
 pub use scatter_copies::ScatterCopies;
 pub use store::{Contents, Policy, Store, StoreCounts, StoreOptions};

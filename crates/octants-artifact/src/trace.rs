@@ -112,7 +112,7 @@ pub struct Outcome {
     /// Arrays that share memory have to be checked against its `stream_parallel` groups.
     pub has_groups: bool,
     /// The length of some loop may come from memory.
-    pub may_tally_loops: bool,
+    pub may_record_trip_counts: bool,
     /// How a launch fills its slots.
     pub arguments: ArgumentPlan,
     /// What a gradient keeps in the store of a launch.
@@ -177,8 +177,8 @@ pub struct ArgumentPlan {
 pub enum ArraySource {
     /// An argument: position of the parameter, members from there.
     Argument(u32, Vec<String>),
-    /// A companion of an argument, at the end of its path.
-    Companion(u32, Vec<String>, ArrayType),
+    /// A shadow buffer of an argument, at the end of its path.
+    ShadowBuffer(u32, Vec<String>, ArrayType),
     /// An object, and how it was reached from a parameter.
     Object(u32, Option<(u32, Vec<String>)>),
 }

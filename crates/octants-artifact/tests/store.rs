@@ -70,7 +70,7 @@ fn trace(i: u64) -> Trace {
             artifact: key(i),
             may_alias: false,
             has_groups: true,
-            may_tally_loops: false,
+            may_record_trip_counts: false,
             arguments: ArgumentPlan {
                 roots: vec![7],
                 buffers: vec![None, Some((ArraySource::Object(8, Some((0, vec!["x".into()]))), 1))],

@@ -17,7 +17,7 @@ use octants_passes::simplify_locals::simplify_locals;
 
 use crate::demote_volatile_loads::demote_volatile_loads;
 use crate::differentiate_forward::differentiate_forward;
-use crate::differentiate_reverse::tally_trips::{Tallied, tally_trips};
+use crate::differentiate_reverse::record_trip_counts::{Recorded, record_trip_counts};
 use crate::differentiate_reverse::{Keeping, StoreNeed, differentiate_reverse, refuse_recursion};
 use crate::refuse_cooperation::refuse_cooperation;
 use crate::refuse_shared_writes::refuse_shared_writes;
@@ -85,13 +85,13 @@ fn is_validation(_: &Kernel, d: &Differentiation) -> bool {
 }
 
 /// What the mode makes tells what the adjoint would run.
-fn is_tally(_: &Kernel, d: &Differentiation) -> bool {
+fn records_trip_counts(_: &Kernel, d: &Differentiation) -> bool {
     matches!(d.mode, AutodiffMode::Trips | AutodiffMode::Reads)
 }
 
 /// The kernel is brought into the form that plans of reverse mode are made of.
 fn is_planned(k: &Kernel, d: &Differentiation) -> bool {
-    is_reverse(k, d) || is_tally(k, d)
+    is_reverse(k, d) || records_trip_counts(k, d)
 }
 
 /// Functions may stay functions.
@@ -137,13 +137,17 @@ pub const DIFFERENTIATE: &[Pass<Kernel, Differentiation>] = &[
     Pass { name: "refuse_recursion", runs: is_reverse, run: |k, d| _ = d.note(refuse_recursion(k)) },
     Pass { name: "warn_of_stored_bits", runs: has_derivatives, run: |k, d| d.warnings.extend(warn_of_stored_bits(k)) },
     Pass { name: "validate_reads", runs: is_validation, run: |k, d| validate_reads(k, &d.sources) },
-    Pass { name: "tally_trips", runs: is_tally, run: |k, d| tally_trips(k, tallied(d.mode), &d.sources) },
+    Pass {
+        name: "record_trip_counts",
+        runs: records_trip_counts,
+        run: |k, d| record_trip_counts(k, recorded(d.mode), &d.sources),
+    },
     Pass { name: "differentiate_forward", runs: is_forward, run: |k, _| differentiate_forward(k) },
     Pass { name: "differentiate_reverse", runs: is_reverse, run: reverse },
 ];
 
-fn tallied(mode: AutodiffMode) -> Tallied {
-    if mode == AutodiffMode::Reads { Tallied::Reads } else { Tallied::Loops }
+fn recorded(mode: AutodiffMode) -> Recorded {
+    if mode == AutodiffMode::Reads { Recorded::Reads } else { Recorded::Loops }
 }
 
 fn reverse(kernel: &mut Kernel, d: &mut Differentiation) {

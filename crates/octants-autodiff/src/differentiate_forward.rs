@@ -1,5 +1,5 @@
 //! Forward mode: beside each value its tangent, beside each variable its dual, beside each array that has one its
-//! companion.
+//! shadow buffer.
 //!
 //! Control flow stays as it is, so that every shape of loop works. A tangent that is zero for certain is no code: a
 //! value of which none is known depends on nothing that is differentiated. What a kernel writes to an array without a
@@ -16,11 +16,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use octants_ir::{
-    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Derivative, Function, Kernel, LocalId, Op, StructType, Type,
-    ValueId,
+    AtomicOp, BinaryOp, BlockId, Body, BufferId, Builder, Derivative, Effect, Function, Kernel, LocalId, Op,
+    StructType, Type, ValueId,
 };
 
 use crate::derivative_rules::{has_derivative, push_forward};
+use crate::memory_use::{MemoryUse, memory_use};
 use octants_analysis::{Place, locals_of_all_iterations, touched_at_own_indices, trace_address};
 use octants_ir::insert_code::zero;
 
@@ -28,7 +29,7 @@ use octants_ir::insert_code::zero;
 pub fn differentiate_forward(kernel: &mut Kernel) {
     run_in_order(kernel);
     let signatures: Vec<Signature> = kernel.functions.iter().map(Signature::of).collect();
-    let whole = Whole { companions: &kernel.companions, functions: &signatures };
+    let whole = Whole { shadow_buffers: &kernel.shadow_buffers, functions: &signatures };
     for (f, signature) in kernel.functions.iter_mut().zip(&signatures) {
         f.body = Forward::new(&whole, std::mem::take(&mut f.body), Some(signature)).run();
         f.params.clone_from(&signature.params);
@@ -79,24 +80,31 @@ fn depends_on_order(body: &Body, parallel: Option<ValueId>, kernel: &Kernel, fun
             && (!used.contains(&v) || matches!(trace_address(body, a), Place::Buffer(b) if own.contains(&b)))
     };
     let mut found = false;
-    body.visit(block, &mut |v, inst| match inst.op {
-        Op::Atomic(op, a, _) if is_unseen_sum(v, op, a) => {}
-        Op::Atomic(_, a, x) | Op::AtomicCas(a, _, x) if has_derivative(body.ty(x)) => {
+    body.visit(block, &mut |v, inst| {
+        let (a, x) = match memory_use(&inst.op) {
+            MemoryUse::Update { op, address, .. } if is_unseen_sum(v, op, address) => return,
+            MemoryUse::Update { address, operand, .. } => (address, operand),
+            MemoryUse::CompareAndSwap { address, desired } => (address, desired),
+            MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Store { .. } => return,
+            MemoryUse::Nothing => {
+                found |= matches!(inst.op, Op::Call(f, _) if functions[f.index()]);
+                return;
+            }
+        };
+        if has_derivative(body.ty(x)) {
             found |= match trace_address(body, a) {
-                Place::Buffer(b) => kernel.companions.contains_key(&b),
+                Place::Buffer(b) => kernel.shadow_buffers.contains_key(&b),
                 Place::Local(l) => shared.contains(&l),
                 Place::Param(_) | Place::Frame(_) => true,
             };
         }
-        Op::Call(f, _) => found |= functions[f.index()],
-        _ => {}
     });
     found
 }
 
 /// What all bodies of a kernel share.
 struct Whole<'a> {
-    companions: &'a BTreeMap<BufferId, BufferId>,
+    shadow_buffers: &'a BTreeMap<BufferId, BufferId>,
     functions: &'a [Signature],
 }
 
@@ -199,8 +207,8 @@ impl<'a> Forward<'a> {
             }
             Op::BufferAddr(buffer, indices) => {
                 self.b.place(v);
-                let companion = self.whole.companions.get(&buffer);
-                companion.map(|c| self.b.push(Op::BufferAddr(*c, indices), ty))
+                let shadow_buffer = self.whole.shadow_buffers.get(&buffer);
+                shadow_buffer.map(|c| self.b.push(Op::BufferAddr(*c, indices), ty))
             }
             Op::ElementAddr(base, indices) => {
                 self.b.place(v);
@@ -242,10 +250,24 @@ impl<'a> Forward<'a> {
             }
             op => {
                 self.b.place(v);
-                let rule = op.derivative() == Derivative::Rule && has_derivative(&ty);
-                let mut operands = Vec::new();
-                op.for_each_operand(|x| operands.push(self.tangent(x)));
-                if rule { push_forward(&mut self.b, v, &operands) } else { None }
+                match op.effect() {
+                    Effect::Pure | Effect::Index => {
+                        let rule = op.derivative() == Derivative::Rule && has_derivative(&ty);
+                        let mut operands = Vec::new();
+                        op.for_each_operand(|x| operands.push(self.tangent(x)));
+                        if rule { push_forward(&mut self.b, v, &operands) } else { None }
+                    }
+                    // Random numbers are constants. Values of other threads are taken for constants too.
+                    Effect::Draw | Effect::Exchange | Effect::Synchronize => None,
+                    Effect::Leave | Effect::Print | Effect::Assert => None,
+                    Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Update(_) => {
+                        panic!("compiler bug: no tangent is known of the memory that {op:?} uses")
+                    }
+                    // Reductions are found after differentiation; the others have arms of their own.
+                    Effect::Reduce | Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Call(..) => {
+                        panic!("compiler bug: no tangent is known of {op:?}")
+                    }
+                }
             }
         };
         if let Some(t) = found {

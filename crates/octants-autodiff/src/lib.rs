@@ -1,11 +1,11 @@
 //! Differentiation: from a kernel to the one that computes its derivatives, before the pipeline of every kernel runs.
 //!
 //! [`differentiate()`] runs the table [`DIFFERENTIATE`]; nothing behind it knows of derivatives. The front end has
-//! added the companions of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of rules,
-//! [`derivative_rules`].
+//! added the shadow buffers of the kernel's arrays, gradients or duals, to its buffers. Both modes use one table of
+//! rules, [`derivative_rules`].
 //!
 //! Reading order: `differentiate`, [`derivative_rules`], `differentiate_forward`, `differentiate_reverse`, and the
-//! modes that check what gradients rely on, `validate_reads` and `differentiate_reverse/tally_trips`.
+//! modes that check what gradients rely on, `validate_reads` and `differentiate_reverse/record_trip_counts`.
 
 mod demote_volatile_loads;
 pub mod derivative_rules;
@@ -20,4 +20,4 @@ mod validate_reads;
 mod warn_of_stored_bits;
 
 pub use differentiate::{DIFFERENTIATE, Differentiation, differentiate};
-pub use differentiate_reverse::{Keeping, Kept, STORE_PARAMS, StoreArguments, StoreNeed, may_tally_loops};
+pub use differentiate_reverse::{Keeping, Kept, STORE_PARAMS, StoreArguments, StoreNeed, may_record_trip_counts};

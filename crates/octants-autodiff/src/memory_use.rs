@@ -31,7 +31,7 @@ pub(crate) fn memory_use(op: &Op) -> MemoryUse {
         Effect::Read(address) => MemoryUse::Load(address),
         Effect::ReadVolatile(address) => MemoryUse::VolatileLoad(address),
         Effect::Write(address) => match *op {
-            Op::Store(_, value) | Op::VectorStore(_, value) => MemoryUse::Store { address, value },
+            Op::Store(_, value) => MemoryUse::Store { address, value },
             ref op => panic!("compiler bug: no value is known of the store {op:?}"),
         },
         Effect::Update(address) => match *op {
@@ -44,6 +44,16 @@ pub(crate) fn memory_use(op: &Op) -> MemoryUse {
         Effect::Exchange | Effect::Synchronize => MemoryUse::Nothing,
         Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => MemoryUse::Nothing,
         Effect::Print | Effect::Assert => MemoryUse::Nothing,
+    }
+}
+
+/// The address of the memory that an operation changes, blocks and callees aside.
+pub(crate) fn changed_by(op: &Op) -> Option<ValueId> {
+    match memory_use(op) {
+        MemoryUse::Store { address, .. }
+        | MemoryUse::Update { address, .. }
+        | MemoryUse::CompareAndSwap { address, .. } => Some(address),
+        MemoryUse::Load(_) | MemoryUse::VolatileLoad(_) | MemoryUse::Nothing => None,
     }
 }
 

@@ -18,7 +18,7 @@ use octants_passes::Alias;
 pub fn refuse_shared_writes(kernel: &mut Kernel, aliases: &[Alias]) -> Result<(), Box<Diagnostic>> {
     // Elements of arrays with gaps may lie between those of the other one.
     let counts =
-        |b: &BufferId| kernel.companions.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
+        |b: &BufferId| kernel.shadow_buffers.contains_key(b) && kernel.buffers[b.index()].layout == Layout::Contiguous;
     let pairs: Vec<Alias> = aliases.iter().filter(|a| [a.first, a.second].iter().all(counts)).copied().collect();
     let names: Vec<String> = kernel.buffers.iter().map(|b| b.name.clone()).collect();
     let mut used = BTreeSet::new();
@@ -60,8 +60,8 @@ mod tests {
   buffer @2 \"x.grad\": f32[1] contiguous
   buffer @3 \"y.grad\": f32[1] contiguous
   buffer @4 z: f32[1] contiguous
-  companion @0 @2
-  companion @1 @3
+  shadow @0 @2
+  shadow @1 @3
   body {{
     %0: i32 = const 0
     %1: ref f32 = buffer_addr @0[%0]

@@ -1,9 +1,9 @@
 //! Lets a kernel check that it overwrites nothing that was read before: gradients will read memory again.
 //!
-//! The companion of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A load
-//! leaves its line, and a store or an update asserts that there is none. What an atomic minimum leaves in an element
-//! its gradient reads, so that only further minima may follow: its mark is the line times -2, that of a maximum one
-//! less. An atomic product reads what it overwrites where its operand may have a derivative, which takes what was
+//! The shadow buffer of a buffer holds a mark for each element, an i32: zero, or the line that has read the element. A
+//! load leaves its line, and a store or an update asserts that there is none. What an atomic minimum leaves in an
+//! element its gradient reads, so that only further minima may follow: its mark is the line times -2, that of a maximum
+//! one less. An atomic product reads what it overwrites where its operand may have a derivative, which takes what was
 //! there. Whoever records the launches clears the marks, once before the first: a later kernel may overwrite what the
 //! gradient of an earlier one needs. Elements of buffers without marks, and of those whose address went to a function
 //! that is not put in the place of its call, are not checked.
@@ -18,14 +18,14 @@ use octants_ir::insert_code::{bodies, rebuild_blocks};
 
 /// Checks at run time that what a kernel has read stays as it is.
 pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
-    let (buffers, companions) = (std::mem::take(&mut kernel.buffers), std::mem::take(&mut kernel.companions));
+    let (buffers, shadow_buffers) = (std::mem::take(&mut kernel.buffers), std::mem::take(&mut kernel.shadow_buffers));
     for body in bodies(kernel) {
-        let varied = varied_values(body, &|b| companions.contains_key(&b));
+        let varied = varied_values(body, &|b| shadow_buffers.contains_key(&b));
         rebuild_blocks(body, |b, v| {
             let marked = |b: &Builder, addr: ValueId| {
                 let (buffer, element) = trace_element(&b.body, addr)?;
                 let Op::BufferAddr(_, indices) = &b.body.inst(element).op else { return None };
-                Some((buffer, *companions.get(&buffer)?, indices.clone()))
+                Some((buffer, *shadow_buffers.get(&buffer)?, indices.clone()))
             };
             match memory_use(&b.body.inst(v).op) {
                 MemoryUse::Load(addr) | MemoryUse::VolatileLoad(addr) => {
@@ -62,7 +62,7 @@ pub fn validate_reads(kernel: &mut Kernel, sources: &Sources) {
             b.place(v);
         });
     }
-    (kernel.buffers, kernel.companions) = (buffers, companions);
+    (kernel.buffers, kernel.shadow_buffers) = (buffers, shadow_buffers);
 }
 
 /// Marks an element with the line that reads it.

@@ -11,8 +11,8 @@ use octants_analysis::{Place, trace_address};
 /// A warning of each place at which bits of what depends on memory with a derivative, or integers computed from them,
 /// go to memory.
 pub(crate) fn warn_of_stored_bits(kernel: &Kernel) -> Vec<Diagnostic> {
-    let (body, companions) = (&kernel.body, gradients(kernel));
-    let varied = varied_values(body, &|b: BufferId| companions.get(b.index()).is_some_and(Option::is_some));
+    let (body, shadow_buffers) = (&kernel.body, gradients(kernel));
+    let varied = varied_values(body, &|b: BufferId| shadow_buffers.get(b.index()).is_some_and(Option::is_some));
     let mut bits = vec![false; body.insts.len()];
     let mut locals = vec![false; body.locals.len()];
     let mut changed = true;

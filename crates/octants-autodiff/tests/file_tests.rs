@@ -1,9 +1,9 @@
 //! Runs the file tests: `tests/file/<pass>/<case>.oir`.
 //!
 //! A pass is a name of the table of differentiation, or a mode, which runs all rows that it asks for: `forward_mode`,
-//! `reverse_mode`, `validation`, `tally_loops` or `tally_reads`. An adjoint is simplified, and followed by the kernel
+//! `reverse_mode`, `validation`, `record_loops` or `record_reads`. An adjoint is simplified, and followed by the kernel
 //! that counts what it keeps. Options of a case are `blocks` (states are kept once in a block of iterations), `reads`
-//! (reads of memory are tallied, too) and `shared` (the first two buffers share a part of their memory). What a pass
+//! (reads of memory are recorded, too) and `shared` (the first two buffers share a part of their memory). What a pass
 //! warns of or refuses stands for the kernel.
 
 #![allow(clippy::unwrap_used)]
@@ -23,8 +23,8 @@ const MODES: &[(&str, AutodiffMode)] = &[
     ("forward_mode", AutodiffMode::Forward),
     ("reverse_mode", AutodiffMode::Reverse),
     ("validation", AutodiffMode::Validation),
-    ("tally_loops", AutodiffMode::Trips),
-    ("tally_reads", AutodiffMode::Reads),
+    ("record_loops", AutodiffMode::Trips),
+    ("record_reads", AutodiffMode::Reads),
 ];
 
 fn run(case: &Case) -> String {

@@ -132,7 +132,7 @@ fn check(seed: u64) -> Found {
     if !run(&kernel, &mut after, &[]).finite {
         return Found::default();
     }
-    let gradient = |b: octants_ir::BufferId| kernel.companions[&b].index();
+    let gradient = |b: octants_ir::BufferId| kernel.shadow_buffers[&b].index();
     for (b, w) in OUTPUTS.into_iter().zip(&weights) {
         after[gradient(b)] = w.iter().map(|w| Leaf::Float(*w)).collect();
     }

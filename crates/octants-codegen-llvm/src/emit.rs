@@ -418,14 +418,6 @@ impl Emitter {
         llvm!(LLVMBuildInsertValue(self.builder, v, part, i as u32, NO_NAME))
     }
 
-    pub fn extract_element(&self, v: V, i: V) -> V {
-        llvm!(LLVMBuildExtractElement(self.builder, v, i, NO_NAME))
-    }
-
-    pub fn insert_element(&self, v: V, part: V, i: V) -> V {
-        llvm!(LLVMBuildInsertElement(self.builder, v, part, i, NO_NAME))
-    }
-
     // Memory.
 
     /// A pointer in another address space than the common one.

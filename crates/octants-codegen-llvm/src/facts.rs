@@ -133,7 +133,7 @@ fn describe(ty: &Type, format: Option<&str>, text: &mut Vec<SitePart>) {
 /// Bytes of each root of a space, as far as buffers reach.
 fn root_bytes(program: &Program, space: MemorySpace) -> Vec<u64> {
     let mut bytes = vec![0; if space == MemorySpace::Global { program.roots as usize } else { 0 }];
-    for b in program.buffers.iter().filter(|b| b.space.of_roots() == space) {
+    for b in program.buffers.iter().filter(|b| b.space == space) {
         let Layout::Dense { components, shape, .. } = &b.layout else { continue };
         if shape.contains(&0) {
             continue;

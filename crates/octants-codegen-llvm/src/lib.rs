@@ -25,10 +25,10 @@
 //! - 32-bit signed index arithmetic is done in 64 bits inside an address, so that it cannot wrap there.
 //!
 //! Reading order: `compile` (a program), `facts`, `pieces`, `unit` (a module), `lower_task`, `range_loops`,
-//! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`,
-//! `full_unroll`, `converge_loops`, `software_pipelining`, `lower_op` (values), `memory`, `place`,
-//! `aggregates`, `arithmetic`, `math`, `atomics`, `privatize_scatter`, `privatize_in_shared_memory`, `effects`,
-//! `random`; `metadata`, `emit`; `optimize`; `fatal_errors`; `target`.
+//! `strided_loops`, `odometer`, `coarsen_threads`, `functions`, `lower_body` (control flow), `serial_loops`, `lower_op`
+//! (values), `memory`, `place`, `aggregates`, `arithmetic`, `math`, `atomics`, `thread_ops`, `privatize_scatter`,
+//! `effects`, `random`; `metadata`, `emit`; `optimize`, `fuse_products`, `tell_strides_apart`; `graph_parts`;
+//! `fatal_errors`; `target`.
 
 mod aggregates;
 mod arithmetic;

@@ -61,7 +61,6 @@ impl Lowering<'_, '_> {
             Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
                 self.thread_op(&inst.op)?
             }
-            Op::VectorLoad(a) => self.load_vector(&self.place(*a), ty.leaf_count()),
             Op::Random => {
                 let scalars = ty.leaves();
                 scalars.into_iter().map(|s| self.random(s)).collect()
@@ -86,7 +85,7 @@ impl Lowering<'_, '_> {
                 let indices = self.open.indices.get(l).expect("compiler bug: the index of a loop outside it");
                 vec![indices[*axis as usize].narrow]
             }
-            Op::Store(..) | Op::VectorStore(..) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
+            Op::Store(..) | Op::Reduce(..) | Op::Print(_) | Op::Assert(..) => {
                 self.run_effect(v);
                 return None;
             }
@@ -103,7 +102,6 @@ impl Lowering<'_, '_> {
         let body = self.body;
         match &body.inst(v).op {
             Op::Store(a, value) => self.store(*a, *value),
-            Op::VectorStore(a, value) => self.store_vector(&self.place(*a), &self.leaves(*value)),
             Op::Reduce(slot, value) => self.reduce(*slot as usize, *value),
             Op::Print(parts) => self.print(v, parts),
             Op::Assert(c, parts) => self.assert(v, *c, parts),

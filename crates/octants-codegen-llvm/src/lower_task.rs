@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use octants_artifact::{Bound, ParallelMeta, ScalarKind, ScatterCopies, TaskMeta, WideForm};
 use octants_ir::schedule::{
-    BodySchedule, Coarsening, Forms, LaunchBound, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
+    BodySchedule, CopyMerge, Forms, LaunchBound, LaunchShape, RegionMemory, Role, ScatterPrivatization, TaskSchedule,
 };
 use octants_ir::{BlockId, Body, ForLoop, Layout, LoopConfig, MemorySpace, Op, Scalar, Task, TaskKind, Term, ValueId};
 
@@ -55,11 +55,7 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         u.e.function_attribute(code, "noinline", 0);
         (s, code)
     });
-    let form = match () {
-        () if target.info().has_grid => Variant::Strided(None),
-        () if *runs_alone => Variant::Alone,
-        () => Variant::Shared(plain),
-    };
+    let form = if *runs_alone { Variant::Alone } else { Variant::Shared(plain) };
     lower_variant(u, number, &symbol, form);
     if *has_single && let Some((scatter, plain)) = plain {
         call_plain(u, number, &single_symbol(u, number), scatter, plain);
@@ -69,10 +65,10 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         TaskKind::Parallel(config) | TaskKind::Grid(config) => {
             let mut meta = lower_count(u, number, config, format!("{symbol}.count"));
             let sums_up = !parallel_loop(task, &task.body).1.reductions.is_empty();
-            meta.block_sums = target.info().has_grid && (sums_up || block_privatization.is_some());
+            meta.block_sums = is_grid(schedule) && (sums_up || block_privatization.is_some());
             meta.scatter = thread_privatization.as_ref().map(|s| {
                 let sum_symbol = format!("{symbol}.sum");
-                add_copies(u, number, &sum_symbol, s);
+                add_copies(u, number, &sum_symbol, (s, schedule.forms.copy_merge));
                 describe_copies(u.facts, s, sum_symbol)
             });
             meta.wide = lower_wide(u, number);
@@ -108,7 +104,7 @@ fn lower_wide(u: &Unit<'_>, number: usize) -> Option<WideForm> {
     let symbol = u.target.task_symbol(number, &u.program.tasks[number].name);
     let form = wide_form(u.facts, format!("{symbol}_wide"), coarsening);
     if u.has_wide_forms {
-        lower_variant(u, number, &form.symbol, Variant::Strided(Some((coarsening, &form))));
+        lower_variant(u, number, &form.symbol, Variant::Coarse(&form));
     }
     Some(form)
 }
@@ -122,8 +118,8 @@ enum Variant<'s> {
     Alone,
     /// What the task scatters goes to memory that only this call touches, passed to it.
     Plain(&'s ScatterPrivatization),
-    /// Many threads enter it, and run iterations in groups, for launches that fit a form, or one by one.
-    Strided(Option<(Coarsening, &'s WideForm)>),
+    /// Launches that fit a form: threads run groups of iterations.
+    Coarse(&'s WideForm),
 }
 
 impl Variant<'_> {
@@ -131,11 +127,16 @@ impl Variant<'_> {
     fn role(self, of: &TaskSchedule) -> Role {
         match self {
             Variant::Alone if !of.forms.runs_alone => Role::SingleThread,
-            Variant::Shared(_) | Variant::Alone | Variant::Strided(None) => Role::Main,
+            Variant::Shared(_) | Variant::Alone => Role::Main,
             Variant::Plain(_) => Role::Private,
-            Variant::Strided(Some(_)) => Role::Coarse,
+            Variant::Coarse(_) => Role::Coarse,
         }
     }
+}
+
+/// The threads of a grid run the task.
+fn is_grid(schedule: &TaskSchedule) -> bool {
+    schedule.variant(Role::Main).is_some_and(|v| matches!(v.shape, LaunchShape::Grid { .. }))
 }
 
 /// Anything in the body computes with floats, functions that it calls included if they take or give any.
@@ -185,12 +186,12 @@ fn call_plain(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivat
 }
 
 /// The code that adds the copies of what a task scatters to.
-fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, scatter: &ScatterPrivatization) {
+fn add_copies(u: &Unit<'_>, number: usize, symbol: &str, merged: (&ScatterPrivatization, CopyMerge)) {
     let entry = u.target.declare_task(&u.e, symbol, 0, None);
     let Share::Range { begin, end } = entry.share else { panic!("compiler bug: private copies are for ranges") };
     let l = Lowering::start(u, body_of(u, number), BodyKind::Task, entry.function, entry.context);
     let start = u.e.block();
-    l.add_copies(scatter, begin, end);
+    l.add_copies(merged, (begin, end));
     u.e.ret(u.e.i32c(0));
     l.finish(start);
 }
@@ -209,11 +210,8 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     let (behavior, hints) = (schedule.behavior, schedule.hints);
     let code = schedule.variant(variant.role(schedule)).expect("compiler bug: a variant that its task does not have");
     let regions = if let Variant::Plain(s) = variant { s.regions.as_slice() } else { &[] };
-    let parallel = match &task.kind {
-        TaskKind::Serial => None,
-        TaskKind::Parallel(config) | TaskKind::Grid(config) => Some(config),
-    };
-    let threads = parallel.and_then(|config| if config.serialize { Some(1) } else { config.block_dim });
+    let kind = code.kind(&task.kind);
+    let threads = if let TaskKind::Grid(config) = &kind { config.block_dim } else { None };
     let entry = u.target.declare_task(&u.e, symbol, regions.len(), threads);
     let body = (&code.body, &code.schedule);
     let mut l = Lowering::start(u, body, BodyKind::Task, entry.function, entry.context);
@@ -228,9 +226,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     let start = u.e.block();
     l.form.ret = &u.program.ret;
-    l.form.cooperates = behavior.cooperates;
-    if let Variant::Strided(Some((coarsening, form))) = variant {
-        l.form.coarsening = Some(coarsening);
+    if let Variant::Coarse(form) = variant {
         l.form.alignment = Some(form.alignment);
         l.assume_wide(form);
     }
@@ -239,7 +235,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     }
     l.place_private_memory();
     if let (Variant::Shared(Some((scatter, plain))), Share::Range { begin, end }) = (variant, entry.share) {
-        l.scatter_privately(scatter, plain, begin, end);
+        l.scatter_privately((scatter, schedule.forms.copy_merge), plain, (begin, end));
     }
     if behavior.draws {
         l.make_random_state();
@@ -253,23 +249,23 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
         u.target.return_from_task(&u.e, u.e.i32c(0));
         u.e.position(enter);
     }
-    match parallel {
-        None => {
+    match (&kind, entry.share) {
+        (TaskKind::Serial, _) => {
             l.prepare_locals(|_, _| true);
             l.start_random_sequence(u.e.i64c(0));
             l.block(code.body.root);
         }
-        Some(_) => {
+        (TaskKind::Parallel(_), Share::Range { begin, end }) => {
             l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
-            match entry.share {
-                Share::Range { begin, end } => {
-                    let (v, loop_) = parallel_loop(task, &code.body);
-                    l.prologue();
-                    l.parallel_for(v, loop_, begin, end);
-                }
-                Share::Strided => l.block(code.body.root),
-            }
+            let (v, loop_) = parallel_loop(task, &code.body);
+            l.prologue();
+            l.parallel_for(v, loop_, begin, end);
         }
+        (TaskKind::Grid(_), Share::Strided) => {
+            l.prepare_locals(|l, local| l.schedule.locals.of(local).is_used_before_loop);
+            l.block(code.body.root);
+        }
+        (kind, share) => panic!("compiler bug: a task that runs as {kind:?} where calls get {share:?}"),
     }
     l.end_of_body();
     l.finish(start);
@@ -280,6 +276,7 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
 fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String) -> ParallelMeta {
     let TaskSchedule { bounds, extents, cost_per_iteration, .. } = &u.facts.schedule.tasks[number];
     let axes: Vec<_> = bounds.iter().map(|(begin, end)| (bound(u.facts, begin), bound(u.facts, end))).collect();
+    let on_grid = is_grid(&u.facts.schedule.tasks[number]);
     let computed = axes.iter().any(|(begin, end)| [begin, end].contains(&&Bound::Computed));
     ParallelMeta {
         count: u.facts.schedule.tasks[number].count(),
@@ -291,11 +288,11 @@ fn lower_count(u: &Unit<'_>, number: usize, config: &LoopConfig, symbol: String)
         inner_extent: if extents.len() > 1 { extents.last().copied().flatten().map(|n| n as u64) } else { None },
         scatter: None,
         block_sums: false,
-        cooperates: u.target.info().has_grid && u.facts.schedule.tasks[number].behavior.cooperates,
+        cooperates: on_grid && u.facts.schedule.tasks[number].behavior.cooperates,
         interleave_factor: 1,
         cost_per_iteration: *cost_per_iteration,
         // On a device the code finds out.
-        count_symbol: (computed && !u.target.info().has_grid).then(|| {
+        count_symbol: (computed && !on_grid).then(|| {
             emit_count(u, number, &symbol);
             symbol
         }),

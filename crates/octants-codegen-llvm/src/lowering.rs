@@ -6,7 +6,7 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
-use octants_ir::schedule::{BodySchedule, Coarsening};
+use octants_ir::schedule::BodySchedule;
 use octants_ir::{AtomicOp, Body, Scalar, Type, ValueId};
 
 use crate::emit::{Bb, Emitter, T, V};
@@ -75,10 +75,6 @@ pub(crate) struct BodyForm<'p> {
     pub kind: BodyKind,
     /// Type of what `Return` returns.
     pub ret: &'p Type,
-    /// Threads meet at barriers: what one iteration writes another one may read.
-    pub cooperates: bool,
-    /// Each thread runs several neighboring iterations of the parallel loop.
-    pub coarsening: Option<Coarsening>,
     /// Alignment of the addresses in argument slots, in bytes.
     pub alignment: Option<u32>,
 }
@@ -142,7 +138,7 @@ impl<'u, 'p> Lowering<'u, 'p> {
             e,
             body,
             schedule,
-            form: BodyForm { kind, ret: &Type::Unit, cooperates: false, coarsening: None, alignment: None },
+            form: BodyForm { kind, ret: &Type::Unit, alignment: None },
             code: Code { function, context, entry, around, slots: RefCell::default(), random_key: Cell::new(None) },
             values: vec![None; body.insts.len()],
             locals: vec![None; body.locals.len()],

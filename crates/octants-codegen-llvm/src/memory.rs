@@ -111,32 +111,6 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// Reads scalars that follow one another, from the first leaf of a place on.
-    pub fn load_vector(&self, place: &Place, lanes: usize) -> Vec<V> {
-        let (e, leaf) = (self.e, &place.shape.leaves[0]);
-        let ty = e.vector_type(e.memory(leaf.scalar), lanes as u32);
-        let v = e.load(ty, self.leaf_pointer(place, leaf), leaf.scalar.bytes());
-        if let Some(tag) = leaf.tag {
-            self.u.metadata.mark_access(e, v, tag, false);
-        }
-        (0..lanes).map(|i| self.value_of_memory(e.extract_element(v, e.i32c(i as i64)), leaf.scalar)).collect()
-    }
-
-    /// Writes scalars one after the other, from the first leaf of a place on.
-    pub fn store_vector(&self, place: &Place, values: &[V]) {
-        let (e, leaf) = (self.e, &place.shape.leaves[0]);
-        let element = e.memory(leaf.scalar);
-        let none = e.undef(e.vector_type(element, values.len() as u32));
-        let all = values.iter().enumerate().fold(none, |all, (i, v)| {
-            let v = if leaf.scalar == Scalar::U1 { e.zext(*v, e.i8) } else { *v };
-            e.insert_element(all, v, e.i32c(i as i64))
-        });
-        let store = e.store(self.leaf_pointer(place, leaf), all, leaf.scalar.bytes());
-        if let Some(tag) = leaf.tag {
-            self.u.metadata.mark_access(e, store, tag, false);
-        }
-    }
-
     /// A scalar's value in 64 bits.
     pub fn widen(&self, v: V, s: Scalar) -> V {
         match s {

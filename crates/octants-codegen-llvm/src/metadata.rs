@@ -204,13 +204,8 @@ impl Metadata {
         llvm!(LLVMSetMetadata(load, self.kinds.align, size));
     }
 
-    /// Marks the back edge of a loop whose iterations are independent.
-    pub fn mark_parallel_loop(&self, back_edge: V) {
-        self.mark_loop(back_edge, &[("llvm.loop.parallel_accesses", Some(self.access_group))]);
-    }
-
-    /// Marks the back edge of a loop over a range, where there is something to say.
-    pub fn mark_range_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
+    /// Marks the back edge of a parallel loop, where there is something to say.
+    pub fn mark_parallel_loop(&self, e: &Emitter, back_edge: V, hints: LoopHints) {
         let mut facts = Vec::new();
         if hints.independent {
             facts.push(("llvm.loop.parallel_accesses", Some(self.access_group)));

@@ -9,10 +9,7 @@ use crate::emit::{Bb, IntCmp, V};
 use crate::lowering::Lowering;
 use crate::metadata::Tag;
 use crate::place::LeafAt;
-use octants_ir::schedule::{Region, RegionMemory, ScatterPrivatization};
-
-/// Words that are looked at together when copies are added.
-const GROUP: u64 = 16;
+use octants_ir::schedule::{CopyMerge, Region, RegionMemory, ScatterPrivatization};
 
 /// A region, and where its part of a copy lies.
 struct Copied {
@@ -51,15 +48,15 @@ impl Lowering<'_, '_> {
     }
 
     /// The regions, as they follow one another in a copy.
-    fn copied(&self, scatter: &ScatterPrivatization) -> Vec<Copied> {
-        let e = self.e;
+    fn copied(&self, scatter: &ScatterPrivatization, merge: CopyMerge) -> Vec<Copied> {
+        let (e, lanes) = (self.e, u64::from(merge.lanes));
         let mut offset = e.i64c(0);
         let mut copied = Vec::new();
         for region in &scatter.regions {
             let words = self.region_words(region);
             // Whole groups, so that the last is read without care.
-            let groups = e.udiv(e.add(words, e.i64c(GROUP as i64 - 1)), e.i64c(GROUP as i64));
-            let bytes = e.mul(groups, e.i64c((GROUP * u64::from(region.scalar.bytes())) as i64));
+            let groups = e.udiv(e.add(words, e.i64c(lanes as i64 - 1)), e.i64c(lanes as i64));
+            let bytes = e.mul(groups, e.i64c((lanes * u64::from(region.scalar.bytes())) as i64));
             let tag = region.buffers.iter().map(|b| self.buffer_tag(*b)).reduce(Tag::union);
             let leaf = LeafAt { ptr: 0, offset: 0, scalar: region.scalar, tag };
             copied.push(Copied { original: self.region_pointer(region), offset, groups, leaf });
@@ -70,31 +67,36 @@ impl Lowering<'_, '_> {
 
     /// Takes the task's code without atomics, `plain`, on the copy that the call was given, and returns; goes on at the
     /// insertion point where it was given none.
-    pub fn scatter_privately(&self, scatter: &ScatterPrivatization, plain: V, begin: V, end: V) {
+    pub fn scatter_privately(
+        &self,
+        (scatter, merge): (&ScatterPrivatization, CopyMerge),
+        plain: V,
+        (begin, end): (V, V),
+    ) {
         let e = self.e;
         let (private, atomic) = (self.new_block(c"private"), self.new_block(c"atomic"));
         let own = self.u.target.copies(e, self.code.context);
         e.cond_br(e.icmp(IntCmp::LLVMIntEQ, own, e.zero(e.ptr)), atomic, private);
         e.position(private);
         let mut args = vec![self.code.context, begin, end];
-        args.extend(self.copied(scatter).iter().map(|c| e.gep(e.i8, own, c.offset)));
+        args.extend(self.copied(scatter, merge).iter().map(|c| e.gep(e.i8, own, c.offset)));
         e.ret(e.call(plain, &args));
         e.position(atomic);
     }
 
     /// Adds the parts `begin..end` of the copies that the context lists to the shared memory, and clears them.
-    pub fn add_copies(&self, scatter: &ScatterPrivatization, begin: V, end: V) {
+    pub fn add_copies(&self, (scatter, merge): (&ScatterPrivatization, CopyMerge), (begin, end): (V, V)) {
         let e = self.e;
         let listed = self.u.target.copies(e, self.code.context);
         let (count, parts) = self.u.target.count_copies(e, self.code.context);
         let done = self.new_block(c"all.added");
         let (part, next_part) = self.open_count(begin, end, done);
-        for c in self.copied(scatter) {
+        for c in self.copied(scatter, merge) {
             let bound = |part| e.udiv(e.mul(c.groups, part), parts);
             let (first, last) = (bound(part), bound(e.add_nsw(part, e.i64c(1))));
             let exit = self.new_block(c"added");
             let (group, next_group) = self.open_count(first, last, exit);
-            self.add_group(&c, group, (listed, count), next_group);
+            self.add_group(&c, merge, group, (listed, count), next_group);
             e.position(exit);
         }
         e.br(next_part);
@@ -108,13 +110,13 @@ impl Lowering<'_, '_> {
     }
 
     /// Adds what copies have in a group to the original, and goes on at `next`.
-    fn add_group(&self, c: &Copied, group: V, (listed, count): (V, V), next: Bb) {
-        let e = self.e;
+    fn add_group(&self, c: &Copied, merge: CopyMerge, group: V, (listed, count): (V, V), next: Bb) {
+        let (e, lanes) = (self.e, merge.lanes);
         let s = c.leaf.scalar;
         let (ty, zero) = (e.scalar(s), e.zero(e.bits(s)));
-        let (values, bits) = (e.vector_type(ty, GROUP as u32), e.vector_type(e.bits(s), GROUP as u32));
+        let (values, bits) = (e.vector_type(ty, lanes), e.vector_type(e.bits(s), lanes));
         let any = |words| e.intrinsic("llvm.vector.reduce.or", bits, &[words]);
-        let first = e.mul_nsw(group, e.i64c(GROUP as i64));
+        let first = e.mul_nsw(group, e.i64c(lanes.into()));
         let sum = self.stack(values, 64);
         e.store(sum, e.zero(values), 64);
         let folded = self.new_block(c"folded");
@@ -123,7 +125,7 @@ impl Lowering<'_, '_> {
         let at = e.gep(ty, e.gep(e.i8, start, c.offset), first);
         let words = e.load(bits, at, s.bytes());
         // Other threads have written it: the next group is fetched meanwhile, of all copies at once.
-        let ahead = e.gep(ty, at, e.i64c(GROUP as i64));
+        let ahead = e.gep(ty, at, e.i64c(lanes.into()));
         let [reads, kept, data] = [0, 3, 1].map(|n| e.i32c(n));
         e.intrinsic("llvm.prefetch", e.ptr, &[ahead, reads, kept, data]);
         let fold = self.new_block(c"fold");
@@ -140,27 +142,27 @@ impl Lowering<'_, '_> {
         let look = self.new_block(c"look");
         e.cond_br(e.icmp(IntCmp::LLVMIntNE, any(words), zero), look, next);
         e.position(look);
-        if !self.u.options.concurrent_launches {
+        if !merge.is_atomic {
             // Zeros may stand for what lies between the fields of a region, or behind it.
             let is_added = e.icmp(IntCmp::LLVMIntNE, words, e.zero(bits));
-            let all = e.intrinsic("llvm.vector.reduce.and", e.vector_type(e.i1, GROUP as u32), &[is_added]);
+            let all = e.intrinsic("llvm.vector.reduce.and", e.vector_type(e.i1, lanes), &[is_added]);
             let (whole, rest) = (self.new_block(c"whole"), self.new_block(c"rest"));
             e.cond_br(all, whole, rest);
             e.position(whole);
-            self.add_whole(c, first, sum);
+            self.add_whole(c, lanes, first, sum);
             e.br(next);
             e.position(rest);
         }
         let spilled = self.stack(values, 64);
         e.store(spilled, sum, 64);
-        let (word, next_word) = self.open_count(e.i64c(0), e.i64c(GROUP as i64), next);
+        let (word, next_word) = self.open_count(e.i64c(0), e.i64c(lanes.into()), next);
         let value = e.load(ty, e.gep(ty, spilled, word), s.bytes());
         let raw = if s.is_float() { e.bitcast(value, e.bits(s)) } else { value };
         let add = self.new_block(c"add");
         e.cond_br(e.icmp(IntCmp::LLVMIntNE, raw, zero), add, next_word);
         e.position(add);
         let at = e.gep(ty, c.original, e.add_nsw(first, word));
-        if self.u.options.concurrent_launches {
+        if merge.is_atomic {
             self.atomic_sum(at, &c.leaf, value);
         } else {
             let old = self.load_scalar(at, &c.leaf, false);
@@ -171,11 +173,11 @@ impl Lowering<'_, '_> {
     }
 
     /// Adds a group's sums to the original from the word `first` on.
-    fn add_whole(&self, c: &Copied, first: V, sum: V) {
+    fn add_whole(&self, c: &Copied, lanes: u32, first: V, sum: V) {
         let e = self.e;
         let s = c.leaf.scalar;
         let at = e.gep(e.scalar(s), c.original, first);
-        let old = e.load(e.vector_type(e.scalar(s), GROUP as u32), at, s.bytes());
+        let old = e.load(e.vector_type(e.scalar(s), lanes), at, s.bytes());
         let store = e.store(at, if s.is_float() { e.fadd(old, sum) } else { e.add(old, sum) }, s.bytes());
         if let Some(tag) = c.leaf.tag {
             self.u.metadata.mark_access(e, old, tag, false);

@@ -3,7 +3,7 @@
 //! The first multi-index is decoded once; from there rows of the last axis run in unit stride, and the outer indices advance
 //! like an odometer, so that no element costs a division.
 
-use octants_ir::{ForLoop, IterationGroup, ValueId};
+use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 
 use crate::emit::{Bb, Emitter, IntCmp, V};
 use crate::lower_task::Axis;
@@ -99,7 +99,7 @@ impl<'p> Lowering<'_, 'p> {
             carry = e.zext(wraps, e.i64);
         }
         let back = e.cond_br(e.icmp(IntCmp::LLVMIntSLT, advanced, end), head, done);
-        self.u.metadata.mark_range_loop(e, back, l.hints);
+        self.u.metadata.mark_parallel_loop(e, back, l.hints);
     }
 
     /// Iterations in unit stride over the last axis: groups of them first, then what these leave over.
@@ -122,7 +122,8 @@ impl<'p> Lowering<'_, 'p> {
             first = self.steps(&row, *group, first, rest);
             self.e.position(rest);
         }
-        self.steps(&row, IterationGroup { factor: 1, body: l.body }, first, done);
+        let placement = GroupPlacement::Consecutive;
+        self.steps(&row, IterationGroup { factor: 1, body: l.body, placement }, first, done);
     }
 
     /// Runs iterations of a row in steps of a group's factor while as many are left; yields the index of the first one
@@ -150,7 +151,7 @@ impl<'p> Lowering<'_, 'p> {
         };
         e.add_incoming(wide, after, next);
         let back = e.br(head);
-        self.u.metadata.mark_range_loop(e, back, row.of.hints);
+        self.u.metadata.mark_parallel_loop(e, back, row.of.hints);
         e.position(inside);
         let mut indices = row.outer.to_vec();
         indices.push(Index { narrow: self.narrow_index(wide, row.axis.scalar), wide });

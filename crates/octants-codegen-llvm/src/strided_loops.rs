@@ -3,12 +3,10 @@
 //! Adjacent threads run adjacent iterations, so that their accesses coalesce. Every thread reaches the end of the loop,
 //! even if it ran no iteration or an assertion failed. A barrier may follow.
 //!
-//! The coarsened variant runs groups of adjacent iterations of the last axis per thread. Groups start at multiples of
-//! the coarsening factor, so that the accesses of a group may be merged. Iterations of an incomplete group run one by
-//! one. With tiles a block covers several rows of a range of columns, so that rows share cache lines.
+//! A loop with a group hands out groups of adjacent iterations of the last axis, which begin at multiples of the
+//! factor. The iterations of an incomplete group run one by one. Tiled groups are handed out to blocks in tiles.
 
-use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
-use octants_ir::{ForLoop, ValueId};
+use octants_ir::{ForLoop, GroupPlacement, IterationGroup, ValueId};
 
 use crate::emit::{IntCmp, V};
 use crate::lower_task::Axis;
@@ -18,22 +16,22 @@ use crate::odometer::Odometer;
 impl<'p> Lowering<'_, 'p> {
     /// A parallel loop whose iterations all threads share.
     pub fn strided_for(&mut self, v: ValueId, l: &'p ForLoop) {
-        let (e, coarsening) = (self.e, self.form.coarsening);
+        let e = self.e;
         let serializes = !l.is_parallel();
         let axes: Vec<Axis> = l.dims.iter().map(|d| self.axis(d.begin, d.end)).collect();
         // The loop may be lowered twice.
         self.parallel.accumulators.clear();
         self.parallel.reductions.clear();
         self.begin_reductions(l);
-        let groups = Groups::of(self, &axes, coarsening);
-        let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, coarsening)).collect();
+        let groups = l.groups.first().and_then(|group| Groups::of(self, &axes, *group));
+        let mut sizes: Vec<V> = axes.iter().map(|axis| self.size(axis, groups.is_some())).collect();
         match (&groups, sizes.last_mut()) {
             (Some(groups), Some(last)) => *last = groups.count,
             // A loop over a field without axes: one iteration.
             (_, None) => sizes.push(e.i32c(1)),
             _ => {}
         }
-        let tile = coarsening.is_some_and(|g| g.tiles).then(|| Tile::cut(self, &mut sizes));
+        let tile = groups.as_ref().and_then(|g| Some(Tile::cut(self, &mut sizes, g.tile_columns?)));
         let (number, all) = match (serializes, &tile) {
             (true, _) => (e.i32c(0), e.i32c(1)),
             (_, Some(_)) => self.u.target.block_of_grid(e),
@@ -54,9 +52,7 @@ impl<'p> Lowering<'_, 'p> {
             e.add_incoming(*digit, following, next);
         }
         let back = e.cond_br(is_last, done, inside);
-        if !serializes && !self.form.cooperates {
-            self.u.metadata.mark_parallel_loop(back);
-        }
+        self.u.metadata.mark_parallel_loop(e, back, l.hints);
         e.position(inside);
         if let Some(tile) = tile {
             let enter = self.new_block(c"in.tile");
@@ -80,9 +76,9 @@ impl<'p> Lowering<'_, 'p> {
     }
 
     /// The number of indices of an axis as an unsigned number of as few bits as it may need.
-    fn size(&self, axis: &Axis, coarsening: Option<Coarsening>) -> V {
+    fn size(&self, axis: &Axis, has_groups: bool) -> V {
         let e = self.e;
-        if axis.scalar.bits() <= 32 || coarsening.is_some() { e.trunc(axis.trips, e.i32) } else { axis.trips }
+        if axis.scalar.bits() <= 32 || has_groups { e.trunc(axis.trips, e.i32) } else { axis.trips }
     }
 
     /// The index that a digit stands for.
@@ -112,7 +108,7 @@ impl<'p> Lowering<'_, 'p> {
         let e = self.e;
         let (last, outer) = axes.split_last().expect("compiler bug: neighbours are along an axis");
         let (group, outer_digits) = digits.split_last().expect("compiler bug: an axis has a digit");
-        let lanes = groups.lanes;
+        let lanes = groups.of.factor;
         let first = e.mul_nsw(*group, e.i32c(i64::from(lanes)));
         let outer: Vec<Index> = outer.iter().zip(outer_digits).map(|(axis, digit)| self.index(axis, *digit)).collect();
         let start = Axis { begin: groups.start, ..*last };
@@ -134,14 +130,10 @@ impl<'p> Lowering<'_, 'p> {
             }
         };
         e.position(together);
-        for lane in 0..lanes {
-            let after = if lane + 1 == lanes { targets.on_continue } else { self.new_block(c"iteration.next") };
-            let indices = indices_at(self, e.i32c(i64::from(lane)));
-            self.iteration(v, l, indices, e.i64c(0), LoopTargets { on_continue: after, ..targets });
-            if !e.is_terminated() {
-                e.br(after);
-            }
-            e.position(after);
+        let indices = indices_at(self, e.i32c(0));
+        self.iterations((v, l), groups.of.body, indices, e.i64c(0), targets);
+        if !e.is_terminated() {
+            e.br(targets.on_continue);
         }
         let Some(apart) = apart else { return };
         let (head, one, next) = (self.new_block(c"lane"), self.new_block(c"one"), self.new_block(c"lane.next"));
@@ -166,9 +158,11 @@ impl<'p> Lowering<'_, 'p> {
     }
 }
 
-/// The last axis in groups of neighbours that begin at multiples of their number. All numbers but `start` are i32.
+/// The last axis in groups of neighbors that begin at multiples of their number. All numbers but `start` are i32.
 struct Groups {
-    lanes: u32,
+    of: IterationGroup,
+    /// Groups in a row of a tile.
+    tile_columns: Option<u32>,
     /// Index of the first group's first neighbour, i64.
     start: V,
     /// How many neighbours the first group has before the loop begins.
@@ -182,17 +176,22 @@ struct Groups {
 }
 
 impl Groups {
-    /// `None` without coarsening. The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
-    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], coarsening: Option<Coarsening>) -> Option<Groups> {
+    /// The launcher saw to it that no number here overflows (`octants_artifact::WideForm`).
+    fn of(lowering: &Lowering<'_, '_>, axes: &[Axis], of: IterationGroup) -> Option<Groups> {
         let e = lowering.e;
-        let (axis, Coarsening { factor: lanes, tiles, .. }) = (axes.last()?, coarsening?);
+        let (axis, lanes) = (axes.last()?, of.factor);
+        let tile_columns = match of.placement {
+            GroupPlacement::Tiled(columns) => Some(columns),
+            GroupPlacement::Aligned | GroupPlacement::Consecutive => None,
+        };
         let start = e.and(axis.begin, e.i64c(-i64::from(lanes)));
         let lead = e.trunc(e.sub(axis.begin, start), e.i32);
         let trips = e.trunc(axis.trips, e.i32);
         let reach = e.add(e.add(lead, trips), e.i32c(i64::from(lanes) - 1));
         let count = e.lshr(reach, e.i32c(i64::from(lanes.trailing_zeros())));
         let is_whole = |v: V| e.as_int(v).is_some_and(|n| n % i64::from(lanes) == 0);
-        Some(Groups { lanes, start, lead, trips, count, all_whole: is_whole(lead) && is_whole(trips) && !tiles })
+        let all_whole = is_whole(lead) && is_whole(trips) && tile_columns.is_none();
+        Some(Groups { of, tile_columns, start, lead, trips, count, all_whole })
     }
 }
 
@@ -202,19 +201,22 @@ struct Tile {
     height: V,
     /// Rows of the axis.
     rows: V,
+    /// Threads in a row, i32.
+    columns: V,
 }
 
 impl Tile {
     /// Turns the numbers of rows and columns into those of tiles.
-    fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [V]) -> Tile {
+    fn cut(lowering: &Lowering<'_, '_>, sizes: &mut [V], tile_columns: u32) -> Tile {
         let e = lowering.e;
         let [.., rows, columns] = sizes else { panic!("compiler bug: a tile has two axes") };
         let (_, threads) = lowering.u.target.thread_of_block(e);
-        let height = e.udiv(e.trunc(threads, e.i32), e.i32c(i64::from(TILE_COLUMNS)));
-        let tile = Tile { height, rows: *rows };
+        let tile_columns = e.i32c(i64::from(tile_columns));
+        let height = e.udiv(e.trunc(threads, e.i32), tile_columns);
+        let tile = Tile { height, rows: *rows, columns: tile_columns };
         let begun = |n: V, of: V| e.udiv(e.add(n, e.sub(of, e.i32c(1))), of);
         *rows = begun(*rows, height);
-        *columns = begun(*columns, e.i32c(i64::from(TILE_COLUMNS)));
+        *columns = begun(*columns, tile_columns);
         tile
     }
 
@@ -224,7 +226,7 @@ impl Tile {
         let e = lowering.e;
         let [.., row, column] = digits else { panic!("compiler bug: a tile has two axes") };
         let own = e.trunc(lowering.u.target.thread_of_block(e).0, e.i32);
-        let columns = e.i32c(i64::from(TILE_COLUMNS));
+        let columns = self.columns;
         *row = e.add_nsw(e.mul_nsw(*row, self.height), e.udiv(own, columns));
         *column = e.add_nsw(e.mul_nsw(*column, columns), e.urem(own, columns));
         e.icmp(IntCmp::LLVMIntULT, *row, self.rows)

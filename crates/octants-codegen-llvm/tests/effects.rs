@@ -335,10 +335,7 @@ fn scatter() -> Program {
 #[test]
 fn scattered_sums_come_out_the_same_with_private_copies() {
     let in_order = build(&scatter());
-    let concurrent = build_with(
-        &scatter(),
-        &octants_codegen_llvm::CodegenOptions { concurrent_launches: true, ..Default::default() },
-    );
+    let concurrent = build_concurrent(&scatter());
     let scatter = in_order.artifact.tasks[0].parallel.as_ref().unwrap().scatter.as_ref().unwrap();
     assert_eq!((scatter.regions, scatter.updates), (2, 3));
     let n = 1000usize;

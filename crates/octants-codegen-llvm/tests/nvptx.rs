@@ -747,8 +747,6 @@ fn operations_of_threads_are_the_machines_own() {
         (fence("block"), &["membar.cta"]),
         (fence("device"), &["membar.gl"]),
         (count, &["bar.sync", "vote.sync.ballot.b32", ".shared"]),
-        // Nothing says that the address is one of a vector.
-        (vectors(), &["ld.global.b32", "+12]"]),
         (of_threads("i32", "%40: i32 = grid block_size"), &["%ntid.x"]),
         (of_threads("i32", "%40: i32 = grid block"), &["%ctaid.x"]),
         (of_threads("i32", "%40: i32 = grid blocks"), &["%nctaid.x"]),

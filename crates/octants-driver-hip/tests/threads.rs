@@ -247,28 +247,3 @@ fn a_barrier_shows_what_others_stored() {
     }
     check(&programs);
 }
-
-#[test]
-fn vectors_are_loaded_and_stored_side_by_side() {
-    let mut programs = Vec::new();
-    for (ty, count, scalars) in [("f32", 4, "f32"), ("i64", 2, "i64"), ("f32", 2, "f32")] {
-        // One thread in `count` moves a whole vector. It swaps the components of each pair.
-        let code = format!(
-            "%to0: ref {ty} = buffer_addr @1[%index]
-             %n: i32 = const {count}
-             %place: i32 = mod %index, %n
-             %is_first: u1 = eq %place, %zero
-             if %is_first {{
-               %v: vec{count}<{scalars}> = vector_load %from
-               %frozen: vec{count}<{scalars}> = freeze %v
-               %sum: vec{count}<{scalars}> = add %frozen, %v
-               vector_store %to0, %sum
-             }}
-             barrier block
-             %seen: {ty} = load %to0
-             %y: {ty} = add %seen, %x"
-        );
-        programs.push((format!("{count} of {ty}"), program(ty, ty, &code)));
-    }
-    check(&programs);
-}

@@ -175,11 +175,11 @@ fn key_after(mut key: KeyMaker, from: &Ingredients<'_>) -> Key {
         processor,
         vector_math,
         vector_bits,
-        concurrent_launches,
         device_library: DeviceLibrary { path: _ },
         threads: _,
     } = from.options;
-    let ScheduleOptions { opt_level: of_schedule, arrays_may_alias, single_thread_variants } = from.schedule_options;
+    let ScheduleOptions { opt_level: of_schedule, arrays_may_alias, single_thread_variants, concurrent_launches } =
+        from.schedule_options;
     key.add("fast_math", fast_math)
         .add("opt_level", opt_level)
         .add("opt_level of the schedule", of_schedule)
@@ -386,7 +386,6 @@ program k -> f32 {
             ("processor", CodegenOptions { processor: Some("x86-64".into()), ..defaults.clone() }),
             ("vector_math", CodegenOptions { vector_math: false, ..defaults.clone() }),
             ("vector_bits", CodegenOptions { vector_bits: Some(128), ..defaults.clone() }),
-            ("concurrent_launches", CodegenOptions { concurrent_launches: true, ..defaults.clone() }),
         ] {
             add(what, key(&program, &places, &changed, &host));
         }
@@ -395,6 +394,7 @@ program k -> f32 {
             ("opt_level of the schedule", ScheduleOptions { opt_level: 2, ..defaults }),
             ("arrays_may_alias", ScheduleOptions { arrays_may_alias: true, ..defaults }),
             ("single_thread_variants", ScheduleOptions { single_thread_variants: false, ..defaults }),
+            ("concurrent_launches", ScheduleOptions { concurrent_launches: true, ..defaults }),
         ] {
             add(what, scheduled_key(&program, &places, (&options, &changed), &host));
         }

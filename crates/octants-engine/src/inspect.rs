@@ -58,13 +58,14 @@ impl Session {
         let lowering = lowering.kept_as(keeping_on(&info));
         let concurrent = !self.device().is_immediate() || info.has_grid;
         let program = self.split(&lowering.lowered, (arrays_may_alias, concurrent), &info, false, |_| ());
-        let schedule = |program| schedule_program(program, &info, self.schedule_options(arrays_may_alias));
+        let schedule =
+            |program| schedule_program(program, &info, self.schedule_options((arrays_may_alias, concurrent)));
         match form {
             Form::Access => Ok(describe_access(&program).into_bytes()),
             Form::Ir => Ok((lowering.kept() + &program.to_string()).into_bytes()),
             Form::Schedule => Ok(describe_schedule(&schedule(program)).into_bytes()),
             Form::Code(form) if generator.forms().contains(&form) => {
-                let options = self.codegen_options(concurrent, &machine.library);
+                let options = self.codegen_options(&machine.library);
                 let code = generator.show(&schedule(program), &options, &machine.target, form);
                 code.map_err(|e| Error::Codegen(e.to_string()))
             }

@@ -129,8 +129,6 @@ pub(crate) fn dependence(body: &Body, buffers: &[Buffer], layout: &ArgLayout) ->
         | Op::Transpose(_)
         | Op::Fold(..)
         | Op::Freeze(_)
-        | Op::VectorLoad(_)
-        | Op::VectorStore(..)
         | Op::LocalAddr(_)
         | Op::ElementAddr(..)
         | Op::MemberAddr(..)

@@ -15,5 +15,5 @@ pub use lower::lower;
 
 pub use world::{
     ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, HostValue, Lowered, NdarrayDesc, Obj,
-    Options, Reach, World, WorldError, WorldResult, companion_attribute,
+    Options, Reach, World, WorldError, WorldResult, shadow_attribute,
 };

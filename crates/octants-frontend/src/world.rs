@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use octants_diag::{Diagnostic, SourceFile};
-use octants_ir::{AutodiffMode, Companion, ComponentLayout, Digit, Scalar, Type};
+use octants_ir::{AutodiffMode, ComponentLayout, Digit, Scalar, ShadowBuffer, Type};
 
 /// A host object, alive at least as long as the compilation. Two handles of one object are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -341,16 +341,16 @@ pub struct Options {
     pub subgroup_size: u32,
     /// Most bytes of a block's shared memory.
     pub shared_bytes: u64,
-    /// What is made of the kernel: whether companions are looked for, and which.
+    /// What is made of the kernel: whether shadow buffers are looked for, and which.
     pub mode: AutodiffMode,
 }
 
-/// The attribute of an array or field in which a companion of it is.
-pub const fn companion_attribute(companion: Companion) -> &'static str {
-    match companion {
-        Companion::Gradient => "grad",
-        Companion::Dual => "dual",
-        Companion::ReadMarks => "_read_marks",
+/// The attribute of an array or field in which a shadow buffer of it is.
+pub const fn shadow_attribute(shadow_buffer: ShadowBuffer) -> &'static str {
+    match shadow_buffer {
+        ShadowBuffer::Gradient => "grad",
+        ShadowBuffer::Dual => "dual",
+        ShadowBuffer::ReadMarks => "_read_marks",
     }
 }
 
@@ -364,13 +364,13 @@ pub enum Capture {
         /// Members from there.
         path: Vec<String>,
     },
-    /// A companion of such an array argument: its gradient, or marks of its elements.
-    Companion {
+    /// A shadow buffer of such an array argument: its gradient, or marks of its elements.
+    ShadowBuffer {
         /// Position in the kernel's parameter list.
         index: u32,
         /// Members from there to the array, and the attribute of the array in which it is.
         path: Vec<String>,
-        /// The companion's type.
+        /// The shadow buffer's type.
         desc: NdarrayDesc,
     },
     /// An ndarray object reached at compile time; the binding knows the object and how it was reached.

@@ -39,6 +39,9 @@ impl<'a> Machine<'a> {
     }
 
     fn grid_of(&self, config: &LoopConfig) -> Grid {
+        if config.serialize {
+            return Grid { block_size: 1, blocks: 1, ..self.settings.grid };
+        }
         Grid { block_size: config.block_dim.unwrap_or(self.settings.grid.block_size), ..self.settings.grid }
     }
 

@@ -149,7 +149,7 @@ impl Memory {
                 }
             }
             let region = match buffer.space {
-                MemorySpace::Global | MemorySpace::Constant => Region::Root(c.root),
+                MemorySpace::Global => Region::Root(c.root),
                 MemorySpace::Shared => Region::Shared(c.root),
                 MemorySpace::Private => Region::Private(c.root),
             };
@@ -188,7 +188,7 @@ fn element_bytes(buffer: &Buffer) -> u64 {
 /// The bytes of each root of a space.
 pub(crate) fn root_sizes(buffers: &[Buffer], space: MemorySpace) -> Vec<usize> {
     let mut sizes: Vec<usize> = Vec::new();
-    for b in buffers.iter().filter(|b| b.space.of_roots() == space) {
+    for b in buffers.iter().filter(|b| b.space == space) {
         let Layout::Dense { components, .. } = &b.layout else { continue };
         for c in components {
             let (root, end) = (c.root as usize, c.end(u64::from(scalar(b).bytes())) as usize);

@@ -7,7 +7,7 @@ use crate::machine::Machine;
 use crate::scalar::{Leaf, float_bits, int_bits};
 use crate::thread::Thread;
 use crate::thread_memory::Access;
-use crate::value::{Address, Base, Region, Value};
+use crate::value::{Address, Base, Value};
 
 const NEVER_WRITTEN: &str = "memory of its block or thread that was never written";
 
@@ -152,23 +152,6 @@ impl<'a> Machine<'a> {
                 self.write(t, &a, &body.ty(*x).leaves(), &x_leaves, Access::Write)?;
                 Vec::new()
             }
-            Op::VectorLoad(a) => {
-                let s = inst.ty.scalar().ok_or("a vector is loaded")?;
-                let places = self.side_by_side(t, *a, s, inst.ty.leaf_count())?;
-                let read = |p| self.read_place(t, p, s, Access::Read);
-                match places.into_iter().map(read).collect::<Result<Option<Vec<u64>>, _>>()? {
-                    Some(leaves) => leaves,
-                    None => return Ok(Some(t.undefined(v))),
-                }
-            }
-            Op::VectorStore(a, x) => {
-                let s = body.ty(*x).scalar().ok_or("a vector is stored")?;
-                let x_leaves = leaves(t, *x);
-                for (place, bits) in self.side_by_side(t, *a, s, x_leaves.len())?.into_iter().zip(x_leaves) {
-                    self.write_place(t, place, s, bits, Access::Write)?;
-                }
-                Vec::new()
-            }
             Op::Atomic(op, a, x) => {
                 let (a, x) = (t.address(*a), leaves(t, *x));
                 self.update(t, &a, &inst.ty.leaves(), *op, &x)?
@@ -213,18 +196,6 @@ impl<'a> Machine<'a> {
         self.look_at(&new, scalars.first().copied());
         self.write(t, a, scalars, &new, Access::Atomic)?;
         Ok(old)
-    }
-
-    /// The bytes of scalars side by side in memory.
-    fn side_by_side(&self, t: &Thread<'a>, a: ValueId, s: Scalar, count: usize) -> Result<Vec<(Region, u64)>, String> {
-        let a = t.address(a);
-        let (region, first) = match &a.base {
-            Base::Element(region, offset) => (*region, *offset),
-            Base::Components(all) => all[a.leaf],
-            Base::Outside(what) => return Err(what.to_string()),
-            Base::Local(..) | Base::Frame(_) => return Err("a vector is no element of a buffer".into()),
-        };
-        Ok((0..count as u64).map(|k| (region, first + k * u64::from(s.bytes()))).collect())
     }
 }
 

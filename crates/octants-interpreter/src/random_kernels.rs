@@ -63,7 +63,7 @@ pub fn random_kernel(seed: u64) -> Kernel {
     }
     for (b, of) in [("x", X), ("w", W), ("y", Y), ("z", Z), ("m", M)] {
         let gradient = Buffer { name: format!("{b}.grad"), ..kernel.buffers[of.index()].clone() };
-        kernel.companions.insert(of, BufferId(kernel.buffers.len() as u32));
+        kernel.shadow_buffers.insert(of, BufferId(kernel.buffers.len() as u32));
         kernel.buffers.push(gradient);
     }
     for f in 0..dice.below(3) {

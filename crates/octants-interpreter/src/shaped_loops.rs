@@ -13,7 +13,7 @@ use crate::random_kernels::{Dice, F64, N, X};
 pub fn append_shaped_loop(kernel: &mut Kernel, seed: u64) {
     let mut dice = Dice(seed ^ 0x1357_9bdf);
     (0..8).for_each(|_| _ = dice.below(2));
-    let gradient = kernel.companions[&X];
+    let gradient = kernel.shadow_buffers[&X];
     let mut b = Builder::new();
     b.body = std::mem::take(&mut kernel.body);
     b.set_cursor(b.body.root);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use octants_ir::{BlockId, Body, ForLoop, LocalId, Type, ValueId};
+use octants_ir::{BlockId, Body, ForLoop, GroupPlacement, LocalId, Type, ValueId};
 
 use crate::random::Draws;
 use crate::thread_memory::ThreadMemory;
@@ -87,12 +87,19 @@ pub(crate) fn iterations_of(bounds: &[(i64, i64)]) -> u64 {
 }
 
 /// The runs of a loop's bodies: along the last axis, groups take as many neighbors as they can, the largest first.
+/// What stands before the first aligned group runs in the loop's own body.
 pub(crate) fn pieces_of(bounds: &[(i64, i64)], l: &ForLoop) -> Rc<[(u64, BlockId)]> {
     let row = bounds.last().map_or(0, |b| iterations_of(std::slice::from_ref(b)));
+    let start = bounds.last().map_or(0, |b| b.0);
     let mut pieces = Vec::new();
     for first in (0..iterations_of(bounds)).step_by(row.max(1) as usize) {
         let mut at = 0;
         for group in &l.groups {
+            if group.placement != GroupPlacement::Consecutive {
+                let before = start.wrapping_neg().rem_euclid(i64::from(group.factor)) as u64;
+                pieces.extend((0..before.min(row)).map(|i| (first + i, l.body)));
+                at = before.min(row);
+            }
             while row - at >= u64::from(group.factor) {
                 pieces.push((first + at, group.body));
                 at += u64::from(group.factor);

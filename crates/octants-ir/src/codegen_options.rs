@@ -18,8 +18,6 @@ pub struct CodegenOptions {
     pub vector_math: bool,
     /// Preferred width of vectors in bits; the machine's widest where not given.
     pub vector_bits: Option<u32>,
-    /// Launches on other streams may run beside this code and update the same memory atomically.
-    pub concurrent_launches: bool,
     /// What code for devices takes from outside.
     pub device_library: DeviceLibrary,
     /// Most threads that work on one program, at least one. The code is the same with any number.
@@ -34,7 +32,6 @@ impl Default for CodegenOptions {
             processor: None,
             vector_math: true,
             vector_bits: None,
-            concurrent_launches: false,
             device_library: DeviceLibrary::default(),
             threads: 1,
         }

@@ -14,7 +14,8 @@ pub struct Copier<'a> {
     source: &'a Body,
     /// The copy.
     pub body: Body,
-    values: HashMap<ValueId, ValueId>,
+    /// The copy of each value of the source, if there is one.
+    values: Vec<Option<ValueId>>,
     locals: HashMap<LocalId, LocalId>,
     frame: &'a HashMap<LocalId, FrameSlot>,
 }
@@ -22,20 +23,21 @@ pub struct Copier<'a> {
 impl<'a> Copier<'a> {
     /// A copier into an empty body; locals in `frame` become frame slots.
     pub fn new(source: &'a Body, frame: &'a HashMap<LocalId, FrameSlot>) -> Self {
-        Copier { source, body: Body::default(), values: HashMap::new(), locals: HashMap::new(), frame }
+        let values = vec![None; source.insts.len()];
+        Copier { source, body: Body::default(), values, locals: HashMap::new(), frame }
     }
 
     /// The copy of a value.
     pub fn value(&self, v: ValueId) -> ValueId {
-        match self.values.get(&v) {
-            Some(copy) => *copy,
+        match self.values[v.index()] {
+            Some(copy) => copy,
             None => panic!("compiler bug: {v} is used before it is copied\n{}", self.source),
         }
     }
 
     /// Lets `copy` stand for `v` in what is copied from here on.
     pub fn set_value(&mut self, v: ValueId, copy: ValueId) {
-        self.values.insert(v, copy);
+        self.values[v.index()] = Some(copy);
     }
 
     /// Appends a copy of an instruction, with the blocks in it, to `block`.
@@ -56,7 +58,7 @@ impl<'a> Copier<'a> {
         }
         let copy = self.body.add_inst(op.clone(), inst.ty, inst.span);
         self.body.blocks[block.index()].push(copy);
-        self.values.insert(v, copy);
+        self.values[v.index()] = Some(copy);
         let blocks: Vec<BlockId> = op
             .blocks()
             .into_iter()

@@ -86,9 +86,7 @@ operations! {
     Op::AddressBits(_)  => "address_bits",  Effect::Pure,               Total,   Simple,    ZERO;
     Op::Load(a)         => "load",          Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::VolatileLoad(a) => "volatile_load", Effect::ReadVolatile(*a),   Total,   Memory,    STRUCTURE;
-    Op::VectorLoad(a)   => "vector_load",   Effect::Read(*a),           Total,   Memory,    STRUCTURE;
     Op::Store(a, _)     => "store",         Effect::Write(*a),          Total,   Memory,    STRUCTURE;
-    Op::VectorStore(a, _) => "vector_store", Effect::Write(*a),         Total,   Memory,    STRUCTURE;
     Op::Atomic(_, a, _) => "atomic",        Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::AtomicCas(a, ..) => "atomic_cas",   Effect::Update(*a),         Total,   Atomic,    STRUCTURE;
     Op::Reduce(..)      => "reduce",        Effect::Reduce,             Total,   Simple,    STRUCTURE;

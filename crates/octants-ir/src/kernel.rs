@@ -67,8 +67,6 @@ pub enum MemorySpace {
     /// The threads of a block. It lasts as long as the block and holds nothing at first. The buffer is dense; its roots
     /// are those of the space, numbered apart, each as large as its buffers need.
     Shared,
-    /// All threads of the device, which only read it while a program runs.
-    Constant,
     /// One thread. The buffer is dense, as in shared memory, or contiguous with one axis: then it is as long as whoever
     /// runs the thread makes it.
     Private,
@@ -76,15 +74,13 @@ pub enum MemorySpace {
 
 impl MemorySpace {
     /// Every space.
-    pub const ALL: &[MemorySpace] =
-        &[MemorySpace::Global, MemorySpace::Shared, MemorySpace::Constant, MemorySpace::Private];
+    pub const ALL: &[MemorySpace] = &[MemorySpace::Global, MemorySpace::Shared, MemorySpace::Private];
 
     /// The word in the IR's text.
     pub fn name(self) -> &'static str {
         match self {
             MemorySpace::Global => "global",
             MemorySpace::Shared => "shared",
-            MemorySpace::Constant => "constant",
             MemorySpace::Private => "private",
         }
     }
@@ -92,11 +88,6 @@ impl MemorySpace {
     /// Its memory is the kernel's own: no argument of a launch says where it is.
     pub fn is_temporary(self) -> bool {
         matches!(self, MemorySpace::Shared | MemorySpace::Private)
-    }
-
-    /// The space whose roots its buffers lie in. Constant memory is global memory that is only read.
-    pub fn of_roots(self) -> MemorySpace {
-        if self == MemorySpace::Constant { MemorySpace::Global } else { self }
     }
 }
 
@@ -124,8 +115,7 @@ impl Buffer {
         else {
             return false;
         };
-        self.space.of_roots() == other.space.of_roots()
-            && a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
+        self.space == other.space && a.iter().any(|x| b.iter().any(|y| (x.root, x.base) == (y.root, y.base)))
     }
 }
 
@@ -170,20 +160,20 @@ pub enum AutodiffMode {
 }
 
 impl AutodiffMode {
-    /// The companions that arrays of floats have in the kernel.
-    pub fn companion(self) -> Option<Companion> {
+    /// The shadow buffers that arrays of floats have in the kernel.
+    pub fn shadow_buffer(self) -> Option<ShadowBuffer> {
         match self {
             AutodiffMode::None => None,
-            AutodiffMode::Forward => Some(Companion::Dual),
-            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => Some(Companion::Gradient),
-            AutodiffMode::Validation => Some(Companion::ReadMarks),
+            AutodiffMode::Forward => Some(ShadowBuffer::Dual),
+            AutodiffMode::Reverse | AutodiffMode::Trips | AutodiffMode::Reads => Some(ShadowBuffer::Gradient),
+            AutodiffMode::Validation => Some(ShadowBuffer::ReadMarks),
         }
     }
 }
 
 /// What lies beside an array of floats, element by element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Companion {
+pub enum ShadowBuffer {
     /// The derivative of a result by each element.
     Gradient,
     /// The tangent of each element.
@@ -203,7 +193,7 @@ pub struct Kernel {
     pub buffers: Vec<Buffer>,
     /// The gradient or dual of a buffer, where it has one and a mode of differentiation asks for it, of the same type and shape; or
     /// marks of its elements.
-    pub companions: BTreeMap<BufferId, BufferId>,
+    pub shadow_buffers: BTreeMap<BufferId, BufferId>,
     /// Number of distinct field roots that `Layout::Dense` components name.
     pub roots: u32,
     /// Functions called from the body.

@@ -37,10 +37,19 @@ impl Program {
 /// Where the number of a task's iterations comes from.
 pub fn launch_count(task: &Task) -> LaunchCount {
     let body = &task.body;
-    let dims = match (&task.kind, body.block(body.root).last().map(|v| &body.inst(*v).op)) {
-        (TaskKind::Parallel(_), Some(Op::For(l))) => &l.dims,
-        _ => return LaunchCount::Known(1),
-    };
+    if task.kind == TaskKind::Serial {
+        return LaunchCount::Known(1);
+    }
+    // A task of a grid has one parallel loop for each way in which it may run, all of the same iterations.
+    let mut dims = None;
+    body.visit(body.root, &mut |_, inst| {
+        if let Op::For(l) = &inst.op
+            && l.parallel.is_some()
+        {
+            dims.get_or_insert_with(|| l.dims.clone());
+        }
+    });
+    let Some(dims) = dims else { return LaunchCount::Known(1) };
     let mut known = Some(1u64);
     let mut from_arguments = true;
     for range in dims {

@@ -31,6 +31,7 @@
 //!   [`task_graph`] says which tasks come before it.
 //! - A parallel `For` with groups splits the iterations of its last axis. Each group, in order, runs its body once per
 //!   `factor` adjacent iterations while at least `factor` iterations remain. The loop's own body runs the remainder.
+//!   An aligned group starts at a multiple of `factor`. Tiles only choose the threads that run the groups.
 //! - `Assert` that fails ends the iteration of the parallel loop that it stands in, and the task where it stands in none; in a
 //!   function it returns zero, and the caller ends in the same way. Nothing after it in the iteration is executed; other
 //!   iterations go on, whatever thread runs them. Of a launch's failures one is reported, and no task that comes after the
@@ -92,13 +93,13 @@ pub use codegen_options::{CodegenError, CodegenOptions, DeviceLibrary};
 pub use copy_code::{Copier, renumber};
 pub use instruction_table::Effect;
 pub use kernel::{
-    AccessSet, ArgLayout, AutodiffMode, Buffer, Companion, ComponentLayout, Digit, Function, Kernel, Layout,
-    MemorySpace, Param, Program, Task, TaskKind,
+    AccessSet, ArgLayout, AutodiffMode, Buffer, ComponentLayout, Digit, Function, Kernel, Layout, MemorySpace, Param,
+    Program, ShadowBuffer, Task, TaskKind,
 };
 pub use launch_count::launch_count;
 pub use op::{
-    BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, IterationGroup, LocalId, LoopConfig, LoopHints,
-    Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
+    BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, GroupPlacement, IterationGroup, LocalId,
+    LoopConfig, LoopHints, Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
 };
 pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};

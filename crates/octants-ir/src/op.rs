@@ -122,6 +122,19 @@ pub struct IterationGroup {
     pub factor: u32,
     /// The code; `LoopIndex` of the last axis is the index of the first of them.
     pub body: BlockId,
+    pub placement: GroupPlacement,
+}
+
+/// Where the groups of a loop begin, and which threads run them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum GroupPlacement {
+    /// At the first iteration that is left.
+    #[default]
+    Consecutive,
+    /// At indices that are multiples of the factor, a power of two.
+    Aligned,
+    /// Aligned. The threads of a block run a tile of the last two axes, which has this many groups in each row.
+    Tiled(u32),
 }
 
 impl ForLoop {
@@ -312,13 +325,9 @@ pub enum Op {
 
     // Memory.
     Load(ValueId),
-    /// Reads as many scalars as the result's vector has, the first at the address, the others after it in memory.
-    VectorLoad(ValueId),
     /// Reads what others may write meanwhile: each time that it is executed, and in its place.
     VolatileLoad(ValueId),
     Store(ValueId, ValueId),
-    /// Writes the components of a vector, the first at the address, the others after it in memory.
-    VectorStore(ValueId, ValueId),
     /// address, operand; yields the old value. Element by element on tensors.
     Atomic(AtomicOp, ValueId, ValueId),
     /// address, expected, desired; yields the old value.
@@ -402,14 +411,13 @@ impl Op {
             | Op::Fold(_, a)
             | Op::MemberAddr(a, _)
             | Op::Load(a)
-            | Op::VectorLoad(a)
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }

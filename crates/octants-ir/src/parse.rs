@@ -30,9 +30,9 @@ impl FromStr for Kernel {
         p.sign("{")?;
         let header = p.header()?;
         (k.roots, k.params, k.buffers, k.functions) = header;
-        while p.eat_word("companion") {
+        while p.eat_word("shadow") {
             let buffer = BufferId(p.id('@')?);
-            k.companions.insert(buffer, BufferId(p.id('@')?));
+            k.shadow_buffers.insert(buffer, BufferId(p.id('@')?));
         }
         p.word("body")?;
         p.sign("{")?;
@@ -364,7 +364,12 @@ impl BodyParser {
                 l.body = self.block(p)?;
                 while p.eat_word("group") {
                     let factor = p.int()?;
-                    l.groups.push(IterationGroup { factor, body: self.block(p)? });
+                    let placement = match () {
+                        () if p.eat_word("aligned") => GroupPlacement::Aligned,
+                        () if p.eat_word("tiled") => GroupPlacement::Tiled(p.int()?),
+                        () => GroupPlacement::Consecutive,
+                    };
+                    l.groups.push(IterationGroup { factor, body: self.block(p)?, placement });
                 }
             }
             Op::Loop(b) => *b = self.block(p)?,

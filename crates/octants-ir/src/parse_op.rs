@@ -56,8 +56,6 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "element_addr" => Op::ElementAddr(p.value()?, values(p, "[", "]")?),
         "member_addr" => Op::MemberAddr(p.value()?, next_int(p)?),
         "load" => Op::Load(p.value()?),
-        "vector_load" => Op::VectorLoad(p.value()?),
-        "vector_store" => Op::VectorStore(p.value()?, next_value(p)?),
         "volatile_load" => Op::VolatileLoad(p.value()?),
         "store" => Op::Store(p.value()?, next_value(p)?),
         "atomic" => Op::Atomic(named(p, AtomicOp::from_name, "atomic operation")?, p.value()?, next_value(p)?),

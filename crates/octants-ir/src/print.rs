@@ -25,8 +25,8 @@ impl fmt::Display for Kernel {
         p.collect_body(&self.body);
         p.open(&format!("kernel {} -> {}", name(&self.name), p.ty(&self.ret)));
         p.header(self.roots, &self.params, &self.buffers, &self.functions);
-        for (buffer, companion) in &self.companions {
-            p.line(&format!("companion {buffer} {companion}"));
+        for (buffer, shadow_buffer) in &self.shadow_buffers {
+            p.line(&format!("shadow {buffer} {shadow_buffer}"));
         }
         p.open("body");
         p.body(&self.body);
@@ -267,7 +267,7 @@ impl Printer {
         self.block(body, first);
         for (i, &b) in rest.iter().enumerate() {
             let word = match &inst.op {
-                Op::For(l) => format!("group {}", l.groups[i].factor),
+                Op::For(l) => group_text(&l.groups[i]),
                 _ if b.0 == self.next_block && body.block(b).is_empty() => {
                     self.next_block += 1;
                     continue;
@@ -295,6 +295,15 @@ impl Printer {
     }
 }
 
+fn group_text(group: &IterationGroup) -> String {
+    let placement = match group.placement {
+        GroupPlacement::Consecutive => String::new(),
+        GroupPlacement::Aligned => " aligned".to_string(),
+        GroupPlacement::Tiled(columns) => format!(" tiled {columns}"),
+    };
+    format!("group {}{placement}", group.factor)
+}
+
 fn op_text(op: &Op) -> String {
     let word = op.word();
     match op {
@@ -307,7 +316,6 @@ fn op_text(op: &Op) -> String {
         | Op::Bitcast(a)
         | Op::Splat(a)
         | Op::Freeze(a)
-        | Op::VectorLoad(a)
         | Op::BlockCount(a)
         | Op::Transpose(a)
         | Op::AddressBits(a)
@@ -315,7 +323,7 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::VectorStore(a, b) => format!("{word} {a}, {b}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
         Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),

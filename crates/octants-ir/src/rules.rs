@@ -44,13 +44,13 @@ rules! {
     TaskForm = 12: "a serial task holds no parallel loop; \
         the root of a parallel task is instructions without effects and no local, then one parallel loop; \
         a frame is used in programs only; names of tasks differ",
-    CompanionFits = 13: "a companion is another buffer with as many axes, of floats of the same type or of i32 marks",
-    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis; \
-        nothing writes a constant buffer",
-    DialectFits = 15: "`freeze`, `vector_load` and `vector_store` stand in programs",
+    ShadowFits = 13: "a shadow buffer is another buffer with as many axes, of floats of the same type or of i32 marks",
+    MemorySpaceFits = 14: "shared buffers are dense, private ones that or contiguous with one axis",
+    DialectFits = 15: "`freeze` stands in programs",
     Converges = 16: "operations that threads execute together stand where all of them come, or none",
     GroupsFit = 17: "groups of iterations are of parallel loops of programs, which have an axis; \
-        their factors are more than one and descend",
+        their factors are more than one and descend; a loop of a grid has one group, aligned or tiled, \
+        of a power of two; tiles are of two axes",
     GridForm = 18: "in a task of a grid, parallel loops stand in no loop",
     ConstType = 20: "a constant is an integer of an integer type or a float of a float type",
     UnaryType = 21: "a unary operation's type follows from its operand's, which suits the operation",
@@ -70,7 +70,6 @@ rules! {
     ThreadType = 32: "positions in the grid are i32; a barrier is of a subgroup or block, \
         a fence of a block or device; \
         an operation of a subgroup has its operands, values of one type, i32 lanes and u1 conditions",
-    VectorType = 33: "a vector is loaded from, and stored to, the address of a scalar in a buffer",
     TasksLaunched = 40: "a launch names a task of the program, and each task is launched",
     GraphCondition = 41: "a condition is an integer: the element of a buffer without axes, or a slot of the frame",
     GroupsOfLaunches = 42: "a `parallel` has groups, and a group is launches of tasks that follow one another",

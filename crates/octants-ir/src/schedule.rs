@@ -7,7 +7,9 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use crate::{Affine, Body, FuncId, IterationGroup, LocalId, Op, Program, Scalar, Task, TaskKind, ValueId, renumber};
+use crate::{
+    Affine, Body, FuncId, IterationGroup, LocalId, LoopConfig, Op, Program, Scalar, Task, TaskKind, ValueId, renumber,
+};
 
 /// Options of a schedule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,11 +20,18 @@ pub struct ScheduleOptions {
     pub arrays_may_alias: bool,
     /// Tasks get a variant without atomics, for launches that run on one thread.
     pub single_thread_variants: bool,
+    /// Launches on other streams may run beside this one and update the same memory atomically.
+    pub concurrent_launches: bool,
 }
 
 impl Default for ScheduleOptions {
     fn default() -> ScheduleOptions {
-        ScheduleOptions { opt_level: 3, arrays_may_alias: false, single_thread_variants: true }
+        ScheduleOptions {
+            opt_level: 3,
+            arrays_may_alias: false,
+            single_thread_variants: true,
+            concurrent_launches: false,
+        }
     }
 }
 
@@ -212,8 +221,7 @@ impl Role {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Variant {
     pub role: Role,
-    /// Each thread of the grid runs the whole body ([`TaskKind::Grid`]).
-    pub is_grid: bool,
+    pub shape: LaunchShape,
     pub body: Body,
     /// How the body runs.
     pub schedule: BodySchedule,
@@ -223,8 +231,13 @@ impl Variant {
     /// How it runs, of a task that runs as `of`.
     pub fn kind(&self, of: &TaskKind) -> TaskKind {
         match of {
-            TaskKind::Parallel(config) if self.is_grid => TaskKind::Grid(config.clone()),
-            kind => kind.clone(),
+            TaskKind::Parallel(config) | TaskKind::Grid(config) => match self.shape {
+                LaunchShape::Range => TaskKind::Parallel(config.clone()),
+                LaunchShape::Grid { block_size } => {
+                    TaskKind::Grid(LoopConfig { block_dim: block_size, ..config.clone() })
+                }
+            },
+            TaskKind::Serial => TaskKind::Serial,
         }
     }
 
@@ -237,6 +250,17 @@ impl Variant {
     }
 }
 
+/// Who runs the code of a parallel task.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LaunchShape {
+    /// Each call runs a range of the iterations.
+    #[default]
+    Range,
+    /// Each thread of a grid runs the whole body ([`TaskKind::Grid`]). The driver chooses the size of blocks where none
+    /// is given.
+    Grid { block_size: Option<u32> },
+}
+
 /// The variants of a task's code.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Forms {
@@ -246,6 +270,8 @@ pub struct Forms {
     pub has_single: bool,
     /// Each thread keeps private copies of the memory that the task scatters to.
     pub thread_privatization: Option<ScatterPrivatization>,
+    /// How the copies of threads are added to the memory.
+    pub copy_merge: CopyMerge,
     /// Each thread block keeps copies in shared memory of the memory that the task scatters to.
     pub block_privatization: Option<ScatterPrivatization>,
     /// There is a second variant with thread coarsening.
@@ -321,6 +347,21 @@ pub struct ScatterPrivatization {
     pub updates: u64,
 }
 
+/// How private copies are added to the memory that they are copies of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CopyMerge {
+    /// Scalars that are added at once.
+    pub lanes: u32,
+    /// The sums are added atomically: other launches may update the memory meanwhile.
+    pub is_atomic: bool,
+}
+
+impl Default for CopyMerge {
+    fn default() -> CopyMerge {
+        CopyMerge { lanes: 1, is_atomic: true }
+    }
+}
+
 /// Privatized memory: consecutive scalars of one type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Region {
@@ -358,7 +399,7 @@ impl Region {
 pub struct Coarsening {
     /// Number of neighbors along the last axis.
     pub factor: u32,
-    /// Thread blocks run tiles of the last two axes, with rows of [`TILE_COLUMNS`] threads.
+    /// Thread blocks run tiles of the last two axes.
     pub tiles: bool,
     /// Required alignment of the arrays, in bytes.
     pub alignment: u32,
@@ -367,6 +408,3 @@ pub struct Coarsening {
     /// Minimum extent of the last axis.
     pub min_row: u64,
 }
-
-/// Threads of a block in one row of a tile.
-pub const TILE_COLUMNS: u32 = 32;

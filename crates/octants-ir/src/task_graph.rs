@@ -7,7 +7,7 @@
 //! - A `While` runs its body, then again while its condition holds: the condition is read after each round, and the
 //!   body runs at least once, as `qd.graph.do_while` has it. A later round is a launch of its own for `Random`: it
 //!   draws other numbers.
-//! - An `If` reads its condition and runs one of two parts.
+//! - An `If` reads its condition and runs one of two parts. No front end makes one.
 //! - A `Launch` runs a task. One task may be launched in several places.
 //! - A `Checkpoint` is a place where a host may stop a launch and resume it. Its body runs; a launch that finds
 //!   `yields_on` other than zero behind it may end there, and a later launch may skip all that stands before the

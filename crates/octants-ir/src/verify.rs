@@ -10,7 +10,6 @@ use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 use crate::body::Body;
-use crate::instruction_table::Effect;
 use crate::kernel::{Buffer, Function, Kernel, Layout, MemorySpace, Param, Program, TaskKind};
 use crate::op::*;
 use crate::print::print_inst;
@@ -25,7 +24,7 @@ use crate::verify_types::check_types;
 /// The violations of a kernel.
 pub fn verify_kernel(k: &Kernel) -> Vec<Violation> {
     let mut out = Vec::new();
-    verify_companions(k, &mut out);
+    verify_shadow_buffers(k, &mut out);
     verify_spaces(&k.buffers, &mut out);
     verify_functions(&k.buffers, &k.functions, false, &mut out);
     let scope = kernel_scope(&k.buffers, &k.functions, &k.params, None, &k.ret);
@@ -55,18 +54,18 @@ fn verify_convergence<'a>(
     bodies.into_iter().for_each(|(place, body, run_by)| report(place, body, run_by));
 }
 
-fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
-    for (buffer, companion) in &k.companions {
-        let fits = match (k.buffers.get(buffer.index()), k.buffers.get(companion.index())) {
+fn verify_shadow_buffers(k: &Kernel, out: &mut Vec<Violation>) {
+    for (buffer, shadow_buffer) in &k.shadow_buffers {
+        let fits = match (k.buffers.get(buffer.index()), k.buffers.get(shadow_buffer.index())) {
             (Some(b), Some(c)) => {
                 let float = b.elem.scalar().is_some_and(Scalar::is_float);
-                float && buffer != companion && (b.elem == c.elem || c.elem == Type::I32) && b.ndim == c.ndim
+                float && buffer != shadow_buffer && (b.elem == c.elem || c.elem == Type::I32) && b.ndim == c.ndim
             }
             _ => false,
         };
         if !fits {
-            let detail = format!("companion {buffer} {companion}");
-            out.push(Violation { rule: Rule::CompanionFits, place: "buffers".into(), detail });
+            let detail = format!("shadow {buffer} {shadow_buffer}");
+            out.push(Violation { rule: Rule::ShadowFits, place: "buffers".into(), detail });
         }
     }
 }
@@ -74,7 +73,7 @@ fn verify_companions(k: &Kernel, out: &mut Vec<Violation>) {
 fn verify_spaces(buffers: &[Buffer], out: &mut Vec<Violation>) {
     for (i, b) in buffers.iter().enumerate() {
         let fits = match (&b.layout, b.space) {
-            (Layout::Dense { .. }, _) | (_, MemorySpace::Global | MemorySpace::Constant) => true,
+            (Layout::Dense { .. }, _) | (_, MemorySpace::Global) => true,
             (Layout::Contiguous, MemorySpace::Private) => b.ndim == 1,
             _ => false,
         };
@@ -368,9 +367,10 @@ impl<'a> Verifier<'a> {
                 }
                 Rule::ReturnPlace
             }
-            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && self.loops.is_empty() => return true,
-            Op::For(l) if l.parallel.is_some() && self.scope.is_grid => Rule::GridForm,
-            Op::For(l) if l.parallel.is_some() && !self.of_tasks[home.index()] => Rule::ParallelAtRoot,
+            Op::For(l) if l.parallel.is_some() && self.scope.is_grid && !self.loops.is_empty() => Rule::GridForm,
+            Op::For(l) if l.parallel.is_some() && !self.scope.is_grid && !self.of_tasks[home.index()] => {
+                Rule::ParallelAtRoot
+            }
             Op::For(l) if l.parallel.is_none() && !l.reductions.is_empty() => Rule::ReduceInParallel,
             Op::For(l) if !self.groups_fit(l) => Rule::GroupsFit,
             Op::LoopIndex(l, axis) => {
@@ -397,8 +397,7 @@ impl<'a> Verifier<'a> {
                 }
             }
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
-            Op::Freeze(_) | Op::VectorLoad(_) | Op::VectorStore(..) if !self.scope.is_scheduled => Rule::DialectFits,
-            _ if self.writes_constant(op) => Rule::MemorySpaceFits,
+            Op::Freeze(_) if !self.scope.is_scheduled => Rule::DialectFits,
             _ => return true,
         };
         self.broken(rule, v);
@@ -413,19 +412,18 @@ impl<'a> Verifier<'a> {
                 && l.is_parallel()
                 && !l.dims.is_empty()
                 && factors.windows(2).all(|pair| pair[0] > pair[1])
+                && l.groups.iter().all(|g| match g.placement {
+                    GroupPlacement::Consecutive => !self.scope.is_grid,
+                    GroupPlacement::Aligned => self.aligned_fits(l, g.factor),
+                    GroupPlacement::Tiled(columns) => {
+                        self.aligned_fits(l, g.factor) && l.dims.len() > 1 && columns.is_power_of_two()
+                    }
+                })
     }
 
-    /// Writes to a buffer of constant memory.
-    fn writes_constant(&self, op: &Op) -> bool {
-        let (Effect::Write(address) | Effect::Update(address)) = op.effect() else { return false };
-        let mut v = address;
-        loop {
-            match &self.body.inst(v).op {
-                Op::ElementAddr(base, _) | Op::MemberAddr(base, _) => v = *base,
-                Op::BufferAddr(b, _) => return self.scope.buffers[b.index()].space == MemorySpace::Constant,
-                _ => return false,
-            }
-        }
+    /// Aligned groups of one factor are all that the loop has.
+    fn aligned_fits(&self, l: &ForLoop, factor: u32) -> bool {
+        self.scope.is_grid && l.groups.len() == 1 && factor.is_power_of_two()
     }
 
     fn task_form(&mut self, kind: &TaskKind) {

@@ -74,8 +74,6 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
         Op::Grid(_) | Op::Barrier(_) | Op::Fence(_) | Op::BlockCount(_) | Op::Subgroup(..) => {
             c.thread_op(&body.inst(v).op)
         }
-        Op::VectorLoad(a) => c.vector_access(ty, *a),
-        Op::VectorStore(a, x) => c.vector_access(c.of(*x), *a).and_then(|()| c.yields_nothing()),
         Op::Random => need(matches!(ty, Type::Scalar(_)), Rule::ResultType),
         Op::Balance { number, weight, end, .. } => {
             let i64 = Type::Scalar(Scalar::I64);
@@ -223,16 +221,6 @@ impl<'a> Check<'a> {
             SubgroupResult::Vote => first.is_none_or(|t| *t == Type::U1) && *self.ty == Type::U1,
         };
         need(fits, Rule::ThreadType)
-    }
-
-    /// `vector` has components of the type of the scalar at the address, which lies in a buffer.
-    fn vector_access(&self, vector: &Type, address: ValueId) -> Checked {
-        let in_buffer = matches!(self.body.inst(address).op, Op::BufferAddr(..));
-        let fits = match (vector, self.pointee(address, Rule::VectorType)?) {
-            (Type::Vector(s, _), Type::Scalar(scalar)) => s == scalar,
-            _ => false,
-        };
-        need(in_buffer && fits, Rule::VectorType)
     }
 
     fn for_loop(&self, l: &ForLoop) -> Checked {

@@ -2,8 +2,8 @@
 //! elements of its own indices, no other iteration updates what an iteration does, and an atomic update becomes a load,
 //! an operation and a store.
 //!
-//! Early in the pipeline only companions are looked at, since nothing else runs while a derivative does: other launches
-//! may update other memory at the same time. Where launches are in order all memory is looked at in the end
+//! Early in the pipeline only shadow buffers are looked at, since nothing else runs while a derivative does: other
+//! launches may update other memory at the same time. Where launches are in order all memory is looked at in the end
 //! (`demote_atomics`): threads that need no atomics make vectors of such loops. Reverse mode looks at all
 //! memory before it differentiates (`demote_unshared_atomics`), since its sweeps leave it as it is.
 
@@ -17,18 +17,18 @@ use octants_ir::{
 use crate::pass_options::PassOptions;
 use octants_analysis::{MemoryClasses, Place, runs_once, touched_at_own_indices, trace_address};
 
-/// Makes updates of companions plain whose elements belong to an iteration.
-pub fn demote_companion_atomics(kernel: &mut Kernel, options: &PassOptions) {
-    if kernel.companions.is_empty() {
+/// Makes updates of shadow buffers plain whose elements belong to an iteration.
+pub fn demote_shadow_atomics(kernel: &mut Kernel, options: &PassOptions) {
+    if kernel.shadow_buffers.is_empty() {
         return;
     }
-    let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
+    let shadow_buffers: BTreeSet<BufferId> = kernel.shadow_buffers.values().copied().collect();
     let sums = |op, _: &Type| match op {
         AtomicOp::Add => Some(New::Of(BinaryOp::Add)),
         AtomicOp::Sub => Some(New::Of(BinaryOp::Sub)),
         _ => None,
     };
-    make_plain(kernel, options, &|b| companions.contains(&b), &sums, None);
+    make_plain(kernel, options, &|b| shadow_buffers.contains(&b), &sums, None);
 }
 
 /// Makes all updates plain whose elements belong to an iteration, for launches of which none runs while another one

@@ -2,9 +2,9 @@
 //! array that is passed for two parameters, a gradient that is an argument too. Passes behind this one tell such memory
 //! apart by the buffer's number alone.
 //!
-//! A buffer stays what it was where its companion is other memory than that of the buffer it lies in: what flows to one
-//! must not flow to the other. Arrays that share a part only stay apart too. The kernel's list of buffers remains as it
-//! is.
+//! A buffer stays what it was where its shadow buffer is other memory than that of the buffer it lies in: what flows to
+//! one must not flow to the other. Arrays that share a part only stay apart too. The kernel's list of buffers remains
+//! as it is.
 
 use octants_ir::{Buffer, BufferId, Builder, Kernel, Layout, Op, Scalar, Type, ValueId};
 
@@ -46,9 +46,9 @@ pub fn merge_aliased_buffers(kernel: &mut Kernel, aliases: &[Alias]) {
         });
     }
     kernel.buffers = buffers;
-    for companion in kernel.companions.values_mut() {
-        if let Some(Home { buffer, component: None }) = homes[companion.index()] {
-            *companion = buffer;
+    for shadow_buffer in kernel.shadow_buffers.values_mut() {
+        if let Some(Home { buffer, component: None }) = homes[shadow_buffer.index()] {
+            *shadow_buffer = buffer;
         }
     }
 }
@@ -63,12 +63,12 @@ fn component_path(b: &mut Builder, element: &Type, i: u32) -> Vec<ValueId> {
 
 fn find_homes(kernel: &Kernel, aliases: &[Alias]) -> Vec<Option<Home>> {
     let ids = || (0..kernel.buffers.len() as u32).map(BufferId);
-    let companion = |b: BufferId| kernel.companions.get(&b).copied();
+    let shadow_buffer = |b: BufferId| kernel.shadow_buffers.get(&b).copied();
     let home = |b: BufferId, other: BufferId| {
         let home = lies_in(&kernel.buffers, aliases, b, other)?;
         // Of arrays that are the same the first one stands for all.
         let is_first = home.component.is_some() || other < b;
-        let is_consistent = match (companion(b), companion(other)) {
+        let is_consistent = match (shadow_buffer(b), shadow_buffer(other)) {
             (None, None) => true,
             (Some(own), Some(others)) if own == others => home.component.is_none(),
             (Some(own), Some(others)) => {

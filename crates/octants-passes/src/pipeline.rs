@@ -4,7 +4,7 @@ use octants_ir::{Kernel, Pass, always};
 
 use crate::check_bounds::check_bounds;
 use crate::check_overflow::check_overflow;
-use crate::demote_atomics::{demote_atomics, demote_companion_atomics};
+use crate::demote_atomics::{demote_atomics, demote_shadow_atomics};
 use crate::eliminate_dead_code::eliminate_dead_code;
 use crate::fold_constants::fold_constants;
 use crate::gather_updates::gather_updates;
@@ -21,7 +21,7 @@ use crate::simplify_locals::simplify_locals;
 
 /// Gradients are differentiated for a device that gathers, and nothing that must be reported is in the way.
 fn gathers(kernel: &Kernel, o: &PassOptions) -> bool {
-    o.gather.is_some() && !kernel.companions.is_empty() && !o.arrays_may_alias && !o.check_bounds && !o.debug
+    o.gather.is_some() && !kernel.shadow_buffers.is_empty() && !o.arrays_may_alias && !o.check_bounds && !o.debug
 }
 
 /// The pipeline, in order.
@@ -58,7 +58,7 @@ pub const PIPELINE: &[Pass<Kernel, PassOptions>] = &[
     Pass { name: "hoist_invariants", runs: gathers, run: |k, _| hoist_invariants(k) },
     Pass { name: "gather_updates", runs: gathers, run: |k, o| gather_updates(k, o) },
     Pass { name: "eliminate_dead_code", runs: gathers, run: |k, o| eliminate_dead_code(k, &o.facts) },
-    Pass { name: "demote_companion_atomics", runs: always, run: |k, o| demote_companion_atomics(k, o) },
+    Pass { name: "demote_shadow_atomics", runs: always, run: |k, o| demote_shadow_atomics(k, o) },
     Pass { name: "privatize_reductions", runs: always, run: |k, o| privatize_reductions(k, o) },
     Pass { name: "promote_inner_sums", runs: |_, o| !o.check_bounds && !o.debug, run: |k, o| promote_inner_sums(k, o) },
     Pass { name: "demote_atomics", runs: |_, o| o.launches_in_order, run: |k, o| demote_atomics(k, o) },

@@ -9,8 +9,8 @@
 
 use std::sync::Arc;
 
-use octants_engine::frontend::{NdarrayDesc, companion_attribute};
-use octants_engine::ir::{Companion, Scalar};
+use octants_engine::frontend::{NdarrayDesc, shadow_attribute};
+use octants_engine::ir::{Scalar, ShadowBuffer};
 use octants_engine::runtime::HostArray;
 use pyo3::exceptions::PyTypeError;
 use pyo3::ffi;
@@ -68,11 +68,11 @@ impl Path {
 }
 
 /// The attribute in which the marks of an array are. Tensors of other libraries do not have it.
-pub const MARKS: &str = companion_attribute(Companion::ReadMarks);
+pub const MARKS: &str = shadow_attribute(ShadowBuffer::ReadMarks);
 
 /// The marks of an array with a gradient, one for each of its elements, which has that many indices.
 pub fn read_marks<'py>(array: &Bound<'py, PyAny>, ndim: u32) -> PyResult<Bound<'py, PyAny>> {
-    array.py().import("octants.companions")?.call_method1("read_marks", (array, ndim))
+    array.py().import("octants.shadow_buffers")?.call_method1("read_marks", (array, ndim))
 }
 
 enum Walk {

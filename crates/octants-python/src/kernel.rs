@@ -3,8 +3,8 @@
 //!
 //! [`call`] is that way, with [`bind_arguments`], and [`repeat`] the short one for dataclasses that come again;
 //! [`compile`] finds or compiles specializations; [`recorded_launch`] is for tapes, [`see_launches`] for gradients that
-//! are asked for by hand, both with [`take_tally`]; [`methods`] are what Python calls; [`unmade_call`] does without the
-//! launch; [`refusals`] says what kernels do not take.
+//! are asked for by hand, both with [`take_trip_counts`]; [`methods`] are what Python calls; [`unmade_call`] does
+//! without the launch; [`refusals`] says what kernels do not take.
 
 mod bind_arguments;
 mod call;
@@ -14,7 +14,7 @@ mod recorded_launch;
 mod refusals;
 mod repeat;
 mod see_launches;
-mod take_tally;
+mod take_trip_counts;
 mod unmade_call;
 
 use std::sync::atomic::{AtomicBool, Ordering};

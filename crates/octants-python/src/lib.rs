@@ -57,7 +57,7 @@ mod source;
 mod specialization;
 mod stream;
 mod stream_methods;
-mod tally;
+mod trip_count_record;
 mod vectorcall;
 mod waiting;
 mod watched;

@@ -13,7 +13,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::tally::Tally;
+use crate::trip_count_record::TripCountRecord;
 
 /// Launches seen of a specialisation whose gradient nobody has asked for.
 const MOST_WITHOUT_GRADIENT: usize = 1000;
@@ -31,7 +31,7 @@ struct Seen {
     launches: HashMap<Box<[u64]>, Launches>,
     /// The launches that were seen.
     count: usize,
-    /// The tallies that are kept.
+    /// The trip-count records that are kept.
     kept: usize,
     /// No more are seen.
     ended: bool,
@@ -41,7 +41,7 @@ struct Seen {
 #[derive(Default)]
 struct Launches {
     /// The different ones; the latest launch's is the last.
-    tallies: Vec<Tally>,
+    records: Vec<TripCountRecord>,
     /// How many have had no gradient yet.
     owed: usize,
 }
@@ -73,16 +73,16 @@ impl SeenLaunches {
     }
 
     /// Sees a launch.
-    pub fn add(&self, slots: &[u64], tally: Tally) {
+    pub fn add(&self, slots: &[u64], trip_counts: TripCountRecord) {
         let mut seen = self.lock();
         let seen = &mut *seen;
         let same = seen.launches.entry(slots.into()).or_default();
         seen.count += 1;
         same.owed += 1;
-        match same.tallies.iter().position(|t| *t == tally) {
-            Some(i) => same.tallies[i..].rotate_left(1),
+        match same.records.iter().position(|t| *t == trip_counts) {
+            Some(i) => same.records[i..].rotate_left(1),
             None => {
-                same.tallies.push(tally);
+                same.records.push(trip_counts);
                 seen.kept += 1;
             }
         }
@@ -98,11 +98,11 @@ impl SeenLaunches {
     }
 
     /// A gradient is about to run. What the latest launch with its arguments was, where none was as it will be.
-    pub fn unlike(&self, slots: &[u64], now: &Tally) -> Option<Tally> {
+    pub fn unlike(&self, slots: &[u64], now: &TripCountRecord) -> Option<TripCountRecord> {
         let mut seen = self.lock();
         let same = seen.launches.get_mut(slots)?;
-        if !same.tallies.contains(now) {
-            return same.tallies.last().cloned();
+        if !same.records.contains(now) {
+            return same.records.last().cloned();
         }
         same.owed = same.owed.saturating_sub(1);
         None

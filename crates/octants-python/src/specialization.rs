@@ -105,11 +105,11 @@ pub struct Specialization {
     /// It has `stream_parallel` groups.
     pub groups: bool,
     /// The length of some loop may come from memory.
-    pub may_tally_loops: bool,
+    pub may_record_trip_counts: bool,
     /// Some of its arrays may have a gradient.
     pub may_have_gradient: bool,
     /// The gradient may need such a loop.
-    pub tallies_loops: AtomicBool,
+    pub records_trip_counts: AtomicBool,
     /// Launches are to be seen, for gradients that are asked for by hand.
     pub sees_launches: AtomicBool,
     /// Launches that a gradient may be of which is asked for by hand.
@@ -169,8 +169,8 @@ impl Specialization {
     }
 
     /// The gradient needs no loop whose length comes from memory.
-    pub fn has_no_loops_to_tally(&self) {
-        self.tallies_loops.store(false, Ordering::Relaxed);
+    pub fn has_no_trip_counts(&self) {
+        self.records_trip_counts.store(false, Ordering::Relaxed);
         self.sees_launches.store(false, Ordering::Relaxed);
     }
 

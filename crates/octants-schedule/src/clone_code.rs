@@ -54,6 +54,11 @@ impl<'a> Cloner<'a> {
         }
     }
 
+    /// A cloner that copies the locals too.
+    pub fn with_own_locals(source: &'a Body, locals: &'a LocalUses) -> Cloner<'a> {
+        Cloner { copied_locals: Some(HashMap::new()), ..Cloner::new(source, locals) }
+    }
+
     /// Unrolls loops fully, each with the range of its index.
     pub fn unroll_loops(&mut self, loops: &HashMap<ValueId, Range<i64>>) {
         self.unrolled.extend(loops.iter().map(|(v, range)| (*v, range.clone())));
@@ -144,17 +149,10 @@ impl<'a> Cloner<'a> {
             b.set_cursor(back);
             blocks.push(to);
         }
-        match &mut b.body.inst_mut(copy).op {
-            Op::If(_, then, other) => (*then, *other) = (blocks[0], blocks[1]),
-            Op::Loop(body) => *body = blocks[0],
-            Op::For(l) => {
-                l.body = blocks[0];
-                if let (true, Some(unroll)) = (self.drops_remainders, &mut l.hints.unroll) {
-                    unroll.remainder_factor = None;
-                }
-                l.groups.iter_mut().zip(&blocks[1..]).for_each(|(group, block)| group.body = *block);
-            }
-            _ => {}
+        let op = &mut b.body.inst_mut(copy).op;
+        op.set_blocks(&blocks);
+        if let (true, Op::For(l)) = (self.drops_remainders, op) {
+            l.hints.unroll.iter_mut().for_each(|unroll| unroll.remainder_factor = None);
         }
     }
 }

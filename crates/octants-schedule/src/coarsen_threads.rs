@@ -1,105 +1,35 @@
-//! Thread coarsening: tasks with a variant in which each thread runs several neighboring iterations, so that their
-//! loads and stores become few wide accesses.
+//! [`coarsen_threads`]: in the coarsened variants of tasks each thread runs groups of iterations that are neighbors
+//! along the last axis, so that their loads and stores become few wide accesses.
 //!
-//! Applies to short loop bodies without control flow that walk arrays in memory order: maps, stencils, sums. The
-//! launcher uses the variant when addresses and extents of a launch fit ([`Coarsening`]), and the code of the variant
-//! relies on that. A body that reads several rows of an array runs in tiles. Otherwise each row would be loaded from
-//! global memory once for each mention in the body.
+//! `find_coarsening` decides. Groups begin at multiples of the factor, where arrays are aligned. In tiles the threads of
+//! a block cover several rows of a range of columns, so that what the rows share comes from the block's cache.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 
-use octants_ir::schedule::{Coarsening, TILE_COLUMNS};
-use octants_ir::{BinaryOp, Body, BufferId, Effect, Layout, Op, Program, Task, ValueId};
+use octants_ir::schedule::Role;
+use octants_ir::{Body, GroupPlacement, Op, Scheduled, ValueId};
 
-/// Maximum length of the body.
-const MAX_INSTRUCTIONS: usize = 64;
-/// Minimum number of iterations. With fewer, occupancy matters more.
-const MIN_ITERATIONS: u64 = 1 << 19;
-/// Minimum number of groups in a row. Groups at its ends run one iteration at a time.
-const MIN_GROUPS: u32 = 16;
-/// Bytes of the widest access.
-const BYTES: u32 = 16;
+use crate::find_coarsening::TILE_COLUMNS;
+use crate::iteration_groups::add_groups;
 
-/// The coarsened variant of a task, if it pays off.
-pub(crate) fn coarsen_threads(program: &Program, task: &Task, v: ValueId, count: Option<u64>) -> Option<Coarsening> {
-    let body = &task.body;
-    let Op::For(l) = &body.inst(v).op else { return None };
-    if l.dims.is_empty() || count.is_some_and(|n| n < MIN_ITERATIONS) {
-        return None;
-    }
-    let last = l.dims.len() as u32 - 1;
-    let (mut size, mut fits, mut is_contiguous, mut widest) = (0, true, false, 1);
-    let mut rows: Vec<(BufferId, Vec<ValueId>)> = Vec::new();
-    let mut tiles = false;
-    body.visit(l.body, &mut |_, inst| {
-        size += 1;
-        fits &= match inst.op.effect() {
-            Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) => true,
-            Effect::Write(_) | Effect::Update(_) | Effect::Reduce => true,
-            Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) | Effect::Leave | Effect::Call(..) => false,
-            Effect::Draw | Effect::Exchange | Effect::Synchronize | Effect::Print | Effect::Assert => false,
-        };
-        if let Op::BufferAddr(b, index) = &inst.op {
-            let buffer = &program.buffers[b.index()];
-            let walks = index.last().is_some_and(|i| is_index(body, *i, v, last));
-            let Some(scalar) = buffer.elem.scalar() else {
-                fits = false;
-                return;
-            };
-            let unit = match &buffer.layout {
-                Layout::Contiguous => true,
-                Layout::Strided => false,
-                Layout::Dense { components, .. } => components.iter().all(|c| {
-                    let digits = c.axes.last().map_or(&[][..], |d| d.as_slice());
-                    digits.len() == 1 && digits[0].stride <= u64::from(BYTES)
-                }),
-            };
-            if walks {
-                is_contiguous |= unit;
-                widest = widest.max(scalar.bytes());
-                let row = index[..index.len() - 1].to_vec();
-                tiles |= rows.iter().any(|(of, other)| of == b && !same_row(body, &row, other));
-                rows.push((*b, row));
+/// Gives the parallel loops of coarsened variants groups of iterations.
+pub(crate) fn coarsen_threads(scheduled: &mut Scheduled) {
+    for found in &mut scheduled.schedule.tasks {
+        let Some(coarsening) = found.forms.coarsening else { continue };
+        let placement = if coarsening.tiles { GroupPlacement::Tiled(TILE_COLUMNS) } else { GroupPlacement::Aligned };
+        for variant in found.variants.iter_mut().filter(|v| v.role == Role::Coarse) {
+            for loop_id in parallel_loops(&variant.body) {
+                add_groups(variant, loop_id, std::iter::once(coarsening.factor), placement, &HashMap::new());
             }
         }
+    }
+}
+
+/// The parallel loops of a body: one for each way in which the task may run.
+fn parallel_loops(body: &Body) -> Vec<ValueId> {
+    let mut found = Vec::new();
+    body.visit(body.root, &mut |v, inst| {
+        found.extend(matches!(&inst.op, Op::For(l) if l.parallel.is_some()).then_some(v));
     });
-    let factor = (BYTES / widest).min(8);
-    let wanted = fits && is_contiguous && size <= MAX_INSTRUCTIONS && factor > 1;
-    let tiles = tiles && l.dims.len() > 1;
-    // With two tiles in a row, less than half of the threads are idle.
-    let columns = if tiles { 2 * TILE_COLUMNS } else { MIN_GROUPS };
-    let min_row = u64::from(columns * factor);
-    let (alignment, min_iterations) = (BYTES, MIN_ITERATIONS);
-    wanted.then_some(Coarsening { factor, tiles, alignment, min_iterations, min_row })
-}
-
-/// The indices of two rows are syntactically equal.
-fn same_row(body: &Body, a: &[ValueId], b: &[ValueId]) -> bool {
-    let same = |a: ValueId, b: ValueId| {
-        let plain = |v: ValueId| matches!(body.inst(v).op, Op::LoopIndex(..) | Op::Const(_));
-        a == b || plain(a) && body.inst(a).op == body.inst(b).op
-    };
-    a.iter().zip(b).all(|(a, b)| same(*a, *b))
-}
-
-/// The value is the loop's index along an axis, or a sum or difference that contains it.
-fn is_index(body: &Body, v: ValueId, l: ValueId, axis: u32) -> bool {
-    let (mut open, mut seen) = (vec![v], HashSet::new());
-    while let Some(v) = open.pop() {
-        if !seen.insert(v) {
-            continue;
-        }
-        match &body.inst(v).op {
-            Op::LoopIndex(of, k) if *of == l && *k == axis => return true,
-            Op::Cast(a) => open.push(*a),
-            Op::Binary(BinaryOp::Add | BinaryOp::Sub, a, b) => open.extend([*a, *b]),
-            Op::Extract(a, i) => {
-                if let Op::MakeTensor(parts) = &body.inst(*a).op {
-                    open.push(parts[*i as usize]);
-                }
-            }
-            _ => {}
-        }
-    }
-    false
+    found
 }

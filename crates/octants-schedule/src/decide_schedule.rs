@@ -4,7 +4,7 @@ use octants_analysis::{OwnBehavior, inlined_sizes};
 use octants_ir::schedule::{BodySchedule, FunctionSchedule, ScheduleOptions};
 use octants_ir::{Program, Schedule, Scheduled, TargetInfo};
 
-use crate::facts::{BodyFacts, ProgramFacts};
+use crate::facts::ProgramFacts;
 use crate::schedule_task::schedule_task;
 
 /// Functions of at most this many instructions, callees included, are always inlined. The optimizer decides about the
@@ -20,15 +20,11 @@ pub fn decide_schedule(program: Program, target: &TargetInfo, options: ScheduleO
 fn decide(program: &Program, target: &TargetInfo, options: ScheduleOptions) -> Schedule {
     let facts = ProgramFacts::of(program, target, options);
     let inlined = inlined_sizes(&facts.own);
-    let functions = program.functions.iter().enumerate().map(|(i, function)| {
-        let of_body = BodyFacts::new(&facts, &function.body, None);
-        let body = BodySchedule { locals: of_body.locals };
-        FunctionSchedule {
-            body,
-            behavior: facts.behaviors[i],
-            size: facts.own[i].behavior.size,
-            is_inlined: inlined[i] <= INLINE_SIZE,
-        }
+    let functions = (0..program.functions.len()).map(|i| FunctionSchedule {
+        body: BodySchedule::default(),
+        behavior: facts.behaviors[i],
+        size: facts.own[i].behavior.size,
+        is_inlined: inlined[i] <= INLINE_SIZE,
     });
     let functions = functions.collect();
     let tasks: Vec<_> = program.tasks.iter().map(|t| OwnBehavior::of(&t.body)).collect();

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fmt::Write;
 
-use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule};
+use octants_ir::schedule::{Forms, RegionMemory, Role, ScatterPrivatization, TaskHints, TaskSchedule, Variant};
 use octants_ir::{Body, CodeSizeHint, LoopHints, Op, Program, Scheduled, Task, renumber};
 
 /// The schedule of each task and function of a program.
@@ -37,6 +37,8 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
     }
     if let Some(found) = &forms.thread_privatization {
         _ = writeln!(text, "  privatized per thread: {}", describe_privatization(program, found));
+        let how = if forms.copy_merge.is_atomic { ", atomically" } else { "" };
+        _ = writeln!(text, "    copies are merged by {} scalars{how}", forms.copy_merge.lanes);
     }
     if let Some(found) = &forms.block_privatization {
         _ = writeln!(text, "  privatized per block: {}", describe_privatization(program, found));
@@ -51,7 +53,8 @@ fn describe_forms(program: &Program, forms: &Forms, text: &mut String) {
 
 /// The groups of iterations that the variants run.
 fn describe_groups(found: &TaskSchedule, text: &mut String) {
-    for variant in found.variants.iter().filter(|v| !v.groups().is_empty()) {
+    let is_jammed = |v: &&Variant| v.role != Role::Coarse && !v.groups().is_empty();
+    for variant in found.variants.iter().filter(is_jammed) {
         let factors: Vec<String> = variant.groups().iter().map(|group| group.factor.to_string()).collect();
         _ = writeln!(text, "  unroll and jam in the {} variant, factors {}", variant.role.name(), factors.join(", "));
     }

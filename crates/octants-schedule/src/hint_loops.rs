@@ -70,8 +70,11 @@ fn hints_of_task(facts: &ProgramFacts<'_>, task: &Task, found: &TaskSchedule) ->
     let mut hints = Hints::new();
     hint_block(facts, around, body, body.root, &mut hints);
     if let Some(p) = parallel {
-        let is_shared = target.has_vectors && !p.config.serialize;
-        let independent = is_shared && !has_intra_iteration_dependence(facts, body, p.of.body);
+        let is_independent = match target.has_grid {
+            true => !found.behavior.cooperates,
+            false => target.has_vectors && !has_intra_iteration_dependence(facts, body, p.of.body),
+        };
+        let independent = is_independent && !p.config.serialize;
         let no_vectors = is_huge(target, found.behavior);
         hints.insert(p.loop_id, LoopHints { independent, no_vectors, ..LoopHints::default() });
     }

@@ -4,11 +4,12 @@
 //! has variants with bodies of their own. Then the passes of [`PASSES`] rewrite these bodies, and functions. Both ask a
 //! [`TargetInfo`](octants_ir::TargetInfo), and never for the vendor of a machine.
 //!
-//! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for blocks of
-//! threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
+//! Reading order: [`mod@schedule_program`], `decide_schedule`, `schedule_task`, `facts`, `scheduling`; for tasks
+//! `shape_launches`; for blocks of threads `form_thread_loops`, [`mod@block_memory`]; for parallel loops
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
-//! `privatize_in_shared_memory`, `reduce_in_blocks`, `coarsen_threads`, `intra_iteration_dependence`; for serial loops
-//! `hint_loops`, `prefetch`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
+//! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
+//! `intra_iteration_dependence`; for serial loops
+//! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
 //! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`,
 //! `demote_atomics`, `freeze_conditional_loads`.
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
@@ -22,6 +23,7 @@ pub mod decide_schedule;
 mod demote_atomics;
 mod describe_schedule;
 mod facts;
+mod find_coarsening;
 mod find_converged_loops;
 mod find_unroll_and_jam;
 mod form_thread_loops;
@@ -29,6 +31,7 @@ mod freeze_conditional_loads;
 mod full_unroll;
 mod hint_loops;
 mod intra_iteration_dependence;
+mod iteration_groups;
 mod prefetch;
 mod privatize_in_shared_memory;
 mod privatize_scatter;
@@ -38,8 +41,10 @@ mod scatter_privatization;
 pub mod schedule_program;
 mod schedule_task;
 mod scheduling;
+mod shape_launches;
 mod shared_buffers;
 mod software_pipelining;
+mod split_remainders;
 mod subgroup_steps;
 mod unroll_and_jam;
 mod unroll_arrays;

@@ -119,13 +119,11 @@ fn privatize(variant: &mut Variant, copies: &[Copy], limit: u64) {
             code.insert(&mut b, v);
             b.set_cursor(blocks[1]);
             let locals = find_local_uses(&source, &parallel_bodies(&source));
-            let mut cloner = Cloner::new(&source, &locals);
-            cloner.copied_locals = Some(Default::default());
+            let mut cloner = Cloner::with_own_locals(&source, &locals);
             cloner.inst(&mut b, v, &mut plainly);
         }
     }
     variant.body = b.body;
-    variant.is_grid = true;
 }
 
 /// Bytes of all copies so far.

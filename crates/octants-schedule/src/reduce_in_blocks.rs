@@ -45,8 +45,7 @@ pub(crate) fn reduce_in_blocks(scheduled: &mut Scheduled, of: &Scheduling) {
                     fold.combine(b, partials, of.target.subgroup_size);
                 }
             });
-            let variant = &mut scheduled.schedule.tasks[task].variants[variant];
-            (variant.body, variant.is_grid) = (body, true);
+            scheduled.schedule.tasks[task].variants[variant].body = body;
         }
     }
 }

@@ -5,6 +5,7 @@ use octants_ir::schedule::ScheduleOptions;
 use octants_ir::{Pass, Program, Scheduled, TargetInfo, always, run_pipeline};
 
 use crate::balance_threads::balance_threads;
+use crate::coarsen_threads::coarsen_threads;
 use crate::converge_loops::converge_loops;
 use crate::decide_schedule::decide_schedule;
 use crate::demote_atomics::demote_atomics;
@@ -17,13 +18,15 @@ use crate::privatize_in_shared_memory::privatize_in_shared_memory;
 use crate::privatize_scatter::privatize_scatter;
 use crate::reduce_in_blocks::reduce_in_blocks;
 use crate::scheduling::Scheduling;
+use crate::shape_launches::shape_launches;
+use crate::split_remainders::split_remainders;
 use crate::unroll_and_jam::unroll_and_jam;
 
 /// Schedules a program for a kind of machine.
 pub fn schedule_program(program: Program, target: &TargetInfo, options: ScheduleOptions) -> Scheduled {
     let mut scheduled = decide_schedule(program, target, options);
     run_pipeline(PASSES, &mut scheduled, &mut Scheduling { target: *target, options });
-    find_local_uses_again(&mut scheduled);
+    find_uses_of_locals(&mut scheduled);
     scheduled
 }
 
@@ -34,6 +37,7 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| !s.target.has_grid,
         run: |scheduled, s| form_thread_loops(scheduled, s),
     },
+    Pass { name: "shape_launches", runs: |_, s| s.target.has_grid, run: |scheduled, _| shape_launches(scheduled) },
     Pass { name: "hint_loops", runs: always, run: |scheduled, s| hint_loops(scheduled, s) },
     Pass { name: "balance_threads", runs: always, run: |scheduled, s| balance_threads(scheduled, s) },
     Pass {
@@ -48,6 +52,10 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
         runs: |_, s| s.target.has_grid,
         run: |scheduled, s| reduce_in_blocks(scheduled, s),
     },
+    // Behind `reduce_in_blocks`: all iterations of a group fold into the same locals.
+    Pass { name: "coarsen_threads", runs: |_, s| s.target.has_grid, run: |scheduled, _| coarsen_threads(scheduled) },
+    // Behind the passes that look at whole loops.
+    Pass { name: "split_remainders", runs: always, run: |scheduled, _| split_remainders(scheduled) },
     Pass {
         name: "freeze_conditional_loads",
         runs: |_, s| s.target.has_vectors,
@@ -66,8 +74,8 @@ pub const PASSES: &[Pass<Scheduled, Scheduling>] = &[
     },
 ];
 
-/// Finds the uses of locals again: passes have changed the bodies of variants and functions.
-fn find_local_uses_again(scheduled: &mut Scheduled) {
+/// Finds the uses of locals in the bodies as the passes have left them.
+fn find_uses_of_locals(scheduled: &mut Scheduled) {
     for variant in scheduled.schedule.tasks.iter_mut().flat_map(|t| &mut t.variants) {
         variant.schedule.locals = find_local_uses(&variant.body, &parallel_bodies(&variant.body));
     }

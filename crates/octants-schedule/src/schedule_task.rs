@@ -1,11 +1,13 @@
 //! [`schedule_task`]: the schedule of a task, its variants and its loops.
 
 use octants_analysis::{OwnBehavior, launch_bound};
-use octants_ir::schedule::{Behavior, BodySchedule, Forms, Role, TaskHints, TaskSchedule, Variant};
+use octants_ir::schedule::{
+    Behavior, BodySchedule, CopyMerge, Forms, LaunchShape, Role, TaskHints, TaskSchedule, Variant,
+};
 use octants_ir::{Body, Buffer, ForLoop, LoopConfig, Op, TargetInfo, Task, TaskKind, ValueId};
 
-use crate::coarsen_threads::coarsen_threads;
 use crate::facts::{BodyFacts, ProgramFacts};
+use crate::find_coarsening::find_coarsening;
 use crate::prefetch::reads_in_loops;
 use crate::scatter_privatization::{privatize_scatter, privatize_small_scatter};
 
@@ -21,6 +23,9 @@ pub(crate) const MANY_LOOPS: usize = 100;
 
 /// Atomics are rare below one per this many instructions.
 const RARE: usize = 64;
+
+/// Scalars that are added at once when copies are merged: a cache line of 32-bit scalars.
+const MERGED_LANES: u32 = 16;
 
 /// Maximum size of a task with two variants: for arrays that fit into shared memory, and for others.
 const MAX_DUPLICATED: usize = 200;
@@ -97,7 +102,12 @@ fn make_variants(task: &Task, found: &TaskSchedule) -> Vec<Variant> {
         (Role::Private, forms.thread_privatization.is_some()),
         (Role::Coarse, forms.coarsening.is_some()),
     ];
-    let make = |(role, _)| Variant { role, is_grid: false, body: task.body.clone(), schedule: found.body.clone() };
+    let make = |(role, _)| Variant {
+        role,
+        shape: LaunchShape::Range,
+        body: task.body.clone(),
+        schedule: BodySchedule::default(),
+    };
     roles.into_iter().filter(|(_, exists)| *exists).map(make).collect()
 }
 
@@ -129,13 +139,14 @@ fn find_forms(of_body: &BodyFacts<'_>, task: &Task, shared: Option<ParallelLoop<
     let Some(p) = shared.filter(|_| !behavior.cooperates) else { return forms };
     if behavior.atomics > 0 && target.private_bytes > 0 {
         forms.thread_privatization = privatize_scatter(facts, task, p.of.body);
+        forms.copy_merge = CopyMerge { lanes: MERGED_LANES, is_atomic: options.concurrent_launches };
     }
     if behavior.atomics > 0 && target.shared_bytes > 0 {
         let arrays = behavior.size <= MAX_DUPLICATED;
         forms.block_privatization = privatize_small_scatter(facts, task, p.of.body, target.shared_bytes, arrays);
     }
     if target.has_grid && options.opt_level >= 2 {
-        forms.coarsening = coarsen_threads(facts.program, task, p.loop_id, found.count());
+        forms.coarsening = find_coarsening(facts.program, task, p.loop_id, found.count());
     }
     forms
 }

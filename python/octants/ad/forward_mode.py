@@ -12,8 +12,8 @@ from octants import _octants
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.scopes import Scope, unwrapped
 from octants.ad.tape import set_zero
-from octants.companions import companion
 from octants.exceptions import OctantsRuntimeError
+from octants.shadow_buffers import shadow_buffer
 from octants.types.enums import SNodeGradType
 
 
@@ -38,7 +38,7 @@ class FwdMode(Scope):
     def __enter__(self) -> FwdMode:
         self._check_entry()
         for role, whole in [("loss", each) for each in self.loss] + [("param", self.param)]:
-            if companion(whole, "dual") is None:
+            if shadow_buffer(whole, "dual") is None:
                 raise OctantsRuntimeError(
                     f"the {role} of a qd.ad.FwdMode has no dual: make the field with needs_dual=True, or call "
                     "qd.root.lazy_dual() before its memory is used"
@@ -73,13 +73,13 @@ class FwdMode(Scope):
         return np.asarray(self.seed, param.dtype.numpy).reshape(shape)
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
-        if whole is not self.param and companion(whole, "dual") is not None:
+        if whole is not self.param and shadow_buffer(whole, "dual") is not None:
             set_zero(whole.dual, key, component)
 
     def _host_copied(self, to: Any, source: Any) -> None:
-        if companion(to, "dual") is None:
+        if shadow_buffer(to, "dual") is None:
             return
-        dual = companion(source, "dual")
+        dual = shadow_buffer(source, "dual")
         if dual is None:
             to.dual.fill(0)
         else:

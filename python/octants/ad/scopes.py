@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator
 from typing import Any
 
-from octants import _octants, companions
+from octants import _octants, shadow_buffers
 from octants.exceptions import OctantsRuntimeError
 
 
@@ -35,12 +35,12 @@ class Scope(abc.ABC):
 
     def _open(self) -> None:
         self._thread = threading.get_ident()
-        companions.open_scopes.append(self)  # type: ignore[arg-type]
+        shadow_buffers.open_scopes.append(self)  # type: ignore[arg-type]
         self._start()
 
     def _close(self) -> None:
         _octants.set_autodiff_scope(None)
-        companions.open_scopes.remove(self)  # type: ignore[arg-type]
+        shadow_buffers.open_scopes.remove(self)  # type: ignore[arg-type]
 
     @classmethod
     def _name(cls) -> str:
@@ -50,7 +50,7 @@ class Scope(abc.ABC):
 def current() -> Scope | None:
     """The scope that this thread is in."""
     here = threading.get_ident()
-    for scope in companions.open_scopes:
+    for scope in shadow_buffers.open_scopes:
         if scope._thread == here and isinstance(scope, Scope):
             return scope
     return None

@@ -10,11 +10,11 @@ from octants import _octants
 from octants.ad.clearing import clear_all_gradients
 from octants.ad.gradient_check import GradientCheck
 from octants.ad.scopes import Scope, unwrapped
-from octants.companions import companion, fields_in_memory, forget_marks_of_arrays
 from octants.exceptions import OctantsRuntimeError
 from octants.fields import Field
 from octants.ndarrays import Ndarray
 from octants.runtime import current_config
+from octants.shadow_buffers import fields_in_memory, forget_marks_of_arrays, shadow_buffer
 from octants.types.enums import AutodiffMode
 
 
@@ -114,7 +114,7 @@ class Tape(Scope):
                 func.give_back()
 
     def _host_wrote(self, whole: Any, key: Any, component: Any) -> None:
-        if companion(whole, "grad") is None:
+        if shadow_buffer(whole, "grad") is None:
             return
         if self.calls:
             self.calls.append((_HostWrite(whole, key, component), ()))
@@ -123,7 +123,7 @@ class Tape(Scope):
             self._check.save()
 
     def _host_copied(self, to: Any, source: Any) -> None:
-        if companion(to, "grad") is not None:
+        if shadow_buffer(to, "grad") is not None:
             self.calls.append((_HostCopy(to, source), ()))
 
 
@@ -170,7 +170,7 @@ class _HostCopy:
         taken = self.to.grad.to_numpy()
         self.to.grad.fill(0)
         # Behind that, for the source may be the same memory.
-        gradient = companion(self.source, "grad")
+        gradient = shadow_buffer(self.source, "grad")
         if gradient is not None:
             gradient.from_numpy(gradient.to_numpy() + taken.astype(gradient.dtype.numpy))
 

@@ -17,7 +17,7 @@ def result() -> qd.i32:
         3,
         4,
     ),
-    "loops that a tape tallies": (
+    "loops that a tape records": (
         """
 x = qd.field(qd.f32, shape=4, needs_grad=True)
 loss = qd.field(qd.f32, shape=(), needs_grad=True)

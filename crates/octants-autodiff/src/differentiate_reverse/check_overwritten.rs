@@ -19,14 +19,25 @@ use super::find_active_values::is_extreme;
 use super::later_loops::overwrites_later;
 use super::plan_sweeps::Plan;
 use crate::memory_use::{MemoryUse, memory_use};
-use octants_analysis::{Dependence, Meeting, Place, same_value, trace_address, trace_element};
+use octants_analysis::{Dependence, Meeting, Place, Subscript, trace_address, trace_element};
 
 /// What a read or a write of an array's element is.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 struct Access {
     inst: ValueId,
     buffer: BufferId,
     addr: ValueId,
+    /// The subscripts of the element.
+    element: Vec<Subscript>,
+    /// Those in the element, of a component.
+    component: Vec<Subscript>,
+}
+
+impl Access {
+    /// The same component of a vector or matrix, or all of it, as far as both accesses say.
+    fn is_same_component(&self, other: &Access, dependence: &Dependence<'_>) -> bool {
+        dependence.within_iteration(&self.component, &other.component) == Meeting::Certain
+    }
 }
 
 /// Looks for reads that later writes make untrue.
@@ -36,6 +47,7 @@ pub(super) fn check_overwritten(
     gradients: &[Option<BufferId>],
     warn: &mut dyn FnMut(Diagnostic),
 ) -> Result<(), Box<Diagnostic>> {
+    let mut dependence = Dependence::as_meant(plan.body, HashMap::new());
     let (mut loads, mut stores, mut updates, mut extremes) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     plan.body.visit(plan.body.root, &mut |inst, i| {
         let (addr, list) = match memory_use(&i.op) {
@@ -46,8 +58,10 @@ pub(super) fn check_overwritten(
             // What others change meanwhile is nobody's to keep.
             MemoryUse::VolatileLoad(_) | MemoryUse::CompareAndSwap { .. } | MemoryUse::Nothing => return,
         };
-        if let Some((buffer, addr)) = trace_element(plan.body, addr) {
-            list.push(Access { inst, buffer, addr });
+        if let Some((buffer, element)) = trace_element(plan.body, addr) {
+            let mut subscripts = dependence.subscripts(addr);
+            let component = subscripts.split_off(indices(plan.body, element).len().min(subscripts.len()));
+            list.push(Access { inst, buffer, addr: element, element: subscripts, component });
         }
     });
     let needed: BTreeSet<ValueId> =
@@ -56,7 +70,7 @@ pub(super) fn check_overwritten(
     for load in &loads {
         let of_same = |w: &&Access| w.buffer == load.buffer;
         for store in stores.iter().filter(of_same) {
-            if gradients[load.buffer.index()].is_some() && crosses_iterations(plan, load, store) {
+            if gradients[load.buffer.index()].is_some() && crosses_iterations(plan, &mut dependence, load, store) {
                 let message = format!(
                     "Cross-iteration read-after-write of `{}`: an iteration of a parallel loop reads what another \
                      one stores",
@@ -77,7 +91,13 @@ pub(super) fn check_overwritten(
             return Err(Diagnostic::new(Code::Compilation, plan.body.inst(load.inst).span, message)
                 .with_hint("copy the gradient to another field in a kernel of its own, called before, and read that"));
         }
-        if stores.iter().chain(&updates).chain(&extremes).filter(of_same).any(|write| overwrites(plan, load, write)) {
+        if stores
+            .iter()
+            .chain(&updates)
+            .chain(&extremes)
+            .filter(of_same)
+            .any(|write| overwrites(plan, &dependence, load, write))
+        {
             warn(*warning(plan, load, &format!("what is read of `{}` here", name(load.buffer))));
         }
     }
@@ -86,7 +106,7 @@ pub(super) fn check_overwritten(
         let is_other =
             |w: &&Access| w.buffer == update.buffer && kind_of_update(plan, w) != kind_of_update(plan, update);
         let writes = stores.iter().chain(&updates).chain(&extremes);
-        if writes.filter(is_other).any(|write| overwrites(plan, update, write)) {
+        if writes.filter(is_other).any(|write| overwrites(plan, &dependence, update, write)) {
             warn(*warning(plan, update, &format!("what becomes of `{}` here", name(update.buffer))));
         }
     }
@@ -129,36 +149,17 @@ fn indices(body: &Body, addr: ValueId) -> &[ValueId] {
     }
 }
 
-/// The same element of a vector or matrix, whichever the component: both addresses lead to it in the same way.
-fn same_component(body: &Body, a: ValueId, b: ValueId) -> bool {
-    let of = |v: ValueId| memory_use(&body.inst(v).op).address().unwrap_or(v);
-    let (a, b) = (of(a), of(b));
-    let whole = |v: ValueId| matches!(body.inst(v).op, Op::BufferAddr(..));
-    whole(a) || whole(b) || same_parts(body, a, b)
-}
-
-fn same_parts(body: &Body, a: ValueId, b: ValueId) -> bool {
-    match (&body.inst(a).op, &body.inst(b).op) {
-        (Op::BufferAddr(..), Op::BufferAddr(..)) => true,
-        (Op::ElementAddr(a, x), Op::ElementAddr(b, y)) => {
-            x.len() == y.len() && x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) && same_parts(body, *a, *b)
-        }
-        (Op::MemberAddr(a, i), Op::MemberAddr(b, j)) => i == j && same_parts(body, *a, *b),
-        _ => false,
-    }
-}
-
 /// The write is certain to change, after the read, what the read found.
-fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
+fn overwrites(plan: &Plan, dependence: &Dependence<'_>, load: &Access, write: &Access) -> bool {
     let (body, layout) = (plan.body, &plan.layout);
     let (x, y) = (indices(body, load.addr), indices(body, write.addr));
-    if !same_component(body, load.inst, write.inst) {
+    if !load.is_same_component(write, dependence) {
         return false;
     }
     if overwrites_later(plan, (load.inst, x), (write.inst, y)) {
         return true;
     }
-    if !x.iter().zip(y).all(|(x, y)| same_value(body, *x, *y)) {
+    if dependence.within_iteration(&load.element, &write.element) != Meeting::Certain {
         return false;
     }
     // The write stands in the read's block, or in one around it, so that it runs whenever the read has run.
@@ -185,7 +186,7 @@ fn overwrites(plan: &Plan, load: &Access, write: &Access) -> bool {
 /// One iteration of a parallel loop reads what another one stores: some two of them lead to the same element, as far as
 /// indices are a multiple of the loop's and a constant. Indices along other axes must be the same values. Branches that
 /// leave out an edge of the loop are taken to be entered; what others leave out is not known.
-fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
+fn crosses_iterations(plan: &Plan, dependence: &mut Dependence<'_>, load: &Access, store: &Access) -> bool {
     let body = plan.body;
     let root_loop = |v: ValueId| {
         let is_around = |l: &&ValueId| match &body.inst(**l).op {
@@ -198,13 +199,11 @@ fn crosses_iterations(plan: &Plan, load: &Access, store: &Access) -> bool {
     if !(leaves_out_edges(plan, load.inst) && leaves_out_edges(plan, store.inst)) {
         return false;
     }
-    let mut dependence = Dependence::as_meant(body, HashMap::new());
-    let (read, written) = (dependence.subscripts(load.addr), dependence.subscripts(store.addr));
-    let found = dependence.between_iterations(around, &read, &written);
+    let found = dependence.between_iterations(around, &load.element, &store.element);
     found.is_exact
         && !found.axes.contains(&Meeting::Apart)
         && found.axes.contains(&Meeting::Certain)
-        && same_component(body, load.inst, store.inst)
+        && load.is_same_component(store, dependence)
 }
 
 /// The branches around an instruction leave out edges of loops at most.

@@ -9,6 +9,7 @@ use octants_ir::{BlockId, BufferId, LocalId, Op, Type, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::sweep_state::{Deferred, Sum};
+use crate::memory_use::changed_by;
 use octants_analysis::{MemoryClasses, Place, for_each_element, known_int, same_address, trace_address};
 use octants_ir::insert_code::any_bits;
 
@@ -106,8 +107,8 @@ impl Emitter<'_> {
         // A kernel may use a gradient like any other memory.
         for_each_element(source, block, &mut |b, _| only &= self.gradients[buffer.index()] != Some(b));
         source.visit(block, &mut |_, inst| {
-            let (Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..)) = &inst.op else { return };
-            if let Place::Buffer(b) = trace_address(source, *a) {
+            let Some(a) = changed_by(&inst.op) else { return };
+            if let Place::Buffer(b) = trace_address(source, a) {
                 only &= self.gradients[b.index()].is_none_or(|g| !memory.may_alias(own.index(), g.index()));
             }
         });

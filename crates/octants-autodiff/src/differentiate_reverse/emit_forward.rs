@@ -3,11 +3,12 @@
 
 use std::collections::HashMap;
 
-use octants_ir::{AtomicOp, BinaryOp, BlockId, ForLoop, Op, Type, ValueId};
+use octants_ir::{AtomicOp, BinaryOp, BlockId, Effect, ForLoop, Op, Type, ValueId};
 
 use super::emit_sweeps::Emitter;
 use super::plan_sweeps::{Exit, LoopPlan, Need, exit_of};
 use super::sweep_state::{Indices, Mode};
+use crate::memory_use::changed_by;
 use octants_analysis::{Place, trace_address};
 
 impl Emitter<'_> {
@@ -50,7 +51,7 @@ impl Emitter<'_> {
     fn forward_inst(&mut self, v: ValueId, need: &Need, mode: Mode) {
         let op = &self.source().inst(v).op;
         match op {
-            Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) if !self.repeats_changes_of(*a) => {}
+            op if changed_by(op).is_some_and(|a| !self.repeats_changes_of(a)) => {}
             // A variable of the sweep's own.
             Op::Atomic(AtomicOp::Add | AtomicOp::Sub, a, x) => {
                 let sum = if matches!(op, Op::Atomic(AtomicOp::Add, ..)) { BinaryOp::Add } else { BinaryOp::Sub };
@@ -65,7 +66,18 @@ impl Emitter<'_> {
                 self.branch(c, |e| e.forward(*yes, need, mode), |e| e.forward(*no, need, mode));
             }
             Op::For(_) | Op::Loop(_) => self.forward_loop(v, need, mode),
-            _ => _ = self.copy(v),
+            op => match op.effect() {
+                Effect::Pure | Effect::Index | Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Draw => {
+                    self.copy(v);
+                }
+                // The sweep's own variables.
+                Effect::Write(_) | Effect::Update(_) => _ = self.copy(v),
+                Effect::Exchange | Effect::Synchronize | Effect::Call(..) => _ = self.copy(v),
+                Effect::Leave | Effect::Print | Effect::Assert => _ = self.copy(v),
+                Effect::Reduce | Effect::Branch(..) | Effect::For(_) | Effect::Loop(_) => {
+                    panic!("compiler bug: the forward sweep has no code for {op:?}")
+                }
+            },
         }
     }
 

@@ -14,7 +14,7 @@
 //! cuts loops so that less is kept; `emit_sweeps`, `copy_values`, `emit_forward`, `emit_reverse`, `sum_adjoints`,
 //! `reverse_extremes` and `reverse_loops` build both sweeps, with `keep_states` for what is kept, `count_words` for how
 //! much that is, `defer_updates` for gradients that are summed up in a local, and `balance_lanes` for who runs which
-//! iteration. `tally_trips` makes the kernel that tells whether the loops are still those that ran.
+//! iteration. `record_trip_counts` makes the kernel that tells whether the loops are still those that ran.
 //!
 //! All of these read one plan, which is as much work as the sweeps: so they are steps of one pass.
 
@@ -31,13 +31,13 @@ mod keep_states;
 mod later_loops;
 mod needed_operands;
 mod plan_sweeps;
+pub mod record_trip_counts;
 mod reverse_extremes;
 mod reverse_loops;
 mod store_arguments;
 mod strip_kept_loops;
 mod sum_adjoints;
 mod sweep_state;
-pub mod tally_trips;
 
 use std::collections::{HashMap, HashSet};
 
@@ -51,11 +51,11 @@ pub(crate) use find_active_values::varied_values;
 use find_active_values::{Activity, refuse_unsupported};
 use keep_states::{any_uses_store, kept_in_store};
 use plan_sweeps::Plan;
+pub use record_trip_counts::may_record_trip_counts;
 use reverse_extremes::refuse_rounded_extremes;
 pub use store_arguments::{STORE_PARAMS, StoreArguments};
 use strip_kept_loops::{Stripped, strip_kept_loops};
 use sweep_state::Store;
-pub use tally_trips::may_tally_loops;
 
 /// What an adjoint keeps in memory of the launch.
 #[derive(Debug, Clone)]
@@ -95,7 +95,7 @@ pub enum Keeping {
 
 /// The gradient, or the dual, of each buffer.
 pub(crate) fn gradients(kernel: &Kernel) -> Vec<Option<BufferId>> {
-    (0..kernel.buffers.len() as u32).map(|b| kernel.companions.get(&BufferId(b)).copied()).collect()
+    (0..kernel.buffers.len() as u32).map(|b| kernel.shadow_buffers.get(&BufferId(b)).copied()).collect()
 }
 
 /// Refuses a kernel in which a function calls itself: any other call has been inlined.
@@ -109,7 +109,7 @@ pub fn refuse_recursion(kernel: &Kernel) -> Result<(), Box<Diagnostic>> {
         .with_hint("write it as a loop, or give its gradient with `qd.ad.grad_for`"))
 }
 
-/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a companion there is no
+/// Makes of a kernel its adjoint, which keeps states as `keeping` says. Of buffers without a shadow buffer there is no
 /// gradient. `found` are the loads of what atomic operations found and overwrote. The result is what the adjoint must
 /// keep in memory of the launch. `warn` is told of what makes the gradient wrong and can be meant nevertheless.
 ///

@@ -46,7 +46,7 @@ impl<'a> Emitter<'a> {
 
     /// The fields that a parallel loop touches only at its own indices, the same ones along the same axes: what an
     /// iteration adds to their gradients no other one adds to. Arrays may be the same memory as others, which the pass
-    /// `demote_companion_atomics` knows; fields that share memory are left out.
+    /// `demote_shadow_atomics` knows; fields that share memory are left out.
     fn own_buffers(&self, v: ValueId, from: BlockId) -> HashSet<BufferId> {
         let source = self.source();
         // A kernel may use a gradient like any other memory.

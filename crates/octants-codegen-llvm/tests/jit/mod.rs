@@ -9,10 +9,11 @@ use llvm_sys::core::*;
 use llvm_sys::error::{LLVMErrorRef, LLVMGetErrorMessage};
 use llvm_sys::orc2::lljit::*;
 use llvm_sys::orc2::*;
-use octants_artifact::{Artifact, HostContext, HostCount, HostTask};
-use octants_codegen_llvm::CodegenOptions;
+use octants_artifact::{Artifact, CodeTarget, HostContext, HostCount, HostTask};
+use octants_codegen_llvm::{CodegenOptions, target_info};
 use octants_diag::Span;
 use octants_ir::*;
+use octants_schedule::schedule_program;
 
 use super::scheduled::compile_host;
 
@@ -126,6 +127,14 @@ pub fn build(program: &Program) -> Loaded {
 /// Compiles and loads.
 pub fn build_with(program: &Program, options: &CodegenOptions) -> Loaded {
     load(compile_host(program, &|span: Span| format!("test.py:{}", span.start), options).expect("compiles"))
+}
+
+/// Compiles a program whose launches may run beside others on the same memory, and loads it.
+pub fn build_concurrent(program: &Program) -> Loaded {
+    let options = CodegenOptions::default();
+    let asked = ScheduleOptions { concurrent_launches: true, ..ScheduleOptions::default() };
+    let scheduled = schedule_program(program.clone(), &target_info(&CodeTarget::Host), asked);
+    load(octants_codegen_llvm::compile_host(&scheduled, &|_| String::new(), &options).expect("compiles"))
 }
 
 impl Loaded {

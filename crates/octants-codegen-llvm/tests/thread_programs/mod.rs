@@ -72,19 +72,3 @@ pub fn subgroup(operation: &str) -> Program {
         _ => of_threads("f32", &format!("%40: f32 = subgroup {operation}")),
     }
 }
-
-/// Four elements at once by the first of four threads.
-pub fn vectors() -> Program {
-    of_threads(
-        "f32",
-        "%30: ref f32 = buffer_addr @1[%11]
-         %31: i32 = and %11, %13
-         %32: u1 = eq %31, %0
-         if %32 {
-           %34: vec4<f32> = vector_load %12
-           %35: vec4<f32> = freeze %34
-           vector_store %30, %35
-         }
-         %40: f32 = load %12",
-    )
-}

@@ -134,8 +134,8 @@ impl Session {
             watch.lap(Phase::Passes, pass)
         });
         check_block_dims(&program, &info)?;
-        let options = self.codegen_options(concurrent, &machine.library);
-        let schedule_options = self.schedule_options(arrays_may_alias);
+        let options = self.codegen_options(&machine.library);
+        let schedule_options = self.schedule_options((arrays_may_alias, concurrent));
         // Only a device apart can be lost. A kernel's own source is the first that was read.
         let own = sources.get(0).filter(|_| self.config.debug && !self.device.is_immediate());
         let defined_at = own.map(|file| format!("{}:{}", file.path, file.first_line));
@@ -181,6 +181,7 @@ impl Session {
         for (task, access) in artifact.tasks.iter_mut().zip(access) {
             task.access = access;
         }
+        watch.lap(Phase::Codegen, "free");
         // Where nothing is kept here, the device's driver may keep what it makes of the text.
         let assembled = key.and_then(|_| self.device.assemble(&artifact, options.threads));
         let loaded = assembled.as_ref().and_then(|a| load(a).ok());
@@ -235,16 +236,16 @@ impl Session {
         program
     }
 
-    pub(crate) fn schedule_options(&self, arrays_may_alias: bool) -> ScheduleOptions {
-        ScheduleOptions { opt_level: self.config.opt_level, arrays_may_alias, ..ScheduleOptions::default() }
+    pub(crate) fn schedule_options(&self, (arrays_may_alias, concurrent_launches): (bool, bool)) -> ScheduleOptions {
+        let opt_level = self.config.opt_level;
+        ScheduleOptions { opt_level, arrays_may_alias, concurrent_launches, ..ScheduleOptions::default() }
     }
 
-    pub(crate) fn codegen_options(&self, concurrent_launches: bool, library: &DeviceLibrary) -> CodegenOptions {
+    pub(crate) fn codegen_options(&self, library: &DeviceLibrary) -> CodegenOptions {
         CodegenOptions {
             fast_math: self.config.fast_math,
             opt_level: self.config.opt_level,
             processor: Some(self.config.cpu_target.clone()).filter(|name| !name.is_empty()),
-            concurrent_launches,
             device_library: library.clone(),
             threads: match self.config.num_compile_threads {
                 0 => std::thread::available_parallelism().map_or(1, |n| n.get()),

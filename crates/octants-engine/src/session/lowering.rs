@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::atomic::Ordering;
 
-use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_tally_loops};
+use octants_autodiff::{Differentiation, Keeping, Kept, StoreNeed, differentiate, may_record_trip_counts};
 use octants_diag::Diagnostic;
 use octants_frontend::{ArgSpec, Lowered, Obj, Options, World};
 use octants_ir::{AutodiffMode, Kernel, TargetInfo};
@@ -35,8 +35,8 @@ impl Lowering {
     }
 
     /// The length of some loop may come from memory, so that it may change before the kernel's gradient runs.
-    pub fn may_tally_loops(&self) -> bool {
-        may_tally_loops(&self.lowered.kernel)
+    pub fn may_record_trip_counts(&self) -> bool {
+        may_record_trip_counts(&self.lowered.kernel)
     }
 
     /// What the code keeps in memory of the launch, a line of comment each.
@@ -77,7 +77,7 @@ impl Lowering {
         if self.tells || mode == AutodiffMode::Reverse {
             self.lowered.returns.clear();
         }
-        self.watch.lap(Phase::Passes, if self.tells { "tally loops" } else { "differentiate" });
+        self.watch.lap(Phase::Passes, if self.tells { "record trip counts" } else { "differentiate" });
         Ok(())
     }
 
@@ -108,7 +108,7 @@ impl Session {
         keeping_on(&self.machine.info())
     }
 
-    /// Source to IR, with the companions that `mode` will need. The only stop that asks the outside world anything.
+    /// Source to IR, with the shadow buffers that `mode` will need. The only stop that asks the outside world anything.
     pub fn lower(
         &self,
         world: &dyn World,

@@ -73,7 +73,7 @@ impl Session {
             &Binding::of(lowered),
             (&code.layout, &code.pointers, code.tells_addresses, &code.ret),
             (artifact, store.flatten(), code.depends().cloned()),
-            (may_alias, lowering.has_groups(), lowering.may_tally_loops()),
+            (may_alias, lowering.has_groups(), lowering.may_record_trip_counts()),
             search.tracing.said(&lowered.sources),
         );
         keep(cache, search, outcome).unwrap_or_else(|notice| {

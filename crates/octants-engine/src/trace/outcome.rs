@@ -82,7 +82,7 @@ pub(super) fn binding_and_layout(outcome: &Outcome) -> (Binding, ArgLayout, Vec<
 fn source_of(capture: &Capture) -> ArraySource {
     match capture {
         Capture::Arg { index, path } => ArraySource::Argument(*index, path.clone()),
-        Capture::Companion { index, path, desc } => {
+        Capture::ShadowBuffer { index, path, desc } => {
             let NdarrayDesc { elem, ndim, contiguous, reach, clamped, needs_grad } = desc;
             let array = ArrayType {
                 element: type_to_stored(elem),
@@ -92,7 +92,7 @@ fn source_of(capture: &Capture) -> ArraySource {
                 clamped: *clamped,
                 needs_grad: *needs_grad,
             };
-            ArraySource::Companion(*index, path.clone(), array)
+            ArraySource::ShadowBuffer(*index, path.clone(), array)
         }
         Capture::Object { obj, from } => ArraySource::Object(obj.0, from.clone()),
     }
@@ -101,7 +101,7 @@ fn source_of(capture: &Capture) -> ArraySource {
 fn capture_of(source: &ArraySource) -> Capture {
     match source {
         ArraySource::Argument(index, path) => Capture::Arg { index: *index, path: path.clone() },
-        ArraySource::Companion(index, path, array) => Capture::Companion {
+        ArraySource::ShadowBuffer(index, path, array) => Capture::ShadowBuffer {
             index: *index,
             path: path.clone(),
             desc: NdarrayDesc {

@@ -68,7 +68,7 @@ pub struct Recalled {
     /// It has `stream_parallel` groups.
     pub has_groups: bool,
     /// The length of some loop may come from memory.
-    pub may_tally_loops: bool,
+    pub may_record_trip_counts: bool,
     /// What the user was warned of.
     pub warnings: Vec<StoredWarning>,
     /// What was printed.
@@ -89,7 +89,7 @@ impl Recalled {
             depends: outcome.depends,
             may_alias: outcome.may_alias,
             has_groups: outcome.has_groups,
-            may_tally_loops: outcome.may_tally_loops,
+            may_record_trip_counts: outcome.may_record_trip_counts,
             warnings: outcome.warnings,
             printed: outcome.printed,
         }
@@ -227,14 +227,14 @@ pub(crate) fn outcome(
     binding: &Binding,
     (layout, pointers, tells_addresses, ret): (&ArgLayout, &[Pointer], bool, &Type),
     (artifact, store, depends): (Key, Option<StoreOfGradient>, Option<Dependence>),
-    (may_alias, has_groups, may_tally_loops): (bool, bool, bool),
+    (may_alias, has_groups, may_record_trip_counts): (bool, bool, bool),
     (warnings, printed): (Vec<StoredWarning>, Vec<String>),
 ) -> Outcome {
     Outcome {
         artifact,
         may_alias,
         has_groups,
-        may_tally_loops,
+        may_record_trip_counts,
         arguments: argument_plan(binding, layout, (pointers, tells_addresses)),
         store,
         depends,

@@ -3,11 +3,11 @@
 use std::rc::Rc;
 
 use octants_diag::Result;
-use octants_ir::{Buffer, BufferId, Companion, Layout, MemorySpace, Op, Param, Type, ValueId};
+use octants_ir::{Buffer, BufferId, Layout, MemorySpace, Op, Param, ShadowBuffer, Type, ValueId};
 
 use super::{Frame, Lowerer};
 use crate::value::{DataclassArg, Value};
-use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj, Reach, companion_attribute};
+use crate::world::{ArgSpec, Capture, FieldDesc, NdarrayDesc, Obj, Reach, shadow_attribute};
 
 impl Lowerer<'_> {
     pub(super) fn argument(&mut self, index: u32, path: Vec<String>, spec: &ArgSpec) -> Result<Value> {
@@ -118,13 +118,13 @@ impl Lowerer<'_> {
         if let Some(known) = self.gradients.get(&array) {
             return *known;
         }
-        let found = self.argument_companion(array, Companion::Gradient);
+        let found = self.argument_shadow_buffer(array, ShadowBuffer::Gradient);
         self.gradients.insert(array, found);
         found
     }
 
-    /// A companion of an array argument that has a gradient, as an array of its own. Arguments have no duals.
-    pub(super) fn argument_companion(&mut self, array: BufferId, which: Companion) -> Option<BufferId> {
+    /// A shadow buffer of an array argument that has a gradient, as an array of its own. Arguments have no duals.
+    pub(super) fn argument_shadow_buffer(&mut self, array: BufferId, which: ShadowBuffer) -> Option<BufferId> {
         let Some(Capture::Arg { index, path }) = self.buffer_captures[array.index()].clone() else { return None };
         let mut spec = &self.args[index as usize];
         for name in &path {
@@ -136,18 +136,18 @@ impl Lowerer<'_> {
             return None;
         }
         let desc = match which {
-            Companion::Gradient => NdarrayDesc { needs_grad: false, ..desc.clone() },
-            Companion::Dual => return None,
-            Companion::ReadMarks => {
+            ShadowBuffer::Gradient => NdarrayDesc { needs_grad: false, ..desc.clone() },
+            ShadowBuffer::Dual => return None,
+            ShadowBuffer::ReadMarks => {
                 // Its elements may be larger than the array's.
                 let reach = if desc.reach == Reach::Wide { Reach::Wide } else { Reach::Long };
                 NdarrayDesc { elem: Type::I32, contiguous: true, reach, needs_grad: false, ..desc.clone() }
             }
         };
-        let attribute = companion_attribute(which);
+        let attribute = shadow_attribute(which);
         let name = format!("{}.{attribute}", self.buffers[array.index()].name);
         let path = path.into_iter().chain([attribute.to_string()]).collect();
-        let capture = Capture::Companion { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
+        let capture = Capture::ShadowBuffer { index, path, desc: NdarrayDesc { clamped: false, ..desc.clone() } };
         Some(self.add_array(name, &desc, capture, None))
     }
 

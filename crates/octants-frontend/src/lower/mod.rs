@@ -6,7 +6,6 @@ mod atomics;
 mod builtins;
 mod call;
 mod choose_form;
-mod companions;
 mod compile_time;
 mod control;
 mod conversions;
@@ -21,6 +20,7 @@ mod purity;
 mod ranges;
 mod returns;
 mod sequences;
+mod shadow_buffers;
 mod static_functions;
 mod stmt;
 mod stop_gradient;
@@ -59,7 +59,7 @@ pub fn lower(
     let mut lowerer = Lowerer::new(world, options.clone(), kernel);
     match lowerer.lower_kernel(kernel, args) {
         Ok(returns) => {
-            lowerer.find_companions();
+            lowerer.find_shadow_buffers();
             Ok(lowerer.finish(returns))
         }
         Err(mut d) => {
@@ -203,7 +203,7 @@ pub(crate) struct Lowerer<'w> {
     buffer_of_object: HashMap<Obj, BufferId>,
     buffer_of_path: HashMap<(u32, Vec<String>), BufferId>,
     gradients: HashMap<BufferId, Option<BufferId>>,
-    companions: BTreeMap<BufferId, BufferId>,
+    shadow_buffers: BTreeMap<BufferId, BufferId>,
     /// Arrays that `qd.stop_grad` makes constants here.
     stopped: Vec<BufferId>,
     roots: Vec<u32>,
@@ -265,7 +265,7 @@ impl<'w> Lowerer<'w> {
             buffer_of_object: HashMap::new(),
             buffer_of_path: HashMap::new(),
             gradients: HashMap::new(),
-            companions: BTreeMap::new(),
+            shadow_buffers: BTreeMap::new(),
             stopped: Vec::new(),
             roots: Vec::new(),
             functions: Vec::new(),
@@ -333,7 +333,7 @@ impl<'w> Lowerer<'w> {
                 name,
                 params: self.params,
                 buffers: self.buffers,
-                companions: self.companions,
+                shadow_buffers: self.shadow_buffers,
                 roots: self.roots.len() as u32,
                 functions: self.functions,
                 body: self.b.body,

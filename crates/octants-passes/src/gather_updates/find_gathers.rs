@@ -15,7 +15,7 @@ use octants_analysis::{CodeLayout, MemoryClasses, Place, Sums, Term, may_leave, 
 pub(super) fn find(
     body: &Body,
     buffers: &[Buffer],
-    companions: &BTreeSet<BufferId>,
+    shadow_buffers: &BTreeSet<BufferId>,
     parallel: ValueId,
     done: &HashSet<ValueId>,
 ) -> Option<Gather> {
@@ -32,7 +32,8 @@ pub(super) fn find(
     let layout = CodeLayout::of(body);
     let mut used = HashSet::new();
     body.visit(l.body, &mut |_, inst| inst.op.for_each_operand(|u| _ = used.insert(u)));
-    let is_wanted = |u: &Update| companions.contains(&u.buffer) && !used.contains(&u.inst) && !done.contains(&u.inst);
+    let is_wanted =
+        |u: &Update| shadow_buffers.contains(&u.buffer) && !used.contains(&u.inst) && !done.contains(&u.inst);
     for &inner in body.block(l.body) {
         let Some(i) = for_loop(body, inner).filter(|i| i.dims.len() == 1) else { continue };
         if may_leave(body, i.body) {

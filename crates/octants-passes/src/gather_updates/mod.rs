@@ -33,10 +33,10 @@ use find_gathers::find;
 /// Gathers sums of gradients that inner loops scatter over at least `options.gather` elements.
 pub fn gather_updates(kernel: &mut Kernel, options: &PassOptions) {
     let Some(least) = options.gather else { return };
-    let companions: BTreeSet<BufferId> = kernel.companions.values().copied().collect();
+    let shadow_buffers: BTreeSet<BufferId> = kernel.shadow_buffers.values().copied().collect();
     let mut done = HashSet::new();
     for v in kernel.body.block(kernel.body.root).to_vec() {
-        while let Some(gather) = find(&kernel.body, &kernel.buffers, &companions, v, &done) {
+        while let Some(gather) = find(&kernel.body, &kernel.buffers, &shadow_buffers, v, &done) {
             done.extend(gather.updates.iter().map(|u| u.inst));
             Emission { gather: &gather, buffers: &kernel.buffers, least: i64::from(least) }.apply(&mut kernel.body);
         }

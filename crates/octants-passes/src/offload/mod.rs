@@ -57,7 +57,7 @@ pub fn offload(mut kernel: Kernel) -> Program {
         groups.push(segment.group);
     }
     let Cut { frame, slots, outline, .. } = cut;
-    let Kernel { name, params, buffers, companions: _, roots, functions, ret, body: _ } = kernel;
+    let Kernel { name, params, buffers, shadow_buffers: _, roots, functions, ret, body: _ } = kernel;
     let graph = TaskGraph::default();
     let mut program = Program { name, params, buffers, roots, functions, ret, frame, tasks, graph };
     compute_access(&mut program);

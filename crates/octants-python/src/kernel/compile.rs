@@ -136,11 +136,11 @@ impl Kernel {
         let mut search = guarded(py, &this.name, || session.search(&world, &request))?;
         let is_kept = search.is_kept();
         let (mut is_recalled, mut is_stored) = (false, false);
-        let (binding, code, alias, groups, may_tally_loops) =
+        let (binding, code, alias, groups, may_record_trip_counts) =
             match this.recall(prepared, (gathered, args, mode), &described, &world, &mut search)? {
                 Some((found, code, alias)) => {
                     is_recalled = true;
-                    (found.binding, code, alias, found.has_groups, found.may_tally_loops)
+                    (found.binding, code, alias, found.has_groups, found.may_record_trip_counts)
                 }
                 None => {
                     log_debug(py, || format!("kernel `{}` is compiled: {}", this.name, search.reason))?;
@@ -153,8 +153,8 @@ impl Kernel {
                     for notice in session.take_notices() {
                         py.import("octants._logging")?.call_method1("warn", (notice,))?;
                     }
-                    let (groups, may_tally_loops) = (lowering.has_groups(), lowering.may_tally_loops());
-                    (Binding::of(&lowering.lowered), code, alias, groups, may_tally_loops)
+                    let (groups, may_record_trip_counts) = (lowering.has_groups(), lowering.may_record_trip_counts());
+                    (Binding::of(&lowering.lowered), code, alias, groups, may_record_trip_counts)
                 }
             };
         this.lock().was_kept = code.was_kept && !this.is_pure();
@@ -171,14 +171,14 @@ impl Kernel {
         let mut spec = Specialization::new((gathered, args), described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
         spec.unites_arrays = alias && mode != AutodiffMode::None;
-        spec.may_tally_loops = may_tally_loops;
-        let tallies_loops = may_tally_loops && mode == AutodiffMode::None && !this.library;
-        spec.tallies_loops = AtomicBool::new(tallies_loops);
+        spec.may_record_trip_counts = may_record_trip_counts;
+        let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
+        spec.records_trip_counts = AtomicBool::new(records_trip_counts);
         // Whoever sees a launch waits for it.
-        spec.sees_launches = AtomicBool::new(tallies_loops && session.config().debug);
-        if may_tally_loops && !spec.may_have_gradient {
-            let companions = py.import("octants.companions")?;
-            spec.may_have_gradient = companions.call_method0("any_gradients")?.is_truthy()?;
+        spec.sees_launches = AtomicBool::new(records_trip_counts && session.config().debug);
+        if may_record_trip_counts && !spec.may_have_gradient {
+            let shadow_buffers = py.import("octants.shadow_buffers")?;
+            spec.may_have_gradient = shadow_buffers.call_method0("any_gradients")?.is_truthy()?;
         }
         spec.may_have_gradient &= !alias;
         Ok(spec)

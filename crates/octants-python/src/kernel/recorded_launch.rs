@@ -18,7 +18,7 @@ use super::refusals::IN_SCOPE;
 use crate::errors;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::in_stream_scope;
-use crate::tally::Tally;
+use crate::trip_count_record::TripCountRecord;
 
 /// A launch that has run.
 #[pyclass(module = "octants._octants", frozen)]
@@ -27,7 +27,7 @@ pub struct RecordedLaunch {
     mode: AutodiffMode,
     spec: Arc<Specialization>,
     slots: Slots,
-    tally: Tally,
+    trip_counts: TripCountRecord,
 }
 
 impl RecordedLaunch {
@@ -39,11 +39,11 @@ impl RecordedLaunch {
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let (result, mut launch) = Self::launch(kernel, args, mode)?;
         if mode == AutodiffMode::Validation {
-            launch.tally = launch.tally_now(kernel, args)?;
-        } else if launch.spec.tallies_loops.load(Ordering::Relaxed) {
-            launch.tally = launch.tally_now(kernel, args)?;
-            if launch.tally.is_empty() {
-                launch.spec.has_no_loops_to_tally();
+            launch.trip_counts = launch.trip_counts_now(kernel, args)?;
+        } else if launch.spec.records_trip_counts.load(Ordering::Relaxed) {
+            launch.trip_counts = launch.trip_counts_now(kernel, args)?;
+            if launch.trip_counts.is_empty() {
+                launch.spec.has_no_trip_counts();
             }
         }
         Ok((result, launch))
@@ -57,9 +57,9 @@ impl RecordedLaunch {
         with_gradients: &Bound<'py, PyAny>,
     ) -> PyResult<RecordedLaunch> {
         let (_, mut launch) = Self::launch(kernel, args, AutodiffMode::None)?;
-        if launch.spec.may_tally_loops {
+        if launch.spec.may_record_trip_counts {
             let args = with_gradients.call0()?.cast_into::<PyTuple>()?;
-            launch.tally = launch.tally_now(kernel, args.as_slice())?;
+            launch.trip_counts = launch.trip_counts_now(kernel, args.as_slice())?;
         }
         Ok(launch)
     }
@@ -71,14 +71,24 @@ impl RecordedLaunch {
     ) -> PyResult<(Py<PyAny>, RecordedLaunch)> {
         let mut slots = Slots::new();
         let (result, spec) = kernel.get().run_with(kernel, args, mode, None, &mut slots)?;
-        let launch = RecordedLaunch { kernel: kernel.clone().unbind(), mode, spec, slots, tally: Tally::default() };
+        let launch = RecordedLaunch {
+            kernel: kernel.clone().unbind(),
+            mode,
+            spec,
+            slots,
+            trip_counts: TripCountRecord::default(),
+        };
         Ok((result, launch))
     }
 
     /// How often the loops of the launch run as memory is now; under validation also what its gradient reads.
-    fn tally_now<'py>(&self, kernel: &Bound<'py, Kernel>, args: &[Bound<'py, PyAny>]) -> PyResult<Tally> {
+    fn trip_counts_now<'py>(
+        &self,
+        kernel: &Bound<'py, Kernel>,
+        args: &[Bound<'py, PyAny>],
+    ) -> PyResult<TripCountRecord> {
         let mode = if self.mode == AutodiffMode::Validation { AutodiffMode::Reads } else { AutodiffMode::Trips };
-        Kernel::take_tally(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
+        Kernel::take_trip_counts(kernel, args, mode, Some(&self.spec.numbers(&self.slots)))
     }
 
     /// Raises where the arguments are no longer what they were.
@@ -132,8 +142,8 @@ impl RecordedLaunch {
         if !others {
             self.check_arguments(kernel, args)?;
         }
-        if !self.tally.is_empty() {
-            self.tally.check(&self.tally_now(kernel, args)?, &kernel.get().name, kernel.py())?;
+        if !self.trip_counts.is_empty() {
+            self.trip_counts.check(&self.trip_counts_now(kernel, args)?, &kernel.get().name, kernel.py())?;
         }
         let (mode, numbers) = (AutodiffMode::Reverse, self.spec.numbers(&self.slots));
         kernel.get().run_with(kernel, args, mode, Some(&numbers), &mut Slots::new()).map(drop)

@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 
 use super::Kernel;
 use crate::specialization::{Slots, Specialization};
-use crate::tally::Tally;
+use crate::trip_count_record::TripCountRecord;
 
 impl Kernel {
     /// Takes note of a launch that has run, for gradients that may be asked for by hand.
@@ -25,9 +25,10 @@ impl Kernel {
         }
         let (prepared, _) = this.prepared(py)?;
         let mut gathered = this.gather(&prepared, args, AutodiffMode::Trips)?;
-        let mut tally_slots = Slots::new();
-        let found = Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut tally_slots, AutodiffMode::Trips);
-        let tallying = match found {
+        let mut trip_count_slots = Slots::new();
+        let found =
+            Self::find_or_compile(slf, &prepared, &mut gathered, args, &mut trip_count_slots, AutodiffMode::Trips);
+        let recording = match found {
             // Not every kernel can be differentiated, and nobody has asked for this one's gradient.
             Err(error) if error.is_instance_of::<PyException>(py) => {
                 spec.sees_launches.store(false, Ordering::Relaxed);
@@ -36,11 +37,14 @@ impl Kernel {
             }
             found => found?,
         };
-        let tally = Tally::of(this.launch(py, &prepared, &tallying, (&gathered, &[]), &tally_slots, None)?, py)?;
-        if tally.is_empty() {
-            spec.has_no_loops_to_tally();
+        let trip_counts = TripCountRecord::of(
+            this.launch(py, &prepared, &recording, (&gathered, &[]), &trip_count_slots, None)?,
+            py,
+        )?;
+        if trip_counts.is_empty() {
+            spec.has_no_trip_counts();
         } else {
-            spec.seen.add(slots, tally);
+            spec.seen.add(slots, trip_counts);
             this.sees_launches.store(true, Ordering::Relaxed);
         }
         Ok(())
@@ -72,7 +76,7 @@ impl Kernel {
                 continue;
             }
             if spec.seen.owes(&slots) {
-                let now = Self::take_tally(slf, args, AutodiffMode::Trips, None)?;
+                let now = Self::take_trip_counts(slf, args, AutodiffMode::Trips, None)?;
                 if let Some(was) = spec.seen.unlike(&slots, &now) {
                     return was.check(&now, &this.name, py);
                 }

@@ -65,7 +65,7 @@ impl Specialization {
                     copies.push(Copy { leaf: leaf as u32, from, to, count });
                     arrays.push(ArraySlot { leaf: leaf as u32, slot: to, written: code.writes_buffer(i as u32) });
                 }
-                Capture::Companion { index, path, desc } => {
+                Capture::ShadowBuffer { index, path, desc } => {
                     captured.push(CapturedArray::of(to, desc));
                     live.push((*index, path.clone(), to, desc.clone()));
                 }
@@ -118,9 +118,9 @@ impl Specialization {
             united: OnceLock::new(),
             constants: world.take_constants(),
             groups: false,
-            may_tally_loops: false,
+            may_record_trip_counts: false,
             may_have_gradient,
-            tallies_loops: AtomicBool::new(false),
+            records_trip_counts: AtomicBool::new(false),
             sees_launches: AtomicBool::new(false),
             seen: SeenLaunches::default(),
         })

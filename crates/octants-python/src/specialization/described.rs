@@ -148,7 +148,7 @@ impl Described {
         for (i, capture) in binding.buffers.iter().enumerate() {
             let object = match capture {
                 Some(Capture::Object { obj, .. }) => world.object(*obj),
-                Some(Capture::Companion { index, path, desc }) => {
+                Some(Capture::ShadowBuffer { index, path, desc }) => {
                     let first = args[*index as usize].clone();
                     path.iter().try_fold(first, |owner, name| match name.as_str() {
                         MARKS => read_marks(&owner, desc.ndim),

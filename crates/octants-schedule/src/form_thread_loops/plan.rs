@@ -152,7 +152,7 @@ impl Cut<'_> {
             pending.all.insert(v);
             pending.may_end |= matches!(op, Op::Assert(..) | Op::Call(..));
             match op {
-                Op::Store(a, _) | Op::VectorStore(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
+                Op::Store(a, _) | Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) => {
                     let class = self.class(*a);
                     pending.writes_anything |= class.is_none() && self.code.local_of(*a).is_none();
                     pending.written.extend(class);
@@ -174,9 +174,7 @@ impl Cut<'_> {
     /// An instruction that runs once stores to a local that pending ones read.
     fn stores_what_is_read(&self, v: ValueId, pending: &Pending) -> bool {
         match &self.code.body.inst(v).op {
-            Op::Store(a, _) | Op::VectorStore(a, _) => {
-                self.code.local_of(*a).is_some_and(|l| pending.locals.contains(&l))
-            }
+            Op::Store(a, _) => self.code.local_of(*a).is_some_and(|l| pending.locals.contains(&l)),
             _ => false,
         }
     }
@@ -184,7 +182,7 @@ impl Cut<'_> {
     /// An instruction that runs once loads from memory that pending ones write.
     fn loads_what_is_written(&self, v: ValueId, pending: &Pending) -> bool {
         match &self.code.body.inst(v).op {
-            Op::Load(a) | Op::VectorLoad(a) if self.code.local_of(*a).is_none() => {
+            Op::Load(a) if self.code.local_of(*a).is_none() => {
                 pending.writes_anything || self.class(*a).is_none_or(|class| pending.written.contains(&class))
             }
             _ => false,

@@ -85,7 +85,7 @@ impl ThreadCode<'_> {
     /// An instruction must not run where the program does not run it.
     pub fn may_be_undefined(&self, v: ValueId) -> bool {
         match &self.body.inst(v).op {
-            Op::Load(_) | Op::VectorLoad(_) => true,
+            Op::Load(_) => true,
             Op::Binary(_, _, divisor) if self.known(*divisor).is_some_and(|n| n > 0) => false,
             op => op.definedness() == Definedness::Partial,
         }
@@ -272,7 +272,7 @@ impl<'a> Walk<'a> {
                 self.raise(v, around.rate, around.rate);
                 around.rate == Thread
             }
-            Op::Store(a, x) | Op::VectorStore(a, x) => {
+            Op::Store(a, x) => {
                 let local = self.code.local_of(*a);
                 let rate = match local {
                     Some(l) => {

@@ -99,7 +99,7 @@ impl Emitter<'_> {
                 self.collect(u, &inside, &mut uses);
             });
             uses.locals.extend(&locals);
-            if matches!(op, Op::Store(..) | Op::VectorStore(..) | Op::Atomic(..) | Op::AtomicCas(..) | Op::Call(..)) {
+            if matches!(op, Op::Store(..) | Op::Atomic(..) | Op::AtomicCas(..) | Op::Call(..)) {
                 uses.written.extend(&locals);
             }
             if let Op::Atomic(_, a, _) | Op::AtomicCas(a, ..) = op {

@@ -7,7 +7,7 @@
 //! kernel. So are those that would have to be run to tell it, as a `while` must, where the kernel writes what they
 //! read: what would run after it is another loop, and may never end.
 //!
-//! Who wants to know it all, whatever it takes, has what the gradient reads of memory tallied too, by the bits of the
+//! Who wants to know it all, whatever it takes, has what the gradient reads of memory recorded too, by the bits of the
 //! values.
 //!
 //! Its result is a struct of numbers of type i64, four for each loop or read: whether it is a read, its line, the
@@ -30,9 +30,9 @@ use octants_analysis::{CodeLayout, Place, trace_address};
 /// Odd numbers whose multiples spread over all bits.
 const MIX: [i64; 2] = [0x9e37_79b9_7f4a_7c15_u64 as i64, 0xd6e8_feb8_6659_fd93_u64 as i64];
 
-/// Whether a kernel as the front end leaves it may have loops to tally: cheap to tell, and wrong only where it says
+/// Whether a kernel as the front end leaves it may have loops to record: cheap to tell, and wrong only where it says
 /// yes.
-pub fn may_tally_loops(kernel: &Kernel) -> bool {
+pub fn may_record_trip_counts(kernel: &Kernel) -> bool {
     let bodies = || kernel.functions.iter().map(|f| (&f.body, true)).chain([(&kernel.body, false)]);
     let any = |wanted: &dyn Fn(&Body, bool, &Inst) -> bool| {
         bodies().any(|(body, is_function)| {
@@ -65,9 +65,9 @@ pub fn may_tally_loops(kernel: &Kernel) -> bool {
     has_bounds || any(&has_exits) && any(&reads_integers)
 }
 
-/// What is tallied.
+/// What is recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tallied {
+pub enum Recorded {
     /// Loops whose length comes from memory, where telling it takes little.
     Loops,
     /// All of them, and reads of memory.
@@ -75,47 +75,47 @@ pub enum Tallied {
 }
 
 /// Makes of a kernel the one that tells how often its loops run, of those that its gradient runs again and whose length
-/// comes from memory, and perhaps what it reads again. Where there is nothing to tally the kernel does nothing.
-pub fn tally_trips(kernel: &mut Kernel, tallied: Tallied, sources: &Sources) {
+/// comes from memory, and perhaps what it reads again. Where there is nothing to record the kernel does nothing.
+pub fn record_trip_counts(kernel: &mut Kernel, recorded: Recorded, sources: &Sources) {
     let source = std::mem::take(&mut kernel.body);
     let activity = Activity::of(&source, &gradients(kernel));
-    tally_as_planned(kernel, &Plan::of(&source, &activity), tallied, sources);
+    record_as_planned(kernel, &Plan::of(&source, &activity), recorded, sources);
 }
 
-/// Makes of a kernel the one that tallies its loops; `plan` is that of its gradient.
-fn tally_as_planned(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, sources: &Sources) {
+/// Makes of a kernel the one that records its loops; `plan` is that of its gradient.
+fn record_as_planned(kernel: &mut Kernel, plan: &Plan, recorded: Recorded, sources: &Sources) {
     let (mut places, mut run) = (Vec::new(), HashSet::new());
     plan.body.visit(plan.body.root, &mut |v, inst| {
         let is_wanted = match inst.op {
             Op::For(_) | Op::Loop(_) => true,
-            Op::Load(a) => tallied == Tallied::Reads && matches!(trace_address(plan.body, a), Place::Buffer(_)),
+            Op::Load(a) => recorded == Recorded::Reads && matches!(trace_address(plan.body, a), Place::Buffer(_)),
             _ => false,
         };
         if is_wanted
             && plan.runs_again(v)
-            && let Some(values) = what_decides(plan, v, tallied)
+            && let Some(values) = what_decides(plan, v, recorded)
         {
             run.extend(values);
             places.push(v);
         }
     });
-    let mut tally = Tally { plan, b: Builder::new(), places: Vec::new(), counters: HashMap::new() };
-    tally.b.body = plan.body.clone();
+    let mut recorder = Recorder { plan, b: Builder::new(), places: Vec::new(), counters: HashMap::new() };
+    recorder.b.body = plan.body.clone();
     let i64 = Type::from(Scalar::I64);
     for v in places {
-        let sums = ["times", "which"].map(|name| tally.b.body.add_local(name, i64.clone()));
-        tally.places.push((v, sums));
+        let sums = ["times", "which"].map(|name| recorder.b.body.add_local(name, i64.clone()));
+        recorder.places.push((v, sums));
         if let Some(inner) = plan.body.inst(v).op.blocks().first()
             && !plan.is_counted(v)
         {
-            let counter = tally.b.body.add_local("trips", i64.clone());
-            tally.counters.insert(*inner, counter);
+            let counter = recorder.b.body.add_local("trips", i64.clone());
+            recorder.counters.insert(*inner, counter);
         }
     }
     for block in 0..plan.body.blocks.len() {
-        tally.rebuild(BlockId(block as u32), &run);
+        recorder.rebuild(BlockId(block as u32), &run);
     }
-    let Tally { mut b, places, .. } = tally;
+    let Recorder { mut b, places, .. } = recorder;
     b.set_cursor(b.body.root);
     let mut results = Vec::new();
     for &(v, sums) in &places {
@@ -141,7 +141,7 @@ fn tally_as_planned(kernel: &mut Kernel, plan: &Plan, tallied: Tallied, sources:
 
 /// What must be run to know how often a loop runs, or what is read, where that comes from memory and can be had again:
 /// of loops alone, without much work.
-fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<ValueId>> {
+fn what_decides(plan: &Plan, v: ValueId, recorded: Recorded) -> Option<HashSet<ValueId>> {
     let body = plan.body;
     let mut seeds = Vec::new();
     body.inst(v).op.for_each_operand(|u| seeds.push(Seed::Value(u)));
@@ -169,7 +169,7 @@ fn what_decides(plan: &Plan, v: ValueId, tallied: Tallied) -> Option<HashSet<Val
             _ => {}
         }
         let is_float = body.ty(u).scalar().is_some_and(Scalar::is_float);
-        if tallied == Tallied::Loops
+        if recorded == Recorded::Loops
             && is_float
             && around(plan, u).any(|l| matches!(body.inst(l).op, Op::For(_) | Op::Loop(_)) && !plan.is_parallel(l))
         {
@@ -195,7 +195,7 @@ fn around<'a>(plan: &'a Plan<'_>, v: ValueId) -> impl Iterator<Item = ValueId> +
     std::iter::successors(owner(plan, v), |u| owner(plan, *u))
 }
 
-struct Tally<'a> {
+struct Recorder<'a> {
     plan: &'a Plan<'a>,
     b: Builder,
     /// The loops and reads, with the sums that they add to.
@@ -204,8 +204,8 @@ struct Tally<'a> {
     counters: HashMap<BlockId, LocalId>,
 }
 
-impl Tally<'_> {
-    /// Leaves of a block what is run, and puts the tallies beside the loops.
+impl Recorder<'_> {
+    /// Leaves of a block what is run, and puts the trip-count records beside the loops.
     fn rebuild(&mut self, block: BlockId, run: &HashSet<ValueId>) {
         let insts = std::mem::take(&mut self.b.body.blocks[block.index()]);
         self.b.set_cursor(block);
@@ -218,16 +218,16 @@ impl Tally<'_> {
             match sums {
                 Some(sums) if matches!(self.b.body.inst(v).op, Op::Load(_)) => {
                     self.b.place(v);
-                    self.tally_read(v, sums);
+                    self.record_read(v, sums);
                 }
-                Some(sums) => self.tally(v, sums, run.contains(&v)),
+                Some(sums) => self.record_loop(v, sums, run.contains(&v)),
                 None if run.contains(&v) => self.b.place(v),
                 None => {}
             }
         }
     }
 
-    fn tally(&mut self, v: ValueId, [iterations, which]: [LocalId; 2], is_run: bool) {
+    fn record_loop(&mut self, v: ValueId, [iterations, which]: [LocalId; 2], is_run: bool) {
         let body = self.plan.body;
         let op = &body.inst(v).op;
         let dims = if let Op::For(l) = op { &l.dims[..] } else { &[] };
@@ -255,7 +255,7 @@ impl Tally<'_> {
         self.add_both(v, [iterations, which], trips, mixed);
     }
 
-    fn tally_read(&mut self, v: ValueId, sums: [LocalId; 2]) {
+    fn record_read(&mut self, v: ValueId, sums: [LocalId; 2]) {
         let mut leaves = Vec::new();
         take_apart(&mut self.b, v, &mut leaves);
         let one = self.b.int(1, Scalar::I64);

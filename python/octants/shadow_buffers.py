@@ -76,7 +76,7 @@ def forget_marks_of_arrays() -> None:
     _marks_of_arrays.clear()
 
 
-def companion(whole: Any, which: str) -> Any:
+def shadow_buffer(whole: Any, which: str) -> Any:
     """The gradient or dual of a field or ndarray, where it has memory; else None."""
     found = getattr(whole, which, None)
     parts = getattr(found, "_parts", None)

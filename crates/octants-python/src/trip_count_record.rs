@@ -1,23 +1,24 @@
-//! [`Tally`]: how often the loops of a launch ran whose length comes from memory, which a kernel of its own tells.
+//! [`TripCountRecord`]: how often the loops of a launch ran whose length comes from memory, which a kernel of its own
+//! tells.
 
 use pyo3::prelude::*;
 
 use crate::errors;
 
-/// What is tallied after a launch, and again before its gradient.
+/// What is recorded after a launch, and again before its gradient.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Tally {
+pub struct TripCountRecord {
     /// Numbers for each loop or read: whether it is a read, its line, its iterations, and what tells its executions
     /// apart.
     places: Vec<[i64; 4]>,
 }
 
-impl Tally {
+impl TripCountRecord {
     /// What the kernel that tells it returned.
-    pub fn of(result: Py<PyAny>, py: Python<'_>) -> PyResult<Tally> {
+    pub fn of(result: Py<PyAny>, py: Python<'_>) -> PyResult<TripCountRecord> {
         let words: Vec<u64> = result.extract::<Option<_>>(py)?.unwrap_or_default();
         let places = words.chunks_exact(4).map(|place| std::array::from_fn(|i| place[i] as i64)).collect();
-        Ok(Tally { places })
+        Ok(TripCountRecord { places })
     }
 
     /// No loop's length comes from memory.
@@ -26,7 +27,7 @@ impl Tally {
     }
 
     /// Raises where a loop would run another number of times than it did, or something would be read that was not.
-    pub fn check(&self, now: &Tally, kernel: &str, py: Python<'_>) -> PyResult<()> {
+    pub fn check(&self, now: &TripCountRecord, kernel: &str, py: Python<'_>) -> PyResult<()> {
         let changed = || self.places.iter().zip(&now.places).filter(|(was, is)| was != is);
         // What a loop reads differs also because it runs more often.
         let Some((was, is)) = changed().find(|(was, _)| was[0] == 0).or_else(|| changed().next()) else {
