@@ -3,7 +3,7 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.algorithms.chunks import CHUNKS, check_capacity
+from octants.algorithms.tile_shapes import CHUNKS, check_capacity
 from octants.kernel_decorators import func
 from octants.ops import cast, min, static
 from octants.types import i32, template, u32

@@ -6,7 +6,7 @@
 import warnings
 from typing import Any
 
-from octants.algorithms.chunks import CHUNKS
+from octants.algorithms.tile_shapes import CHUNKS
 from octants.kernel_decorators import kernel
 from octants.ops import min, static
 from octants.types import i32, template

@@ -3,17 +3,8 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.algorithms.chunks import (
-    CHUNKS,
-    DIGIT_BITS,
-    DIGITS,
-    bits_type,
-    check_capacity,
-    check_type,
-    is_float,
-    is_signed,
-    width,
-)
+from octants.algorithms.element_types import bits_type, check_type, is_float, is_signed, width
+from octants.algorithms.tile_shapes import CHUNKS, DIGIT_BITS, DIGITS, check_capacity
 from octants.kernel_decorators import func
 from octants.ops import bit_cast, cast, min, static
 from octants.types import i32, template, u32
