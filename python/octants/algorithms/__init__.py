@@ -6,7 +6,7 @@ from the caller, who sizes it with the matching `*_scratch_slots` function. Resu
 On a GPU blocks of threads take tiles of the input; on a processor the threads take chunks. `tile_shapes` decides.
 """
 
-from octants.algorithms.compaction import reduce_by_key_add, select
+from octants.algorithms.compaction import reduce_by_key_add, run_length_encode, select, unique
 from octants.algorithms.host_side import PrefixSumExecutor, parallel_sort
 from octants.algorithms.radix_sort import sort
 from octants.algorithms.reductions import (
@@ -76,8 +76,10 @@ __all__ = [
     "reduce_or",
     "reduce_scratch_slots",
     "reduce_xor",
+    "run_length_encode",
     "select",
     "select_scratch_slots",
     "sort",
     "sort_scratch_slots",
+    "unique",
 ]

@@ -14,7 +14,7 @@ from typing import Any
 from octants.algorithms.element_types import identity
 from octants.algorithms.scan_in_chunks import sum_chunks
 from octants.algorithms.scans import OPERATORS, check, element
-from octants.algorithms.scratch_words import from_word, to_word
+from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import BLOCK, CHUNKS, REDUCTION_BLOCKS, items_of, runs_in_blocks
 from octants.kernel_decorators import func
 from octants.matrix import Vector
@@ -69,12 +69,12 @@ def reduce_in_blocks(
         total = _sum_tiles(source, load, n, i // static(BLOCK), dtype, op, identity)
         total = block.reduce(total, static(BLOCK), op, dtype)
         if block.thread_idx() == 0:
-            scratch[i // static(BLOCK)] = to_word(total, scratch, dtype)
+            save(scratch, i // static(BLOCK), total, dtype)
     loop_config(block_dim=static(BLOCK))
     for i in range(static(BLOCK)):
-        total = from_word(scratch[i], dtype)
+        total = saved(scratch, i, dtype)
         for k in static(range(1, REDUCTION_BLOCKS // BLOCK)):
-            total = op(total, from_word(scratch[i + static(k * BLOCK)], dtype))
+            total = op(total, saved(scratch, i + static(k * BLOCK), dtype))
         total = block.reduce(total, static(BLOCK), op, dtype)
         if i == 0:
             out[0] = total
@@ -96,7 +96,7 @@ def reduce_in_chunks(
     for _ in range(1):
         total = dtype(identity)
         for chunk in range(static(CHUNKS)):
-            total = op(total, from_word(scratch[chunk], dtype))
+            total = op(total, saved(scratch, chunk, dtype))
         out[0] = total
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.algorithms.scratch_words import from_word, to_word
+from octants.algorithms.scratch_words import save, saved
 from octants.algorithms.tile_shapes import CHUNKS
 from octants.kernel_decorators import func
 from octants.ops import cast, min, static
@@ -40,7 +40,7 @@ def sum_chunks(
         total = dtype(identity)
         for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
             total = op(total, load(source, i))
-        scratch[chunk] = to_word(total, scratch, dtype)
+        save(scratch, chunk, total, dtype)
 
 
 @func(requires_top_level=True)
@@ -63,11 +63,11 @@ def scan_in_chunks(
     for _ in range(1):
         total = dtype(identity)
         for chunk in range(static(CHUNKS)):
-            following = op(total, from_word(scratch[chunk], dtype))
-            scratch[chunk] = to_word(total, scratch, dtype)
+            following = op(total, saved(scratch, chunk, dtype))
+            save(scratch, chunk, total, dtype)
             total = following
     for chunk in range(static(CHUNKS)):
-        total = from_word(scratch[chunk], dtype)
+        total = saved(scratch, chunk, dtype)
         for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
             value = load(source, i)
             following = op(total, value)

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.algorithms.scratch_words import awaited, publish, words_of_value
+from octants.algorithms.scratch_words import awaited, publish, published_words
 from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
 from octants.kernel_decorators import func
 from octants.matrix import Vector
@@ -39,9 +39,9 @@ def tree_slots(tiles: int) -> int:
     return tiles + tiles // (FAN_OUT - 1) + 1
 
 
-def scan_words(n: int) -> int:
-    """Words of scratch memory for a scan of `n` elements, of any type."""
-    return _SUMS + 2 * tree_slots((n + SMALLEST_TILE - 1) // SMALLEST_TILE)
+def scan_words(n: int, words_of_value: int) -> int:
+    """Words of scratch memory for a scan of `n` elements."""
+    return _SUMS + words_of_value * tree_slots((n + SMALLEST_TILE - 1) // SMALLEST_TILE)
 
 
 @func
@@ -208,4 +208,4 @@ def scan_in_tiles(
 @func
 def _words_for(n: Any, scratch: template(), dtype: template()) -> Any:
     tile = static(BLOCK * items_of(dtype))
-    return tree_slots((n + tile - 1) // tile) * static(words_of_value(scratch.dtype, dtype))
+    return tree_slots((n + tile - 1) // tile) * static(published_words(scratch.dtype, dtype))

@@ -18,17 +18,17 @@ def exclusive_scan_scratch_slots(n: int, log256_max_n: int | None = None) -> int
     Raises `ValueError` for a capacity beyond 4.
     """
     check_capacity(log256_max_n)
-    return scan_words(n) + REDUCTION_BLOCKS
+    return scan_words(n, 2) + REDUCTION_BLOCKS
 
 
 def select_scratch_slots(n: int) -> int:
-    """Slots of scratch memory that `select` wants for `n` elements."""
+    """Slots of scratch memory that `select` or `unique` wants for `n` elements."""
     return exclusive_scan_scratch_slots(n)
 
 
 def reduce_by_key_scratch_slots(n: int) -> int:
-    """Slots of scratch memory that `reduce_by_key_add` wants for `n` elements."""
-    return exclusive_scan_scratch_slots(n)
+    """Slots of scratch memory that `reduce_by_key_add` or `run_length_encode` wants for `n` elements."""
+    return scan_words(n, 4) + 2 * CHUNKS
 
 
 def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:

@@ -2,7 +2,7 @@
 
 A block hands a value to others through words that it writes once: a word holds a flag besides bits of the value, so
 that whoever reads it knows without a fence whether it has been written. A word that is wider than the value holds all
-of it (`packed`); else two words hold a half each.
+of it; else each word holds as many bits as half of it has.
 """
 
 # mypy: ignore-errors
@@ -17,66 +17,68 @@ from octants.kernel_decorators import func
 from octants.ops import atomic_exchange, bit_cast, cast, static, volatile_load
 from octants.types import template
 
-__all__ = ["awaited", "from_word", "publish", "to_word", "words_of_value"]
+__all__ = ["awaited", "publish", "published_words", "save", "saved"]
 
 
-def is_packed(scratch_dtype: Any, dtype: Any) -> bool:
-    """Whether a word of scratch memory holds a value of `dtype` and a flag."""
-    return width(scratch_dtype) > width(dtype)
+def _bits_of_word(scratch_dtype: Any, dtype: Any) -> int:
+    """Bits of a value of `dtype` in a word that has a flag too."""
+    return width(dtype) if width(scratch_dtype) > width(dtype) else width(scratch_dtype) // 2
 
 
-def words_of_value(scratch_dtype: Any, dtype: Any) -> int:
-    """Words of scratch memory for a value and its flag."""
-    return 1 if is_packed(scratch_dtype, dtype) else 2
+def published_words(scratch_dtype: Any, dtype: Any) -> int:
+    """Words of scratch memory for a value that is published."""
+    return width(dtype) // _bits_of_word(scratch_dtype, dtype)
+
+
+def _saved_words(scratch_dtype: Any, dtype: Any) -> int:
+    """Words of scratch memory for a value that is saved."""
+    return -(-width(dtype) // width(scratch_dtype))
 
 
 @func
-def to_word(value: Any, scratch: template(), dtype: template()) -> Any:
-    """The bits of a value of `dtype` as a word of the scratch memory."""
-    return cast(bit_cast(value, static(bits_type(dtype))), static(scratch.dtype))
+def save(scratch: template(), slot: Any, value: Any, dtype: template()) -> None:
+    """Writes a value to a slot, for a later task."""
+    bits = bit_cast(value, static(bits_type(dtype)))
+    words = static(_saved_words(scratch.dtype, dtype))
+    for k in static(range(words)):
+        scratch[slot * words + k] = cast(bits >> static(k * width(scratch.dtype)), static(scratch.dtype))
 
 
 @func
-def from_word(word: Any, dtype: template()) -> Any:
-    """The value of `dtype` whose bits a word has."""
-    return bit_cast(cast(word, static(bits_type(dtype))), dtype)
+def saved(scratch: template(), slot: Any, dtype: template()) -> Any:
+    """The value that was saved in a slot."""
+    words = static(_saved_words(scratch.dtype, dtype))
+    bits = cast(scratch[slot * words], static(bits_type(dtype)))
+    for k in static(range(1, words)):
+        word = cast(scratch[slot * words + k], static(bits_type(dtype)))
+        bits = bits | (word << static(k * width(scratch.dtype)))
+    return bit_cast(bits, dtype)
 
 
 @func
 def publish(scratch: template(), first: template(), slot: Any, value: Any, dtype: template()) -> None:
-    """Writes a value to a slot; the slots begin at the word `first`, and were zero."""
+    """Writes a value to a slot for other blocks of the task. Slots begin at the word `first`, and were zero."""
     word = static(scratch.dtype)
-    bits = to_word(value, scratch, dtype)
-    if static(is_packed(scratch.dtype, dtype)):
-        flag = word(static(1 << width(dtype)))
-        atomic_exchange(scratch[static(first) + slot], bits | flag)
-    else:
-        half = word(static(width(dtype) // 2))
-        flag = word(static(1 << (width(dtype) // 2)))
-        atomic_exchange(scratch[static(first) + 2 * slot], (bits & (flag - word(1))) | flag)
-        atomic_exchange(scratch[static(first) + 2 * slot + 1], (bits >> half) | flag)
-
-
-@func
-def _written(scratch: template(), at: Any, flag: Any) -> Any:
-    """A word, when its flag is set."""
-    word = volatile_load(scratch[at])
-    while (word & flag) == 0:
-        word = volatile_load(scratch[at])
-    return word
+    bits = bit_cast(value, static(bits_type(dtype)))
+    held = static(_bits_of_word(scratch.dtype, dtype))
+    words = static(published_words(scratch.dtype, dtype))
+    for k in static(range(words)):
+        part = cast(bits >> static(k * held), word) & word(static((1 << held) - 1))
+        atomic_exchange(scratch[static(first + k) + words * slot], part | word(static(1 << held)))
 
 
 @func
 def awaited(scratch: template(), first: template(), slot: Any, dtype: template()) -> Any:
-    """The value of a slot, which another block writes: it waits until that is done."""
+    """The value that another block publishes in a slot: waits until it is there."""
     word = static(scratch.dtype)
-    bits = word(0)
-    if static(is_packed(scratch.dtype, dtype)):
-        bits = _written(scratch, static(first) + slot, word(static(1 << width(dtype))))
-    else:
-        half = word(static(width(dtype) // 2))
-        flag = word(static(1 << (width(dtype) // 2)))
-        low = _written(scratch, static(first) + 2 * slot, flag)
-        high = _written(scratch, static(first) + 2 * slot + 1, flag)
-        bits = (low & (flag - word(1))) | (high << half)
-    return from_word(bits, dtype)
+    bits = static(bits_type(dtype))(0)
+    held = static(_bits_of_word(scratch.dtype, dtype))
+    words = static(published_words(scratch.dtype, dtype))
+    for k in static(range(words)):
+        at = static(first + k) + words * slot
+        read = volatile_load(scratch[at])
+        while (read >> static(held)) == 0:
+            read = volatile_load(scratch[at])
+        part = cast(read & word(static((1 << held) - 1)), static(bits_type(dtype)))
+        bits = bits | (part << static(k * held))
+    return bit_cast(bits, dtype)
