@@ -28,7 +28,7 @@ from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuff
 from octants.simt.scans import _inclusive_tiled
 from octants.types import i32, i64, template
 
-__all__ = ["scan_in_tiles"]
+__all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "take_tile"]
 
 # The first word of scratch memory counts the tiles that have been taken.
 _SUMS = 1
@@ -45,7 +45,7 @@ def scan_words(n: int, words_of_value: int) -> int:
 
 
 @func
-def _first_in_tile(items: template()) -> Any:
+def first_in_tile(items: template()) -> Any:
     """Where the thread's first element stands in a tile: the rows of a subgroup lie one behind the other."""
     return (thread_idx() // group_size()) * static(group_size() * items) + invocation_id()
 
@@ -56,7 +56,7 @@ def load_tile(
 ) -> Any:
     """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
     values = Vector.zero(dtype, static(items))
-    first = _first_in_tile(items)
+    first = first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
             values[k] = load(source, begin + cast(first + k * group_size(), i64))
@@ -72,7 +72,7 @@ def load_tile(
 def _store_tile(
     sink: template(), store: template(), begin: Any, left: Any, results: Any, values: Any, items: template()
 ) -> None:
-    first = _first_in_tile(items)
+    first = first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
             store(sink, begin + cast(first + k * group_size(), i64), results[k], values[k])
@@ -138,10 +138,10 @@ def sum_before_tile(
 
 
 @func
-def take_tile(scratch: template(), shared: template()) -> Any:
-    """The number of the next tile; no tile is given to two blocks."""
+def take_tile(scratch: template(), counter: template(), shared: template()) -> Any:
+    """The number of the next tile, by a counter in scratch memory; no tile is given to two blocks."""
     if thread_idx() == 0:
-        shared[0] = cast(atomic_add(scratch[0], static(scratch.dtype)(1)), i32)
+        shared[0] = cast(atomic_add(scratch[static(counter)], static(scratch.dtype)(1)), i32)
     sync()
     return shared[0]
 
@@ -177,7 +177,7 @@ def scan_in_tiles(
         parts = SharedArray(static(BLOCK // group_size()), dtype)
         before_tile = SharedArray(1, dtype)
         tiles = cast((n + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
-        tile = take_tile(scratch, taken)
+        tile = take_tile(scratch, 0, taken)
         while tile < tiles:
             begin = cast(tile, i64) * static(BLOCK * items)
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
@@ -202,7 +202,7 @@ def scan_in_tiles(
             for k in static(range(items)):
                 results[k] = op(before, results[k])
             _store_tile(sink, store, begin, left, results, values, items)
-            tile = take_tile(scratch, taken)
+            tile = take_tile(scratch, 0, taken)
 
 
 @func

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from octants.algorithms.scan_in_tiles import scan_words
+from octants.algorithms.sort_in_tiles import sort_words
 from octants.algorithms.tile_shapes import CHUNKS, DIGITS, REDUCTION_BLOCKS, check_capacity
 
 
@@ -34,4 +35,4 @@ def reduce_by_key_scratch_slots(n: int) -> int:
 def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
     """Slots of scratch memory that `sort` wants for `n` elements. Raises `ValueError` for a capacity beyond 4."""
     check_capacity(log256_max_n)
-    return CHUNKS * DIGITS
+    return sort_words(n) + CHUNKS * DIGITS
