@@ -1,14 +1,17 @@
-"""Parallel algorithms over one-dimensional fields and ndarrays: reductions, scans, selection, sorting.
+"""Parallel algorithms over one-dimensional arrays: reductions, scans, sorts, selection, runs, histograms, the first k.
 
-All but `parallel_sort` and `PrefixSumExecutor` are called at the top level of a kernel. They take their scratch memory
-from the caller, who sizes it with the matching `*_scratch_slots` function. Results do not depend on the schedule.
+Those in `launch` are called from Python and find their own scratch memory. All others but `parallel_sort` and
+`PrefixSumExecutor` are called at the top level of a kernel, and take scratch memory from the caller, who sizes it with
+the matching `*_scratch_slots` function. Results do not depend on the schedule.
 
 On a GPU blocks of threads take tiles of the input; on a processor the threads take chunks. `tile_shapes` decides.
 """
 
+from octants.algorithms import launch
 from octants.algorithms.compaction import reduce_by_key_add, run_length_encode, select, unique
-from octants.algorithms.host_side import PrefixSumExecutor, parallel_sort
-from octants.algorithms.radix_sort import sort
+from octants.algorithms.histograms import histogram
+from octants.algorithms.older_names import PrefixSumExecutor, parallel_sort
+from octants.algorithms.radix_sort import sort, sort_descending
 from octants.algorithms.reductions import (
     reduce,
     reduce_add,
@@ -56,6 +59,7 @@ __all__ = [
     "exclusive_scan_or",
     "exclusive_scan_scratch_slots",
     "exclusive_scan_xor",
+    "histogram",
     "inclusive_scan",
     "inclusive_scan_add",
     "inclusive_scan_and",
@@ -64,6 +68,7 @@ __all__ = [
     "inclusive_scan_mul",
     "inclusive_scan_or",
     "inclusive_scan_xor",
+    "launch",
     "parallel_sort",
     "reduce",
     "reduce_add",
@@ -80,6 +85,7 @@ __all__ = [
     "select",
     "select_scratch_slots",
     "sort",
+    "sort_descending",
     "sort_scratch_slots",
     "unique",
 ]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from octants.algorithms.element_types import check_type, width
+from octants.algorithms.element_types import check_key, sortable_type, width
 from octants.algorithms.sort_in_chunks import sort_by_digit_in_chunks
 from octants.algorithms.sort_in_tiles import count_digits, sort_by_digit_in_tiles
 from octants.algorithms.tile_shapes import DIGIT_BITS, check_capacity, runs_in_blocks
@@ -20,10 +20,11 @@ __all__ = ["sort", "sort_descending"]
 
 def _passes(key_dtype: Any, end_bit: int, log256_max_n: int) -> range:
     """The position of the first digit of each pair of passes."""
-    check_type(key_dtype)
+    check_key(key_dtype)
     check_capacity(log256_max_n)
-    if end_bit <= 0 or end_bit > width(key_dtype) or end_bit % (2 * DIGIT_BITS) != 0:
-        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {width(key_dtype)}, got {end_bit}")
+    bits = width(sortable_type(key_dtype))
+    if end_bit <= 0 or end_bit > bits or end_bit % (2 * DIGIT_BITS) != 0:
+        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {bits}, got {end_bit}")
     return range(0, end_bit, 2 * DIGIT_BITS)
 
 
@@ -91,7 +92,7 @@ def sort(
     Only the low `end_bit` bits count, a multiple of 16: of signed integers and floats all bits are wanted. Zeros of
     either sign are equal, and each NaN comes behind infinity. `tmp_keys` (and `tmp_values`) are other arrays as large as
     `keys`, `scratch` has `sort_scratch_slots(n, log256_max_n)` words, u32 or u64. Raises `NotImplementedError` for keys
-    other than 32- and 64-bit numbers and `ValueError` for a wrong `end_bit`, when the kernel is compiled.
+    that are no numbers and `ValueError` for a wrong `end_bit`, when the kernel is compiled.
     """
     sort_digits(keys, tmp_keys, values, tmp_values, scratch, n[()], key_dtype, has_values, False, end_bit, log256_max_n)
 

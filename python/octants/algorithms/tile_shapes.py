@@ -44,7 +44,7 @@ def runs_in_blocks() -> bool:
 
 def items_of(dtype: Any) -> int:
     """Elements of `dtype` that a thread of a scan's tile holds in registers."""
-    return 16 if width(dtype) == 32 else 8
+    return 8 if width(dtype) == 64 else 16
 
 
 def check_capacity(log256_max_n: int | None) -> None:
