@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from octants.algorithms.compaction import reduce_by_key_add as _reduce_by_key_add
 from octants.algorithms.compaction import run_length_encode as _run_length_encode
 from octants.algorithms.compaction import select as _select
@@ -37,7 +39,7 @@ from octants.ndarrays import ndarray
 from octants.ops import cast, min, static
 from octants.types import f64, i64, template, u32, u64
 from octants.types import ndarray as array_type
-from octants.types.primitive import DataType, resolve_dtype
+from octants.types.primitive import BY_NAME, DataType
 
 __all__ = [
     "exclusive_scan",
@@ -81,7 +83,14 @@ def _on(stream: Any) -> dict[str, Any]:
 
 
 def _dtype(arr: Any) -> DataType:
-    return resolve_dtype(arr.dtype)
+    """The type of an array's elements; arrays of other libraries name it as numpy does."""
+    if isinstance(arr.dtype, DataType):
+        return arr.dtype
+    named = np.dtype(str(arr.dtype).rpartition(".")[2])
+    for dtype in BY_NAME.values():
+        if dtype.numpy == named:
+            return dtype
+    raise NotImplementedError(f"the algorithms do not work on elements of type {arr.dtype}")
 
 
 @func

@@ -36,6 +36,9 @@ _STATES = _COUNTS + _MOST_PASSES * DIGITS
 
 _OF_TILE, _UP_TO_TILE = 1, 2
 
+# A word has so many values beside the state.
+_COUNTS_OF_WORD = 1 << 30
+
 
 def sort_words(n: int) -> int:
     """Words of scratch memory for a sort of `n` keys."""
@@ -45,7 +48,7 @@ def sort_words(n: int) -> int:
 
 def words_of_state(n: int) -> int:
     """u32 words of the state of a digit in a tile."""
-    return 1 + min(n // (1 << 30), 1)
+    return 1 + min(n // _COUNTS_OF_WORD, 1)
 
 
 @func
@@ -117,7 +120,7 @@ def _state_words(scratch: template(), n: Any) -> Any:
     """Words of the state of a digit in a tile: a u64 always suffices."""
     words = i64(1)
     if static(width(scratch.dtype) == 32):
-        if cast(n, i64) >= i64(1 << 30):
+        if cast(n, i64) >= i64(static(_COUNTS_OF_WORD)):
             words = i64(2)
     return words
 
