@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 
@@ -391,20 +390,3 @@ def test_an_array_in_reserve_may_belong_to_a_program_that_has_ended() -> None:
         double(a)
         assert a.to_numpy().tolist() == [6, 6]
         qd.init(arch=qd.cpu, debug=False)
-
-
-def test_any_passes_by_value() -> None:
-    numbers = qd.field(qd.i32, shape=2)
-    numbers[0] = 5
-
-    @qd.func
-    def overwritten(value: Any) -> Any:
-        numbers[0] = 0
-        return value
-
-    @qd.kernel
-    def read() -> qd.i32:
-        return overwritten(numbers[0])
-
-    assert read() == 5
-    assert numbers[0] == 0

@@ -257,14 +257,12 @@ impl<'py> PyWorld<'py> {
         let py = self.py;
         let (function, requires_top_level) = python_function(object);
         let declared = declaration(&function)?;
-        // `Any` says nothing: such a parameter is passed by value, as one without annotation is.
-        let any = py.import("typing")?.getattr("Any")?;
         let params = declared
             .params
             .into_iter()
             .map(|p| FuncParam {
                 name: p.name,
-                annotation: p.annotation.filter(|a| !a.is(&any)).map(|a| self.handle(a)),
+                annotation: p.annotation.map(|a| self.handle(a)),
                 default: p.default.map(|d| self.handle(d)),
             })
             .collect();

@@ -37,7 +37,7 @@ def _starts_run(keys: template(), i: Any) -> Any:
 
 
 @func
-def _ends_run(keys: template(), i: Any, n: Any) -> Any:
+def _ends_run(keys: template(), i: Any, n) -> Any:
     ends = i == n - 1
     if i < n - 1:
         ends = keys[i + 1] != keys[i]
@@ -72,7 +72,7 @@ def select(
     out: template(),
     num_out: template(),
     scratch: template(),
-    n: Any,
+    n,
     log256_max_n: template(),
 ) -> None:
     """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
@@ -92,7 +92,7 @@ def _head(source: template(), i: Any) -> Any:
 
 @func(requires_top_level=True)
 def unique(
-    arr: template(), out: template(), num_out: template(), scratch: template(), n: Any, log256_max_n: template()
+    arr: template(), out: template(), num_out: template(), scratch: template(), n, log256_max_n: template()
 ) -> None:
     """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
 
@@ -150,7 +150,7 @@ def run_length_encode(
     counts_out: template(),
     num_runs: template(),
     scratch: template(),
-    n: Any,
+    n,
     log256_max_n: template(),
 ) -> None:
     """For each run of equal neighbors in `arr[0:n]`: its element to `unique_out`, its length to `counts_out`; the number
@@ -203,7 +203,7 @@ def reduce_by_key_add(
     values_out: template(),
     num_runs: template(),
     scratch: template(),
-    n: Any,
+    n,
     value_dtype: template(),
     log256_max_n: template(),
 ) -> None:

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from octants.kernel_decorators import func
 from octants.ops import cast, min
 from octants.types import f64, i32, template
@@ -15,7 +13,7 @@ __all__ = ["histogram"]
 
 
 @func(requires_top_level=True)
-def histogram(arr: template(), counts: template(), n: Any, lower: Any, upper: Any) -> None:
+def histogram(arr: template(), counts: template(), n, lower, upper) -> None:
     """Counts the elements of `arr[0:n]` in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
 
     An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are

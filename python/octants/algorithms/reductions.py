@@ -25,7 +25,7 @@ from octants.types import i32, i64, template
 
 @func
 def _sum_tiles(
-    source: template(), load: template(), n: Any, first_tile: Any, dtype: template(), op: template(), identity: Any
+    source: template(), load: template(), n, first_tile: Any, dtype: template(), op: template(), identity
 ) -> Any:
     """The thread's part of each `REDUCTION_BLOCKS`-th tile from the first one on."""
     items = static(items_of(dtype))
@@ -58,10 +58,10 @@ def reduce_in_blocks(
     load: template(),
     out: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
 ) -> None:
     """`out[0]`: a fixed number of blocks sum tiles at a fixed distance, then one block sums their results."""
     loop_config(block_dim=static(BLOCK))
@@ -86,10 +86,10 @@ def reduce_in_chunks(
     load: template(),
     out: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
 ) -> None:
     """`out[0]`: the sums of chunks in parallel, then the sum of these."""
     sum_chunks(source, load, scratch, n, dtype, op, identity)
@@ -102,7 +102,7 @@ def reduce_in_chunks(
 
 @func(requires_top_level=True)
 def _reduce(
-    arr: template(), out: template(), scratch: template(), n: Any, dtype: template(), op: template(), identity: Any
+    arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template(), identity
 ) -> None:
     if static(runs_in_blocks()):
         reduce_in_blocks((arr,), element, out, scratch, n, dtype, op, identity)
@@ -113,7 +113,7 @@ def _reduce(
 def _reduce_by(name: str) -> Any:
     @func(requires_top_level=True)
     def reduce_by(
-        arr: template(), out: template(), scratch: template(), n: Any, dtype: template(), log256_max_n: template()
+        arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
     ) -> None:
         static(check(dtype, log256_max_n))
         neutral = dtype(static(identity(name, dtype)))
@@ -143,10 +143,10 @@ def reduce(
     arr: template(),
     out: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     log256_max_n: template(),
 ) -> None:
     """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an `identity`.

@@ -19,7 +19,7 @@ __all__ = ["begin_of_chunk", "scan_in_chunks", "sum_chunks"]
 
 
 @func
-def begin_of_chunk(chunk: Any, n: Any) -> Any:
+def begin_of_chunk(chunk: Any, n) -> Any:
     """Where a chunk of `n` elements begins, i64."""
     length = (cast(n, i64) + static(CHUNKS - 1)) // static(CHUNKS)
     return min(chunk * length, cast(n, i64))
@@ -30,10 +30,10 @@ def sum_chunks(
     source: template(),
     load: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
 ) -> None:
     """Puts the sum of each chunk into scratch memory."""
     for chunk in range(static(CHUNKS)):
@@ -50,10 +50,10 @@ def scan_in_chunks(
     sink: template(),
     store: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     inclusive: template(),
 ) -> None:
     """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and

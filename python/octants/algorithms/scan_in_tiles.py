@@ -52,7 +52,7 @@ def first_in_tile(items: template()) -> Any:
 
 @func
 def load_tile(
-    source: template(), load: template(), begin: Any, left: Any, identity: Any, dtype: template(), items: template()
+    source: template(), load: template(), begin: Any, left: Any, identity, dtype: template(), items: template()
 ) -> Any:
     """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
     values = Vector.zero(dtype, static(items))
@@ -83,7 +83,7 @@ def _store_tile(
 
 
 @func
-def _scan_rows(values: Any, op: template(), identity: Any, inclusive: template(), items: template()) -> Any:
+def _scan_rows(values: Any, op: template(), identity, inclusive: template(), items: template()) -> Any:
     """The scan of the subgroup's rows, and the sum of all of them."""
     results = values
     total = identity
@@ -105,7 +105,7 @@ def _scan_rows(values: Any, op: template(), identity: Any, inclusive: template()
 
 @func
 def sum_before_tile(
-    scratch: template(), tile: Any, tiles: Any, total: Any, op: template(), identity: Any, dtype: template()
+    scratch: template(), tile: Any, tiles: Any, total: Any, op: template(), identity, dtype: template()
 ) -> Any:
     """Publishes the sum of a tile, and returns that of all tiles before. A subgroup calls it."""
     lane = invocation_id()
@@ -160,10 +160,10 @@ def scan_in_tiles(
     sink: template(),
     store: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     inclusive: template(),
 ) -> None:
     """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
@@ -206,6 +206,6 @@ def scan_in_tiles(
 
 
 @func
-def _words_for(n: Any, scratch: template(), dtype: template()) -> Any:
+def _words_for(n, scratch: template(), dtype: template()) -> Any:
     tile = static(BLOCK * items_of(dtype))
     return tree_slots((n + tile - 1) // tile) * static(published_words(scratch.dtype, dtype))

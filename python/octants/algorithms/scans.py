@@ -45,10 +45,10 @@ def scan(
     sink: template(),
     store: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     inclusive: template(),
 ) -> None:
     """Calls `store(sink, i, result, value)` for each `i` below `n`, once: see `scan_in_tiles`."""
@@ -61,7 +61,7 @@ def scan(
 def _scan_by(name: str, inclusive: bool) -> Any:
     @func(requires_top_level=True)
     def scan_by(
-        arr: template(), out: template(), scratch: template(), n: Any, dtype: template(), log256_max_n: template()
+        arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
     ) -> None:
         static(check(dtype, log256_max_n))
         neutral = dtype(static(identity(name, dtype)))
@@ -99,10 +99,10 @@ def exclusive_scan(
     arr: template(),
     out: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     log256_max_n: template(),
 ) -> None:
     """`out[i]` is `arr[0:i]` combined in order by `op`, an associative `@qd.func` of two values; `identity` for `i == 0`.
@@ -118,10 +118,10 @@ def inclusive_scan(
     arr: template(),
     out: template(),
     scratch: template(),
-    n: Any,
+    n,
     dtype: template(),
     op: template(),
-    identity: Any,
+    identity,
     log256_max_n: template(),
 ) -> None:
     """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an associative `@qd.func` of two values with an `identity`.

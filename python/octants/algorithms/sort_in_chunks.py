@@ -7,8 +7,6 @@ digit of each chunk go, and the chunks move their keys there in order.
 
 from __future__ import annotations
 
-from typing import Any
-
 from octants.algorithms.digits import digit_of
 from octants.algorithms.scan_in_chunks import begin_of_chunk
 from octants.algorithms.tile_shapes import CHUNKS, DIGITS
@@ -26,7 +24,7 @@ def sort_by_digit_in_chunks(
     source_values: template(),
     target_values: template(),
     scratch: template(),
-    n: Any,
+    n,
     shift: template(),
     key_dtype: template(),
     has_values: template(),

@@ -78,7 +78,7 @@ def _load(source: template(), begin: Any, left: Any, dtype: template(), items: t
 
 @func(requires_top_level=True)
 def count_digits(
-    keys: template(), scratch: template(), n: Any, end_bit: template(), key_dtype: template(), descending: template()
+    keys: template(), scratch: template(), n, end_bit: template(), key_dtype: template(), descending: template()
 ) -> None:
     """Clears the scratch memory, and puts into it, for each pass, how many keys have a smaller digit."""
     items = static(items_of(key_dtype))
@@ -116,7 +116,7 @@ def count_digits(
 
 
 @func
-def _state_words(scratch: template(), n: Any) -> Any:
+def _state_words(scratch: template(), n) -> Any:
     """Words of the state of a digit in a tile: a u64 always suffices."""
     words = i64(1)
     if static(width(scratch.dtype) == 32):
@@ -234,7 +234,7 @@ def sort_by_digit_in_tiles(
     source_values: template(),
     target_values: template(),
     scratch: template(),
-    n: Any,
+    n,
     shift: template(),
     key_dtype: template(),
     has_values: template(),

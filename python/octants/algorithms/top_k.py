@@ -35,9 +35,7 @@ def _steps(dtype: Any) -> int:
 
 
 @func(requires_top_level=True)
-def find_threshold(
-    arr: template(), search: template(), n: Any, k: Any, key_dtype: template(), descending: template()
-) -> None:
+def find_threshold(arr: template(), search: template(), n, k, key_dtype: template(), descending: template()) -> None:
     """Finds the key of the last of the first `k` elements in order; `search` has `SEARCH_WORDS` words of u64."""
     word = static(sortable_type(key_dtype))
     for slot in range(static(SEARCH_WORDS)):
@@ -104,8 +102,8 @@ def take_up_to_threshold(
     keys: template(),
     indices: template(),
     scratch: template(),
-    n: Any,
-    k: Any,
+    n,
+    k,
     descending: template(),
 ) -> None:
     """The first `k` elements in order, unsorted, and their indices; of equal elements those with the lowest indices."""
