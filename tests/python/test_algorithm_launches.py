@@ -1,4 +1,6 @@
-"""`qd.algorithms.launch` and the operators, against numpy: types, lengths around a tile's, streams, counts in memory."""
+"""`qd.algorithms.launch` and the operators, against numpy: types, lengths around a tile's, streams, counts in
+memory.
+"""
 
 from __future__ import annotations
 

@@ -153,11 +153,11 @@ def run_length_encode(
     n,
     log256_max_n: template(),
 ) -> None:
-    """For each run of equal neighbors in `arr[0:n]`: its element to `unique_out`, its length to `counts_out`; the number
-    of runs to `num_runs[0]`.
+    """For each run of equal neighbors in `arr[0:n]`: its element to `unique_out`, its length to `counts_out`; the
+    number of runs to `num_runs[0]`.
 
-    Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are other
-    arrays than `arr`.
+    Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are
+    other arrays than `arr`.
     """
     static(_check(log256_max_n))
     _clear_count(num_runs)

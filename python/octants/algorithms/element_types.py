@@ -1,4 +1,6 @@
-"""Element types that the algorithms take, what their bits look like as unsigned integers, and identities of operators."""
+"""Element types that the algorithms take, what their bits look like as unsigned integers, and identities of
+operators.
+"""
 
 from __future__ import annotations
 

@@ -149,7 +149,8 @@ def reduce(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an `identity`.
+    """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an
+    `identity`.
 
     Other arguments and errors: see `reduce_add`.
     """

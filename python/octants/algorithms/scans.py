@@ -69,7 +69,8 @@ def _scan_by(name: str, inclusive: bool) -> Any:
 
     kind, end = ("inclusive", "i + 1") if inclusive else ("exclusive", "i")
     scan_by.__name__ = scan_by.__qualname__ = f"{kind}_scan_{name}"
-    scan_by.__doc__ = f"""`out[i]` is `{name}` over `arr[0:{end}]`, for each `i` below `n`; the identity where that is empty.
+    scan_by.__doc__ = f"""`out[i]` is `{name}` over `arr[0:{end}]`, for each `i` below `n`; the identity where that is
+    empty.
 
     `scratch` has `exclusive_scan_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. `out`
     may be `arr`. Raises `NotImplementedError` for other types than 32- and 64-bit numbers, and `TypeError` for a
@@ -105,7 +106,8 @@ def exclusive_scan(
     identity,
     log256_max_n: template(),
 ) -> None:
-    """`out[i]` is `arr[0:i]` combined in order by `op`, an associative `@qd.func` of two values; `identity` for `i == 0`.
+    """`out[i]` is `arr[0:i]` combined in order by `op`, an associative `@qd.func` of two values; `identity` for `i ==
+    0`.
 
     Other arguments and errors: see `exclusive_scan_add`.
     """

@@ -2,11 +2,12 @@
 Significant Digit Radix Sort for GPUs", 2022).
 
 The digits of all passes are counted in one pass over the keys. In the pass of a digit blocks take tiles in order. A
-block ranks its keys by the digit, in registers and shared memory; finds by decoupled look-back, a thread for each digit,
-how many keys of earlier tiles have it; and moves the keys to their places, in runs of equal digits.
+block ranks its keys by the digit, in registers and shared memory; finds by decoupled look-back, a thread for each
+digit, how many keys of earlier tiles have it; and moves the keys to their places, in runs of equal digits.
 
 The state of a digit in a tile is a word (two for 2**30 keys and more): its upper two bits tell whether the others are
-the count of the tile alone or that of all tiles up to it. Passes use two areas of states in turn: each clears the other.
+the count of the tile alone or that of all tiles up to it. Passes use two areas of states in turn: each clears the
+other.
 """
 
 # mypy: ignore-errors
