@@ -268,3 +268,56 @@ def test_a_callable_of_an_object_does_not_make_launches_compile_again() -> None:
     with contextlib.redirect_stdout(text):
         assert [model.run(x) for x in range(3)] == [17, 18, 19]
     assert text.getvalue().count("compiled") == 1
+
+
+def test_numbers_have_the_methods_of_python() -> None:
+    threads, half = 32, 2.5
+
+    @qd.kernel
+    def methods() -> qd.i32:
+        levels = qd.static(threads.bit_length() - 1)
+        whole = qd.static(half.is_integer())
+        return levels * 10 + whole
+
+    assert methods() == 50
+
+
+def test_a_truth_value_picks_from_a_tuple() -> None:
+    few, many = qd.field(qd.i32, shape=3), qd.field(qd.i32, shape=5)
+
+    @qd.kernel
+    def size(of_many: qd.template()) -> qd.i32:
+        picked = qd.static((few, many)[of_many])
+        return picked.shape[0] + qd.static([10, 20][not of_many])
+
+    assert (size(False), size(True)) == (23, 15)
+
+
+def test_a_static_name_belongs_to_the_branch_that_binds_it() -> None:
+    @qd.kernel
+    def branches(first: qd.template(), second: qd.template()) -> qd.i32:
+        total = 0
+        width = qd.static(1)
+        if qd.static(first):
+            width = qd.static(20)
+            total += width
+        if qd.static(second):
+            width = qd.static(300)
+            for _ in range(2):
+                width = qd.static(4000)
+                total += width
+            total += width
+        return total + width
+
+    assert (branches(True, True), branches(True, False), branches(False, False)) == (8321, 21, 1)
+
+
+def test_a_name_that_a_static_branch_binds_is_unknown_after_it() -> None:
+    @qd.kernel
+    def leaves() -> qd.i32:
+        if qd.static(True):
+            found = 3
+        return found
+
+    with pytest.raises(qd.QuadrantsNameError, match="found"):
+        leaves()

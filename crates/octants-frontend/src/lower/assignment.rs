@@ -116,6 +116,11 @@ impl Lowerer<'_> {
 
     pub(super) fn assign_name(&mut self, name: &str, value: Value, is_static: bool) -> Result<()> {
         if let Some(Binding { value: old, immutable }) = self.lookup(name).cloned() {
+            if is_static && !self.is_bound_here(name) && immutable != Some("kernel argument") {
+                // The scope that is left gives the outer name its value back.
+                self.bind_value(name, value);
+                return Ok(());
+            }
             if let Some(what) = immutable {
                 return Err(Diagnostic::new(
                     Code::Syntax,

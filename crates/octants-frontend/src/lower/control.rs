@@ -17,7 +17,7 @@ impl Lowerer<'_> {
         let cond = self.lower_expr(test)?;
         if is_static {
             let cond = self.compile_time_truth(&cond, "an `if qd.static(...)`")?;
-            return self.lower_stmts(if cond { then } else { orelse });
+            return self.scoped(|s| s.lower_stmts(if cond { then } else { orelse }));
         }
         self.b.span = test.span;
         let cond = self.condition(&cond)?;

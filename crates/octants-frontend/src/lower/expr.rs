@@ -9,7 +9,7 @@ use crate::arith::type_name;
 use crate::ast::{Comparison, Expr, ExprKind, Generator, Operator, UnaryOperator};
 use crate::syntax_facts::last_write;
 use crate::value::Value;
-use crate::world::Entity;
+use crate::world::{Entity, HostValue};
 
 impl Lowerer<'_> {
     pub(super) fn lower_expr(&mut self, e: &Expr) -> Result<Value> {
@@ -448,6 +448,10 @@ impl Lowerer<'_> {
         }
         match base {
             Value::Obj(obj) => self.host_attribute(*obj, name),
+            // Numbers have Python's methods: `n.bit_length()`.
+            Value::Bool(b) => self.host_attribute(self.world.make(HostValue::Bool(*b)), name),
+            Value::Int(i) => self.host_attribute(self.world.make(HostValue::Int(*i)), name),
+            Value::Float(f) => self.host_attribute(self.world.make(HostValue::Float(*f)), name),
             Value::Str(_) | Value::List(_) | Value::Dict(_) | Value::Tuple(_) | Value::Static(_) => {
                 Ok(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned()))))
             }

@@ -404,6 +404,11 @@ impl<'w> Lowerer<'w> {
         self.frame_ref().scopes.iter().rev().find_map(|s| s.get(name))
     }
 
+    /// The innermost scope itself binds the name.
+    fn is_bound_here(&self, name: &str) -> bool {
+        self.frame_ref().scopes.last().is_some_and(|s| s.contains_key(name))
+    }
+
     /// Runs `f` in a scope of its own.
     fn scoped<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.frame().scopes.push(HashMap::new());

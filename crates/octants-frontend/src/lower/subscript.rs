@@ -103,6 +103,8 @@ impl Lowerer<'_> {
 
     fn sequence_item(&mut self, items: &[Value], base: &Value, index: &[Value]) -> Result<Value> {
         match index {
+            // A truth value is 0 or 1, as in Python.
+            [Value::Bool(b)] => self.sequence_item(items, base, &[Value::Int(i128::from(*b))]),
             [Value::Int(i)] => {
                 let n = items.len() as i128;
                 let at = if *i < 0 { *i + n } else { *i };

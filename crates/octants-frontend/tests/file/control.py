@@ -59,6 +59,7 @@ def dead_code(n: qd.i32) -> qd.i32:
 @qd.kernel
 def compile_time(a: qd.i32) -> qd.i32:
     r = a
+    fresh = 0
     if qd.static(DEBUG):
         r = nowhere
     elif qd.static(not DEBUG):
