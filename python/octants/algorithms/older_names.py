@@ -26,8 +26,8 @@ class PrefixSumExecutor:
 
     def __init__(self, length: int) -> None:
         warnings.warn(
-            "PrefixSumExecutor is deprecated: use `qd.algorithms.launch.inclusive_scan`, or "
-            "`qd.algorithms.inclusive_scan_add` in a kernel",
+            "PrefixSumExecutor is deprecated: use `qd.algorithms.launch.inclusive_scan`, or in a kernel "
+            "`qd.algorithms.inclusive_scan_add` or `exclusive_scan_add`",
             DeprecationWarning,
             stacklevel=2,
         )

@@ -43,7 +43,7 @@ def _sum_tiles(
                 sums[k] = op(sums[k], load(source, at + static(k * BLOCK)))
         else:
             for k in static(range(items)):
-                if block.thread_idx() + static(k * BLOCK) < left:
+                if static(k * BLOCK) < left - block.thread_idx():
                     sums[k] = op(sums[k], load(source, at + static(k * BLOCK)))
         tile += static(REDUCTION_BLOCKS)
     total = sums[0]

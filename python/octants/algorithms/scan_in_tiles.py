@@ -56,15 +56,16 @@ def load_tile(
 ) -> Any:
     """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
     values = Vector.zero(dtype, static(items))
-    first = first_in_tile(items)
+    # Differences that change with the tile are compared with constants: sums that do not would each take a register.
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
-            values[k] = load(source, begin + cast(first + k * group_size(), i64))
+            values[k] = load(source, at + k * group_size())
     else:
         for k in static(range(items)):
             values[k] = identity
-            if first + k * group_size() < left:
-                values[k] = load(source, begin + cast(first + k * group_size(), i64))
+            if k * group_size() < rest:
+                values[k] = load(source, at + k * group_size())
     return values
 
 
@@ -72,14 +73,14 @@ def load_tile(
 def _store_tile(
     sink: template(), store: template(), begin: Any, left: Any, results: Any, values: Any, items: template()
 ) -> None:
-    first = first_in_tile(items)
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
     if left >= static(BLOCK * items):
         for k in static(range(items)):
-            store(sink, begin + cast(first + k * group_size(), i64), results[k], values[k])
+            store(sink, at + k * group_size(), results[k], values[k])
     else:
         for k in static(range(items)):
-            if first + k * group_size() < left:
-                store(sink, begin + cast(first + k * group_size(), i64), results[k], values[k])
+            if k * group_size() < rest:
+                store(sink, at + k * group_size(), results[k], values[k])
 
 
 @func

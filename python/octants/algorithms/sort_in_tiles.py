@@ -57,12 +57,13 @@ def _keys_of_tile(
     source: template(), begin: Any, left: Any, key_dtype: template(), full: template(), items: template()
 ) -> Any:
     keys = Vector.zero(key_dtype, static(items))
-    first = first_in_tile(items)
+    # Differences that change with the tile are compared with constants: sums that do not would each take a register.
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
     for k in static(range(items)):
         if static(full):
-            keys[k] = source[begin + cast(first + k * group_size(), i64)]
-        elif first + k * group_size() < left:
-            keys[k] = source[begin + cast(first + k * group_size(), i64)]
+            keys[k] = source[at + k * group_size()]
+        elif k * group_size() < rest:
+            keys[k] = source[at + k * group_size()]
     return keys
 
 
@@ -100,8 +101,9 @@ def count_digits(
             begin = cast(tile, i64) * tile_size
             left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
             held = _load(keys, begin, left, key_dtype, items)
+            rest = left - first_in_tile(items)
             for k in static(range(items)):
-                if first_in_tile(items) + k * group_size() < left:
+                if k * group_size() < rest:
                     for digit in static(range(passes)):
                         bin = digit_of(held[k], static(digit * DIGIT_BITS), key_dtype, descending)
                         atomic_add(counts[static(digit * DIGITS) + bin], u32(1))
@@ -180,7 +182,9 @@ def _lanes_with(digit: Any) -> Any:
 
 @func
 def _rank_in_group(digits: Any, counts: template(), items: template()) -> Any:
-    """How many keys of the subgroup come before each of the thread's among those with its digit; counts the digits."""
+    """How many keys of the subgroup come before each of the thread's among those with its digit, and in the upper half
+    the digit; counts the digits.
+    """
     mask = static(u32 if group_size() == 32 else u64)
     earlier_lanes = (mask(1) << cast(invocation_id(), mask)) - mask(1)
     group = block.thread_idx() // group_size()
@@ -193,7 +197,8 @@ def _rank_in_group(digits: Any, counts: template(), items: template()) -> Any:
         if before == 0:
             counts[group, digits[k]] = counted + cast(popcnt(same), i32)
         subgroup.sync()
-        ranks[k] = counted + before
+        # In one word with its digit a rank takes one register, and the place of the count none, until it is used.
+        ranks[k] = (counted + before) | (digits[k] << 16)
     return ranks
 
 
@@ -223,8 +228,9 @@ def _move_values(
     items: template(),
 ) -> None:
     values = _exchange(held, _load(source, begin, left, static(source.dtype), items), ranks, items)
+    rest = left - block.thread_idx()
     for k in static(range(items)):
-        if block.thread_idx() + static(k * BLOCK) < left:
+        if static(k * BLOCK) < rest:
             target[places[k]] = bit_cast(values[k], static(source.dtype))
 
 
@@ -266,9 +272,10 @@ def sort_by_digit_in_tiles(
             row = cast(tile, i64) * static(DIGITS) * words + cast(thread, i64)
             keys = _load(source, begin, left, key_dtype, items)
             digits = Vector.zero(i32, static(items))
+            rest = left - first_in_tile(items)
             for k in static(range(items)):
                 digits[k] = i32(static(DIGITS - 1))
-                if first_in_tile(items) + k * group_size() < left:
+                if k * group_size() < rest:
                     digits[k] = digit_of(keys[k], shift, key_dtype, descending)
             for k in static(range(BLOCK // group_size())):
                 counts[k, thread] = 0
@@ -297,14 +304,15 @@ def sort_by_digit_in_tiles(
             offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
             block.sync()
             for k in static(range(items)):
-                ranks[k] = ranks[k] + counts[group, digits[k]]
+                ranks[k] = (ranks[k] & 0xFFFF) + counts[group, ranks[k] >> 16]
             sorted_keys = _exchange(held, keys, ranks, items)
             places = Vector.zero(word, static(items))
+            rest = left - thread
             for k in static(range(items)):
                 key = bit_cast(sorted_keys[k], key_dtype)
-                local = thread + static(k * BLOCK)
-                places[k] = offsets[digit_of(key, shift, key_dtype, descending)] + cast(local, word)
-                if local < left:
+                local = cast(thread + static(k * BLOCK), word)
+                places[k] = offsets[digit_of(key, shift, key_dtype, descending)] + local
+                if static(k * BLOCK) < rest:
                     target[places[k]] = key
             if static(has_values):
                 if static(width(source_values.dtype) == width(key_dtype)):

@@ -51,3 +51,11 @@ def check_capacity(log256_max_n: int | None) -> None:
     """Raises `ValueError` for a declared capacity that no 32-bit index reaches."""
     if log256_max_n is not None and not 1 <= log256_max_n <= _MOST_LEVELS:
         raise ValueError(f"log256_max_n must be between 1 and {_MOST_LEVELS}, got {log256_max_n}")
+
+
+def least_capacity(n: int) -> int:
+    """The smallest `log256_max_n` that covers `n` elements; 1 at least."""
+    levels = 1
+    while 256**levels < n:
+        levels += 1
+    return levels
