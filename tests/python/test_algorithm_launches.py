@@ -212,12 +212,15 @@ def test_select_and_its_count_as_the_next_length(n: int) -> None:
     assert total[0] == chosen.max(initial=-np.inf)
 
 
+# More counts than a block holds, too. The ranges end at multiples of 1/100, so that no rounding decides.
+@pytest.mark.parametrize("bins", [1, 12, 6000])
 @pytest.mark.parametrize("name", ["i32", "f32", "u8"])
-def test_histogram(name: str) -> None:
-    a = np.random.default_rng(8).integers(0, 100, 30_000).astype(numpy_type(name))
-    counts = array([9] * 12, "i32")
-    launch.histogram(array(a, name), counts, 10, 70)
-    assert counts.to_numpy().tolist() == np.histogram(a, 12, (10, 70))[0].tolist()
+def test_histogram(name: str, bins: int) -> None:
+    for n in (1, 255, 2049, 30_000):
+        a = np.random.default_rng(8).integers(0, 100, n).astype(numpy_type(name))
+        counts = array([9] * bins, "i64")
+        launch.histogram(array(a, name), counts, 10, 70)
+        assert counts.to_numpy().tolist() == np.histogram(a, bins, (10, 70))[0].tolist()
     launch.histogram(array(a, name), counts, 10, 70, n=0)
     assert not counts.to_numpy().any()
 
