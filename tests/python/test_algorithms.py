@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import octants as qd
+from octants.algorithms.tile_shapes import least_capacity
 
 LENGTHS = [1, 2, 63, 64, 65, 1000, 20_000]
 TYPES = {"i32": np.int32, "u32": np.uint32, "f32": np.float32, "i64": np.int64, "u64": np.uint64, "f64": np.float64}
@@ -160,6 +161,10 @@ def test_host_side_algorithms(n, offset):
     keys.from_numpy(a)
     qd.algorithms.PrefixSumExecutor(n).run(keys)
     assert keys.to_numpy().tolist() == np.cumsum(a).tolist()
+
+
+def test_least_capacity():
+    assert [least_capacity(n) for n in (0, 1, 256, 257, 65_536, 65_537, 1 << 32)] == [1, 1, 1, 2, 2, 3, 4]
 
 
 def test_refusals():

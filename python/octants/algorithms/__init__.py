@@ -1,46 +1,91 @@
-"""Parallel algorithms over one-dimensional fields and ndarrays: reductions, scans, selection, sorting.
+"""Parallel algorithms over one-dimensional arrays: reductions, scans, sorts, selection, runs, histograms, the first k.
 
-All but `parallel_sort` and `PrefixSumExecutor` are called at the top level of a kernel. They take their scratch memory from
-the caller, who sizes it with the matching `*_scratch_slots` function.
+Those in `launch` are called from Python and find their own scratch memory. All others but `parallel_sort` and
+`PrefixSumExecutor` are called at the top level of a kernel, and take scratch memory from the caller, who sizes it with
+the matching `*_scratch_slots` function. Results do not depend on the schedule.
 
-Each works on `CHUNKS` contiguous chunks of the input: a chunk's partial result first, in parallel; then a short serial scan
-over the chunks; then the chunks again, in parallel, with what stands before them. Results do not depend on the schedule.
+On a GPU blocks of threads take tiles of the input; on a processor the threads take chunks. `tile_shapes` decides.
 """
 
-from octants.algorithms.chunks import (
+from octants.algorithms import launch
+from octants.algorithms.compaction import reduce_by_key_add, run_length_encode, select, unique
+from octants.algorithms.histograms import histogram
+from octants.algorithms.older_names import PrefixSumExecutor, parallel_sort
+from octants.algorithms.radix_sort import sort, sort_descending
+from octants.algorithms.reductions import (
+    reduce,
+    reduce_add,
+    reduce_and,
+    reduce_max,
+    reduce_min,
+    reduce_mul,
+    reduce_or,
+    reduce_xor,
+)
+from octants.algorithms.scans import (
+    exclusive_scan,
+    exclusive_scan_add,
+    exclusive_scan_and,
+    exclusive_scan_max,
+    exclusive_scan_min,
+    exclusive_scan_mul,
+    exclusive_scan_or,
+    exclusive_scan_xor,
+    inclusive_scan,
+    inclusive_scan_add,
+    inclusive_scan_and,
+    inclusive_scan_max,
+    inclusive_scan_min,
+    inclusive_scan_mul,
+    inclusive_scan_or,
+    inclusive_scan_xor,
+)
+from octants.algorithms.scratch_slots import (
     exclusive_scan_scratch_slots,
     reduce_by_key_scratch_slots,
     reduce_scratch_slots,
     select_scratch_slots,
     sort_scratch_slots,
 )
-from octants.algorithms.compaction import reduce_by_key_add, select
-from octants.algorithms.host_side import PrefixSumExecutor, parallel_sort
-from octants.algorithms.radix_sort import sort
-from octants.algorithms.reductions import (
-    exclusive_scan_add,
-    exclusive_scan_max,
-    exclusive_scan_min,
-    reduce_add,
-    reduce_max,
-    reduce_min,
-)
 
 __all__ = [
     "PrefixSumExecutor",
+    "exclusive_scan",
     "exclusive_scan_add",
+    "exclusive_scan_and",
     "exclusive_scan_max",
     "exclusive_scan_min",
+    "exclusive_scan_mul",
+    "exclusive_scan_or",
     "exclusive_scan_scratch_slots",
+    "exclusive_scan_xor",
+    "histogram",
+    "inclusive_scan",
+    "inclusive_scan_add",
+    "inclusive_scan_and",
+    "inclusive_scan_max",
+    "inclusive_scan_min",
+    "inclusive_scan_mul",
+    "inclusive_scan_or",
+    "inclusive_scan_xor",
+    "launch",
     "parallel_sort",
+    "reduce",
     "reduce_add",
+    "reduce_and",
     "reduce_by_key_add",
     "reduce_by_key_scratch_slots",
     "reduce_max",
     "reduce_min",
+    "reduce_mul",
+    "reduce_or",
     "reduce_scratch_slots",
+    "reduce_xor",
+    "run_length_encode",
     "select",
     "select_scratch_slots",
     "sort",
+    "sort_descending",
     "sort_scratch_slots",
+    "unique",
 ]

@@ -1,29 +1,68 @@
-"""Keeping the flagged elements of an array, and one element for each run of equal keys."""
+"""Selected elements of an array, moved together in their order; runs of equal neighbors, one element for each."""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.algorithms.chunks import CHUNKS, check_capacity
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.scans import scan
+from octants.algorithms.tile_shapes import check_capacity
 from octants.kernel_decorators import func
-from octants.ops import cast, min, static
-from octants.types import i32, template, u32
+from octants.ops import bit_cast, cast, max, static
+from octants.simt.identities import add
+from octants.types import template, u32, u64
+
+__all__ = ["reduce_by_key_add", "run_length_encode", "select", "unique"]
 
 
-def _check(log256_max_n):
+def _check(log256_max_n: int | None) -> int:
     check_capacity(log256_max_n)
     return 0
 
 
+def _check_value(dtype: Any) -> int:
+    if dtype is None or dtype.nbytes != 4:
+        raise NotImplementedError(f"reduce_by_key_add sums values of 32 bits, not {dtype}")
+    return 0
+
+
+@func
+def _starts_run(keys: template(), i: Any) -> Any:
+    starts = i == 0
+    if i > 0:
+        starts = keys[i] != keys[i - 1]
+    return starts
+
+
+@func
+def _ends_run(keys: template(), i: Any, n) -> Any:
+    ends = i == n - 1
+    if i < n - 1:
+        ends = keys[i + 1] != keys[i]
+    return ends
+
+
 @func(requires_top_level=True)
-def _scan_counts(scratch: template(), total_out: template()):
-    """Turns the counts of the chunks into the place where each chunk's output starts."""
+def _clear_count(count: template()) -> None:
+    """Sets a count to zero: of no elements none is written."""
     for _ in range(1):
-        total = u32(0)
-        for chunk in range(static(CHUNKS)):
-            count = scratch[chunk]
-            scratch[chunk] = total
-            total += count
-        total_out[0] = cast(total, i32)
+        count[0] = 0
+
+
+@func
+def _flag(source: template(), i: Any) -> Any:
+    return cast(source[0][i] != 0, u32)
+
+
+@func
+def _keep(sink: template(), i: Any, place: Any, flag: Any) -> None:
+    arr, out, count, n = sink
+    if flag != 0:
+        out[place] = arr[i]
+    if i == n - 1:
+        count[0] = cast(place + flag, static(count.dtype))
 
 
 @func(requires_top_level=True)
@@ -35,32 +74,125 @@ def select(
     scratch: template(),
     n,
     log256_max_n: template(),
-):
-    """Copies each `arr[i]` whose `flags[i]` is 1 to the front of `out`, in order, and their number to `num_out[0]`."""
+) -> None:
+    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
+
+    `n` is the number of elements, `scratch` has `select_scratch_slots(n)` words, u32 or u64. `out` is another array
+    than `arr`, as long as what is selected.
+    """
     static(_check(log256_max_n))
-    for chunk in range(static(CHUNKS)):
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        count = u32(0)
-        for i in range(chunk * length, min(n, (chunk + 1) * length)):
-            if flags[i] != 0:
-                count += 1
-        scratch[chunk] = count
-    _scan_counts(scratch, num_out)
-    for chunk in range(static(CHUNKS)):
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        place = cast(scratch[chunk], i32)
-        for i in range(chunk * length, min(n, (chunk + 1) * length)):
-            if flags[i] != 0:
-                out[place] = arr[i]
-                place += 1
+    _clear_count(num_out)
+    scan((flags,), _flag, (arr, out, num_out, n), _keep, scratch, n, u32, add, u32(0), False)
 
 
 @func
-def _starts_run(keys: template(), i):
-    starts = i == 0
-    if i > 0:
-        starts = keys[i] != keys[i - 1]
-    return starts
+def _head(source: template(), i: Any) -> Any:
+    return cast(_starts_run(source[0], i), u32)
+
+
+@func(requires_top_level=True)
+def unique(
+    arr: template(), out: template(), num_out: template(), scratch: template(), n, log256_max_n: template()
+) -> None:
+    """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
+
+    Each NaN is a run of its own. `scratch` has `select_scratch_slots(n)` words, u32 or u64; `out` is another array than
+    `arr`.
+    """
+    static(_check(log256_max_n))
+    _clear_count(num_out)
+    scan((arr,), _head, (arr, out, num_out, n), _keep, scratch, n, u32, add, u32(0), False)
+
+
+# Run-length codes and sums by key scan pairs: the number of runs that begin, in the high half of a word, and what the
+# last of these has come to, in the low half.
+
+
+@func
+def _runs(pair: Any) -> Any:
+    return cast(pair >> u64(32), u32)
+
+
+@func
+def _pair(runs: Any, low: Any) -> Any:
+    return (cast(runs, u64) << u64(32)) | cast(low, u64)
+
+
+@func
+def _head_and_start(source: template(), i: Any) -> Any:
+    result = u64(0)
+    if _starts_run(source[0], i):
+        result = _pair(u32(1), cast(i, u32))
+    return result
+
+
+@func
+def _later_start(a: Any, b: Any) -> Any:
+    # Starts ascend, so the larger one is that of the later run.
+    return _pair(_runs(a) + _runs(b), max(cast(a, u32), cast(b, u32)))
+
+
+@func
+def _write_length(sink: template(), i: Any, result: Any, value: Any) -> None:
+    keys, unique_keys, lengths, count, n = sink
+    if _ends_run(keys, i, n):
+        run = _runs(result) - u32(1)
+        unique_keys[run] = keys[i]
+        lengths[run] = cast(cast(i, u32) + u32(1) - cast(result, u32), static(lengths.dtype))
+        if i == n - 1:
+            count[0] = cast(_runs(result), static(count.dtype))
+
+
+@func(requires_top_level=True)
+def run_length_encode(
+    arr: template(),
+    unique_out: template(),
+    counts_out: template(),
+    num_runs: template(),
+    scratch: template(),
+    n,
+    log256_max_n: template(),
+) -> None:
+    """For each run of equal neighbors in `arr[0:n]`: its element to `unique_out`, its length to `counts_out`; the
+    number of runs to `num_runs[0]`.
+
+    Each NaN is a run of its own. `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are
+    other arrays than `arr`.
+    """
+    static(_check(log256_max_n))
+    _clear_count(num_runs)
+    sink = (arr, unique_out, counts_out, num_runs, n)
+    scan((arr,), _head_and_start, sink, _write_length, scratch, n, u64, _later_start, u64(0), True)
+
+
+@func
+def _head_and_value(source: template(), i: Any) -> Any:
+    keys, values = source
+    return _pair(cast(_starts_run(keys, i), u32), bit_cast(values[i], u32))
+
+
+def _sum_of_runs(value_dtype: Any) -> Any:
+    """The operator on pairs of a number of runs and a sum of `value_dtype`."""
+
+    @func
+    def sum_of_runs(a: Any, b: Any) -> Any:
+        total = cast(b, u32)
+        if _runs(b) == 0:
+            total = bit_cast(bit_cast(cast(a, u32), value_dtype) + bit_cast(total, value_dtype), u32)
+        return _pair(_runs(a) + _runs(b), total)
+
+    return sum_of_runs
+
+
+@func
+def _write_sum(sink: template(), i: Any, result: Any, value: Any) -> None:
+    keys, keys_out, values_out, count, n = sink
+    if _ends_run(keys, i, n):
+        run = _runs(result) - u32(1)
+        keys_out[run] = keys[i]
+        values_out[run] = bit_cast(cast(result, u32), static(values_out.dtype))
+        if i == n - 1:
+            count[0] = cast(_runs(result), static(count.dtype))
 
 
 @func(requires_top_level=True)
@@ -74,34 +206,17 @@ def reduce_by_key_add(
     n,
     value_dtype: template(),
     log256_max_n: template(),
-):
-    """For each run of equal neighbours in `keys_in`: the key to `keys_out`, the sum of its values to `values_out`, and the
-    number of runs to `num_runs[0]`.
+) -> None:
+    """For each run of equal neighbors in `keys_in[0:n]`: the key to `keys_out`, the sum of its values to `values_out`;
+    the number of runs to `num_runs[0]`.
+
+    Values are i32, u32 or f32; sums of floats are the same in each run of the program. Each NaN is a run of its own.
+    `scratch` has `reduce_by_key_scratch_slots(n)` words, u32 or u64; the outputs are other arrays than `keys_in`.
+    Raises `NotImplementedError` for other values, when the kernel is compiled.
     """
     static(_check(log256_max_n))
-    for chunk in range(static(CHUNKS)):
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        count = u32(0)
-        for i in range(chunk * length, min(n, (chunk + 1) * length)):
-            if _starts_run(keys_in, i):
-                count += 1
-        scratch[chunk] = count
-    _scan_counts(scratch, num_runs)
-    for chunk in range(static(CHUNKS)):
-        # A chunk sums the runs that start in it, to their ends.
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        end = min(n, (chunk + 1) * length)
-        place = cast(scratch[chunk], i32)
-        i = chunk * length
-        while i < end and not _starts_run(keys_in, i):
-            i += 1
-        while i < end:
-            total = values_in[i]
-            key = keys_in[i]
-            i += 1
-            while i < n and keys_in[i] == key:
-                total += values_in[i]
-                i += 1
-            keys_out[place] = key
-            values_out[place] = total
-            place += 1
+    static(_check_value(value_dtype))
+    _clear_count(num_runs)
+    sink = (keys_in, keys_out, values_out, num_runs, n)
+    op = static(_sum_of_runs(value_dtype))
+    scan((keys_in, values_in), _head_and_value, sink, _write_sum, scratch, n, u64, op, u64(0), True)

@@ -3,46 +3,29 @@
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.algorithms.chunks import (
-    CHUNKS,
-    DIGIT_BITS,
-    DIGITS,
-    bits_type,
-    check_capacity,
-    check_type,
-    is_float,
-    is_signed,
-    width,
-)
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import check_key, sortable_type, width
+from octants.algorithms.sort_in_chunks import sort_by_digit_in_chunks
+from octants.algorithms.sort_in_tiles import count_digits, sort_by_digit_in_tiles
+from octants.algorithms.tile_shapes import DIGIT_BITS, check_capacity, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.ops import bit_cast, cast, min, static
-from octants.types import i32, template, u32
+from octants.ops import static
+from octants.types import template
+
+__all__ = ["sort", "sort_descending"]
 
 
-def _passes(key_dtype, end_bit, log256_max_n):
-    """The position of the digit of each pair of passes."""
-    check_type(key_dtype)
+def _passes(key_dtype: Any, end_bit: int, log256_max_n: int) -> range:
+    """The position of the first digit of each pair of passes."""
+    check_key(key_dtype)
     check_capacity(log256_max_n)
-    if end_bit <= 0 or end_bit > width(key_dtype) or end_bit % (2 * DIGIT_BITS) != 0:
-        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {width(key_dtype)}, got {end_bit}")
+    bits = width(sortable_type(key_dtype))
+    if end_bit <= 0 or end_bit > bits or end_bit % (2 * DIGIT_BITS) != 0:
+        raise ValueError(f"end_bit must be a multiple of {2 * DIGIT_BITS} up to {bits}, got {end_bit}")
     return range(0, end_bit, 2 * DIGIT_BITS)
-
-
-@func
-def _digit(key, shift: template(), key_dtype: template()):
-    """Eight bits of the unsigned number that sorts as the key does: negative floats have all bits flipped, and positive ones
-    and signed integers the sign bit.
-    """
-    bits = bit_cast(key, static(bits_type(key_dtype)))
-    top = cast(1, static(bits_type(key_dtype))) << static(width(key_dtype) - 1)
-    if static(is_signed(key_dtype)):
-        bits = bits ^ top
-    if static(is_float(key_dtype)):
-        if bits >= top:
-            bits = ~bits
-        else:
-            bits = bits ^ top
-    return cast((bits >> static(shift)) & static(DIGITS - 1), i32)
 
 
 @func(requires_top_level=True)
@@ -52,33 +35,43 @@ def _pass(
     source_values: template(),
     target_values: template(),
     scratch: template(),
-    n: template(),
+    n,
     shift: template(),
     key_dtype: template(),
     has_values: template(),
-):
-    for chunk in range(static(CHUNKS)):
-        length = (n[()] + static(CHUNKS - 1)) // static(CHUNKS)
-        for digit in range(static(DIGITS)):
-            scratch[digit * static(CHUNKS) + chunk] = u32(0)
-        for i in range(chunk * length, min(n[()], (chunk + 1) * length)):
-            slot = _digit(source[i], shift, key_dtype) * static(CHUNKS) + chunk
-            scratch[slot] = scratch[slot] + 1
-    for _ in range(1):
-        total = u32(0)
-        for slot in range(static(DIGITS * CHUNKS)):
-            count = scratch[slot]
-            scratch[slot] = total
-            total += count
-    for chunk in range(static(CHUNKS)):
-        length = (n[()] + static(CHUNKS - 1)) // static(CHUNKS)
-        for i in range(chunk * length, min(n[()], (chunk + 1) * length)):
-            slot = _digit(source[i], shift, key_dtype) * static(CHUNKS) + chunk
-            place = cast(scratch[slot], i32)
-            scratch[slot] = scratch[slot] + 1
-            target[place] = source[i]
-            if static(has_values):
-                target_values[place] = source_values[i]
+    descending: template(),
+) -> None:
+    if static(runs_in_blocks()):
+        sort_by_digit_in_tiles(
+            source, target, source_values, target_values, scratch, n, shift, key_dtype, has_values, descending
+        )
+    else:
+        sort_by_digit_in_chunks(
+            source, target, source_values, target_values, scratch, n, shift, key_dtype, has_values, descending
+        )
+
+
+@func(requires_top_level=True)
+def sort_digits(
+    keys: template(),
+    tmp_keys: template(),
+    values: template(),
+    tmp_values: template(),
+    scratch: template(),
+    n,
+    key_dtype: template(),
+    has_values: template(),
+    descending: template(),
+    end_bit: template(),
+    log256_max_n: template(),
+) -> None:
+    """Sorts `keys[0:n]` in place: see `sort`."""
+    if static(runs_in_blocks()):
+        count_digits(keys, scratch, n, end_bit, key_dtype, descending)
+    for shift in static(_passes(key_dtype, end_bit, log256_max_n)):
+        _pass(keys, tmp_keys, values, tmp_values, scratch, n, shift, key_dtype, has_values, descending)
+        second = static(shift + DIGIT_BITS)
+        _pass(tmp_keys, keys, tmp_values, values, scratch, n, second, key_dtype, has_values, descending)
 
 
 @func(requires_top_level=True)
@@ -93,10 +86,29 @@ def sort(
     has_values: template(),
     end_bit: template(),
     log256_max_n: template(),
-):
-    """Sorts `keys[0:n[()]]` ascending, in place, by their low `end_bit` bits; equal keys keep their order. `tmp_keys` (and
-    `tmp_values`) are as large as `keys`. With `has_values` the values move along.
+) -> None:
+    """Sorts `keys[0:n[()]]` ascending, in place; equal keys keep their order. With `has_values` the values move along.
+
+    Only the low `end_bit` bits count, a multiple of 16: of signed integers and floats all bits are wanted. Zeros of
+    either sign are equal, and each NaN comes behind infinity. `tmp_keys` (and `tmp_values`) are other arrays as large
+    as `keys`, `scratch` has `sort_scratch_slots(n, log256_max_n)` words, u32 or u64. Raises `NotImplementedError` for
+    keys that are no numbers and `ValueError` for a wrong `end_bit`, when the kernel is compiled.
     """
-    for shift in static(_passes(key_dtype, end_bit, log256_max_n)):
-        _pass(keys, tmp_keys, values, tmp_values, scratch, n, shift, key_dtype, has_values)
-        _pass(tmp_keys, keys, tmp_values, values, scratch, n, static(shift + DIGIT_BITS), key_dtype, has_values)
+    sort_digits(keys, tmp_keys, values, tmp_values, scratch, n[()], key_dtype, has_values, False, end_bit, log256_max_n)
+
+
+@func(requires_top_level=True)
+def sort_descending(
+    keys: template(),
+    tmp_keys: template(),
+    values: template(),
+    tmp_values: template(),
+    scratch: template(),
+    n: template(),
+    key_dtype: template(),
+    has_values: template(),
+    end_bit: template(),
+    log256_max_n: template(),
+) -> None:
+    """Sorts `keys[0:n[()]]` descending, in place; equal keys keep their order, and each NaN comes last. See `sort`."""
+    sort_digits(keys, tmp_keys, values, tmp_values, scratch, n[()], key_dtype, has_values, True, end_bit, log256_max_n)

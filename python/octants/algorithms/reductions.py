@@ -1,114 +1,158 @@
-"""Sum, minimum and maximum of an array, and of all that stands before each element (Blelloch 1990)."""
+"""Reductions of an array to one value.
+
+The order in which elements are combined follows from their number and the kind of machine: the same input gives the
+same bits in each run.
+"""
 
 # mypy: ignore-errors
 # Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
 
-from octants.algorithms.chunks import CHUNKS, bits_type, check_capacity, check_type, identity
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import identity
+from octants.algorithms.scan_in_chunks import sum_chunks
+from octants.algorithms.scans import OPERATORS, check, element
+from octants.algorithms.scratch_words import save, saved
+from octants.algorithms.tile_shapes import BLOCK, CHUNKS, REDUCTION_BLOCKS, items_of, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.ops import bit_cast, max, min, static
-from octants.types import template
+from octants.matrix import Vector
+from octants.ops import cast, loop_config, min, static
+from octants.simt import block
+from octants.types import i32, i64, template
 
 
 @func
-def _combine(a, b, op: template()):
-    result = a
-    if static(op == "add"):
-        result = a + b
-    elif static(op == "min"):
-        result = min(a, b)
-    else:
-        result = max(a, b)
-    return result
+def _sum_tiles(
+    source: template(), load: template(), n, first_tile: Any, dtype: template(), op: template(), identity
+) -> Any:
+    """The thread's part of each `REDUCTION_BLOCKS`-th tile from the first one on."""
+    items = static(items_of(dtype))
+    sums = Vector.zero(dtype, static(items))
+    for k in static(range(items)):
+        sums[k] = identity
+    tile = first_tile
+    tiles = cast((n + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
+    while tile < tiles:
+        begin = cast(tile, i64) * static(BLOCK * items)
+        left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+        at = begin + cast(block.thread_idx(), i64)
+        if left == static(BLOCK * items):
+            for k in static(range(items)):
+                sums[k] = op(sums[k], load(source, at + static(k * BLOCK)))
+        else:
+            for k in static(range(items)):
+                if static(k * BLOCK) < left - block.thread_idx():
+                    sums[k] = op(sums[k], load(source, at + static(k * BLOCK)))
+        tile += static(REDUCTION_BLOCKS)
+    total = sums[0]
+    for k in static(range(1, items)):
+        total = op(total, sums[k])
+    return total
 
 
 @func(requires_top_level=True)
-def _partials(arr: template(), scratch: template(), n, dtype: template(), op: template()):
-    """Puts the fold of each chunk in `scratch`."""
-    for chunk in range(static(CHUNKS)):
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        total = dtype(static(identity(op, dtype)))
-        for i in range(chunk * length, min(n, (chunk + 1) * length)):
-            total = _combine(total, arr[i], op)
-        scratch[chunk] = bit_cast(total, static(bits_type(dtype)))
+def reduce_in_blocks(
+    source: template(),
+    load: template(),
+    out: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+) -> None:
+    """`out[0]`: a fixed number of blocks sum tiles at a fixed distance, then one block sums their results."""
+    loop_config(block_dim=static(BLOCK))
+    for i in range(static(REDUCTION_BLOCKS * BLOCK)):
+        total = _sum_tiles(source, load, n, i // static(BLOCK), dtype, op, identity)
+        total = block.reduce(total, static(BLOCK), op, dtype)
+        if block.thread_idx() == 0:
+            save(scratch, i // static(BLOCK), total, dtype)
+    loop_config(block_dim=static(BLOCK))
+    for i in range(static(BLOCK)):
+        total = saved(scratch, i, dtype)
+        for k in static(range(1, REDUCTION_BLOCKS // BLOCK)):
+            total = op(total, saved(scratch, i + static(k * BLOCK), dtype))
+        total = block.reduce(total, static(BLOCK), op, dtype)
+        if i == 0:
+            out[0] = total
 
 
 @func(requires_top_level=True)
-def _reduce(arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template()):
-    _partials(arr, scratch, n, dtype, op)
+def reduce_in_chunks(
+    source: template(),
+    load: template(),
+    out: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+) -> None:
+    """`out[0]`: the sums of chunks in parallel, then the sum of these."""
+    sum_chunks(source, load, scratch, n, dtype, op, identity)
     for _ in range(1):
-        total = dtype(static(identity(op, dtype)))
+        total = dtype(identity)
         for chunk in range(static(CHUNKS)):
-            total = _combine(total, bit_cast(scratch[chunk], dtype), op)
+            total = op(total, saved(scratch, chunk, dtype))
         out[0] = total
 
 
 @func(requires_top_level=True)
-def _exclusive_scan(arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template()):
-    _partials(arr, scratch, n, dtype, op)
-    for _ in range(1):
-        total = dtype(static(identity(op, dtype)))
-        for chunk in range(static(CHUNKS)):
-            following = _combine(total, bit_cast(scratch[chunk], dtype), op)
-            scratch[chunk] = bit_cast(total, static(bits_type(dtype)))
-            total = following
-    for chunk in range(static(CHUNKS)):
-        length = (n + static(CHUNKS - 1)) // static(CHUNKS)
-        total = bit_cast(scratch[chunk], dtype)
-        for i in range(chunk * length, min(n, (chunk + 1) * length)):
-            following = _combine(total, arr[i], op)
-            out[i] = total
-            total = following
+def _reduce(
+    arr: template(), out: template(), scratch: template(), n, dtype: template(), op: template(), identity
+) -> None:
+    if static(runs_in_blocks()):
+        reduce_in_blocks((arr,), element, out, scratch, n, dtype, op, identity)
+    else:
+        reduce_in_chunks((arr,), element, out, scratch, n, dtype, op, identity)
 
 
-def _check(dtype, log256_max_n):
-    check_type(dtype)
-    check_capacity(log256_max_n)
-    return 0
+def _reduce_by(name: str) -> Any:
+    @func(requires_top_level=True)
+    def reduce_by(
+        arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
+    ) -> None:
+        static(check(dtype, log256_max_n))
+        neutral = dtype(static(identity(name, dtype)))
+        _reduce(arr, out, scratch, n, dtype, static(OPERATORS[name]), neutral)
+
+    reduce_by.__name__ = reduce_by.__qualname__ = f"reduce_{name}"
+    reduce_by.__doc__ = f"""`out[0]` is `{name}` over `arr[0:n]`; the identity for `n == 0`.
+
+    `scratch` has `reduce_scratch_slots(n, log256_max_n)` words, u32 or u64 as wide as `dtype` or wider. Raises
+    `NotImplementedError` for other types than 32- and 64-bit numbers, and `TypeError` for a bitwise operator on floats,
+    when the kernel is compiled.
+    """
+    return reduce_by
 
 
-@func(requires_top_level=True)
-def reduce_add(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
-    """`out[0] = sum(arr[0:n])`."""
-    static(_check(dtype, log256_max_n))
-    _reduce(arr, out, scratch, n, dtype, "add")
-
-
-@func(requires_top_level=True)
-def reduce_min(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
-    """`out[0] = min(arr[0:n])`; the largest number of the type for `n == 0`."""
-    static(_check(dtype, log256_max_n))
-    _reduce(arr, out, scratch, n, dtype, "min")
-
-
-@func(requires_top_level=True)
-def reduce_max(arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()):
-    """`out[0] = max(arr[0:n])`; the smallest number of the type for `n == 0`."""
-    static(_check(dtype, log256_max_n))
-    _reduce(arr, out, scratch, n, dtype, "max")
+reduce_add = _reduce_by("add")
+reduce_mul = _reduce_by("mul")
+reduce_min = _reduce_by("min")
+reduce_max = _reduce_by("max")
+reduce_and = _reduce_by("and")
+reduce_or = _reduce_by("or")
+reduce_xor = _reduce_by("xor")
 
 
 @func(requires_top_level=True)
-def exclusive_scan_add(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
-    """`out[i] = sum(arr[0:i])`. `out` is another array than `arr`."""
-    static(_check(dtype, log256_max_n))
-    _exclusive_scan(arr, out, scratch, n, dtype, "add")
+def reduce(
+    arr: template(),
+    out: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+    log256_max_n: template(),
+) -> None:
+    """`out[0]` is `arr[0:n]` combined by `op`, an associative and commutative `@qd.func` of two values with an
+    `identity`.
 
-
-@func(requires_top_level=True)
-def exclusive_scan_min(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
-    """`out[i] = min(arr[0:i])`, and the largest number of the type for `i == 0`."""
-    static(_check(dtype, log256_max_n))
-    _exclusive_scan(arr, out, scratch, n, dtype, "min")
-
-
-@func(requires_top_level=True)
-def exclusive_scan_max(
-    arr: template(), out: template(), scratch: template(), n, dtype: template(), log256_max_n: template()
-):
-    """`out[i] = max(arr[0:i])`, and the smallest number of the type for `i == 0`."""
-    static(_check(dtype, log256_max_n))
-    _exclusive_scan(arr, out, scratch, n, dtype, "max")
+    Other arguments and errors: see `reduce_add`.
+    """
+    static(check(dtype, log256_max_n))
+    _reduce(arr, out, scratch, n, dtype, op, dtype(identity))

@@ -1,0 +1,5 @@
+"""Where programs for Quadrants find the least capacity of a sort."""
+
+from octants.algorithms.tile_shapes import least_capacity as _min_log256_for_n
+
+__all__ = ["_min_log256_for_n"]

@@ -1,0 +1,50 @@
+"""Digits of keys: of unsigned integers that sort as the keys do."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import bits_type, infinity_bits, is_float, is_signed, sortable_type, width
+from octants.algorithms.tile_shapes import DIGITS
+from octants.kernel_decorators import func
+from octants.ops import bit_cast, cast, static
+from octants.types import i32, template
+
+__all__ = ["digit_of", "sortable_bits"]
+
+
+@func
+def sortable_bits(key: Any, key_dtype: template(), descending: template()) -> Any:
+    """The unsigned integer by which a key is sorted, of 32 bits or more.
+
+    The sign bit of signed integers is flipped, as is that of positive floats; of negative floats all bits are. Both
+    zeros are equal, and each NaN comes after infinity; descending, all bits are flipped but those of a NaN.
+    """
+    word = static(sortable_type(key_dtype))
+    mask = word(static((1 << width(key_dtype)) - 1))
+    top = word(static(1 << (width(key_dtype) - 1)))
+    bits = cast(bit_cast(key, static(bits_type(key_dtype))), word)
+    if static(is_signed(key_dtype)):
+        bits = bits ^ top
+    is_nan = False
+    if static(is_float(key_dtype)):
+        is_nan = (bits & ~top) > word(static(infinity_bits(key_dtype)))
+        if bits > top:
+            bits = ~bits & mask
+        else:
+            bits = bits | top
+    if static(descending):
+        bits = ~bits & mask
+    if is_nan:
+        bits = mask
+    return bits
+
+
+@func
+def digit_of(key: Any, shift: template(), key_dtype: template(), descending: template()) -> Any:
+    """The digit of a key that begins at a bit, i32."""
+    bits = sortable_bits(key, key_dtype, descending) >> static(shift)
+    return cast(bits & static(sortable_type(key_dtype))(static(DIGITS - 1)), i32)

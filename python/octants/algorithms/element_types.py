@@ -1,0 +1,79 @@
+"""Element types that the algorithms take, what their bits look like as unsigned integers, and identities of
+operators.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from octants.types import f16, f32, f64, i8, i16, i32, i64, u8, u16, u32, u64
+
+_TYPES = (i32, u32, f32, i64, u64, f64)
+_SIGNED = (i8, i16, i32, i64)
+_UNSIGNED = {1: u8, 2: u16, 4: u32, 8: u64}
+_INFINITIES = {f16: 0x7C00, f32: 0x7F80_0000, f64: 0x7FF0_0000_0000_0000}
+
+
+def check_type(dtype: Any) -> None:
+    """Raises `NotImplementedError` for an element type that reductions and scans do not take."""
+    if dtype not in _TYPES:
+        names = ", ".join(str(t) for t in _TYPES)
+        raise NotImplementedError(f"the algorithms work on {names}, not on {dtype}")
+
+
+def check_key(dtype: Any) -> None:
+    """Raises `NotImplementedError` for a type that is not a number's."""
+    if dtype not in (*_SIGNED, *_UNSIGNED.values(), *_INFINITIES):
+        raise NotImplementedError(f"keys are integers or floats, not {dtype}")
+
+
+def bits_type(dtype: Any) -> Any:
+    """The unsigned type with as many bits as `dtype`."""
+    return _UNSIGNED[dtype.nbytes]
+
+
+def sortable_type(dtype: Any) -> Any:
+    """The unsigned type of the integers by which keys of `dtype` are sorted."""
+    return u64 if dtype.nbytes == 8 else u32
+
+
+def is_float(dtype: Any) -> bool:
+    """Whether `dtype` is a float type."""
+    return dtype in _INFINITIES
+
+
+def is_signed(dtype: Any) -> bool:
+    """Whether `dtype` is a signed integer type."""
+    return dtype in _SIGNED
+
+
+def width(dtype: Any) -> int:
+    """Bits of `dtype`."""
+    return 8 * int(dtype.nbytes)
+
+
+def infinity_bits(dtype: Any) -> int:
+    """The bits of infinity of a float type: larger bits without the sign are those of a NaN."""
+    return _INFINITIES[dtype]
+
+
+def identity(op: str, dtype: Any) -> int | float:
+    """The value that leaves every other operand of `op` as it is: of `add`, `mul`, `min`, `max`, `and`, `or` or `xor`.
+
+    Raises `TypeError` for a bitwise operator on a float type.
+    """
+    if op in ("and", "or", "xor") and is_float(dtype):
+        raise TypeError(f"`{op}` combines integers, not {dtype}")
+    if op in ("add", "or", "xor"):
+        return 0.0 if is_float(dtype) else 0
+    if op == "mul":
+        return 1.0 if is_float(dtype) else 1
+    if op == "and":
+        return -1 if is_signed(dtype) else (1 << width(dtype)) - 1
+    sign = 1 if op == "min" else -1
+    if is_float(dtype):
+        return sign * math.inf
+    largest = (1 << (width(dtype) - is_signed(dtype))) - 1
+    smallest = -(1 << (width(dtype) - 1)) if is_signed(dtype) else 0
+    return largest if op == "min" else smallest

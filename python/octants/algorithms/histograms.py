@@ -1,0 +1,99 @@
+"""Histograms: how many elements fall into each of some ranges of equal width.
+
+On a GPU each block counts in its own memory first, where the counts fit into it; else all threads count in place.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.tile_shapes import BLOCK, REDUCTION_BLOCKS, runs_in_blocks
+from octants.kernel_decorators import func
+from octants.matrix import Vector
+from octants.ops import atomic_add, cast, loop_config, min, static
+from octants.simt.block_threads import SharedArray, sync, thread_idx
+from octants.types import f64, i32, i64, template
+
+__all__ = ["histogram"]
+
+# Counts in a block's memory, and elements that a thread loads before it counts them.
+_HELD = 4096
+_ITEMS = 8
+
+
+@func
+def _range_of(element: Any, counts: template(), lower: Any, upper: Any) -> Any:
+    """The number of an element's range; -1 for one outside of all."""
+    value, bins = cast(element, f64), counts.shape[0]
+    result = -1
+    if value >= lower and value <= upper:
+        result = min(cast((value - lower) * (bins / (cast(upper, f64) - lower)), i32), bins - 1)
+    return result
+
+
+@func
+def _count(place: Any, bins: template()) -> None:
+    if place >= 0:
+        atomic_add(bins[place], static(bins.dtype)(1))
+
+
+@func
+def _count_tiles(arr: template(), first: Any, counts: template(), bins: template(), n, lower, upper) -> None:
+    """Counts the thread's elements of each `REDUCTION_BLOCKS`-th tile in `bins`; the first is at `first`."""
+    at = first
+    while at + static(BLOCK * (_ITEMS - 1)) < n:
+        places = Vector.zero(i32, static(_ITEMS))
+        for item in static(range(_ITEMS)):
+            places[item] = _range_of(arr[at + static(item * BLOCK)], counts, lower, upper)
+        for item in static(range(_ITEMS)):
+            _count(places[item], bins)
+        at += static(REDUCTION_BLOCKS * BLOCK * _ITEMS)
+    # Of the last tile some threads have fewer elements.
+    for item in static(range(_ITEMS)):
+        if at + static(item * BLOCK) < n:
+            _count(_range_of(arr[at + static(item * BLOCK)], counts, lower, upper), bins)
+
+
+@func(requires_top_level=True)
+def _count_in_blocks(arr: template(), counts: template(), n, lower, upper) -> None:
+    loop_config(block_dim=static(BLOCK))
+    for i in range(static(REDUCTION_BLOCKS * BLOCK)):
+        held = SharedArray(static(_HELD), i32)
+        first = cast(i // static(BLOCK), i64) * static(BLOCK * _ITEMS) + cast(thread_idx(), i64)
+        # All threads take the same branch, so that all of them reach its barriers.
+        if counts.shape[0] <= static(_HELD):
+            k = thread_idx()
+            while k < counts.shape[0]:
+                held[k] = 0
+                k += static(BLOCK)
+            sync()
+            _count_tiles(arr, first, counts, held, n, lower, upper)
+            sync()
+            k = thread_idx()
+            while k < counts.shape[0]:
+                if held[k] > 0:
+                    atomic_add(counts[k], cast(held[k], static(counts.dtype)))
+                k += static(BLOCK)
+        else:
+            _count_tiles(arr, first, counts, counts, n, lower, upper)
+
+
+@func(requires_top_level=True)
+def histogram(arr: template(), counts: template(), n, lower, upper) -> None:
+    """Counts the elements of `arr[0:n]` in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
+
+    An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are
+    left out. Ranges are found in f64. `counts` is an array of integers, which is set to zero first.
+    """
+    for k in range(counts.shape[0]):
+        counts[k] = 0
+    if static(runs_in_blocks()):
+        _count_in_blocks(arr, counts, n, lower, upper)
+    else:
+        for i in range(n):
+            place = _range_of(arr[i], counts, lower, upper)
+            if place >= 0:
+                counts[place] += 1

@@ -1,0 +1,88 @@
+"""What the calls share: arrays and their lengths, how many elements count, where a launch goes."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants.kernel_decorators import func
+from octants.ops import cast, min, static
+from octants.types import i64, template
+from octants.types import ndarray as array_type
+from octants.types.primitive import BY_NAME, DataType
+
+__all__ = [
+    "ANY_CAPACITY",
+    "MOST_INDEXED",
+    "Array",
+    "count_of",
+    "counted",
+    "dtype_of",
+    "indexed_length",
+    "length_of",
+    "on",
+]
+
+Array = array_type()
+"""The annotation of arrays of any type."""
+
+ANY_CAPACITY = 4
+"""The capacity that functions are passed. Scratch memory of 64 bits counts beyond it."""
+
+MOST_INDEXED = 1 << 32
+"""Arrays of so many elements have indices of more than 32 bits."""
+
+
+def length_of(name: str, arr: Any) -> int:
+    """The elements of a one-dimensional array. Raises `ValueError` for another shape."""
+    if len(arr.shape) != 1:
+        raise ValueError(f"`{name}` is a one-dimensional array, not one of shape {tuple(arr.shape)}")
+    return int(arr.shape[0])
+
+
+def counted(arr: Any, n: Any, capacity: int) -> tuple[Any, int, bool]:
+    """What a kernel is passed for the number of elements: an array, a number, and whether it is in the array."""
+    if n is None:
+        return arr, capacity, False
+    if not isinstance(n, (int, np.integer)):
+        return n, capacity, True
+    if not 0 <= n <= capacity:
+        raise ValueError(f"`n` is from 0 to the {capacity} elements of the array, not {n}")
+    return arr, int(n), False
+
+
+def on(stream: Any) -> dict[str, Any]:
+    """The keyword argument of a launch that names its stream, where one was named."""
+    return {} if stream is None else {"qd_stream": stream}
+
+
+def dtype_of(arr: Any) -> DataType:
+    """The type of an array's elements; arrays of other libraries name it as numpy does."""
+    if isinstance(arr.dtype, DataType):
+        return arr.dtype
+    named = np.dtype(str(arr.dtype).rpartition(".")[2])
+    for dtype in BY_NAME.values():
+        if dtype.numpy == named:
+            return dtype
+    raise NotImplementedError(f"the algorithms do not work on elements of type {arr.dtype}")
+
+
+@func
+def count_of(counts: template(), n: Any, on_device: template()) -> Any:
+    """How many elements count: at most `n`, and where `on_device` what the array says."""
+    result = cast(n, i64)
+    if static(on_device):
+        result = min(cast(counts[0], i64), result)
+    return result
+
+
+def indexed_length(name: str, arr: Any) -> int:
+    """The elements of an array whose indices take 32 bits. Raises `ValueError` for a longer one."""
+    length = length_of(name, arr)
+    if length >= MOST_INDEXED:
+        raise ValueError(f"`{name}` has {length} elements: this algorithm counts fewer than 2**32")
+    return length

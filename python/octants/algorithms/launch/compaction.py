@@ -1,0 +1,122 @@
+"""Selection, unique, run-length codes and sums by key as calls from Python."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.compaction import reduce_by_key_add as _reduce_by_key_add
+from octants.algorithms.compaction import run_length_encode as _run_length_encode
+from octants.algorithms.compaction import select as _select
+from octants.algorithms.compaction import unique as _unique
+from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, count_of, counted, indexed_length, on
+from octants.algorithms.scratch_slots import reduce_by_key_scratch_slots, select_scratch_slots
+from octants.kernel_decorators import kernel
+from octants.ndarrays import ndarray
+from octants.ops import static
+from octants.types import i64, template, u64
+
+__all__ = ["reduce_by_key_add", "run_length_encode", "select", "unique"]
+
+
+@kernel
+def _run_select(
+    arr: Array,
+    flags: Array,
+    out: Array,
+    num_out: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+):
+    _select(arr, flags, out, num_out, scratch, count_of(counts, n, on_device), static(ANY_CAPACITY))
+
+
+def select(arr: Any, flags: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
+    """Copies each `arr[i]` whose `flags[i]` is not 0 to the front of `out`, in order, and their number to `num_out[0]`.
+
+    `out` is another array than `arr`. Arrays have fewer than 2**32 elements; `ValueError` otherwise, or for a wrong
+    `n`.
+    """
+    length = indexed_length("arr", arr)
+    counts, size, on_device = counted(arr, n, length)
+    scratch = ndarray(u64, select_scratch_slots(length))
+    _run_select(arr, flags, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
+
+
+@kernel
+def _run_unique(arr: Array, out: Array, num_out: Array, scratch: Array, counts: Array, n: i64, on_device: template()):
+    _unique(arr, out, num_out, scratch, count_of(counts, n, on_device), static(ANY_CAPACITY))
+
+
+def unique(arr: Any, out: Any, num_out: Any, *, n: Any = None, qd_stream: Any = None) -> None:
+    """Copies the first element of each run of equal neighbors to the front of `out`, and their number to `num_out[0]`.
+
+    Sort `arr` first for the distinct elements. `out` is another array than `arr`. Errors: see `select`.
+    """
+    length = indexed_length("arr", arr)
+    counts, size, on_device = counted(arr, n, length)
+    scratch = ndarray(u64, select_scratch_slots(length))
+    _run_unique(arr, out, num_out, scratch, counts, size, on_device, **on(qd_stream))
+
+
+@kernel
+def _run_length_codes(
+    arr: Array,
+    unique_out: Array,
+    counts_out: Array,
+    num_runs: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+):
+    size = count_of(counts, n, on_device)
+    _run_length_encode(arr, unique_out, counts_out, num_runs, scratch, size, static(ANY_CAPACITY))
+
+
+def run_length_encode(
+    arr: Any, unique_out: Any, counts_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
+) -> None:
+    """For each run of equal neighbors: its element to `unique_out`, its length to `counts_out`; the number of runs to
+    `num_runs[0]`. The outputs are other arrays than `arr`. Errors: see `select`.
+    """
+    length = indexed_length("arr", arr)
+    counts, size, on_device = counted(arr, n, length)
+    scratch = ndarray(u64, reduce_by_key_scratch_slots(length))
+    _run_length_codes(arr, unique_out, counts_out, num_runs, scratch, counts, size, on_device, **on(qd_stream))
+
+
+@kernel
+def _run_sums_by_key(
+    keys: Array,
+    values: Array,
+    keys_out: Array,
+    values_out: Array,
+    num_runs: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+):
+    size = count_of(counts, n, on_device)
+    _reduce_by_key_add(
+        keys, values, keys_out, values_out, num_runs, scratch, size, static(values.dtype), static(ANY_CAPACITY)
+    )
+
+
+def reduce_by_key_add(
+    keys: Any, values: Any, keys_out: Any, values_out: Any, num_runs: Any, *, n: Any = None, qd_stream: Any = None
+) -> None:
+    """For each run of equal neighbors in `keys`: the key to `keys_out`, the sum of its values to `values_out`; the
+    number of runs to `num_runs[0]`. The outputs are other arrays than `keys`.
+
+    Values are i32, u32 or f32; `NotImplementedError` for others. Other errors: see `select`.
+    """
+    length = indexed_length("keys", keys)
+    counts, size, on_device = counted(keys, n, length)
+    scratch = ndarray(u64, reduce_by_key_scratch_slots(length))
+    _run_sums_by_key(keys, values, keys_out, values_out, num_runs, scratch, counts, size, on_device, **on(qd_stream))

@@ -1,0 +1,129 @@
+"""Reductions, scans and histograms as calls from Python."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import check_type
+from octants.algorithms.element_types import identity as identity_of
+from octants.algorithms.histograms import histogram as _histogram
+from octants.algorithms.launch.arguments import ANY_CAPACITY, Array, count_of, counted, dtype_of, length_of, on
+from octants.algorithms.reductions import reduce as _reduce
+from octants.algorithms.scans import OPERATORS
+from octants.algorithms.scans import exclusive_scan as _exclusive_scan
+from octants.algorithms.scans import inclusive_scan as _inclusive_scan
+from octants.algorithms.scratch_slots import exclusive_scan_scratch_slots, reduce_scratch_slots
+from octants.kernel_decorators import kernel
+from octants.ndarrays import ndarray
+from octants.ops import static
+from octants.types import f64, i64, template, u64
+from octants.types.primitive import DataType
+
+__all__ = ["exclusive_scan", "histogram", "inclusive_scan", "reduce"]
+
+
+def _operator(op: Any, dtype: DataType, neutral: Any) -> tuple[Any, Any]:
+    """The function of an operator, and its identity."""
+    check_type(dtype)
+    if isinstance(op, str):
+        if op not in OPERATORS:
+            raise ValueError(f"`op` is one of {', '.join(OPERATORS)} or a @qd.func, not {op!r}")
+        return OPERATORS[op], identity_of(op, dtype)
+    if neutral is None:
+        raise ValueError("an operator of your own needs its `identity`: the value that changes no other")
+    return op, neutral
+
+
+@kernel
+def _run_reduce(
+    arr: Array,
+    out: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+    op: template(),
+    neutral: template(),
+):
+    size = count_of(counts, n, on_device)
+    _reduce(arr, out, scratch, size, static(arr.dtype), op, static(arr.dtype)(static(neutral)), static(ANY_CAPACITY))
+
+
+def reduce(arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None) -> None:
+    """`out[0]` is the elements of `arr` combined by `op`: "add", "mul", "min", "max", "and", "or", "xor", or an
+    associative and commutative `@qd.func` of two values, with its `identity`.
+
+    Raises `NotImplementedError` for other elements than 32- and 64-bit numbers, `TypeError` for a bitwise operator on
+    floats, and `ValueError` for an unknown operator or a wrong `n`.
+    """
+    combine, neutral = _operator(op, dtype_of(arr), identity)
+    counts, size, on_device = counted(arr, n, length_of("arr", arr))
+    scratch = ndarray(u64, reduce_scratch_slots(1))
+    _run_reduce(arr, out, scratch, counts, size, on_device, combine, neutral, **on(qd_stream))
+
+
+@kernel
+def _run_scan(
+    arr: Array,
+    out: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+    op: template(),
+    neutral: template(),
+    inclusive: template(),
+):
+    size = count_of(counts, n, on_device)
+    if static(inclusive):
+        _inclusive_scan(
+            arr, out, scratch, size, static(arr.dtype), op, static(arr.dtype)(static(neutral)), static(ANY_CAPACITY)
+        )
+    else:
+        _exclusive_scan(
+            arr, out, scratch, size, static(arr.dtype), op, static(arr.dtype)(static(neutral)), static(ANY_CAPACITY)
+        )
+
+
+def _scan(arr: Any, out: Any, op: Any, neutral: Any, n: Any, qd_stream: Any, inclusive: bool) -> None:
+    combine, neutral = _operator(op, dtype_of(arr), neutral)
+    length = length_of("arr", arr)
+    counts, size, on_device = counted(arr, n, length)
+    scratch = ndarray(u64, exclusive_scan_scratch_slots(length))
+    _run_scan(arr, out, scratch, counts, size, on_device, combine, neutral, inclusive, **on(qd_stream))
+
+
+def inclusive_scan(
+    arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None
+) -> None:
+    """`out[i]` is `arr[0:i + 1]` combined in order by `op`, an operator's name or an associative `@qd.func`. `out`
+    may be `arr`. See `reduce` for operators and errors.
+    """
+    _scan(arr, out, op, identity, n, qd_stream, True)
+
+
+def exclusive_scan(
+    arr: Any, out: Any, op: Any = "add", *, identity: Any = None, n: Any = None, qd_stream: Any = None
+) -> None:
+    """`out[i]` is `arr[0:i]` combined in order by `op`, and the identity for `i == 0`. See `inclusive_scan`."""
+    _scan(arr, out, op, identity, n, qd_stream, False)
+
+
+@kernel
+def _run_histogram(arr: Array, out: Array, lower: f64, upper: f64, counts: Array, n: i64, on_device: template()):
+    _histogram(arr, out, count_of(counts, n, on_device), lower, upper)
+
+
+def histogram(arr: Any, counts: Any, lower: float, upper: float, *, n: Any = None, qd_stream: Any = None) -> None:
+    """Counts the elements in each of `counts.shape[0]` ranges of equal width from `lower` to `upper`.
+
+    An element at the end of a range belongs to the next one, at `upper` to the last one; elements outside and NaNs are
+    left out. `counts` is an array of integers. Raises `ValueError` if `upper` is not larger, or for a wrong `n`.
+    """
+    if not upper > lower:
+        raise ValueError(f"`upper` is larger than `lower`: {upper} and {lower} are not")
+    size_at, size, on_device = counted(arr, n, length_of("arr", arr))
+    _run_histogram(arr, counts, lower, upper, size_at, size, on_device, **on(qd_stream))

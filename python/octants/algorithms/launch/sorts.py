@@ -1,0 +1,256 @@
+"""Sorts and the first k elements as calls from Python."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import check_key, width
+from octants.algorithms.launch.arguments import (
+    ANY_CAPACITY,
+    MOST_INDEXED,
+    Array,
+    count_of,
+    counted,
+    dtype_of,
+    indexed_length,
+    length_of,
+    on,
+)
+from octants.algorithms.radix_sort import sort_digits
+from octants.algorithms.scratch_slots import exclusive_scan_scratch_slots, sort_scratch_slots
+from octants.algorithms.top_k import SEARCH_WORDS, find_threshold, take_up_to_threshold
+from octants.kernel_decorators import func, kernel
+from octants.ndarrays import ndarray
+from octants.ops import cast, min, static
+from octants.types import i64, template, u32, u64
+from octants.types.primitive import DataType
+
+__all__ = ["sort", "sort_segments", "top_k"]
+
+
+@kernel
+def _run_sort(
+    keys: Array,
+    tmp_keys: Array,
+    values: Array,
+    tmp_values: Array,
+    scratch: Array,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+    has_values: template(),
+    descending: template(),
+    end_bit: template(),
+):
+    size = count_of(counts, n, on_device)
+    key_dtype = static(keys.dtype)
+    sort_digits(
+        keys,
+        tmp_keys,
+        values,
+        tmp_values,
+        scratch,
+        size,
+        key_dtype,
+        has_values,
+        descending,
+        end_bit,
+        static(ANY_CAPACITY),
+    )
+
+
+def _bits(dtype: DataType) -> int:
+    """The digits of a key that a sort looks at; a pair of digits at least."""
+    check_key(dtype)
+    return max(16, width(dtype))
+
+
+def _sort_scratch(length: int) -> Any:
+    return ndarray(u32 if length < MOST_INDEXED else u64, sort_scratch_slots(length))
+
+
+def sort(keys: Any, values: Any = None, *, descending: bool = False, n: Any = None, qd_stream: Any = None) -> None:
+    """Sorts `keys` in place, and `values` along with them, ascending or descending; equal keys keep their order.
+
+    Keys are integers or floats of 8 to 64 bits. Zeros of either sign are equal, and each NaN comes last, descending
+    too. Takes memory for another array of keys (and of values). Raises `NotImplementedError` for other keys,
+    `ValueError` for values of another length or a wrong `n`.
+    """
+    length, key_dtype = length_of("keys", keys), dtype_of(keys)
+    end_bit = _bits(key_dtype)
+    counts, size, on_device = counted(keys, n, length)
+    tmp_keys = ndarray(key_dtype, length)
+    moved, tmp_moved = keys, tmp_keys
+    if values is not None:
+        if length_of("values", values) < length:
+            raise ValueError(f"{length} keys have as many values, not {values.shape[0]}")
+        moved, tmp_moved = values, ndarray(dtype_of(values), length)
+    scratch = _sort_scratch(length)
+    has_values = values is not None
+    _run_sort(
+        keys,
+        tmp_keys,
+        moved,
+        tmp_moved,
+        scratch,
+        counts,
+        size,
+        on_device,
+        has_values,
+        descending,
+        end_bit,
+        **on(qd_stream),
+    )
+
+
+@func
+def _segment_of(offsets: template(), i: Any) -> Any:
+    """The number of the last segment that begins at or before an element."""
+    low, high = 0, offsets.shape[0] - 1
+    while low < high:
+        middle = (low + high + 1) // 2
+        if cast(offsets[middle], i64) <= cast(i, i64):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+@kernel
+def _run_sort_segments(
+    keys: Array,
+    tmp_keys: Array,
+    kept_keys: Array,
+    values: Array,
+    kept_values: Array,
+    offsets: Array,
+    order: Array,
+    tmp_order: Array,
+    segments: Array,
+    tmp_segments: Array,
+    scratch: Array,
+    has_values: template(),
+    descending: template(),
+    end_bit: template(),
+    segment_bits: template(),
+):
+    n = keys.shape[0]
+    for i in range(n):
+        order[i] = cast(i, u32)
+        kept_keys[i] = keys[i]
+        if static(has_values):
+            kept_values[i] = values[i]
+    key_dtype = static(keys.dtype)
+    sort_digits(
+        keys, tmp_keys, order, tmp_order, scratch, n, key_dtype, True, descending, end_bit, static(ANY_CAPACITY)
+    )
+    # The keys are in order; a stable sort by segments puts those of each segment together.
+    for i in range(n):
+        segments[i] = cast(_segment_of(offsets, order[i]), u32)
+    sort_digits(
+        segments, tmp_segments, order, tmp_order, scratch, n, u32, True, False, segment_bits, static(ANY_CAPACITY)
+    )
+    for i in range(n):
+        keys[i] = kept_keys[order[i]]
+        if static(has_values):
+            values[i] = kept_values[order[i]]
+
+
+def sort_segments(
+    keys: Any, offsets: Any, values: Any = None, *, descending: bool = False, qd_stream: Any = None
+) -> None:
+    """Sorts each segment of `keys` in place, and `values` along with them; equal keys keep their order.
+
+    Segment `s` begins at `offsets[s]`, where the one before ends: `offsets` is an ascending array of integers that
+    begins with 0. The last segment ends with `keys`; segments may be empty. Takes memory for two more arrays of keys,
+    one of values and four of u32. Errors: see `sort`; `ValueError` for 2**32 keys or more.
+    """
+    length, key_dtype = indexed_length("keys", keys), dtype_of(keys)
+    end_bit = _bits(key_dtype)
+    tmp_keys, kept_keys = ndarray(key_dtype, length), ndarray(key_dtype, length)
+    moved, kept_moved = keys, kept_keys
+    if values is not None:
+        if length_of("values", values) < length:
+            raise ValueError(f"{length} keys have as many values, not {values.shape[0]}")
+        moved, kept_moved = values, ndarray(dtype_of(values), length)
+    indices = [ndarray(u32, length) for _ in range(4)]
+    segment_bits = 16 if length_of("offsets", offsets) <= 1 << 16 else 32
+    _run_sort_segments(
+        keys,
+        tmp_keys,
+        kept_keys,
+        moved,
+        kept_moved,
+        offsets,
+        *indices,
+        _sort_scratch(length),
+        values is not None,
+        descending,
+        end_bit,
+        segment_bits,
+        **on(qd_stream),
+    )
+
+
+@kernel
+def _run_top_k(
+    arr: Array,
+    out: Array,
+    indices: Array,
+    tmp_out: Array,
+    tmp_indices: Array,
+    search: Array,
+    scratch: Array,
+    k: i64,
+    counts: Array,
+    n: i64,
+    on_device: template(),
+    descending: template(),
+    end_bit: template(),
+):
+    size = count_of(counts, n, on_device)
+    found = min(k, size)
+    key_dtype = static(arr.dtype)
+    find_threshold(arr, search, size, found, key_dtype, descending)
+    take_up_to_threshold(arr, search, out, indices, scratch, size, found, descending)
+    sort_digits(
+        out, tmp_out, indices, tmp_indices, scratch, found, key_dtype, True, descending, end_bit, static(ANY_CAPACITY)
+    )
+
+
+def top_k(
+    arr: Any, out: Any, indices: Any = None, *, largest: bool = True, n: Any = None, qd_stream: Any = None
+) -> None:
+    """The `out.shape[0]` largest elements in descending order, or the smallest ones in ascending order, to `out`; their
+    indices, u32, to `indices`.
+
+    Of equal elements those with the lowest indices come first; each NaN comes last. Of fewer than `out.shape[0]`
+    elements all are sorted, and the rest of `out` stays as it is. Errors: see `sort`; `ValueError` for 2**32 elements
+    or more.
+    """
+    length, key_dtype = indexed_length("arr", arr), dtype_of(arr)
+    end_bit = _bits(key_dtype)
+    counts, size, on_device = counted(arr, n, length)
+    wanted = length_of("out", out)
+    if indices is None:
+        indices = ndarray(u32, wanted)
+    slots = max(exclusive_scan_scratch_slots(length), sort_scratch_slots(wanted))
+    _run_top_k(
+        arr,
+        out,
+        indices,
+        ndarray(key_dtype, wanted),
+        ndarray(u32, wanted),
+        ndarray(u64, SEARCH_WORDS),
+        ndarray(u64, slots),
+        wanted,
+        counts,
+        size,
+        on_device,
+        largest,
+        end_bit,
+        **on(qd_stream),
+    )

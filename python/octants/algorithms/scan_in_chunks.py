@@ -1,0 +1,78 @@
+"""A scan on a processor: the sum of each chunk in parallel, then a short serial scan of these, then the chunks again,
+in parallel, with what stands before them.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.scratch_words import save, saved
+from octants.algorithms.tile_shapes import CHUNKS
+from octants.kernel_decorators import func
+from octants.ops import cast, min, static
+from octants.types import i64, template
+
+__all__ = ["begin_of_chunk", "scan_in_chunks", "sum_chunks"]
+
+
+@func
+def begin_of_chunk(chunk: Any, n) -> Any:
+    """Where a chunk of `n` elements begins, i64."""
+    length = (cast(n, i64) + static(CHUNKS - 1)) // static(CHUNKS)
+    return min(chunk * length, cast(n, i64))
+
+
+@func(requires_top_level=True)
+def sum_chunks(
+    source: template(),
+    load: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+) -> None:
+    """Puts the sum of each chunk into scratch memory."""
+    for chunk in range(static(CHUNKS)):
+        total = dtype(identity)
+        for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
+            total = op(total, load(source, i))
+        save(scratch, chunk, total, dtype)
+
+
+@func(requires_top_level=True)
+def scan_in_chunks(
+    source: template(),
+    load: template(),
+    sink: template(),
+    store: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+    inclusive: template(),
+) -> None:
+    """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
+    `result` the values up to it (`inclusive`) or before it combined by `op`.
+    """
+    sum_chunks(source, load, scratch, n, dtype, op, identity)
+    for _ in range(1):
+        total = dtype(identity)
+        for chunk in range(static(CHUNKS)):
+            following = op(total, saved(scratch, chunk, dtype))
+            save(scratch, chunk, total, dtype)
+            total = following
+    for chunk in range(static(CHUNKS)):
+        total = saved(scratch, chunk, dtype)
+        for i in range(begin_of_chunk(chunk, n), begin_of_chunk(chunk + 1, n)):
+            value = load(source, i)
+            following = op(total, value)
+            if static(inclusive):
+                store(sink, i, following, value)
+            else:
+                store(sink, i, total, value)
+            total = following

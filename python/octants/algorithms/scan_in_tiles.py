@@ -1,0 +1,212 @@
+"""A scan in one pass over memory: blocks take tiles in order, and pass the sums of tiles on to each other.
+
+This is decoupled look-back (Merrill and Garland, "Single-pass Parallel Prefix Scan with Decoupled Look-back", 2016)
+with another shape of what is looked at, so that the order in which values are combined follows from their positions
+alone: sums of floats are the same in each run. Tiles are the leaves of a tree in which a node stands for as many nodes
+as a subgroup has threads. Each tile publishes its sum; the last tile of a node waits for the sums of the others, and
+publishes the node's. What stands before a tile is then the sum of its earlier siblings, of its node's earlier siblings,
+and so on: a read of the subgroup for each level.
+
+A block waits only for tiles that were taken before its own, by blocks that have therefore begun. It relies on blocks
+that have begun going on, which GPUs promise, not on the order in which blocks begin.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.scratch_words import awaited, publish, published_words
+from octants.algorithms.tile_shapes import BLOCK, FAN_OUT, GRID, SMALLEST_TILE, items_of
+from octants.kernel_decorators import func
+from octants.matrix import Vector
+from octants.ops import atomic_add, cast, loop_config, min, static
+from octants.simt.block_threads import SharedArray, sync, thread_idx
+from octants.simt.lanes import group_size, invocation_id, log2_group_size, shuffle, shuffle_up
+from octants.simt.scans import _inclusive_tiled
+from octants.types import i32, i64, template
+
+__all__ = ["clear_words", "first_in_tile", "scan_in_tiles", "scan_words", "take_tile"]
+
+# The first word of scratch memory counts the tiles that have been taken.
+_SUMS = 1
+
+
+def tree_slots(tiles: int) -> int:
+    """Slots for the sums of tiles and of the nodes above them."""
+    return tiles + tiles // (FAN_OUT - 1) + 1
+
+
+def scan_words(n: int, words_of_value: int) -> int:
+    """Words of scratch memory for a scan of `n` elements."""
+    return _SUMS + words_of_value * tree_slots((n + SMALLEST_TILE - 1) // SMALLEST_TILE)
+
+
+@func
+def first_in_tile(items: template()) -> Any:
+    """Where the thread's first element stands in a tile: the rows of a subgroup lie one behind the other."""
+    return (thread_idx() // group_size()) * static(group_size() * items) + invocation_id()
+
+
+@func
+def load_tile(
+    source: template(), load: template(), begin: Any, left: Any, identity, dtype: template(), items: template()
+) -> Any:
+    """The thread's elements of the tile that begins at `begin`, one of each row; `identity` from `left` on."""
+    values = Vector.zero(dtype, static(items))
+    # Differences that change with the tile are compared with constants: sums that do not would each take a register.
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+    if left >= static(BLOCK * items):
+        for k in static(range(items)):
+            values[k] = load(source, at + k * group_size())
+    else:
+        for k in static(range(items)):
+            values[k] = identity
+            if k * group_size() < rest:
+                values[k] = load(source, at + k * group_size())
+    return values
+
+
+@func
+def _store_tile(
+    sink: template(), store: template(), begin: Any, left: Any, results: Any, values: Any, items: template()
+) -> None:
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+    if left >= static(BLOCK * items):
+        for k in static(range(items)):
+            store(sink, at + k * group_size(), results[k], values[k])
+    else:
+        for k in static(range(items)):
+            if k * group_size() < rest:
+                store(sink, at + k * group_size(), results[k], values[k])
+
+
+@func
+def _scan_rows(values: Any, op: template(), identity, inclusive: template(), items: template()) -> Any:
+    """The scan of the subgroup's rows, and the sum of all of them."""
+    results = values
+    total = identity
+    for k in static(range(items)):
+        row = _inclusive_tiled(values[k], op, log2_group_size())
+        last = shuffle(row, static(group_size() - 1))
+        if static(not inclusive):
+            row = shuffle_up(row, 1)
+            if invocation_id() == 0:
+                row = identity
+        if static(k > 0):
+            row = op(total, row)
+            total = op(total, last)
+        else:
+            total = last
+        results[k] = row
+    return results, total
+
+
+@func
+def sum_before_tile(
+    scratch: template(), tile: Any, tiles: Any, total: Any, op: template(), identity, dtype: template()
+) -> Any:
+    """Publishes the sum of a tile, and returns that of all tiles before. A subgroup calls it."""
+    lane = invocation_id()
+    if lane == 0:
+        publish(scratch, _SUMS, tile, total, dtype)
+    before = identity
+    level, nodes, node = 0, tiles, tile
+    # The sum of the node, as long as the tile is the last one of it.
+    is_last, node_sum = True, total
+    while node > 0:
+        place = node & static(group_size() - 1)
+        parent = node >> log2_group_size()
+        value = identity
+        if lane < place:
+            value = awaited(scratch, _SUMS, level + (node - place) + lane, dtype)
+        elif lane == place and is_last:
+            value = node_sum
+        sums = _inclusive_tiled(value, op, log2_group_size())
+        earlier = shuffle(sums, (place - 1) & static(group_size() - 1))
+        node_sum = shuffle(sums, static(group_size() - 1))
+        if place > 0:
+            before = op(earlier, before)
+        level += nodes
+        is_last = is_last and place == static(group_size() - 1)
+        if is_last and lane == 0:
+            publish(scratch, _SUMS, level + parent, node_sum, dtype)
+        nodes = nodes >> log2_group_size()
+        node = parent
+    return before
+
+
+@func
+def take_tile(scratch: template(), counter: template(), shared: template()) -> Any:
+    """The number of the next tile, by a counter in scratch memory; no tile is given to two blocks."""
+    if thread_idx() == 0:
+        shared[0] = cast(atomic_add(scratch[static(counter)], static(scratch.dtype)(1)), i32)
+    sync()
+    return shared[0]
+
+
+@func(requires_top_level=True)
+def clear_words(scratch: template(), words: Any) -> None:
+    """Zeroes the first words of scratch memory."""
+    for k in range(words):
+        scratch[k] = static(scratch.dtype)(0)
+
+
+@func(requires_top_level=True)
+def scan_in_tiles(
+    source: template(),
+    load: template(),
+    sink: template(),
+    store: template(),
+    scratch: template(),
+    n,
+    dtype: template(),
+    op: template(),
+    identity,
+    inclusive: template(),
+) -> None:
+    """Calls `store(sink, i, result, value)` for each `i` below `n`: `value` is `load(source, i)`, of `dtype`, and
+    `result` the values up to it (`inclusive`) or before it combined by `op`.
+    """
+    items = static(items_of(dtype))
+    clear_words(scratch, cast(static(_SUMS) + _words_for(n, scratch, dtype), i32))
+    loop_config(block_dim=static(BLOCK))
+    for _ in range(static(GRID * BLOCK)):
+        taken = SharedArray(1, i32)
+        parts = SharedArray(static(BLOCK // group_size()), dtype)
+        before_tile = SharedArray(1, dtype)
+        tiles = cast((n + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
+        tile = take_tile(scratch, 0, taken)
+        while tile < tiles:
+            begin = cast(tile, i64) * static(BLOCK * items)
+            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+            values = load_tile(source, load, begin, left, identity, dtype, items)
+            results, total = _scan_rows(values, op, identity, inclusive, items)
+            group = thread_idx() // group_size()
+            if invocation_id() == 0:
+                parts[group] = total
+            sync()
+            before, tile_sum = identity, parts[0]
+            for k in static(range(BLOCK // group_size())):
+                if static(k > 0):
+                    tile_sum = op(tile_sum, parts[k])
+                if k < group:
+                    before = op(before, parts[k])
+            if group == 0:
+                earlier = sum_before_tile(scratch, tile, tiles, tile_sum, op, identity, dtype)
+                if invocation_id() == 0:
+                    before_tile[0] = earlier
+            sync()
+            before = op(before_tile[0], before)
+            for k in static(range(items)):
+                results[k] = op(before, results[k])
+            _store_tile(sink, store, begin, left, results, values, items)
+            tile = take_tile(scratch, 0, taken)
+
+
+@func
+def _words_for(n, scratch: template(), dtype: template()) -> Any:
+    tile = static(BLOCK * items_of(dtype))
+    return tree_slots((n + tile - 1) // tile) * static(published_words(scratch.dtype, dtype))

@@ -1,0 +1,38 @@
+"""How many words of scratch memory each algorithm wants. The functions work in Python and in kernels."""
+
+from __future__ import annotations
+
+from octants.algorithms.scan_in_tiles import scan_words
+from octants.algorithms.sort_in_tiles import sort_words
+from octants.algorithms.tile_shapes import CHUNKS, DIGITS, REDUCTION_BLOCKS, check_capacity
+
+
+def reduce_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
+    """Slots of scratch memory that a reduction of `n` elements wants. Raises `ValueError` for a capacity beyond 4."""
+    check_capacity(log256_max_n)
+    return REDUCTION_BLOCKS
+
+
+def exclusive_scan_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
+    """Slots of scratch memory that a scan of `n` elements wants, of either kind; enough for a reduction too.
+
+    Raises `ValueError` for a capacity beyond 4.
+    """
+    check_capacity(log256_max_n)
+    return scan_words(n, 2) + REDUCTION_BLOCKS
+
+
+def select_scratch_slots(n: int) -> int:
+    """Slots of scratch memory that `select` or `unique` wants for `n` elements."""
+    return exclusive_scan_scratch_slots(n)
+
+
+def reduce_by_key_scratch_slots(n: int) -> int:
+    """Slots of scratch memory that `reduce_by_key_add` or `run_length_encode` wants for `n` elements."""
+    return scan_words(n, 4) + 2 * CHUNKS
+
+
+def sort_scratch_slots(n: int, log256_max_n: int | None = None) -> int:
+    """Slots of scratch memory that `sort` wants for `n` elements. Raises `ValueError` for a capacity beyond 4."""
+    check_capacity(log256_max_n)
+    return sort_words(n) + CHUNKS * DIGITS

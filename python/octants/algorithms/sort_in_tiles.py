@@ -1,0 +1,324 @@
+"""A radix sort that reads and writes the keys once for each digit (Adinets and Merrill, "Onesweep: A Faster Least
+Significant Digit Radix Sort for GPUs", 2022).
+
+The digits of all passes are counted in one pass over the keys. In the pass of a digit blocks take tiles in order. A
+block ranks its keys by the digit, in registers and shared memory; finds by decoupled look-back, a thread for each
+digit, how many keys of earlier tiles have it; and moves the keys to their places, in runs of equal digits.
+
+The state of a digit in a tile is a word (two for 2**30 keys and more): its upper two bits tell whether the others are
+the count of the tile alone or that of all tiles up to it. Passes use two areas of states in turn: each clears the
+other.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.digits import digit_of
+from octants.algorithms.element_types import bits_type, width
+from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, take_tile
+from octants.algorithms.tile_shapes import BLOCK, DIGIT_BITS, DIGITS, GRID, REDUCTION_BLOCKS, SMALLEST_TILE, items_of
+from octants.kernel_decorators import func
+from octants.matrix import Vector
+from octants.ops import atomic_add, atomic_exchange, bit_cast, cast, loop_config, min, popcnt, static, volatile_load
+from octants.simt import block, subgroup
+from octants.simt.lanes import group_size, invocation_id
+from octants.types import i32, i64, template, u32, u64
+
+__all__ = ["count_digits", "sort_by_digit_in_tiles"]
+
+# Scratch memory: how many tiles each pass has given out, the counts of digits for each pass, the two areas of states.
+_MOST_PASSES = 8
+_COUNTS = _MOST_PASSES
+_STATES = _COUNTS + _MOST_PASSES * DIGITS
+
+_OF_TILE, _UP_TO_TILE = 1, 2
+
+# A word has so many values beside the state.
+_COUNTS_OF_WORD = 1 << 30
+
+
+def sort_words(n: int) -> int:
+    """Words of scratch memory for a sort of `n` keys."""
+    tiles = (n + SMALLEST_TILE - 1) // SMALLEST_TILE
+    return _STATES + 2 * tiles * DIGITS * words_of_state(n)
+
+
+def words_of_state(n: int) -> int:
+    """u32 words of the state of a digit in a tile."""
+    return 1 + min(n // _COUNTS_OF_WORD, 1)
+
+
+@func
+def _keys_of_tile(
+    source: template(), begin: Any, left: Any, key_dtype: template(), full: template(), items: template()
+) -> Any:
+    keys = Vector.zero(key_dtype, static(items))
+    # Differences that change with the tile are compared with constants: sums that do not would each take a register.
+    at, rest = begin + cast(first_in_tile(items), i64), left - first_in_tile(items)
+    for k in static(range(items)):
+        if static(full):
+            keys[k] = source[at + k * group_size()]
+        elif k * group_size() < rest:
+            keys[k] = source[at + k * group_size()]
+    return keys
+
+
+@func
+def _load(source: template(), begin: Any, left: Any, dtype: template(), items: template()) -> Any:
+    """The thread's elements of a tile, one of each row; zeros from `left` on."""
+    result = Vector.zero(dtype, static(items))
+    if left == static(BLOCK * items):
+        result = _keys_of_tile(source, begin, left, dtype, True, items)
+    else:
+        result = _keys_of_tile(source, begin, left, dtype, False, items)
+    return result
+
+
+@func(requires_top_level=True)
+def count_digits(
+    keys: template(), scratch: template(), n, end_bit: template(), key_dtype: template(), descending: template()
+) -> None:
+    """Clears the scratch memory, and puts into it, for each pass, how many keys have a smaller digit."""
+    items = static(items_of(key_dtype))
+    passes = static(end_bit // DIGIT_BITS)
+    word = static(scratch.dtype)
+    tile_size = static(BLOCK * items)
+    states = ((cast(n, i64) + static(BLOCK * items - 1)) // tile_size) * static(DIGITS)
+    clear_words(scratch, static(_STATES) + states * _state_words(scratch, n))
+    loop_config(block_dim=static(BLOCK))
+    for i in range(static(REDUCTION_BLOCKS * BLOCK)):
+        counts = block.SharedArray(static(passes * DIGITS), u32)
+        thread = block.thread_idx()
+        for k in static(range(passes * DIGITS // BLOCK)):
+            counts[thread + static(k * BLOCK)] = u32(0)
+        block.sync()
+        tile = i // static(BLOCK)
+        while cast(tile, i64) * tile_size < n:
+            begin = cast(tile, i64) * tile_size
+            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+            held = _load(keys, begin, left, key_dtype, items)
+            rest = left - first_in_tile(items)
+            for k in static(range(items)):
+                if k * group_size() < rest:
+                    for digit in static(range(passes)):
+                        bin = digit_of(held[k], static(digit * DIGIT_BITS), key_dtype, descending)
+                        atomic_add(counts[static(digit * DIGITS) + bin], u32(1))
+            tile += static(REDUCTION_BLOCKS)
+        block.sync()
+        for k in static(range(passes * DIGITS // BLOCK)):
+            count = counts[thread + static(k * BLOCK)]
+            if count > 0:
+                atomic_add(scratch[static(_COUNTS + k * BLOCK) + thread], cast(count, word))
+    loop_config(block_dim=static(BLOCK))
+    for i in range(static(passes * DIGITS)):
+        scratch[static(_COUNTS) + i] = block.exclusive_add(scratch[static(_COUNTS) + i], static(BLOCK), word)
+
+
+@func
+def _state_words(scratch: template(), n) -> Any:
+    """Words of the state of a digit in a tile: a u64 always suffices."""
+    words = i64(1)
+    if static(width(scratch.dtype) == 32):
+        if cast(n, i64) >= i64(static(_COUNTS_OF_WORD)):
+            words = i64(2)
+    return words
+
+
+@func
+def _publish(scratch: template(), at: Any, words: Any, count: Any, state: template()) -> None:
+    word = static(scratch.dtype)
+    bits = static(width(scratch.dtype))
+    flag = word(static(state << (width(scratch.dtype) - 2)))
+    if words == 1:
+        atomic_exchange(scratch[at], count | flag)
+    else:
+        half = static(bits // 2)
+        atomic_exchange(scratch[at], (count & word(static((1 << (width(scratch.dtype) // 2)) - 1))) | flag)
+        atomic_exchange(scratch[at + static(DIGITS)], (count >> word(half)) | flag)
+
+
+@func
+def _look_back(scratch: template(), first: Any, words: Any, tile: Any, digit: Any) -> Any:
+    """How many keys of earlier tiles have the digit."""
+    word = static(scratch.dtype)
+    shift = static(width(scratch.dtype) - 2)
+    mask = word(static((1 << (width(scratch.dtype) - 2)) - 1))
+    before = word(0)
+    earlier = tile - 1
+    while earlier >= 0:
+        at = first + cast(earlier, i64) * static(DIGITS) * words + cast(digit, i64)
+        low = volatile_load(scratch[at])
+        state, count = low >> shift, low & mask
+        if words == 2:
+            high = volatile_load(scratch[at + static(DIGITS)])
+            count = count | ((high & mask) << word(static(width(scratch.dtype) // 2)))
+            if high >> shift != state:
+                # One half is of the tile alone, the other is not: read both again.
+                state = word(0)
+        if state != 0:
+            before += count
+            earlier -= 1
+            if state == static(_UP_TO_TILE):
+                earlier = -1
+    return before
+
+
+@func
+def _lanes_with(digit: Any) -> Any:
+    """A bit for each thread of the subgroup with the same digit."""
+    mask = static(u32 if group_size() == 32 else u64)
+    same = ~mask(0)
+    for bit in static(range(DIGIT_BITS)):
+        is_set = (digit >> bit) & 1
+        votes = cast(subgroup.ballot(is_set), mask)
+        # The votes of those that agree: all bits of the second operand are set where this thread's is not.
+        same = same & (votes ^ (cast(is_set, mask) - mask(1)))
+    return same
+
+
+@func
+def _rank_in_group(digits: Any, counts: template(), items: template()) -> Any:
+    """How many keys of the subgroup come before each of the thread's among those with its digit, and in the upper half
+    the digit; counts the digits.
+    """
+    mask = static(u32 if group_size() == 32 else u64)
+    earlier_lanes = (mask(1) << cast(invocation_id(), mask)) - mask(1)
+    group = block.thread_idx() // group_size()
+    ranks = Vector.zero(i32, static(items))
+    for k in static(range(items)):
+        same = _lanes_with(digits[k])
+        before = cast(popcnt(same & earlier_lanes), i32)
+        counted = counts[group, digits[k]]
+        subgroup.sync()
+        if before == 0:
+            counts[group, digits[k]] = counted + cast(popcnt(same), i32)
+        subgroup.sync()
+        # In one word with its digit a rank takes one register, and the place of the count none, until it is used.
+        ranks[k] = (counted + before) | (digits[k] << 16)
+    return ranks
+
+
+@func
+def _exchange(held: template(), elements: Any, places: Any, items: template()) -> Any:
+    """The elements of the block, each put at its place in the tile; a thread gets each `BLOCK`-th of them."""
+    word = static(held.dtype)
+    block.sync()
+    for k in static(range(items)):
+        held[places[k]] = bit_cast(elements[k], word)
+    block.sync()
+    result = Vector.zero(word, static(items))
+    for k in static(range(items)):
+        result[k] = held[block.thread_idx() + static(k * BLOCK)]
+    return result
+
+
+@func
+def _move_values(
+    source: template(),
+    target: template(),
+    held: template(),
+    begin: Any,
+    left: Any,
+    ranks: Any,
+    places: Any,
+    items: template(),
+) -> None:
+    values = _exchange(held, _load(source, begin, left, static(source.dtype), items), ranks, items)
+    rest = left - block.thread_idx()
+    for k in static(range(items)):
+        if static(k * BLOCK) < rest:
+            target[places[k]] = bit_cast(values[k], static(source.dtype))
+
+
+@func(requires_top_level=True)
+def sort_by_digit_in_tiles(
+    source: template(),
+    target: template(),
+    source_values: template(),
+    target_values: template(),
+    scratch: template(),
+    n,
+    shift: template(),
+    key_dtype: template(),
+    has_values: template(),
+    descending: template(),
+) -> None:
+    """Moves the keys to `target` in the order of one digit; those with the same digit keep their order."""
+    items = static(items_of(key_dtype))
+    number = static(shift // DIGIT_BITS)
+    word = static(scratch.dtype)
+    key_bits = static(bits_type(key_dtype))
+    loop_config(block_dim=static(BLOCK))
+    for _ in range(static(GRID * BLOCK)):
+        taken = block.SharedArray(1, i32)
+        counts = block.SharedArray((static(BLOCK // group_size()), static(DIGITS)), i32)
+        offsets = block.SharedArray(static(DIGITS), word)
+        held = block.SharedArray(static(BLOCK * items), key_bits)
+        thread = block.thread_idx()
+        group = thread // group_size()
+        tiles = cast((cast(n, i64) + static(BLOCK * items - 1)) // static(BLOCK * items), i32)
+        words = _state_words(scratch, n)
+        area = cast(tiles, i64) * static(DIGITS) * words
+        states = static(_STATES) + area * static(number % 2)
+        others = static(_STATES) + area * static(1 - number % 2)
+        tile = take_tile(scratch, number, taken)
+        while tile < tiles:
+            begin = cast(tile, i64) * static(BLOCK * items)
+            left = cast(min(cast(n, i64) - begin, i64(static(BLOCK * items))), i32)
+            row = cast(tile, i64) * static(DIGITS) * words + cast(thread, i64)
+            keys = _load(source, begin, left, key_dtype, items)
+            digits = Vector.zero(i32, static(items))
+            rest = left - first_in_tile(items)
+            for k in static(range(items)):
+                digits[k] = i32(static(DIGITS - 1))
+                if k * group_size() < rest:
+                    digits[k] = digit_of(keys[k], shift, key_dtype, descending)
+            for k in static(range(BLOCK // group_size())):
+                counts[k, thread] = 0
+            block.sync()
+            ranks = _rank_in_group(digits, counts, items)
+            block.sync()
+            # The thread is now that of a digit, of which the subgroups before have so many keys.
+            total = 0
+            for k in static(range(BLOCK // group_size())):
+                count = counts[k, thread]
+                counts[k, thread] = total
+                total += count
+            if tile == 0:
+                _publish(scratch, states + row, words, cast(total, word), _UP_TO_TILE)
+            else:
+                _publish(scratch, states + row, words, cast(total, word), _OF_TILE)
+            smaller = block.exclusive_add(total, static(BLOCK), i32)
+            for k in static(range(BLOCK // group_size())):
+                counts[k, thread] = counts[k, thread] + smaller
+            before = _look_back(scratch, states, words, tile, thread)
+            if tile > 0:
+                _publish(scratch, states + row, words, before + cast(total, word), _UP_TO_TILE)
+            scratch[others + row] = word(0)
+            if words == 2:
+                scratch[others + row + static(DIGITS)] = word(0)
+            offsets[thread] = scratch[static(_COUNTS + number * DIGITS) + thread] + before - cast(smaller, word)
+            block.sync()
+            for k in static(range(items)):
+                ranks[k] = (ranks[k] & 0xFFFF) + counts[group, ranks[k] >> 16]
+            sorted_keys = _exchange(held, keys, ranks, items)
+            places = Vector.zero(word, static(items))
+            rest = left - thread
+            for k in static(range(items)):
+                key = bit_cast(sorted_keys[k], key_dtype)
+                local = cast(thread + static(k * BLOCK), word)
+                places[k] = offsets[digit_of(key, shift, key_dtype, descending)] + local
+                if static(k * BLOCK) < rest:
+                    target[places[k]] = key
+            if static(has_values):
+                if static(width(source_values.dtype) == width(key_dtype)):
+                    _move_values(source_values, target_values, held, begin, left, ranks, places, items)
+                else:
+                    value_bits = static(bits_type(source_values.dtype))
+                    held_values = block.SharedArray(static(BLOCK * items), value_bits)
+                    _move_values(source_values, target_values, held_values, begin, left, ranks, places, items)
+            tile = take_tile(scratch, number, taken)

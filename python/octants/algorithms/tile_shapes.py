@@ -1,0 +1,61 @@
+"""How the input is cut: into tiles that blocks of threads take in turn, or into chunks where threads form no blocks.
+
+All sizes that follow from the machine, and the choice between the two forms of each algorithm, stand here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.element_types import width
+from octants.architectures import arm64, x64
+
+CHUNKS = 64
+"""Chunks of the input on a processor: enough to keep its threads busy."""
+
+BLOCK = 256
+"""Threads of a block."""
+
+REDUCTION_BLOCKS = 1024
+"""Blocks of a reduction. The number is the same on each device, so that the order of a sum's terms is too."""
+
+GRID = 2048
+"""Blocks that take tiles in turn: at least as many as a GPU runs at once."""
+
+SMALLEST_TILE = 2048
+"""Elements of the smallest tile of a scan or a sort; scratch memory is sized for it."""
+
+FAN_OUT = 32
+"""The least number of threads of a subgroup: how many tiles one sum above them stands for, at least."""
+
+DIGIT_BITS = 8
+DIGITS = 1 << DIGIT_BITS
+
+_MOST_LEVELS = 4
+
+
+def runs_in_blocks() -> bool:
+    """Whether the algorithms run as blocks of threads that share memory, rather than as chunks of a parallel loop."""
+    from octants.runtime import current_config
+
+    config = current_config()
+    return config is not None and config.arch not in (x64, arm64)
+
+
+def items_of(dtype: Any) -> int:
+    """Elements of `dtype` that a thread of a scan's tile holds in registers."""
+    return 8 if width(dtype) == 64 else 16
+
+
+def check_capacity(log256_max_n: int | None) -> None:
+    """Raises `ValueError` for a declared capacity that no 32-bit index reaches."""
+    if log256_max_n is not None and not 1 <= log256_max_n <= _MOST_LEVELS:
+        raise ValueError(f"log256_max_n must be between 1 and {_MOST_LEVELS}, got {log256_max_n}")
+
+
+def least_capacity(n: int) -> int:
+    """The smallest `log256_max_n` that covers `n` elements; 1 at least."""
+    levels = 1
+    while 256**levels < n:
+        levels += 1
+    return levels

@@ -1,0 +1,111 @@
+"""The first elements of an array in ascending or descending order.
+
+The digits of their keys are found from the highest down: each narrows down the key of the last element that belongs to
+the result. Then one scan moves the elements with a smaller key, and the first of those with an equal one, and the few
+that there are get sorted.
+"""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants.algorithms.digits import sortable_bits
+from octants.algorithms.element_types import sortable_type, width
+from octants.algorithms.scans import scan
+from octants.algorithms.tile_shapes import DIGIT_BITS, DIGITS
+from octants.kernel_decorators import func
+from octants.ops import atomic_add, cast, static
+from octants.simt.identities import add
+from octants.types import i32, template, u32, u64
+
+__all__ = ["find_threshold", "take_up_to_threshold"]
+
+# The state of the search, in words of u64: after each digit the key so far, and how many elements that begin with it
+# belong to the result; then a histogram of the digit that is looked at.
+_MOST_STEPS = 8
+_KEYS, _WANTED, _BINS = 0, _MOST_STEPS + 1, 2 * (_MOST_STEPS + 1)
+SEARCH_WORDS = _BINS + DIGITS
+
+
+def _steps(dtype: Any) -> int:
+    return width(sortable_type(dtype)) // DIGIT_BITS
+
+
+@func(requires_top_level=True)
+def find_threshold(arr: template(), search: template(), n, k, key_dtype: template(), descending: template()) -> None:
+    """Finds the key of the last of the first `k` elements in order; `search` has `SEARCH_WORDS` words of u64."""
+    word = static(sortable_type(key_dtype))
+    for slot in range(static(SEARCH_WORDS)):
+        search[slot] = u64(0)
+        if slot == static(_WANTED):
+            search[slot] = cast(k, u64)
+    for step in static(range(_steps(key_dtype))):
+        shift = static(width(sortable_type(key_dtype)) - (step + 1) * DIGIT_BITS)
+        for digit in range(static(DIGITS)):
+            search[static(_BINS) + digit] = u64(0)
+        for i in range(n):
+            bits = sortable_bits(arr[i], key_dtype, descending) >> static(shift)
+            if bits >> word(static(DIGIT_BITS)) == cast(search[static(_KEYS + step)], word):
+                digit = cast(bits & word(static(DIGITS - 1)), i32)
+                atomic_add(search[static(_BINS) + digit], u64(1))
+        # Each digit sums the counts of those before it; one finds itself to be the threshold's.
+        for digit in range(static(DIGITS)):
+            before = u64(0)
+            for smaller in range(digit):
+                before += search[static(_BINS) + smaller]
+            wanted = search[static(_WANTED + step)]
+            if before < wanted and wanted <= before + search[static(_BINS) + digit]:
+                search[static(_WANTED + step + 1)] = wanted - before
+                so_far = search[static(_KEYS + step)] << u64(static(DIGIT_BITS))
+                search[static(_KEYS + step + 1)] = so_far | cast(digit, u64)
+
+
+def _comparison(descending: bool) -> Any:
+    @func
+    def smaller_or_equal(source: template(), i: Any) -> Any:
+        """A pair of counts: of keys before the threshold in the high half, of keys equal to it in the low half."""
+        arr, search = source
+        bits = cast(sortable_bits(arr[i], static(arr.dtype), static(descending)), u64)
+        threshold = search[static(_KEYS + _steps(arr.dtype))]
+        result = u64(0)
+        if bits < threshold:
+            result = u64(static(1 << 32))
+        elif bits == threshold:
+            result = u64(1)
+        return result
+
+    return smaller_or_equal
+
+
+@func
+def _take(sink: template(), i: Any, places: Any, value: Any) -> None:
+    arr, search, keys, indices, k = sink
+    wanted = search[static(_WANTED + _steps(arr.dtype))]
+    place = places >> u64(32)
+    taken = value > u64(1)
+    if value == u64(1):
+        equal = places & u64(0xFFFF_FFFF)
+        taken = equal < wanted
+        place = cast(k, u64) - wanted + equal
+    if taken:
+        keys[place] = arr[i]
+        indices[place] = cast(i, u32)
+
+
+@func(requires_top_level=True)
+def take_up_to_threshold(
+    arr: template(),
+    search: template(),
+    keys: template(),
+    indices: template(),
+    scratch: template(),
+    n,
+    k,
+    descending: template(),
+) -> None:
+    """The first `k` elements in order, unsorted, and their indices; of equal elements those with the lowest indices."""
+    load = static(_comparison(descending))
+    scan((arr, search), load, (arr, search, keys, indices, k), _take, scratch, n, u64, add, u64(0), False)
