@@ -4,6 +4,7 @@
     python benches/genesis.py --scene box go2 --envs 1 --mode ndarray --steps 2000
     python benches/genesis.py --module octants --warm-only --caches /tmp/genesis
     python benches/genesis.py --scene boxes --rounds 20 --steps 50     the packages in turns, on a busy machine
+    python benches/genesis.py --backend gpu --scene franka --envs 4096 30000 --mode ndarray
     python benches/genesis.py --tests ../Genesis --files test_grad.py --out tests.jsonl
 
 Needs `pip install genesis-world torch` (which brings Quadrants). Any Python that has them will do: `PYTHONPATH` may name the
@@ -178,11 +179,11 @@ def verdict(states: Result) -> str:
     )
 
 
-def prepare(modules: list[str], scene: str, folder: Path, limit: float) -> None:
+def prepare(args: argparse.Namespace, modules: list[str], scene: str, folder: Path) -> None:
     """Runs a scene once for what does not depend on the package: meshes, distance fields and Numba's code."""
     if not (marker := folder / "prepared" / scene).exists():
         # The kernels that this leaves are not kept.
-        run_case(modules[0], scene, 0, "ndarray", folder / "prepare", limit)
+        run_case(modules[0], scene, 0, "ndarray", folder / "prepare", args.limit, "--backend", args.backend)
         shutil.rmtree(folder / "prepare", ignore_errors=True)
         marker.parent.mkdir(exist_ok=True)
         marker.touch()
@@ -190,15 +191,17 @@ def prepare(modules: list[str], scene: str, folder: Path, limit: float) -> None:
 
 def turns_of(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
     """One case with the packages' processes side by side, one of them stepping at a time."""
-    prepare(modules, scene, folder, args.limit)
+    prepare(args, modules, scene, folder)
     commands = {module: command_of(module, scene, envs, mode, folder / module) for module in modules}
+    for command, _ in commands.values():
+        command += ["--backend", args.backend]
     return {"scene": scene, "envs": envs, "mode": mode} | step_in_turns(commands, args.steps, args.rounds)
 
 
 def run_scene(args: argparse.Namespace, modules: list[str], scene: str, envs: int, mode: str, folder: Path) -> Result:
     """All runs of one case, the packages in turn."""
     timed = ["--steps", str(args.steps), "--seconds", str(args.seconds)]
-    prepare(modules, scene, folder, args.limit)
+    prepare(args, modules, scene, folder)
     runs: dict[str, dict[str, Result]] = {}
     states: dict[str, dict[str, np.ndarray]] = {}
     for step in ("cold", "warm"):
@@ -209,7 +212,7 @@ def run_scene(args: argparse.Namespace, modules: list[str], scene: str, envs: in
                 continue
             saved = folder / f"{module}.npz"
             saved.unlink(missing_ok=True)
-            options = ["--state", str(saved), *(timed if step == "warm" else [])]
+            options = ["--state", str(saved), "--backend", args.backend, *(timed if step == "warm" else [])]
             result = run_case(module, scene, envs, mode, own, args.limit, *options)
             if not (step == "cold" and args.warm_only):
                 runs.setdefault(module, {})[step] = result
@@ -253,6 +256,7 @@ def parse(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--module", choices=["octants", "quadrants", "both"], default="both")
     parser.add_argument("--scene", nargs="+", choices=list(SCENES), default=list(SCENES), metavar="SCENE")
+    parser.add_argument("--backend", choices=["cpu", "gpu"], default="cpu", help="(default: cpu)")
     parser.add_argument("--envs", nargs="+", type=int, default=[0, 1, 128], help="environments (default: 0 1 128)")
     parser.add_argument("--mode", nargs="+", choices=["ndarray", "field"], default=["ndarray", "field"])
     parser.add_argument("--steps", type=int, default=2000, help="timed steps at most (default: 2000)")

@@ -178,14 +178,19 @@ def measure(args: argparse.Namespace, result: dict[str, Any]) -> None:
     leave_out_rendering()
     result["stage"], spent = "init", Spent()
     gs.init(
-        backend=gs.cpu,
+        backend=gs.gpu if args.backend == "gpu" else gs.cpu,
         precision="32",
         seed=0,
         logging_level="error",
         performance_mode=args.mode == "field",
     )
     spent.into(result, "init")
-    result |= {"genesis": gs.__version__, "version": str(qd.__version__), "ndarray": bool(gs.use_ndarray)}
+    result |= {
+        "genesis": gs.__version__,
+        "backend": gs.backend.name,
+        "version": str(qd.__version__),
+        "ndarray": bool(gs.use_ndarray),
+    }
     # Meshes are read here, by other packages.
     result["stage"], spent = "entities", Spent()
     scene, entities = SCENES[args.scene](gs)
@@ -245,6 +250,7 @@ def main() -> None:
     parser.add_argument("--scene", choices=SCENES, required=True)
     parser.add_argument("--envs", type=int, required=True)
     parser.add_argument("--mode", choices=["ndarray", "field"], required=True)
+    parser.add_argument("--backend", choices=["cpu", "gpu"], default="cpu")
     parser.add_argument("--steps", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument(

@@ -221,7 +221,9 @@ fn lower_variant(u: &Unit<'_>, number: usize, symbol: &str, variant: Variant<'_>
     if hints.many_threads {
         u.target.prefer_threads(&u.e, entry.function);
     }
-    if hints.prefetches {
+    if behavior.cooperates {
+        u.target.prefer_warps(&u.e, entry.function, threads);
+    } else if hints.prefetches {
         u.target.prefer_loads_ahead(&u.e, entry.function, threads);
     }
     let start = u.e.block();

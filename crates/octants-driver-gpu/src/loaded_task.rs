@@ -123,7 +123,10 @@ unsafe fn form(
         // unless the threads of a block work together.
         let block = match meta.block_dim {
             Some(asked) if meta.cooperates && asked > most => {
-                let message = format!("block_dim is {asked}, but this device runs at most {most} threads per block");
+                let message = format!(
+                    "the loop asks for blocks of {asked} threads that work together, but this device runs at most \
+                     {most} threads per block"
+                );
                 return Err(ErrorKind::Misuse { message }.into());
             }
             Some(asked) if meta.cooperates => asked.max(1),

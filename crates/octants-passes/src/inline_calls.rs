@@ -10,6 +10,7 @@ use std::collections::HashMap;
 use octants_ir::{BlockId, Body, FuncId, Function, Kernel, LocalId, MemorySpace, Op, Type, ValueId};
 
 use crate::offload::push_zero;
+use crate::return_at_end::return_at_end;
 use octants_analysis::{OwnBehavior, Place, trace_address};
 
 /// Functions up to this size are always put in place: with the call around it, their code is no larger.
@@ -46,7 +47,7 @@ pub fn inline_all_calls(kernel: &mut Kernel) {
 }
 
 /// Inlines the calls of functions in which threads meet, tell one another apart or use memory of their block, where
-/// those return at their end and do not call themselves.
+/// those do not call themselves, nor return from within a loop.
 pub fn inline_cooperating_calls(kernel: &mut Kernel) {
     let is_shared =
         |op: &Op| matches!(op, Op::BufferAddr(b, _) if kernel.buffers[b.index()].space == MemorySpace::Shared);
@@ -65,6 +66,11 @@ pub fn inline_cooperating_calls(kernel: &mut Kernel) {
         |(i, of): (usize, &OwnBehavior)| cooperates[i] || of.reached(&own).iter().any(|f| cooperates[f.index()]);
     let chosen: Vec<bool> = own.iter().enumerate().map(reaches).collect();
     if chosen.contains(&true) {
+        for (function, _) in kernel.functions.iter_mut().zip(&chosen).filter(|(_, chosen)| **chosen) {
+            if !returns_at_end(&function.body) {
+                return_at_end(function);
+            }
+        }
         inline(kernel, |i, _, _, _| chosen[i]);
     }
 }

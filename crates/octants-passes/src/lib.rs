@@ -30,6 +30,7 @@ mod pass_options;
 pub mod pipeline;
 mod privatize_reductions;
 mod promote_inner_sums;
+mod return_at_end;
 mod share_reciprocals;
 pub mod simplify_locals;
 

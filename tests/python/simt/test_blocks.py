@@ -250,3 +250,32 @@ def test_radix_ranks(group_size: int, radix_bits: int, start: int, bits: int) ->
         bins = np.bincount(digits, minlength=threads)
         assert (counts[b : b + threads, 0] == bins).all()
         assert (counts[b : b + threads, 1] == np.cumsum(bins) - bins).all()
+
+
+def test_functions_with_barriers_return_from_branches(group_size: int) -> None:
+    @qd.func
+    def neighbor(t, s: qd.template()):
+        block.sync()
+        if t == 0:
+            return -1
+        if t > 40:
+            if t > 50:
+                return -2
+        else:
+            return s[t - 1]
+        return -3
+
+    @qd.kernel
+    def neighbors(y: qd.types.ndarray()):
+        qd.loop_config(block_dim=64)
+        for i in range(y.shape[0]):
+            s = block.SharedArray((64,), qd.i32)
+            t = block.thread_idx()
+            s[t] = i
+            y[i] = neighbor(t, s)
+
+    y = np.zeros(128, np.int32)
+    neighbors(y)
+    t = np.arange(128) % 64
+    expected = np.where(t == 0, -1, np.where(t > 50, -2, np.where(t > 40, -3, np.arange(128) - 1)))
+    assert (y == expected).all()

@@ -96,6 +96,8 @@ pub(super) trait Maker {
     fn describe_entry(&self, e: &Emitter, function: V, words: u64, threads: u32);
     /// See [`Target::prefer_loads_ahead`].
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: u32) {}
+    /// See [`Target::prefer_warps`].
+    fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: u32) {}
     /// See [`Target::prefer_threads`].
     fn prefer_threads(&self, _e: &Emitter, _function: V) {}
     /// Reads a register, an i32.
@@ -273,6 +275,10 @@ impl Target for Gpu {
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: Option<u32>) {
         self.maker.prefer_loads_ahead(e, function, self.threads_of_block(threads));
+    }
+
+    fn prefer_warps(&self, e: &Emitter, function: V, threads: Option<u32>) {
+        self.maker.prefer_warps(e, function, self.threads_of_block(threads));
     }
 
     fn prefer_threads(&self, e: &Emitter, function: V) {

@@ -92,11 +92,17 @@ impl Maker for Nvptx {
 
     fn prefer_loads_ahead(&self, e: &Emitter, function: V, threads: u32) {
         // The assembler schedules for as many threads as a multiprocessor can hold, which leaves each 32 registers and
-        // one or two loads in flight. That one block of them is enough bounds nothing; told so, it takes more. Of
-        // smaller blocks there have to be enough for 512 threads, with 128 registers: a simulator's loops of 32 threads
-        // a block, which took up to 250 registers, were 15 % faster so on an H200.
-        let blocks = if threads < THREADS { 512 / threads } else { 1 };
-        e.function_text_attribute(function, "nvvm.minctasm", &blocks.to_string());
+        // one or two loads in flight. That one block of them is enough bounds nothing; told so, it takes more.
+        if threads < THREADS {
+            return self.prefer_warps(e, function, threads);
+        }
+        e.function_text_attribute(function, "nvvm.minctasm", "1");
+    }
+
+    fn prefer_warps(&self, e: &Emitter, function: V, threads: u32) {
+        // Room for 512 threads, with 128 registers each: a simulator's loops with blocks of 32, which took up to 250
+        // registers, were 15 % faster so on an H200.
+        e.function_text_attribute(function, "nvvm.minctasm", &(512 / threads).max(1).to_string());
     }
 
     fn prefer_threads(&self, e: &Emitter, function: V) {

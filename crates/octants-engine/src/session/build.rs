@@ -14,7 +14,7 @@ use octants_runtime::{LoadedKernel, Pointer};
 use octants_schedule::schedule_program;
 
 use super::access::access_of_tasks;
-use super::check_blocks::{check_block_dims, check_block_memory};
+use super::check_blocks::{check_block_dims, check_block_memory, check_cooperating_functions};
 use super::{Lowering, Session};
 use crate::artifact_cache::{ArtifactCache, Ingredients};
 use crate::compile_times::{Phase, Stopwatch};
@@ -134,6 +134,7 @@ impl Session {
             watch.lap(Phase::Passes, pass)
         });
         check_block_dims(&program, &info)?;
+        check_cooperating_functions(&program, &info)?;
         let options = self.codegen_options(&machine.library);
         let schedule_options = self.schedule_options((arrays_may_alias, concurrent));
         // Only a device apart can be lost. A kernel's own source is the first that was read.

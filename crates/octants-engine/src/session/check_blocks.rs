@@ -29,6 +29,23 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
     Ok(())
 }
 
+/// Refuses functions in which threads meet, and that are still called: their code has to stand in the loop.
+pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) -> Result<(), Error> {
+    let own: Vec<OwnBehavior> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
+    for task in program.tasks.iter().filter(|_| !info.has_grid) {
+        let called = OwnBehavior::of(&task.body).reached(&own);
+        if let Some(f) = called.iter().find(|f| own[f.index()].behavior.cooperates) {
+            let message = format!(
+                "threads of a block meet in the function `{}`, which returns from within a loop or calls itself: on \
+                 this device such a function has to return at its end or from branches",
+                program.functions[f.index()].name
+            );
+            return Err(Error::Device(message));
+        }
+    }
+    Ok(())
+}
+
 /// Refuses blocks that keep more than fits.
 pub(super) fn check_block_memory(scheduled: &Scheduled) -> Result<(), Error> {
     let bytes = block_memory(scheduled);
