@@ -67,7 +67,7 @@ def sort_digits(
 ) -> None:
     """Sorts `keys[0:n]` in place: see `sort`."""
     if static(runs_in_blocks()):
-        count_digits(keys, scratch, n, end_bit, key_dtype, descending)
+        count_digits(keys, values, scratch, n, end_bit, key_dtype, has_values, descending)
     for shift in static(_passes(key_dtype, end_bit, log256_max_n)):
         _pass(keys, tmp_keys, values, tmp_values, scratch, n, shift, key_dtype, has_values, descending)
         second = static(shift + DIGIT_BITS)

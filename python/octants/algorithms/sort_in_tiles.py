@@ -20,7 +20,15 @@ from typing import Any
 from octants.algorithms.digits import digit_of
 from octants.algorithms.element_types import bits_type, width
 from octants.algorithms.scan_in_tiles import clear_words, first_in_tile, take_tile
-from octants.algorithms.tile_shapes import BLOCK, DIGIT_BITS, DIGITS, GRID, REDUCTION_BLOCKS, SMALLEST_TILE, items_of
+from octants.algorithms.tile_shapes import (
+    BLOCK,
+    DIGIT_BITS,
+    DIGITS,
+    GRID,
+    REDUCTION_BLOCKS,
+    SMALLEST_TILE,
+    items_of_pairs,
+)
 from octants.kernel_decorators import func
 from octants.matrix import Vector
 from octants.ops import atomic_add, atomic_exchange, bit_cast, cast, loop_config, min, popcnt, static, volatile_load
@@ -80,10 +88,17 @@ def _load(source: template(), begin: Any, left: Any, dtype: template(), items: t
 
 @func(requires_top_level=True)
 def count_digits(
-    keys: template(), scratch: template(), n, end_bit: template(), key_dtype: template(), descending: template()
+    keys: template(),
+    values: template(),
+    scratch: template(),
+    n,
+    end_bit: template(),
+    key_dtype: template(),
+    has_values: template(),
+    descending: template(),
 ) -> None:
     """Clears the scratch memory, and puts into it, for each pass, how many keys have a smaller digit."""
-    items = static(items_of(key_dtype))
+    items = static(items_of_pairs(key_dtype, values.dtype, has_values))
     passes = static(end_bit // DIGIT_BITS)
     word = static(scratch.dtype)
     tile_size = static(BLOCK * items)
@@ -248,7 +263,7 @@ def sort_by_digit_in_tiles(
     descending: template(),
 ) -> None:
     """Moves the keys to `target` in the order of one digit; those with the same digit keep their order."""
-    items = static(items_of(key_dtype))
+    items = static(items_of_pairs(key_dtype, source_values.dtype, has_values))
     number = static(shift // DIGIT_BITS)
     word = static(scratch.dtype)
     key_bits = static(bits_type(key_dtype))

@@ -47,6 +47,11 @@ def items_of(dtype: Any) -> int:
     return 8 if width(dtype) == 64 else 16
 
 
+def items_of_pairs(key_dtype: Any, value_dtype: Any, has_values: bool) -> int:
+    """Elements that a thread of a sort's tile holds: a tile's keys and values lie in the memory of its block."""
+    return min(items_of(key_dtype), items_of(value_dtype)) if has_values else items_of(key_dtype)
+
+
 def check_capacity(log256_max_n: int | None) -> None:
     """Raises `ValueError` for a declared capacity that no 32-bit index reaches."""
     if log256_max_n is not None and not 1 <= log256_max_n <= _MOST_LEVELS:

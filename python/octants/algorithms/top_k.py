@@ -15,11 +15,13 @@ from typing import Any
 from octants.algorithms.digits import sortable_bits
 from octants.algorithms.element_types import sortable_type, width
 from octants.algorithms.scans import scan
-from octants.algorithms.tile_shapes import DIGIT_BITS, DIGITS
+from octants.algorithms.tile_shapes import DIGIT_BITS, DIGITS, REDUCTION_BLOCKS, runs_in_blocks
 from octants.kernel_decorators import func
-from octants.ops import atomic_add, cast, static
+from octants.matrix import Vector
+from octants.ops import atomic_add, cast, loop_config, static
+from octants.simt.block_threads import SharedArray, sync, thread_idx
 from octants.simt.identities import add
-from octants.types import i32, template, u32, u64
+from octants.types import i32, i64, template, u32, u64
 
 __all__ = ["find_threshold", "take_up_to_threshold"]
 
@@ -29,15 +31,69 @@ _MOST_STEPS = 8
 _KEYS, _WANTED, _BINS = 0, _MOST_STEPS + 1, 2 * (_MOST_STEPS + 1)
 SEARCH_WORDS = _BINS + DIGITS
 
+# Elements that a thread loads before it counts them.
+_ITEMS = 8
+
 
 def _steps(dtype: Any) -> int:
     return width(sortable_type(dtype)) // DIGIT_BITS
 
 
+@func
+def _digit_within(
+    element: Any,
+    search: template(),
+    step: template(),
+    shift: template(),
+    key_dtype: template(),
+    descending: template(),
+) -> Any:
+    """A digit of the element's key; -1 where the digits before it are not those of the threshold."""
+    word = static(sortable_type(key_dtype))
+    bits = sortable_bits(element, key_dtype, descending) >> static(shift)
+    digit = cast(bits & word(static(DIGITS - 1)), i32)
+    if bits >> word(static(DIGIT_BITS)) != cast(search[static(_KEYS + step)], word):
+        digit = -1
+    return digit
+
+
+@func(requires_top_level=True)
+def _count_in_blocks(
+    arr: template(),
+    search: template(),
+    n,
+    step: template(),
+    shift: template(),
+    key_dtype: template(),
+    descending: template(),
+) -> None:
+    """Counts digits in the memory of each block first: many keys have the same."""
+    loop_config(block_dim=static(DIGITS))
+    for i in range(static(REDUCTION_BLOCKS * DIGITS)):
+        held = SharedArray(static(DIGITS), i32)
+        thread = thread_idx()
+        held[thread] = 0
+        sync()
+        at = cast(i // static(DIGITS), i64) * static(DIGITS * _ITEMS) + cast(thread, i64)
+        while at < n:
+            digits = Vector.zero(i32, static(_ITEMS))
+            for item in static(range(_ITEMS)):
+                digits[item] = -1
+                if at + static(item * DIGITS) < n:
+                    element = arr[at + static(item * DIGITS)]
+                    digits[item] = _digit_within(element, search, step, shift, key_dtype, descending)
+            for item in static(range(_ITEMS)):
+                if digits[item] >= 0:
+                    atomic_add(held[digits[item]], 1)
+            at += static(REDUCTION_BLOCKS * DIGITS * _ITEMS)
+        sync()
+        if held[thread] > 0:
+            atomic_add(search[static(_BINS) + thread], cast(held[thread], u64))
+
+
 @func(requires_top_level=True)
 def find_threshold(arr: template(), search: template(), n, k, key_dtype: template(), descending: template()) -> None:
     """Finds the key of the last of the first `k` elements in order; `search` has `SEARCH_WORDS` words of u64."""
-    word = static(sortable_type(key_dtype))
     for slot in range(static(SEARCH_WORDS)):
         search[slot] = u64(0)
         if slot == static(_WANTED):
@@ -46,11 +102,13 @@ def find_threshold(arr: template(), search: template(), n, k, key_dtype: templat
         shift = static(width(sortable_type(key_dtype)) - (step + 1) * DIGIT_BITS)
         for digit in range(static(DIGITS)):
             search[static(_BINS) + digit] = u64(0)
-        for i in range(n):
-            bits = sortable_bits(arr[i], key_dtype, descending) >> static(shift)
-            if bits >> word(static(DIGIT_BITS)) == cast(search[static(_KEYS + step)], word):
-                digit = cast(bits & word(static(DIGITS - 1)), i32)
-                atomic_add(search[static(_BINS) + digit], u64(1))
+        if static(runs_in_blocks()):
+            _count_in_blocks(arr, search, n, step, shift, key_dtype, descending)
+        else:
+            for i in range(n):
+                digit = _digit_within(arr[i], search, step, shift, key_dtype, descending)
+                if digit >= 0:
+                    atomic_add(search[static(_BINS) + digit], u64(1))
         # Each digit sums the counts of those before it; one finds itself to be the threshold's.
         for digit in range(static(DIGITS)):
             before = u64(0)
