@@ -71,14 +71,14 @@ class Processor:
             return {}
 
         @numba.njit(parallel=True, fastmath=True)
-        def total(x):  # type: ignore[no-untyped-def]
+        def total(x):
             result = x.dtype.type(0)
             for i in numba.prange(len(x)):
                 result += x[i]
             return result
 
         @numba.njit(parallel=True)
-        def scan(x, out):  # type: ignore[no-untyped-def]
+        def scan(x, out):
             chunks = numba.get_num_threads()
             sums = np.zeros(chunks + 1, x.dtype)
             for c in numba.prange(chunks):
@@ -239,7 +239,12 @@ def waiter(arch: str) -> Callable[[], object]:
         import torch
     except ImportError:
         return qd.sync
-    return lambda: (qd.sync(), torch.cuda.synchronize())
+
+    def wait() -> None:
+        qd.sync()
+        torch.cuda.synchronize()
+
+    return wait
 
 
 def main() -> None:

@@ -15,8 +15,8 @@
 //!
 //! Reading order: `scalar`, `arithmetic`, `value`; `memory`, `thread_memory`; `thread`, what it is to be in the middle
 //! of code; `operations`, `control`, `grid`,
-//! what moves it on; `graph`. [`random_kernels`], [`random_threads`], [`shaped_loops`] and [`kernel_variants`] make up kernels from
-//! seeds.
+//! what moves it on; `graph`. [`random_kernels`], [`random_threads`], [`shaped_loops`] and [`kernel_variants`] make
+//! up kernels from seeds.
 
 mod arithmetic;
 mod control;

@@ -38,8 +38,8 @@
 //!   one that failed is executed.
 //! - Threads of a device form subgroups, which run in step, and blocks, which share memory and meet at barriers. All
 //!   threads of a subgroup or block reach its `Barrier`, `BlockCount` and `Subgroup` operations together: these stand
-//!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields the
-//!   thread's own value.
+//!   under no divergent condition (`AllHere` and `IsWhole` apart). A shuffle from a lane outside the subgroup yields
+//!   the thread's own value.
 //! - Shared memory is undefined when its block starts. A plain access that races with another thread of the block is
 //!   undefined; a barrier orders accesses before it with accesses after it.
 //! - `Freeze` of an undefined value is one value of its type, the same at each use.

@@ -9,9 +9,9 @@
 //! `find_unroll_and_jam`, `unroll_and_jam`, `scatter_privatization`, `privatize_scatter`,
 //! `privatize_in_shared_memory`, `reduce_in_blocks`, `find_coarsening`, `coarsen_threads`, `iteration_groups`,
 //! `intra_iteration_dependence`; for serial loops
-//! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`, `converge_loops`,
-//! `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions `balance_threads`,
-//! `demote_atomics`, `freeze_conditional_loads`.
+//! `hint_loops`, `prefetch`, `split_remainders`, `unroll_arrays`, `full_unroll`, `find_converged_loops`,
+//! `converge_loops`, `subgroup_steps`, `reduce_in_subgroups`, `software_pipelining`; for single instructions
+//! `balance_threads`, `demote_atomics`, `freeze_conditional_loads`.
 //! `clone_code` and `shared_buffers` serve several of them; [`describe_schedule`] is for people and tests.
 
 mod balance_threads;

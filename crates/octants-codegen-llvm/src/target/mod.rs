@@ -223,7 +223,8 @@ pub(crate) trait Target {
     /// Asks for code that loads ahead of what it computes, at the price of registers: the task reads memory in inner loops, where a thread
     /// waits for it time and again, however few threads there are to take its place meanwhile.
     fn prefer_loads_ahead(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
-    /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait for one another.
+    /// Asks for code that leaves room for several warps on a processor, however small blocks are: their threads wait
+    /// for one another.
     fn prefer_warps(&self, _e: &Emitter, _function: V, _threads: Option<u32>) {}
     /// Asks for code that leaves room for many threads, at the price of registers: the task's threads have loops of like lengths, and compute
     /// more than they wait.

@@ -1,5 +1,6 @@
 //! [`Emitter`]: writes the code of a block from its [`Plan`]: loops over subgroups and threads, the control around
-//! them, and what runs once. `thread_code` has what stands in a loop over threads, `exchange` what threads give one another.
+//! them, and what runs once. `thread_code` has what stands in a loop over threads, `exchange` what threads give one
+//! another.
 
 use std::collections::HashMap;
 
