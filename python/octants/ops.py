@@ -322,7 +322,7 @@ volatile_load = kernel_only(
 )
 outer = kernel_only(
     "outer",
-    "`outer(a, b)`: the product of two columns of a tile of `qd.simt`, the second one transposed, in `t -= outer(a, b)`.",
+    "`outer(a, b)`: the outer product of two columns of a `qd.simt` tile, in `t -= outer(a, b)`.",
 )
 block_local = kernel_only("block_local", "A hint: keep these fields near the block of threads.")
 cache_read_only = kernel_only("cache_read_only", "A hint: these fields are only read.")

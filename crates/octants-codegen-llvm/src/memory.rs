@@ -286,7 +286,7 @@ impl Lowering<'_, '_> {
         }
     }
 
-    /// The address so many bytes further, the sum of i32 numbers that an i32 holds.
+    /// `base` plus the sum of byte offsets, each an i32. The sum must not overflow.
     fn short_offset(&self, base: V, parts: impl Iterator<Item = V>) -> V {
         let e = self.e;
         match parts.reduce(|sum, part| e.add_nsw(sum, part)) {

@@ -163,7 +163,7 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// That of an array of these extents, whose elements lie within so many bytes.
+    /// The reach of an array from its extents and the size in bytes of the range that holds its elements.
     #[inline]
     pub fn of(extents: &[u64], bytes: u64) -> Reach {
         const MOST: u64 = i32::MAX as u64;

@@ -8,8 +8,8 @@
 //! formation); Karrenberg and Hack, "Improving Performance of OpenCL on CPUs", 2012 (uniform values, vectors). Stratton
 //! et al., "MCUDA", 2008, has the fission of loops.
 //!
-//! There are two levels. A block is a loop over subgroups; in it stand loops over the threads of a subgroup, so many
-//! as fill a few vectors. Barriers of the block end the outer loop, exchanges of a subgroup only the inner one. Loops
+//! There are two levels. A block is a loop over subgroups, which contains loops over the threads of a subgroup. A
+//! subgroup is a few vectors wide. Barriers of the block end the outer loop, exchanges of a subgroup only the inner one. Loops
 //! that all threads of a subgroup run alike stand between the two, although no threads meet in them: what they
 //! accumulate stays in vector registers, because the memory for it is one subgroup wide.
 //!

@@ -45,7 +45,7 @@ _STATES = _COUNTS + _MOST_PASSES * DIGITS
 
 _OF_TILE, _UP_TO_TILE = 1, 2
 
-# A word has so many values beside the state.
+# The number of counts that fit in a state word next to the flags.
 _COUNTS_OF_WORD = 1 << 30
 
 
@@ -297,7 +297,7 @@ def sort_by_digit_in_tiles(
             block.sync()
             ranks = _rank_in_group(digits, counts, items)
             block.sync()
-            # The thread is now that of a digit, of which the subgroups before have so many keys.
+            # Each thread now handles one digit: an exclusive sum of its counts over the subgroups.
             total = 0
             for k in static(range(BLOCK // group_size())):
                 count = counts[k, thread]

@@ -34,8 +34,8 @@ mem_fence = kernel_only(
 thread_idx = kernel_only("simt.thread_index", "The thread's index in its block, i32.")
 SharedArray = kernel_only(
     "simt.SharedArray",
-    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known at "
-    "compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
+    "`SharedArray(shape, dtype)`: an array in the block's memory. The shape is an integer or a tuple of integers known "
+    "at compile time; the type is a scalar, vector or matrix type. Its contents are undefined at first.",
 )
 
 

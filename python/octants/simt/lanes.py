@@ -54,11 +54,13 @@ shuffle_xor = kernel_only(
 )
 shuffle_up = kernel_only(
     "simt.shuffle_up",
-    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is none.",
+    "`shuffle_up(value, offset)`: the value of the thread whose index is less by the offset; the own value if there is "
+    "none.",
 )
 shuffle_down = kernel_only(
     "simt.shuffle_down",
-    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if there is "
+    "`shuffle_down(value, offset)`: the value of the thread whose index is larger by the offset; the own value if "
+    "there is "
     "none.",
 )
 

@@ -113,3 +113,25 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
 
     with pytest.raises(qd.OctantsRuntimeError, match="blocks of 4096 threads"):
         too_many(np.zeros(4096, np.int32))
+
+
+@pytest.mark.on_cpu
+def test_functions_that_share_memory_do_not_return_from_within_loops(group_size: int) -> None:
+    @qd.func
+    def place(s: qd.template(), value):
+        for j in range(32):
+            if s[j] == value:
+                return j
+        return -1
+
+    @qd.kernel
+    def search(y: qd.types.ndarray()):
+        qd.loop_config(block_dim=32)
+        for i in range(y.shape[0]):
+            s = block.SharedArray(32, qd.i32)
+            s[block.thread_idx()] = 2 * block.thread_idx()
+            block.sync()
+            y[i] = place(s, block.thread_idx())
+
+    with pytest.raises(qd.OctantsRuntimeError, match="function `place`.* returns from within a loop"):
+        search(np.zeros(64, np.int32))

@@ -1,7 +1,7 @@
 //! Limits of blocks of threads on devices whose threads run those of a block in loops.
 
 use octants_analysis::OwnBehavior;
-use octants_ir::{Program, Scheduled, TargetInfo, TaskKind};
+use octants_ir::{FuncId, MemorySpace, Op, Program, Scheduled, TargetInfo, TaskKind};
 use octants_schedule::block_memory;
 
 use crate::error::Error;
@@ -29,15 +29,25 @@ pub(super) fn check_block_dims(program: &Program, info: &TargetInfo) -> Result<(
     Ok(())
 }
 
-/// Refuses functions in which threads meet, and that are still called: their code has to stand in the loop.
+/// Refuses functions that are still called although threads meet in them, or use memory of their block: their code has
+/// to stand in the loop.
 pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) -> Result<(), Error> {
     let own: Vec<OwnBehavior> = program.functions.iter().map(|f| OwnBehavior::of(&f.body)).collect();
     for task in program.tasks.iter().filter(|_| !info.has_grid) {
         let called = OwnBehavior::of(&task.body).reached(&own);
-        if let Some(f) = called.iter().find(|f| own[f.index()].behavior.cooperates) {
+        let cooperates = |f: &FuncId| {
+            let mut found = own[f.index()].behavior.cooperates;
+            let body = &program.functions[f.index()].body;
+            body.visit(body.root, &mut |_, inst| {
+                found |= matches!(inst.op, Op::BufferAddr(b, _)
+                    if program.buffers[b.index()].space == MemorySpace::Shared);
+            });
+            found
+        };
+        if let Some(f) = called.iter().find(|f| cooperates(f)) {
             let message = format!(
-                "threads of a block meet in the function `{}`, which returns from within a loop or calls itself: on \
-                 this device such a function has to return at its end or from branches",
+                "threads of a block meet in the function `{}`, or share memory there, and it returns from within a \
+                 loop or calls itself: on this device such a function has to return at its end or from branches",
                 program.functions[f.index()].name
             );
             return Err(Error::Device(message));

@@ -34,7 +34,7 @@ ANY_CAPACITY = 4
 """The capacity that functions are passed. Scratch memory of 64 bits counts beyond it."""
 
 MOST_INDEXED = 1 << 32
-"""Arrays of so many elements have indices of more than 32 bits."""
+"""Arrays with at least this many elements need indices wider than 32 bits."""
 
 
 def length_of(name: str, arr: Any) -> int:
