@@ -39,6 +39,8 @@ class Component:
     grad: Component | None = field(default=None, repr=False)
     dual: Component | None = field(default=None, repr=False)
     role: SNodeGradType = SNodeGradType.PRIMAL
+    owner: Any = field(default=None, repr=False)
+    """A weak reference to the field that it is of, once that has been asked for its place."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +115,12 @@ class SNode:
         component.node = node
         component.offset = offsets or (0,) * ndim
         self._children.append(node)
+
+    @property
+    def _placed_field(self) -> Any:
+        """The field that this place is of; None for other levels."""
+        owner = None if self._component is None else self._component.owner
+        return None if owner is None else owner()
 
     def lazy_grad(self) -> None:
         """Places the gradient of every floating-point field in this level and below, next to the field."""

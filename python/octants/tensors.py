@@ -224,7 +224,7 @@ def tensor(
                 "scalars"
             )
         return _make(dtype, shape, chosen, None, needs_grad)
-    return _make(dtype, shape, chosen, _permutation(layout, shape), needs_grad)
+    return _make(dtype, shape, chosen, permutation(layout, shape), needs_grad)
 
 
 def make_compound_tensor(caller: str, element: MatrixType, shape: Any, kwargs: dict[str, Any]) -> Tensor:
@@ -259,7 +259,7 @@ def _backend(value: Any) -> Backend:
         raise ValueError(f"backend={value!r} is not a qd.Backend: use qd.Backend.FIELD or qd.Backend.NDARRAY") from None
 
 
-def _permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
+def permutation(layout: Any, shape: Any) -> tuple[int, ...] | None:
     """The layout as a tuple; None for the natural order."""
     if layout is None:
         return None

@@ -149,7 +149,9 @@ fn assigned(e: &Expr, f: &mut Facts) {
     fn names(e: &Expr, f: &mut Facts) {
         match &e.kind {
             ExprKind::Name(n) => _ = f.assigned.insert(n.clone()),
-            ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| names(i, f)),
+            ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
+                items.iter().for_each(|i| names(i, f))
+            }
             _ => {}
         }
     }
@@ -162,7 +164,9 @@ fn target(e: &Expr, f: &mut Facts) {
         ExprKind::Name(n) => {
             f.mutated.insert(n.clone());
         }
-        ExprKind::Tuple(items) | ExprKind::List(items) => items.iter().for_each(|i| target(i, f)),
+        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
+            items.iter().for_each(|i| target(i, f))
+        }
         ExprKind::Subscript(base, index) => {
             target(base, f);
             decides(index, f);
@@ -192,7 +196,11 @@ fn path(e: &Expr) -> Vec<String> {
 fn decides(e: &Expr, f: &mut Facts) {
     match &e.kind {
         ExprKind::Name(n) => _ = f.decisive.insert(n.clone()),
-        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::Set(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items) => {
             items.iter().for_each(|i| decides(i, f));
         }
         ExprKind::Unary(_, a) | ExprKind::Attribute(a, _) | ExprKind::Starred(a) => decides(a, f),
@@ -245,7 +253,11 @@ fn expr(e: &Expr, f: &mut Facts) {
                 }
             }
         }
-        ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::And(items) | ExprKind::Or(items) => {
+        ExprKind::Tuple(items)
+        | ExprKind::List(items)
+        | ExprKind::Set(items)
+        | ExprKind::And(items)
+        | ExprKind::Or(items) => {
             items.iter().for_each(|i| expr(i, f));
         }
         ExprKind::Dict(items) => {

@@ -120,6 +120,9 @@ pub struct Ndrange {
     pub order: Vec<usize>,
 }
 
+/// Most items of a range that the outside is given, one by one.
+const LONGEST_RANGE: i128 = 1 << 16;
+
 impl Value {
     /// A tuple.
     pub fn tuple(items: Vec<Value>) -> Value {
@@ -156,6 +159,9 @@ impl Value {
             Value::Tuple(v) | Value::List(v) | Value::Static(v) => v.iter().all(Value::is_compile_time),
             Value::Dict(d) => d.iter().all(|(k, v)| k.is_compile_time() && v.is_compile_time()),
             Value::Slice(s) => s.iter().all(Value::is_compile_time),
+            Value::Range(bounds) => {
+                matches!(**bounds, (Value::Int(a), Value::Int(b)) if b.saturating_sub(a) <= LONGEST_RANGE)
+            }
             _ => false,
         }
     }

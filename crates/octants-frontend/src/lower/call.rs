@@ -5,6 +5,7 @@ use std::rc::Rc;
 use octants_diag::{Code, Diagnostic, Result};
 use octants_ir::Type;
 
+use super::values::holds;
 use super::{Lowerer, ParsedFunction};
 use crate::ast::{Arguments, Expr, ExprKind};
 use crate::syntax_facts::last_write;
@@ -340,15 +341,8 @@ impl Lowerer<'_> {
                     "Floating-point literals must be annotated with a floating-point type. For type casting, use `qd.cast`.",
                 );
             }
-            Value::Int(i) => {
-                let (low, high) = match (s.is_signed(), s.bits()) {
-                    (true, bits) => (-(1i128 << (bits - 1)), 1i128 << (bits - 1)),
-                    (false, bits) => (0, 1i128 << bits),
-                };
-                if *i < low || *i >= high {
-                    return self
-                        .err(Code::Type, format!("Integer literal {i} exceeded the range of specified dtype: {s}"));
-                }
+            Value::Int(i) if !holds(s, *i) => {
+                return self.err(Code::Type, format!("Integer literal {i} exceeded the range of specified dtype: {s}"));
             }
             _ => {}
         }

@@ -40,6 +40,17 @@ impl Lowerer<'_> {
             return Ok(base.clone());
         }
         match base {
+            Value::Str(_) => {
+                let key = match &index[..] {
+                    [one] => self.to_host(one),
+                    _ => None,
+                };
+                let (Some(text), Some(key)) = (self.to_host(base), key) else {
+                    return self.err(Code::Type, "a string is indexed by one value that is known at compile time");
+                };
+                let found = self.world.subscript(text, key).map_err(|e| self.host_error(e))?;
+                Ok(self.lift(found))
+            }
             Value::Tuple(items) | Value::List(items) | Value::Static(items) => self.sequence_item(items, base, &index),
             Value::Dict(items) => {
                 let [key] = &index[..] else { return self.err(Code::Index, "a dict takes one key") };
