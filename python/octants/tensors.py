@@ -7,7 +7,7 @@ takes tensors of either kind, and the kernel sees the array inside.
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -88,6 +88,9 @@ class Tensor:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         self._impl[key] = value
+
+    def __iter__(self) -> NoReturn:
+        raise TypeError("a tensor is looped over in a kernel; in Python loop over to_numpy()")
 
     @only_in_python
     def to_numpy(self, dtype: Any = None, *, copy: bool | None = True) -> np.ndarray[Any, Any]:

@@ -41,6 +41,8 @@ pub enum Value {
     Place(Place),
     /// An array: a kernel argument, a captured ndarray, or a field.
     Array(BufferId),
+    /// A range of an array argument with one axis.
+    View(Rc<ArrayView>),
     /// A struct field, or a struct whose members lie in several places: member names and values.
     Members(Rc<Members>),
     /// A `dataclasses.dataclass` argument.
@@ -76,6 +78,17 @@ pub enum TileOperand {
     },
     /// `qd.outer(a, b)`: each thread's elements of two vectors.
     Outer(Value, Value),
+}
+
+/// A range of an array with one axis; without offset and size, all of it.
+#[derive(Debug, Clone)]
+pub struct ArrayView {
+    /// The array.
+    pub array: BufferId,
+    /// Its first element.
+    pub offset: Option<ValueId>,
+    /// Number of elements.
+    pub size: Option<ValueId>,
 }
 
 /// An address and what may race on it.

@@ -1,7 +1,7 @@
 """Types of values and annotations of parameters."""
 
 from octants.types import primitive_types
-from octants.types.annotations import NDArray, NdarrayType, RefType, Template, ndarray, ref, template
+from octants.types.annotations import BufferViewType, NDArray, NdarrayType, RefType, Template, ndarray, ref, template
 from octants.types.primitive import (
     DataType,
     f16,
@@ -37,6 +37,7 @@ from octants.types.struct_type import StructType, struct
 from octants.types.tensor_types import MatrixType, VectorType, matrix, vector
 
 __all__ = [
+    "BufferViewType",
     "DataType",
     "MatrixType",
     "NDArray",

@@ -531,6 +531,14 @@ impl Lowerer<'_> {
 
     /// Attributes of fields and arrays that are known to the compiler.
     fn array_attribute(&mut self, base: &Value, name: &str) -> Result<Option<Value>> {
+        if let Value::View(view) = base {
+            return match self.view_attribute(view, base, name)? {
+                None if matches!(name, "dtype" | "n" | "m" | "ndim") => {
+                    self.attribute(&Value::Array(view.array), name).map(Some)
+                }
+                found => Ok(found),
+            };
+        }
         if name == "fill" && self.as_array(base)?.is_some() {
             return Ok(Some(Value::Method(std::rc::Rc::new((base.clone(), name.to_owned())))));
         }

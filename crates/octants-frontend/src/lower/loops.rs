@@ -39,7 +39,7 @@ impl Lowerer<'_> {
         }
         // What `qd.static`, `zip`, `enumerate` and their like return is unrolled; a list or tuple by name is not.
         if matches!(iter.kind, ExprKind::Call(..))
-            && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Obj(_))
+            && matches!(iterable, Value::List(_) | Value::Tuple(_) | Value::Dict(_) | Value::Str(_) | Value::Obj(_))
         {
             let items = self.compile_time_items(&iterable)?;
             return self.static_for(target, items, body);

@@ -1,6 +1,7 @@
 //! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
 
 mod arguments;
+mod array_views;
 mod assignment;
 mod atomics;
 mod builtins;

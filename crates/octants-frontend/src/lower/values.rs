@@ -242,6 +242,7 @@ impl Lowerer<'_> {
             Value::Dict(_) => "a dict".into(),
             Value::Slice(_) => "a slice".into(),
             Value::Obj(o) => format!("an object of type {}", self.world.type_name(*o)),
+            Value::View(v) => format!("a view of the array `{}`", self.buffers[v.array.index()].name),
             Value::Array(b) => format!("the array `{}`", self.buffers[b.index()].name),
             Value::Members(m) if m.is_array => "a struct field".into(),
             Value::Members(_) => "a struct".into(),
