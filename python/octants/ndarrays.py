@@ -90,6 +90,11 @@ class Ndarray(WholeArray, _octants.Ndarray):
         return self._qd_layout
 
     @property
+    def arr(self) -> Ndarray | None:
+        """The array itself while the program that made it runs, None afterwards."""
+        return self if self.alive else None
+
+    @property
     def _physical_shape(self) -> tuple[int, ...]:
         shape = self.shape
         return shape if self._qd_layout is None else tuple(shape[axis] for axis in self._qd_layout)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Digit = tuple[int, int]
 
 NOT_PLACED = (
-    "this field has no memory yet: give it a shape=, place it with qd.root.dense(...).place(field), or for a gradient "
+    "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a gradient "
     "use needs_grad=True or qd.root.lazy_grad()"
 )
 
@@ -298,6 +298,9 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 
 def _offsets(offset: Any) -> tuple[int, ...]:
     given = tuple(offset) if isinstance(offset, (tuple, list)) else (offset,)
+    for item in given:
+        if isinstance(item, (bool, float)) or not hasattr(item, "__index__"):
+            raise TypeError(f"the offset of an axis is an integer, got {item!r}")
     return tuple(int(item) for item in given)
 
 

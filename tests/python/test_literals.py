@@ -88,10 +88,10 @@ def test_a_decided_condition_promotes_to_both_sides():
 @pytest.mark.parametrize(
     "dtype, fits, exceeds",
     [
-        (qd.i8, (-128, 127), (-129, 128, 300)),
+        (qd.i8, (-128, 127), (-129, 256, 300)),
         (qd.u8, (0, 255), (-1, 256)),
-        (qd.i16, (-(2**15), 2**15 - 1), (2**15,)),
-        (qd.i32, (-(2**31), 2**31 - 1), (2**31, -(2**31) - 1)),
+        (qd.i16, (-(2**15), 2**15 - 1), (2**16,)),
+        (qd.i32, (-(2**31), 2**31 - 1), (2**32, -(2**31) - 1)),
         (qd.u32, (0, 2**32 - 1), (-1, 2**32)),
         (qd.u64, (0, 2**64 - 1), (-1, 2**64)),
     ],
@@ -105,6 +105,14 @@ def test_arguments_that_do_not_fit_are_refused(dtype, fits, exceeds):
     for a in exceeds:
         with pytest.raises(TypeError, match=f"{a} does not fit {dtype}"):
             same(a)
+
+
+def test_bits_may_be_given_for_a_signed_parameter():
+    @qd.kernel
+    def same(a: qd.i8, b: qd.i32) -> qd.i64:
+        return a + b
+
+    assert same(255, 0xFFFFFFFF) == -2
 
 
 def test_masked_and_byteswapped_arrays_are_refused():

@@ -12,6 +12,8 @@ pub struct Facts {
     pub mutated: HashSet<String>,
     /// Names assigned.
     pub assigned: HashSet<String>,
+    /// Names of which an attribute or an element is assigned.
+    pub assigned_in: HashSet<String>,
     /// A `return` inside a `while`, a `for` or an `if` that is not `qd.static`.
     pub nested_return: bool,
     /// Has a `for` or `while`.
@@ -152,6 +154,11 @@ fn assigned(e: &Expr, f: &mut Facts) {
             ExprKind::Tuple(items) | ExprKind::List(items) | ExprKind::Set(items) => {
                 items.iter().for_each(|i| names(i, f))
             }
+            ExprKind::Attribute(base, _) | ExprKind::Subscript(base, _) => {
+                if let Some(n) = root(base) {
+                    f.assigned_in.insert(n.to_owned());
+                }
+            }
             _ => {}
         }
     }
@@ -174,6 +181,15 @@ fn target(e: &Expr, f: &mut Facts) {
         }
         ExprKind::Attribute(base, _) | ExprKind::Starred(base) => target(base, f),
         _ => expr(e, f),
+    }
+}
+
+/// The name that a chain of attributes and subscripts begins with.
+fn root(e: &Expr) -> Option<&str> {
+    match &e.kind {
+        ExprKind::Name(n) => Some(n),
+        ExprKind::Attribute(base, _) | ExprKind::Subscript(base, _) => root(base),
+        _ => None,
     }
 }
 

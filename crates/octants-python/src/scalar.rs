@@ -21,7 +21,7 @@ pub enum ScalarError {
 /// The slot of `value` as a `scalar`.
 ///
 /// Integers and booleans are accepted where a float is wanted, floats nowhere but there. Integers that the type does not
-/// hold are refused.
+/// hold are refused, unless they are its bits read as an unsigned number.
 #[inline]
 pub fn scalar_to_slot(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarError> {
     if scalar.is_float() {
@@ -101,10 +101,9 @@ fn long_bits(value: &Bound<'_, PyAny>, scalar: Scalar) -> Result<u64, ScalarErro
     if width >= 64 {
         return Ok(bits);
     }
-    // What is left above the type's bits is its sign, or nothing.
-    let above = if scalar.is_unsigned() { bits >> width } else { ((bits as i64) >> (width - 1)).unsigned_abs() };
-    let is_negative = !scalar.is_unsigned() && (bits as i64) < 0;
-    if above != u64::from(is_negative) {
+    // A pattern of bits may be given for a signed type: 255 for an i8.
+    let lowest = if scalar.is_unsigned() { 0 } else { -1 << (width - 1) };
+    if !(lowest..1 << width).contains(&(bits as i64)) {
         return Err(ScalarError::OutOfRange);
     }
     Ok(bits & ((1 << width) - 1))

@@ -337,8 +337,16 @@ impl Lowerer<'_> {
         let mut fixed = Some(0u32);
         for (v, n) in index.iter().zip(&shape) {
             if let Value::Int(i) = v {
-                let at = if *i < 0 { *i + i128::from(*n) } else { *i };
-                if at < 0 || at >= i128::from(*n) {
+                if *i < 0 {
+                    return Err(Diagnostic::new(
+                        Code::Syntax,
+                        self.b.span,
+                        "Negative indices are not supported in Quadrants kernels.",
+                    )
+                    .with_hint(format!("the last of {n} components has the index {}", n - 1)));
+                }
+                let at = *i;
+                if at >= i128::from(*n) {
                     return self.err(
                         Code::Index,
                         format!(
@@ -355,12 +363,8 @@ impl Lowerer<'_> {
         if let Some(place) = self.place(base) {
             let indices = index
                 .iter()
-                .zip(&shape)
-                .map(|(v, n)| match v {
-                    Value::Int(i) => {
-                        let at = if *i < 0 { *i + i128::from(*n) } else { *i };
-                        Ok(self.b.int(at as i64, Scalar::I32))
-                    }
+                .map(|v| match v {
+                    Value::Int(i) => Ok(self.b.int(*i as i64, Scalar::I32)),
                     v => self.index_value(v),
                 })
                 .collect::<Result<Vec<_>>>()?;

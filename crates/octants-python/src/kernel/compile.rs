@@ -117,6 +117,9 @@ impl Kernel {
         let (this, py) = (slf.get(), slf.py());
         prepared.program.compiled.fetch_add(1, Ordering::Relaxed);
         let session = &prepared.program.session;
+        if !this.library {
+            py.import("octants.placement_checks")?.call_method0("refuse_unplaced_fields")?;
+        }
         if session.config().print_non_pure && !this.is_pure() && !this.library {
             let text = format!("[NOT_PURE] Debug information: not pure: {}", this.name);
             py.import("builtins")?.call_method1("print", (text,))?;
