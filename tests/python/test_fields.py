@@ -342,8 +342,12 @@ def test_fields_without_memory_say_so_in_kernels():
         x[0] = 1
 
     for kernel in (loop, index):
-        with pytest.raises(qd.OctantsCompilationError, match="Field has no allocation"):
+        with pytest.raises(qd.OctantsRuntimeError, match="not placed"):
             kernel(unplaced)
+    with pytest.raises(qd.OctantsRuntimeError, match="Field has no allocation"):
+        unplaced[0]
+    del unplaced
+    for kernel in (loop, index):
         with pytest.raises(qd.OctantsCompilationError, match="has been destroyed"):
             kernel(destroyed)
 
