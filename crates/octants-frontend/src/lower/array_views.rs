@@ -19,7 +19,7 @@ impl Lowerer<'_> {
             Value::Array(array) => {
                 let decl = &self.buffers[array.index()];
                 let is_argument = decl.ndim == 1 && !matches!(decl.layout, Layout::Dense { .. });
-                is_argument.then(|| ArrayView { array: *array, offset: None, size: None })
+                is_argument.then_some(ArrayView { array: *array, offset: None, size: None })
             }
             _ => None,
         }

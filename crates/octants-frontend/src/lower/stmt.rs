@@ -139,7 +139,7 @@ impl Lowerer<'_> {
         }
         // Not in a loop or a branch of run time.
         let stands_in_body = self.parsed.get(&self.kernel_obj).is_some_and(|p| {
-            let is_here = &mut |i: &[(Expr, Option<Expr>)]| std::ptr::eq(i, items);
+            let is_here = &|i: &[WithItem]| std::ptr::eq(i, items);
             p.body.iter().any(|s| any_static_with(s, is_here))
         });
         if !stands_in_body {
@@ -194,8 +194,11 @@ impl Lowerer<'_> {
     }
 }
 
+/// A context manager and what it is bound to.
+type WithItem = (Expr, Option<Expr>);
+
 /// Whether some `with` statement is this one or stands in it, below nothing but `if` and `for` of compile time.
-fn any_static_with(s: &Stmt, found: &mut dyn FnMut(&[(Expr, Option<Expr>)]) -> bool) -> bool {
+fn any_static_with(s: &Stmt, found: &dyn Fn(&[WithItem]) -> bool) -> bool {
     match &s.kind {
         StmtKind::With(items, _) => found(items),
         StmtKind::If(test, then, orelse) if is_static_call(test) => {
@@ -207,7 +210,7 @@ fn any_static_with(s: &Stmt, found: &mut dyn FnMut(&[(Expr, Option<Expr>)]) -> b
 }
 
 fn has_stream_block(s: &Stmt) -> bool {
-    any_static_with(s, &mut |items| !items.iter().any(|(item, _)| names_graph_block(item)))
+    any_static_with(s, &|items| !items.iter().any(|(item, _)| names_graph_block(item)))
 }
 
 /// The first statement here that may not stand beside `stream_parallel` blocks.
