@@ -397,7 +397,10 @@ fn config_text(c: &LoopConfig) -> String {
     items.extend(c.block_dim.map(|n| format!("block_dim {n}")));
     items.extend(c.num_threads.map(|n| format!("num_threads {n}")));
     items.extend(c.name.as_ref().map(|n| format!("name {}", name(n))));
-    items.extend(c.group.map(|n| format!("group {n}")));
+    items.extend(c.group.map(|g| match g.region {
+        None => format!("group {}", g.number),
+        Some(region) => format!("group {} of {region}", g.number),
+    }));
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 

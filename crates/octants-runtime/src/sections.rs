@@ -11,7 +11,7 @@ use crate::error::{ErrorKind, Result};
 
 /// A stretch of a kernel's launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Section {
+pub enum Section {
     /// Tasks one after the other.
     InOrder(Range<usize>),
     /// At least two groups of tasks, each in order, independent of one another.
@@ -37,6 +37,20 @@ pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]
 /// Some section reads a condition.
 pub(crate) fn decides(sections: &[Section]) -> bool {
     sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..)))
+}
+
+/// Some task that may run again in a launch draws random numbers, other ones in each round: only the host counts rounds.
+pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
+    fn any(artifact: &Artifact, sections: &[Section], again: bool) -> bool {
+        let draws = |tasks: &Range<usize>| again && artifact.tasks[tasks.clone()].iter().any(|t| t.draws_random);
+        sections.iter().any(|section| match section {
+            Section::InOrder(tasks) => draws(tasks),
+            Section::Groups(groups) => groups.iter().any(draws),
+            Section::While(_, body) => any(artifact, body, true),
+            Section::If(_, parts) => parts.iter().any(|part| any(artifact, part, again)),
+        })
+    }
+    any(artifact, sections, false)
 }
 
 struct Making<'a> {

@@ -1,9 +1,10 @@
 //! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
 //!
-//! Sections do not depend on one another, so that they may run in any order. Here they run in the order of the source: their loops are
-//! tasks of the kernel like those around them.
+//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and a context a region of
+//! groups. In a kernel that is differentiated they run in the order of the source.
 
 use octants_diag::{Code, Result};
+use octants_ir::AutodiffMode;
 
 use super::{Flow, Lowerer};
 use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
@@ -56,7 +57,10 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, format!("qd.{}() takes no arguments", name.replacen('_', ".", 1)));
         }
         let outer = std::mem::replace(&mut self.graph_section, inner);
-        let flow = self.scoped(|s| s.lower_stmts(body));
+        let is_group = inner == GraphSection::Section && self.options.mode == AutodiffMode::None && self.at_top_level();
+        self.next_region += u32::from(inner == GraphSection::Context);
+        let region = Some(self.next_region - 1);
+        let flow = if is_group { self.lower_group(region, body) } else { self.scoped(|s| s.lower_stmts(body)) };
         self.graph_section = outer;
         match flow? {
             Flow::Normal => Ok(Flow::Normal),

@@ -38,7 +38,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
-use octants_ir::{Buffer, BufferId, Builder, Function, Kernel, LoopConfig, Param, StructType, Type, ValueId};
+use octants_ir::{
+    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, StructType, Type, ValueId,
+};
 
 use self::graph_sections::GraphSection;
 use crate::ast::Stmt;
@@ -179,8 +181,10 @@ pub(crate) struct Lowerer<'w> {
     /// The kernel is declared with `graph=True`.
     graph: bool,
     graph_section: GraphSection,
-    group: Option<u32>,
+    /// The group that parallel loops are part of here.
+    group: Option<LoopGroup>,
     next_group: u32,
+    next_region: u32,
     overlap_allowed: BTreeSet<u32>,
     parsed: HashMap<Obj, Rc<ParsedFunction>>,
     /// Time spent reading and parsing source text.
@@ -249,6 +253,7 @@ impl<'w> Lowerer<'w> {
             graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
+            next_region: 0,
             overlap_allowed: BTreeSet::new(),
             parsed: HashMap::new(),
             parsing: std::time::Duration::ZERO,

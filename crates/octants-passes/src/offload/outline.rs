@@ -2,8 +2,8 @@
 //! are repeated. Of segments that became tasks it makes the program's graph.
 
 use octants_ir::{
-    BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, Op, RoundEnd, Task, TaskGraph, TaskId, Type, UnaryOp,
-    ValueId, round_end, task_blocks,
+    BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, LoopGroup, Op, RoundEnd, Task, TaskGraph, TaskId,
+    Type, UnaryOp, ValueId, round_end, task_blocks,
 };
 
 /// What runs, in order.
@@ -32,8 +32,8 @@ pub(super) enum RoundCondition {
 /// A statement of the outline, and what the segment that takes it must know.
 pub(super) struct Statement {
     pub(super) value: ValueId,
-    /// The group of `stream_parallel` that it belongs to.
-    pub(super) group: Option<u32>,
+    /// The group that it belongs to.
+    pub(super) group: Option<LoopGroup>,
     /// It stands in a loop whose rounds are tasks.
     pub(super) repeats: bool,
     /// It cannot stand in the segment of the statement before it.
@@ -89,7 +89,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         }
     }
 
-    fn statement(&mut self, value: ValueId, group: Option<u32>, repeats: bool, out: &mut Vec<Outline>) {
+    fn statement(&mut self, value: ValueId, group: Option<LoopGroup>, repeats: bool, out: &mut Vec<Outline>) {
         let begins = std::mem::replace(&mut self.begins, false);
         let segment = (self.add_statement)(Statement { value, group, repeats, begins });
         if !matches!(out.last(), Some(Outline::Segment(last)) if *last == segment) {
@@ -163,11 +163,11 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
 /// The task graph of a program. `tasks` pairs each task with its group; `of_segment` maps segments to tasks.
 pub(super) fn build_graph(
     outline: &[Outline],
-    (tasks, groups): (&[Task], &[Option<u32>]),
+    (tasks, groups): (&[Task], &[Option<LoopGroup>]),
     of_segment: &[Option<TaskId>],
     slots: &dyn Fn(ValueId) -> FrameSlot,
 ) -> TaskGraph {
-    let mut parts: Vec<(Option<u32>, TaskGraph)> = Vec::new();
+    let mut parts: Vec<(Option<LoopGroup>, TaskGraph)> = Vec::new();
     for part in outline {
         match part {
             Outline::Segment(segment) => {
@@ -185,31 +185,37 @@ pub(super) fn build_graph(
         }
     }
     let mut out = Vec::new();
-    for run in parts.chunk_by(|a, b| a.0.is_some() && b.0.is_some()) {
+    for run in parts.chunk_by(|a, b| LoopGroup::are_neighbors(a.0, b.0)) {
         if run[0].0.is_none() {
             out.extend(run.iter().map(|(_, part)| part.clone()));
             continue;
         }
-        let group = |same: &[(Option<u32>, TaskGraph)]| same.iter().map(|(_, part)| part.clone()).collect();
+        let group = |same: &[(Option<LoopGroup>, TaskGraph)]| same.iter().map(|(_, part)| part.clone()).collect();
         let groups = run.chunk_by(|a, b| a.0 == b.0).map(|same| TaskGraph::Sequence(group(same)));
         out.push(TaskGraph::Parallel(groups.collect()));
     }
     TaskGraph::Sequence(out)
 }
 
-/// The group of each statement of the root.
-pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
+/// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need what
+/// it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of groups, so
+/// that what comes behind the last one is part of that.
+pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
         _ => None,
     };
-    let mut groups: Vec<Option<u32>> = order.iter().map(own).collect();
-    let Some(first) = groups.iter().position(Option::is_some) else { return groups };
-    let last = groups.iter().rposition(Option::is_some).unwrap_or(first);
-    let mut next = groups[last];
-    for g in groups[first..].iter_mut().rev() {
-        next = g.or(next);
-        *g = next;
+    let mut groups: Vec<Option<LoopGroup>> = order.iter().map(own).collect();
+    let (mut before, mut from) = (None, 0);
+    for i in 0..groups.len() {
+        let Some(group) = groups[i] else { continue };
+        if LoopGroup::are_neighbors(before, Some(group)) {
+            groups[from..i].fill(Some(group));
+        }
+        (before, from) = (Some(group), i + 1);
+    }
+    if before.is_some_and(|group| group.region.is_none()) {
+        groups[from..].fill(before);
     }
     groups
 }

@@ -219,10 +219,11 @@ impl StreamCore {
             kernel.in_graph.store(true, Ordering::Relaxed);
         }
         let measures = !captured && device.is_measured();
-        if kernel.sections.is_empty() && !captured && !measures {
-            let tasks = (kernel.module, &kernel.tasks[..]);
+        if !captured && !measures && kernel.may_be_one {
             // SAFETY: the contract above.
-            return unsafe { device.driver.launch_as_one(self.handle, tasks, launch) };
+            if unsafe { device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? } {
+                return Ok(());
+            }
         }
         // SAFETY: the contract above.
         unsafe { Walk::new(self, kernel, scratch, Pace::Queued { captured }, measures).run(launch) }
