@@ -164,7 +164,8 @@ impl<'a> Description<'a> {
                         vec![ever(self.graphs.add_join(to, &ends))?]
                     }
                     Section::While(condition, body) => vec![self.rounds(to, &last, *condition, body)?],
-                    Section::If(..) => return Err(NotAGraph::Ever),
+                    // What ends a launch is the host's to read.
+                    Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
                 }
             };
         }
@@ -230,9 +231,6 @@ fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
 
 /// Some section runs again and again.
 pub fn has_loops(sections: &[Section]) -> bool {
-    sections.iter().any(|section| match section {
-        Section::InOrder(_) | Section::Groups(_) => false,
-        Section::While(..) => true,
-        Section::If(_, parts) => parts.iter().any(|part| has_loops(part)),
-    })
+    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().into_iter().any(has_loops);
+    sections.iter().any(is_loop)
 }

@@ -380,6 +380,9 @@ pub enum Op {
         heaviest_first: bool,
     },
     Break,
+    /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
+    /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
+    Checkpoint(i64, ValueId),
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).
     Return(Option<ValueId>),
@@ -431,6 +434,7 @@ impl Op {
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
+            | Op::Checkpoint(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),

@@ -344,6 +344,7 @@ fn op_text(op: &Op) -> String {
         Op::Reduce(slot, v) => format!("{word} {slot}, {v}"),
         Op::For(l) => for_text(word, l),
         Op::Call(func, vs) => format!("{word} {func}({})", commas(vs)),
+        Op::Checkpoint(label, v) => format!("{word} {label} {v}"),
         Op::Print(parts) => format!("{word}({})", parts_text(parts)),
         Op::Assert(c, parts) => format!("{word} {c}, ({})", parts_text(parts)),
     }

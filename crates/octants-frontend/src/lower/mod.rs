@@ -5,11 +5,13 @@ mod assignment;
 mod atomics;
 mod builtins;
 mod call;
+mod checkpoints;
 mod choose_form;
 mod compile_time;
 mod control;
 mod conversions;
 mod dicts;
+mod do_while;
 mod expr;
 mod function;
 mod graph_sections;
@@ -46,7 +48,7 @@ use self::graph_sections::GraphSection;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
-use crate::world::{ArgSpec, Capture, Entity, FuncSource, Lowered, Obj, Options, World, WorldError};
+use crate::world::{ArgSpec, Capture, Entity, FuncSource, GraphUse, Lowered, Obj, Options, World, WorldError};
 
 /// Lowers `kernel` for the given arguments.
 ///
@@ -179,8 +181,9 @@ pub(crate) struct Lowerer<'w> {
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
     /// The kernel is declared with `graph=True`.
-    graph: bool,
+    graph: GraphUse,
     graph_section: GraphSection,
+    checkpoints: Vec<(i64, Obj)>,
     /// The group that parallel loops are part of here.
     group: Option<LoopGroup>,
     next_group: u32,
@@ -249,7 +252,8 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
-            graph: false,
+            graph: GraphUse::None,
+            checkpoints: Vec::new(),
             graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
@@ -348,6 +352,7 @@ impl<'w> Lowerer<'w> {
             roots: self.roots,
             params: self.param_paths,
             returns,
+            checkpoints: self.checkpoints,
             overlap_allowed: self.overlap_allowed,
             sources: self.sources,
             parsing: self.parsing,

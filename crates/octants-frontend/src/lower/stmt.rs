@@ -133,7 +133,8 @@ impl Lowerer<'_> {
         let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
             return self.err(
                 Code::Syntax,
-                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context() and qd.graph.parallel()",
+                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), qd.graph.parallel() and \
+                 qd.checkpoint()",
             );
         };
         if target.is_some() {
@@ -209,9 +210,9 @@ impl Lowerer<'_> {
     }
 }
 
-/// Whether a `with` item is `qd.graph.parallel_context()` or one of its sections, to go by the name.
+/// Whether a `with` item is one of `qd.graph` or a checkpoint, to go by the name.
 fn names_graph_block(item: &Expr) -> bool {
     let ExprKind::Call(func, _) = &item.kind else { return false };
     let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return false };
-    matches!(name.as_str(), "parallel_context" | "parallel" | "graph_parallel_context" | "graph_parallel")
+    is_graph_block(name) || matches!(name.as_str(), "parallel_context" | "parallel")
 }

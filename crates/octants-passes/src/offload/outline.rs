@@ -18,15 +18,32 @@ pub(super) enum Outline {
         /// What decides whether another one follows.
         condition: RoundCondition,
     },
+    /// A checkpoint.
+    Checkpoint {
+        label: i64,
+        /// What stands in it.
+        body: Vec<Outline>,
+        /// What decides whether a launch ends behind it.
+        condition: RoundCondition,
+    },
 }
 
-/// What decides about another round.
+/// What decides about another round, or about the end of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
     /// Memory that is there anyway.
     Memory(Condition),
     /// A value of the round, which has to be kept in the frame.
     Value(ValueId),
+}
+
+impl RoundCondition {
+    fn place(self, slots: &dyn Fn(ValueId) -> FrameSlot) -> Condition {
+        match self {
+            RoundCondition::Memory(memory) => memory,
+            RoundCondition::Value(v) => Condition::Frame(slots(v)),
+        }
+    }
 }
 
 /// A statement of the outline, and what the segment that takes it must know.
@@ -81,6 +98,9 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         if let (Some(_), Some((_, before))) = (end, statements.split_last()) {
             statements = before;
         }
+        if checkpoint_of(self.body, b).is_some() {
+            statements = statements.split_last().map_or(&[][..], |(_, before)| before);
+        }
         for (&v, group) in statements.iter().zip(statement_groups(self.body, statements)) {
             match self.body.inst(v).op {
                 Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
@@ -106,7 +126,16 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 self.begins = true;
                 out.push(Outline::Rounds { body, condition: self.condition(inner, c) });
             }
-            Some(RoundEnd::Leaves) => self.block(inner, repeats, out),
+            Some(RoundEnd::Leaves) => match checkpoint_of(self.body, inner) {
+                None => self.block(inner, repeats, out),
+                Some((label, c)) => {
+                    self.begins = true;
+                    let mut body = Vec::new();
+                    self.block(inner, repeats, &mut body);
+                    self.begins = true;
+                    out.push(Outline::Checkpoint { label, body, condition: self.condition(inner, c) });
+                }
+            },
             None => panic!("compiler bug: {inner} is left elsewhere than at its end\n{}", self.body),
         }
     }
@@ -125,8 +154,10 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         let (Op::BufferAddr(b, indices), true) = (&body.inst(address).op, is_integer) else {
             return RoundCondition::Value(c);
         };
-        // The last instruction is the end of the round itself.
-        let statements = body.block(block).split_last().map_or(&[][..], |(_, before)| before);
+        // The last instruction is the end of the round itself, and of a checkpoint the one before it.
+        let end = 1 + usize::from(checkpoint_of(body, block).is_some());
+        let all = body.block(block);
+        let statements = &all[..all.len().saturating_sub(end)];
         let changes = |v: &ValueId| !matches!(body.inst(*v).op.effect(), Effect::Pure | Effect::Read(_));
         let is_last = |at: usize| !statements[at..].iter().any(changes);
         if indices.is_empty() && statements.iter().position(|v| *v == read).is_some_and(is_last) {
@@ -136,11 +167,22 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
     }
 }
 
+/// Label and value of the checkpoint that a block is.
+fn checkpoint_of(body: &Body, block: BlockId) -> Option<(i64, ValueId)> {
+    match body.block(block) {
+        [.., end, _] => match body.inst(*end).op {
+            Op::Checkpoint(label, value) => Some((label, value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The values that decide about rounds and have to be kept in the frame.
 pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
     let mut kept = Vec::new();
     for part in outline {
-        if let Outline::Rounds { body, condition } = part {
+        if let Outline::Rounds { body, condition } | Outline::Checkpoint { body, condition, .. } = part {
             kept.extend(kept_conditions(body));
             if let RoundCondition::Value(v) = condition {
                 kept.push(*v);
@@ -155,7 +197,7 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
     for part in outline {
         match part {
             Outline::Segment(number) => *number += 1,
-            Outline::Rounds { body, .. } => move_segments(body),
+            Outline::Rounds { body, .. } | Outline::Checkpoint { body, .. } => move_segments(body),
         }
     }
 }
@@ -175,12 +217,14 @@ pub(super) fn build_graph(
                 parts.push((groups[task.index()], TaskGraph::launch(tasks, task)));
             }
             Outline::Rounds { body, condition } => {
-                let condition = match condition {
-                    RoundCondition::Memory(memory) => *memory,
-                    RoundCondition::Value(v) => Condition::Frame(slots(*v)),
-                };
+                let condition = condition.place(slots);
                 let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
                 parts.push((None, TaskGraph::While { condition, body }));
+            }
+            Outline::Checkpoint { label, body, condition } => {
+                let (label, yields_on) = (*label, condition.place(slots));
+                let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
+                parts.push((None, TaskGraph::Checkpoint { label, yields_on, body }));
             }
         }
     }
