@@ -6,7 +6,7 @@
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
 //! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
-//! [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
+//! [`kept_kernels`] (the folder of compiled kernels), [`sparse_matrix`], [`inspection`] (a look at code), [`profiler`], `recorder` (a
 //! program of tests), [`errors`], [`names`].
 
 mod annotation;
@@ -54,6 +54,7 @@ mod scalar;
 mod seen_launches;
 mod signature;
 mod source;
+mod sparse_matrix;
 mod specialization;
 mod stream;
 mod stream_methods;
@@ -71,6 +72,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<element_view::ElementView>()?;
+    m.add_class::<sparse_matrix::HostMatrix>()?;
+    m.add_class::<sparse_matrix::DirectSolver>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());

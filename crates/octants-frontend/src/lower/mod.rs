@@ -1,5 +1,6 @@
 //! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
 
+mod added_elements;
 mod arguments;
 mod assignment;
 mod atomics;
