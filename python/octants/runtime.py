@@ -61,8 +61,11 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
             given[name] = _default_type(name, given[name])
     _current = None
     set_default_types(i32, f32)
-    _end_plain_python()
+    _leave_program()
     # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
+    if covers_kernels():
+        # Code with probes is for this program alone.
+        given["offline_cache"] = False
     is_plain = given.get("arch") == Arch.python.name
     notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
@@ -78,6 +81,10 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
         from octants import plain_python
 
         plain_python.begin(values["random_seed"])
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.begin()
     for notice in notices:
         _logging.warn(notice)
 
@@ -86,7 +93,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 def reset() -> None:
     """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
     global _current
-    _end_plain_python()
+    _leave_program()
     _octants.reset()
     _current = None
     root.forget()
@@ -128,7 +135,18 @@ def dump_compile_config() -> None:
     print(current_config())
 
 
-def _end_plain_python() -> None:
+def covers_kernels() -> bool:
+    """Whether the environment asks for kernel coverage."""
+    asked = os.environ.get("OCTANTS_KERNEL_COVERAGE", os.environ.get("QD_KERNEL_COVERAGE"))
+    return asked == "1"
+
+
+def _leave_program() -> None:
+    """What Python's side does before a program ends."""
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.end_program()
     if runs_as_python():
         from octants import plain_python
 

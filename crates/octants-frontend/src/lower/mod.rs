@@ -14,6 +14,7 @@ mod dicts;
 mod expr;
 mod function;
 mod graph_sections;
+mod line_probes;
 mod loops;
 mod outlined;
 mod pass;
@@ -117,6 +118,8 @@ struct Frame {
     loops: Vec<LoopKind>,
     /// Nesting of run-time control flow in this frame.
     control_depth: u32,
+    /// The lines of loops and blocks around that the next statement is to mark.
+    headers: Vec<Span>,
     ret: ReturnMode,
     returned: Option<Value>,
     /// In a `@qd.real_func`: by-value members of dataclass arguments, by parameter position and path.
@@ -467,6 +470,7 @@ impl Frame {
             left: HashMap::new(),
             loops: Vec::new(),
             control_depth: 0,
+            headers: Vec::new(),
             ret,
             returned: None,
             bound_params: HashMap::new(),
