@@ -52,7 +52,9 @@ def check(wheel: Path) -> None:
     size = wheel.stat().st_size
     print(f"{wheel.name}: {size / 1e6:.1f} MB")
     if TAG not in wheel.name:
-        sys.exit(f"error: {wheel.name} is not tagged {TAG}: the linker has taken a newer symbol of the C or C++ library")
+        sys.exit(
+            f"error: {wheel.name} is not tagged {TAG}: the linker has taken a newer symbol of the C or C++ library"
+        )
     if size > LARGEST:
         sys.exit(f"error: {wheel.name} has {size} bytes, more than {LARGEST}")
 
@@ -85,7 +87,10 @@ def main() -> None:
     build(pythons, options.out)
     for python in pythons:
         name = subprocess.run(
-            [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"], capture_output=True, text=True, check=True
+            [python, "-c", "import sys; print('cp%d%d' % sys.version_info[:2])"],
+            capture_output=True,
+            text=True,
+            check=True,
         ).stdout.strip()
         wheel = max(options.out.glob(f"octants-*-{name}-{name}-*.whl"), key=lambda path: path.stat().st_mtime)
         check(wheel)

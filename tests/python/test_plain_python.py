@@ -172,8 +172,10 @@ def test_library_functions_and_random_numbers():
     @qd.kernel
     def run() -> qd.f32:
         u, sigma, v = qd.svd(qd.Matrix([[3.0, 0.0], [0.0, 4.0]]), qd.f32)
-        assert not qd.math.isnan(sigma[0, 0]) and qd.math.isinf(float("inf"))
-        assert 0 <= qd.random() < 1 and -(2**31) <= qd.random(qd.i32) < 2**31
+        assert not qd.math.isnan(sigma[0, 0])
+        assert qd.math.isinf(float("inf"))
+        assert 0 <= qd.random() < 1
+        assert -(2**31) <= qd.random(qd.i32) < 2**31
         return qd.math.clamp(sigma[0, 0], 0.0, 3.5)
 
     assert run() == 3.5

@@ -27,7 +27,7 @@ def multiply(
 
 
 def _solver_kernels(real):
-    """The steps of conjugate gradients for vectors of a type. Results leave a kernel by value, so that each type has its own."""
+    """The steps of conjugate gradients for vectors of a type: a kernel names the type of its results."""
 
     @kernel
     def begin(
@@ -54,7 +54,11 @@ def _solver_kernels(real):
 
     @kernel
     def apply(
-        starts: ndarray(ndim=1), columns: ndarray(ndim=1), values: ndarray(ndim=1), p: ndarray(ndim=1), ap: ndarray(ndim=1)
+        starts: ndarray(ndim=1),
+        columns: ndarray(ndim=1),
+        values: ndarray(ndim=1),
+        p: ndarray(ndim=1),
+        ap: ndarray(ndim=1),
     ) -> real:
         """`ap = A p`. Returns `p . ap`."""
         total = real(0.0)

@@ -35,9 +35,7 @@ class SparseMatrixBuilder:
     _triplet_columns: ndarray(dtype=i32, ndim=1)
     _triplet_values: ndarray(ndim=1)
 
-    def __init__(
-        self, num_rows=None, num_cols=None, max_num_triplets=0, dtype=f32, storage_format="col_major"
-    ) -> None:
+    def __init__(self, num_rows=None, num_cols=None, max_num_triplets=0, dtype=f32, storage_format="col_major") -> None:
         if num_rows is None:
             raise OctantsRuntimeError("a sparse matrix builder needs a number of rows")
         self.num_rows = num_rows

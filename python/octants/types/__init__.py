@@ -1,7 +1,16 @@
 """Types of values and annotations of parameters."""
 
 from octants.types import primitive_types
-from octants.types.annotations import NDArray, NdarrayType, RefType, Template, ndarray, ref, sparse_matrix_builder, template
+from octants.types.annotations import (
+    NDArray,
+    NdarrayType,
+    RefType,
+    Template,
+    ndarray,
+    ref,
+    sparse_matrix_builder,
+    template,
+)
 from octants.types.primitive import (
     DataType,
     f16,

@@ -110,7 +110,7 @@ def ref(target: Any) -> RefType:
 
 
 def sparse_matrix_builder() -> type:
-    """The annotation of a parameter that takes a `qd.linalg.SparseMatrixBuilder`: `builder[i, j] += value` adds to an element."""
+    """The annotation of a `qd.linalg.SparseMatrixBuilder`: in kernels `builder[i, j] += value` adds to an element."""
     from octants.linalg.sparse_matrix_builder import SparseMatrixBuilder
 
     return SparseMatrixBuilder
