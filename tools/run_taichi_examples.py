@@ -193,6 +193,13 @@ def run_one(package: str, example: Path, frames: int, result: Path) -> None:
     tools.imresize = lambda image, width, height=None: np.zeros((width, height or width, *np.shape(image)[2:]))  # type: ignore
     tools.VideoManager = Widget  # type: ignore[attr-defined]
     time.sleep = lambda _: None
+    time.time_ns = lambda: drawn.count * 10**7  # type: ignore[assignment]
+    with contextlib.suppress(ImportError):
+        import matplotlib
+
+        matplotlib.cm.get_cmap = matplotlib.colormaps.get_cmap  # type: ignore[attr-defined]
+    with contextlib.suppress(AttributeError):
+        importlib.import_module(f"{package}._lib").core.GGUI_AVAILABLE = True
     sys.argv = [str(example)]
     sys.path.insert(0, str(example.parent))
     os.chdir(tempfile.mkdtemp())

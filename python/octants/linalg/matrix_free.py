@@ -96,15 +96,21 @@ def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int =
     vector_kernels.copy(r, shadow)
     vector_kernels.copy(r, p)
     residual = sqrt(dot(r, r))
-    rho = dot(shadow, r)
+    rho, is_fresh = residual * residual, True
     iteration = 0
     log.step(iteration, residual)
     while residual >= tol and iteration < maxiter:
         A._matvec(p, Ap)
         denominator = dot(shadow, Ap)
         if rho == 0.0 or denominator == 0.0:
-            log("the residual is orthogonal to the first one")
-            break
+            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin anew from it.
+            if is_fresh:
+                break
+            vector_kernels.copy(r, shadow)
+            vector_kernels.copy(r, p)
+            rho, is_fresh = residual * residual, True
+            continue
+        is_fresh = False
         alpha = rho / denominator
         vector_kernels.subtract_scaled(r, Ap, alpha, s)
         A._matvec(s, As)
@@ -116,8 +122,7 @@ def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int =
         residual = sqrt(dot(r, r))
         iteration += 1
         log.step(iteration, residual)
-        if omega == 0.0:
-            break
-        before, rho = rho, dot(shadow, r)
-        vector_kernels.next_direction(p, Ap, r, omega, (rho / before) * (alpha / omega))
+        before, rho = rho, dot(shadow, r) if omega else 0.0
+        if omega:
+            vector_kernels.next_direction(p, Ap, r, omega, (rho / before) * (alpha / omega))
     return log.end(iteration, residual, residual < tol)
