@@ -14,7 +14,7 @@ from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
-from octants.python_scope import only_in_python
+from octants.python_scope import only_in_python, runs_as_python
 from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 
@@ -61,16 +61,30 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
             given[name] = _default_type(name, given[name])
     _current = None
     set_default_types(i32, f32)
-    notices = _octants.init(given)
+    _leave_program()
+    # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
+    if covers_kernels():
+        # Code with probes is for this program alone.
+        given["offline_cache"] = False
+    is_plain = given.get("arch") == Arch.python.name
+    notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
     ProgramView.clear(view)
     values: dict[str, Any] = {**given, **_octants.config()}
     for name in ("default_fp", "default_ip"):
         values[name] = BY_NAME[values[name]]
-    values["arch"] = cpu if values["arch"] == "cpu" else Arch(values["arch"])
+    values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch(values["arch"])
     set_default_types(values["default_ip"], values["default_fp"])
     _logging.set_logging_level(values["log_level"])
     _current = Config(values)
+    if is_plain:
+        from octants import plain_python
+
+        plain_python.begin(values["random_seed"])
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.begin()
     for notice in notices:
         _logging.warn(notice)
 
@@ -79,6 +93,7 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 def reset() -> None:
     """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
     global _current
+    _leave_program()
     _octants.reset()
     _current = None
     root.forget()
@@ -118,6 +133,24 @@ def is_extension_enabled(ext: Extension) -> bool:
 def dump_compile_config() -> None:
     """Prints the options in force."""
     print(current_config())
+
+
+def covers_kernels() -> bool:
+    """Whether the environment asks for kernel coverage."""
+    asked = os.environ.get("OCTANTS_KERNEL_COVERAGE", os.environ.get("QD_KERNEL_COVERAGE"))
+    return asked == "1"
+
+
+def _leave_program() -> None:
+    """What Python's side does before a program ends."""
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.end_program()
+    if runs_as_python():
+        from octants import plain_python
+
+        plain_python.end()
 
 
 def _arch_name(arch: Any) -> str:

@@ -254,6 +254,15 @@ pub struct WorldError {
     pub cause: Option<u32>,
 }
 
+/// What a line of the user's file is marked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LineEvent {
+    /// A statement on it is about to run.
+    Reached,
+    /// The condition on it is false, and there is no `else`.
+    Skipped,
+}
+
 /// The result of asking the outside.
 pub type WorldResult<T> = Result<T, WorldError>;
 
@@ -312,6 +321,12 @@ pub trait World {
     /// A method of a tensor value (`v.norm()`): the kernel-language function that takes the tensor first, for the methods
     /// that the compiler does not know itself.
     fn tensor_method(&self, name: &str) -> Option<Obj>;
+
+    /// The field and the element of it that are to be set to one when a line of the user's file runs, where the outside
+    /// wants to know. Such code is not kept: the answer is the running program's own.
+    fn line_probe(&self, _path: &str, _line: u32, _event: LineEvent) -> Option<(Obj, i128)> {
+        None
+    }
 
     /// Prints at compile time (`qd.static_print`).
     fn print(&self, line: &str);

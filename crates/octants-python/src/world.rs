@@ -13,7 +13,7 @@ use octants_engine::Config;
 use octants_engine::artifact::StoredWarning;
 use octants_engine::diag::{Diagnostic, SourceFile};
 use octants_engine::frontend::{
-    Entity, FuncParam, FuncSource, GraphUse, HostValue, Obj, World, WorldError, WorldResult,
+    Entity, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Obj, World, WorldError, WorldResult,
 };
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
@@ -28,6 +28,7 @@ use crate::errors;
 use crate::func::Func;
 use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
+use crate::line_probes;
 use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
 use crate::signature::declaration;
 use crate::source::definition_length;
@@ -528,6 +529,11 @@ impl World for PyWorld<'_> {
         let methods = self.py.import("octants._tensor_methods").and_then(|m| m.getattr("METHODS")).ok()?;
         let found = methods.cast::<PyDict>().ok()?.get_item(name).ok()??;
         Some(self.handle(found))
+    }
+
+    fn line_probe(&self, path: &str, line: u32, event: LineEvent) -> Option<(Obj, i128)> {
+        let (field, index) = line_probes::ask(self.py, path, line, event)?;
+        Some((self.handle(field), index))
     }
 
     fn print(&self, line: &str) {

@@ -1,7 +1,16 @@
 """Types of values and annotations of parameters."""
 
 from octants.types import primitive_types
-from octants.types.annotations import NDArray, NdarrayType, RefType, Template, ndarray, ref, template
+from octants.types.annotations import (
+    NDArray,
+    NdarrayType,
+    RefType,
+    Template,
+    ndarray,
+    ref,
+    sparse_matrix_builder,
+    template,
+)
 from octants.types.primitive import (
     DataType,
     f16,
@@ -67,6 +76,7 @@ __all__ = [
     "ndarray",
     "primitive_types",
     "ref",
+    "sparse_matrix_builder",
     "struct",
     "template",
     "u1",

@@ -21,7 +21,12 @@ impl Lowerer<'_> {
         self.b.span = test.span;
         let cond = self.condition(&cond)?;
         let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
-        let (b, flow_b) = self.in_block(|s| s.lower_stmts(orelse))?;
+        let (b, flow_b) = self.in_block(|s| {
+            if orelse.is_empty() {
+                s.mark_skipped(test.span)?;
+            }
+            s.lower_stmts(orelse)
+        })?;
         for flow in [flow_a, flow_b] {
             match flow {
                 Flow::Normal | Flow::Return => {}

@@ -1,5 +1,6 @@
 //! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
 
+mod added_elements;
 mod arguments;
 mod assignment;
 mod atomics;
@@ -15,6 +16,7 @@ mod do_while;
 mod expr;
 mod function;
 mod graph_sections;
+mod line_probes;
 mod loops;
 mod outlined;
 mod pass;
@@ -120,6 +122,8 @@ struct Frame {
     loops: Vec<LoopKind>,
     /// Nesting of run-time control flow in this frame.
     control_depth: u32,
+    /// The lines of loops and blocks around that the next statement is to mark.
+    headers: Vec<Span>,
     ret: ReturnMode,
     returned: Option<Value>,
     /// In a `@qd.real_func`: by-value members of dataclass arguments, by parameter position and path.
@@ -476,6 +480,7 @@ impl Frame {
             left: HashMap::new(),
             loops: Vec::new(),
             control_depth: 0,
+            headers: Vec::new(),
             ret,
             returned: None,
             bound_params: HashMap::new(),

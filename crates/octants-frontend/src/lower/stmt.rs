@@ -21,6 +21,7 @@ impl Lowerer<'_> {
         for s in stmts {
             self.b.span = s.head();
             self.check_graph_section(s)?;
+            self.mark_statement(s)?;
             let flow = self.lower_stmt(s)?;
             if flow != Flow::Normal {
                 return Ok(flow);

@@ -22,6 +22,7 @@ use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
+use crate::plain_python::{self, Caller};
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{in_stream_scope, scope_stream, stream_argument};
@@ -63,6 +64,9 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         let (this, py) = (slf.get(), slf.py());
+        if plain_python::is_active() && !this.library {
+            return this.run_as_python(py, args, named, mode);
+        }
         let given = stream.filter(|s| !s.is_none());
         let stream = match given {
             None => scope_stream(py)?,
@@ -81,6 +85,29 @@ impl Kernel {
             return Self::run(slf, args, stream, mode);
         }
         Self::run_differentiated(slf, args, (stream, given.is_some()), mode)
+    }
+
+    /// A call under `arch=qd.python`, of whatever stream.
+    #[cold]
+    fn run_as_python(
+        &self,
+        py: Python<'_>,
+        args: &[Bound<'_, PyAny>],
+        named: Option<&Bound<'_, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        if mode != AutodiffMode::None {
+            let text =
+                format!("kernel `{}`: kernels that run as Python (arch=qd.python) have no derivatives", self.name);
+            return Err(errors::runtime_error(py, text));
+        }
+        let named = named.map(|named| named.copy()).transpose()?;
+        if let Some(named) = &named
+            && named.contains("qd_stream")?
+        {
+            named.del_item("qd_stream")?;
+        }
+        plain_python::run(self.function(py), &PyTuple::new(py, args)?, named.as_ref(), Caller::Kernel)
     }
 
     /// A call with all its arguments, by place.
