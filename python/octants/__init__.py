@@ -83,6 +83,7 @@ from octants.ops import (
     cache_read_only,
     cast,
     ceil,
+    clock_counter,
     cos,
     exp,
     floor,
@@ -115,7 +116,7 @@ from octants.ops import (
     zero,
 )
 from octants.performance_dispatch import perf_dispatch
-from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
+from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import SNode
 from octants.snode_trees import FieldsBuilder, root
 from octants.streams import (
@@ -217,6 +218,8 @@ __all__ = [  # and the exceptions
     "bit_shr",
     "block_local",
     "cache_read_only",
+    "clock_counter",
+    "clock_freq_hz",
     "cast",
     "ceil",
     "compile",

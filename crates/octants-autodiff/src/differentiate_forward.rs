@@ -258,7 +258,7 @@ impl<'a> Forward<'a> {
                         if rule { push_forward(&mut self.b, v, &operands) } else { None }
                     }
                     // Random numbers are constants. Values of other threads are taken for constants too.
-                    Effect::Draw | Effect::Exchange | Effect::Synchronize => None,
+                    Effect::Draw | Effect::ReadClock | Effect::Exchange | Effect::Synchronize => None,
                     Effect::Leave | Effect::Print | Effect::Assert => None,
                     Effect::Read(_) | Effect::ReadVolatile(_) | Effect::Write(_) | Effect::Update(_) => {
                         panic!("compiler bug: no tangent is known of the memory that {op:?} uses")

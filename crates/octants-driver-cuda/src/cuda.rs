@@ -44,6 +44,7 @@ static FACTS: Facts = Facts {
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
     warp: number::DEVICE_WARP_SIZE,
+    clock_rate: Some(number::DEVICE_CLOCK_RATE),
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
     host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED,
     assembles: true,

@@ -40,6 +40,7 @@ pub mod code {
 pub mod number {
     #![allow(missing_docs)]
     pub const DEVICE_WARP_SIZE: i32 = 10;
+    pub const DEVICE_CLOCK_RATE: i32 = 13;
     pub const DEVICE_MULTIPROCESSOR_COUNT: i32 = 16;
     pub const DEVICE_CAPABILITY_MAJOR: i32 = 75;
     pub const DEVICE_CAPABILITY_MINOR: i32 = 76;

@@ -51,6 +51,7 @@ static FACTS: Facts = Facts {
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
     warp: 0,
+    clock_rate: None,
     pools: 0,
     host_flags: 0,
     assembles: true,

@@ -35,6 +35,8 @@ pub struct Facts {
     pub multiprocessors: DeviceAttribute,
     /// Attribute: how many threads run in step.
     pub warp: DeviceAttribute,
+    /// Attribute: kilohertz of the clock that code can read, where it has a fixed rate.
+    pub clock_rate: Option<DeviceAttribute>,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
     /// Flags of pinned memory that all devices reach, and whose contents host and device see while work runs.

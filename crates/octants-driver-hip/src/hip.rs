@@ -35,6 +35,7 @@ static FACTS: Facts = Facts {
     ],
     multiprocessors: number::DEVICE_MULTIPROCESSOR_COUNT,
     warp: number::DEVICE_WARP_SIZE,
+    clock_rate: None,
     pools: number::DEVICE_MEMORY_POOLS_SUPPORTED,
     host_flags: HOST_PORTABLE | HOST_DEVICE_MAPPED | number::HOST_COHERENT,
     assembles: false,

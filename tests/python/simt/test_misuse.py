@@ -116,22 +116,19 @@ def test_blocks_have_the_threads_asked_for(group_size: int) -> None:
 
 
 @pytest.mark.on_cpu
-def test_functions_that_share_memory_do_not_return_from_within_loops(group_size: int) -> None:
-    @qd.func
-    def place(s: qd.template(), value):
-        for j in range(32):
-            if s[j] == value:
-                return j
-        return -1
+def test_functions_that_share_memory_do_not_call_themselves(group_size: int) -> None:
+    @qd.real_func
+    def place(s: qd.types.ndarray(dtype=qd.i32, ndim=1), value: qd.i32) -> qd.i32:
+        block.sync()
+        if value > 3:
+            return value
+        return place(s, value + 1)
 
     @qd.kernel
-    def search(y: qd.types.ndarray()):
+    def search(y: qd.types.ndarray(dtype=qd.i32, ndim=1)):
         qd.loop_config(block_dim=32)
         for i in range(y.shape[0]):
-            s = block.SharedArray(32, qd.i32)
-            s[block.thread_idx()] = 2 * block.thread_idx()
-            block.sync()
-            y[i] = place(s, block.thread_idx())
+            y[i] = place(y, 0)
 
-    with pytest.raises(qd.OctantsRuntimeError, match="function `place`.* returns from within a loop"):
+    with pytest.raises(qd.OctantsRuntimeError, match="function `place`.* calls itself"):
         search(np.zeros(64, np.int32))

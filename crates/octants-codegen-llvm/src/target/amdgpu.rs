@@ -171,6 +171,11 @@ impl Maker for Amdgpu {
         }
     }
 
+    fn clock_intrinsic(&self) -> &'static str {
+        // The counter of cycles has 20 bits on these chips; the other one counts at a rate of its own.
+        if self.cpu.starts_with("gfx11") { "llvm.readsteadycounter" } else { "llvm.readcyclecounter" }
+    }
+
     fn code_form(&self) -> CodeForm {
         CodeForm::Object
     }

@@ -119,6 +119,7 @@ pub(crate) struct Cpu {
     prefer_width: u32,
     flush_denormals: bool,
     fuses: bool,
+    counts_cycles: bool,
 }
 
 const ARGS: i64 = 0;
@@ -169,6 +170,7 @@ impl Cpu {
         let glibc = name.contains("linux") && name.contains("gnu");
         let target = Cpu {
             widest_vector,
+            counts_cycles: x86,
             fuses: options.fast_math && (!x86 || abilities.fma),
             flush_denormals: options.fast_math && x86 && !name.contains("windows"),
             vector_math: options.fast_math && options.vector_math && glibc,
@@ -250,6 +252,11 @@ impl Target for Cpu {
 
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V {
         e.byte_offset(self.field(e, e.ptr, context, RESULT), 8 * i as i64)
+    }
+
+    fn clock_intrinsic(&self) -> &'static str {
+        // Programs may not read the cycle counter of AArch64; the counter of its timer they may.
+        if self.counts_cycles { "llvm.readcyclecounter" } else { "llvm.readsteadycounter" }
     }
 
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V) {

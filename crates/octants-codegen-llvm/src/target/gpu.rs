@@ -84,6 +84,10 @@ pub(super) trait Maker {
     }
     /// How atomic operations are marked.
     fn atomic_style(&self) -> AtomicStyle;
+    /// See [`Target::clock_intrinsic`].
+    fn clock_intrinsic(&self) -> &'static str {
+        "llvm.readcyclecounter"
+    }
     /// What the driver of this maker's GPUs takes.
     fn code_form(&self) -> CodeForm;
     /// Binary logarithm of the threads in a warp.
@@ -238,6 +242,10 @@ impl Target for Gpu {
 
     fn atomic_style(&self) -> AtomicStyle {
         self.maker.atomic_style()
+    }
+
+    fn clock_intrinsic(&self) -> &'static str {
+        self.maker.clock_intrinsic()
     }
 
     fn code_form(&self) -> CodeForm {

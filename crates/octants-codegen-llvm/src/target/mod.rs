@@ -120,6 +120,10 @@ pub(crate) trait Target {
     }
     /// Address of result slot `i`.
     fn result_slot(&self, e: &Emitter, context: V, i: usize) -> V;
+    /// The intrinsic that reads the processor's counter of ticks.
+    fn clock_intrinsic(&self) -> &'static str {
+        "llvm.readcyclecounter"
+    }
     /// Seed and launch number, two i64.
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V);
     /// Calls the host's printer with a number of values in memory.

@@ -46,8 +46,8 @@ pub(super) fn check_cooperating_functions(program: &Program, info: &TargetInfo) 
         };
         if let Some(f) = called.iter().find(|f| cooperates(f)) {
             let message = format!(
-                "threads of a block meet in the function `{}`, or share memory there, and it returns from within a \
-                 loop or calls itself: on this device such a function has to return at its end or from branches",
+                "threads of a block meet in the function `{}`, or share memory there, and it calls itself: on this \
+                 device such a function cannot",
                 program.functions[f.index()].name
             );
             return Err(Error::Device(message));
