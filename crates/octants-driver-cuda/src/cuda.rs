@@ -123,6 +123,14 @@ impl Vendor for Cuda {
         called("cuOccupancyMaxPotentialBlockSize", c, block)
     }
 
+    unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()> {
+        // SAFETY: the trait's contract.
+        let c = unsafe {
+            (self.own.function_set)(function, number::FUNCTION_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes as c_int)
+        };
+        called("cuFuncSetAttribute", c, ())
+    }
+
     fn graphs(&self) -> Option<&dyn Graphs> {
         self.graphs.as_ref().map(|graphs| graphs as &dyn Graphs)
     }

@@ -13,7 +13,7 @@ use crate::context::Entered;
 use crate::loaded_task::LoadedTask;
 use crate::plan_grid::Parameter;
 use crate::symbols::{RawFunction, RawStream};
-use crate::vendor::{KernelNode, RawGraph};
+use crate::vendor::{GridShape, KernelNode, RawGraph};
 
 /// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
 /// idle: many kernels are not launched as often.
@@ -50,7 +50,7 @@ pub struct Made {
 #[derive(Debug, PartialEq)]
 struct Told {
     function: RawFunction,
-    shape: (u32, u32),
+    shape: GridShape,
     parameter: Vec<u64>,
 }
 

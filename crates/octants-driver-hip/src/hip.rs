@@ -104,6 +104,11 @@ impl Vendor for Hip {
         called("hipModuleOccupancyMaxPotentialBlockSize", c, block)
     }
 
+    unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
+        // Code declares all that a block can have.
+        Ok(())
+    }
+
     fn forget_error(&self) {
         // SAFETY: the function has no parameters.
         let _ = unsafe { (self.0.last_error)() };

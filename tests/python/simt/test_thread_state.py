@@ -8,7 +8,7 @@ import pytest
 import octants as qd
 from octants.simt import block, subgroup
 
-N = 200
+N = 192
 
 
 def draw_numbers(how: str) -> list[np.ndarray[Any, Any]]:

@@ -194,7 +194,8 @@ impl Cpu {
 pub(crate) const INFO: TargetInfo = TargetInfo {
     has_grid: false,
     subgroup_size: 32,
-    max_shared_bytes: 48 << 10,
+    // As much as any GPU has: programs written for one run here.
+    max_shared_bytes: 227 << 10,
     has_vectors: true,
     shared_bytes: 0,
     private_bytes: ScatterCopies::MOST_BYTES,
@@ -254,9 +255,12 @@ impl Target for Cpu {
         e.byte_offset(self.field(e, e.ptr, context, RESULT), 8 * i as i64)
     }
 
-    fn clock_intrinsic(&self) -> &'static str {
+    fn clock(&self, e: &Emitter) -> V {
+        if self.counts_cycles {
+            return e.call(e.declare("llvm.readcyclecounter", e.i64, &mut []), &[]);
+        }
         // Programs may not read the cycle counter of AArch64; the counter of its timer they may.
-        if self.counts_cycles { "llvm.readcyclecounter" } else { "llvm.readsteadycounter" }
+        e.read_register("CNTVCT_EL0", e.i64)
     }
 
     fn random_key(&self, e: &Emitter, invariant: &dyn Fn(V), context: V) -> (V, V) {
