@@ -16,8 +16,8 @@ def run(name, *options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_there_are_thirteen_examples():
-    assert len(NAMES) == 13
+def test_there_are_seventeen_examples():
+    assert len(NAMES) == 17
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import octants as qd
-from octants.simt import block, subgroup
 
 KNOWN = [
     "if block.thread_idx() < 5:\n block.sync()",
@@ -22,7 +21,7 @@ KNOWN = [
 def kernel_of(body: str, path: Any) -> Any:
     """A kernel whose parallel loop has this body, from a file."""
     source = """import octants as qd
-from octants.simt import block, subgroup
+
 @qd.func
 def helper():
     block.sync()
