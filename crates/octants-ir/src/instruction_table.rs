@@ -97,7 +97,7 @@ operations! {
     Op::Barrier(_)      => "barrier",       Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::Fence(_)        => "fence",         Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::BlockCount(_)   => "block_count",   Effect::Synchronize,        Total,   Simple,    STRUCTURE;
-    Op::Subgroup(..)    => "subgroup",      Effect::Exchange,           Total,   Simple,    STRUCTURE;
+    Op::Subgroup(op, _) => "subgroup",      Effect::Exchange,           Total,   Simple,    op.derivative();
     Op::If(_, a, b)     => "if",            Effect::Branch(*a, *b),     Total,   Nested,    STRUCTURE;
     Op::For(l)          => "for",           Effect::For(l),             Total,   Nested,    STRUCTURE;
     Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;

@@ -248,7 +248,7 @@ impl<'a> Plan<'a> {
                         seeds.push(Seed::Value(operand));
                     }
                 }
-                Effect::Pure if inst.op.derivative() == Derivative::Rule => {
+                Effect::Pure | Effect::Exchange if inst.op.derivative() == Derivative::Rule => {
                     needed_operands(&inst.op, |u| self.activity.value(u), |u| seeds.push(Seed::Value(u)));
                 }
                 Effect::Pure | Effect::Index | Effect::ReadVolatile(_) | Effect::Reduce | Effect::Draw => {}
