@@ -14,14 +14,14 @@ KNOWN = [
     "for j in range(block.thread_idx()):\n block.sync()",
     "if block.thread_idx() < 5:\n helper()",
     "helper_of_some()",
-    "t = block.thread_idx()\nif t != 0:\n x[i] = block.reduce_add(x[i], 64, qd.i32)",
+    "t = block.thread_idx()\nif t != 0:\n x[i] = block.reduce_all_add(x[i], 64, qd.i32)",
 ]
 
 
 def kernel_of(body: str, path: Any) -> Any:
     """A kernel whose parallel loop has this body, from a file."""
     source = """import octants as qd
-
+from octants.simt import block, subgroup
 @qd.func
 def helper():
     block.sync()
