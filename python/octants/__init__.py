@@ -52,6 +52,7 @@ from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
 from octants.field_indices import rescale_index
 from octants.fields import Field, MatrixField, ScalarField
+from octants.graph import GraphStatus, checkpoint
 from octants.graph import do_while as graph_do_while
 from octants.graph import parallel as graph_parallel
 from octants.graph import parallel_context as graph_parallel_context
@@ -177,6 +178,7 @@ __all__ = [  # and the exceptions
     "Event",
     "Field",
     "FieldsBuilder",
+    "GraphStatus",
     "Layout",
     "Matrix",
     "MatrixField",
@@ -220,6 +222,7 @@ __all__ = [  # and the exceptions
     "cache_read_only",
     "cast",
     "ceil",
+    "checkpoint",
     "clock_counter",
     "clock_freq_hz",
     "compile",

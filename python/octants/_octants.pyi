@@ -7,6 +7,7 @@ from typing import Any, final, overload
 from typing_extensions import Self
 
 from octants.cache import CacheObservations, FastcacheObservations
+from octants.graph import GraphStatus
 
 __version__: str
 
@@ -390,6 +391,10 @@ class BoundKernel:
     def grad(self) -> KernelGradient:
         """The gradient, bound to the same object."""
 
+    def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
+        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        kernel has no such checkpoint."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
 
@@ -400,7 +405,9 @@ class Kernel:
     __name__: str
     autodiff_mode: Any
 
-    def __init__(self, fn_: Callable[..., Any], graph: bool = False, library: bool = False) -> None: ...
+    def __init__(
+        self, fn_: Callable[..., Any], graph: bool = False, library: bool = False, checkpoints: bool = False
+    ) -> None: ...
     @property
     def fn(self) -> Callable[..., Any]:
         """The Python function."""
@@ -408,6 +415,10 @@ class Kernel:
     @property
     def grad(self) -> KernelGradient:
         """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads."""
+
+    def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
+        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @overload

@@ -98,6 +98,8 @@ pub struct TaskMeta {
     pub single_thread_symbol: Option<String>,
     /// Set for parallel tasks.
     pub parallel: Option<ParallelMeta>,
+    /// It draws random numbers, which follow from the launch's number.
+    pub draws_random: bool,
     /// On the host: the processor is to treat denormals as zero while the code runs.
     pub flushes_denormals: bool,
     /// Indices of the kernel's buffers it reads.

@@ -17,6 +17,8 @@ pub struct LoadedTask {
     pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
+    /// Its code depends on the number of the launch.
+    pub is_numbered: bool,
     kind: Kind,
     /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
     /// thread that the device can hold.
@@ -79,8 +81,8 @@ pub(crate) unsafe fn load_task(
     calls: &Entered<'_>,
     module: RawModule,
     task: &TaskMeta,
-    number: u32,
-    kernel: u32,
+    (number, kernel): (u32, u32),
+    asserts: bool,
 ) -> Result<LoadedTask> {
     // SAFETY: the contract above.
     unsafe {
@@ -110,7 +112,7 @@ pub(crate) unsafe fn load_task(
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { number, kernel, kind, local_bytes })
+        Ok(LoadedTask { number, kernel, is_numbered: task.draws_random || asserts, kind, local_bytes })
     }
 }
 
@@ -195,6 +197,19 @@ impl LoadedTask {
         Some((form.function, GridShape { blocks, threads, block_bytes: form.block_bytes }))
     }
 
+    /// As [`LoadedTask::plan`] for a node of a graph, which runs even where there is nothing to do; `None` where that
+    /// would go wrong.
+    pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
+        self.plan(calls, args).or_else(|| match &self.kind {
+            // Any grid walks all iterations, of which there are none. Threads that work together count on theirs.
+            Kind::Parallel(forms) if !forms.meta.cooperates => {
+                let Form { function, plan, block_bytes } = forms.narrow;
+                Some((function, GridShape { blocks: 1, threads: plan.warp.min(plan.block), block_bytes }))
+            }
+            _ => None,
+        })
+    }
+
     /// Threads that the device runs at once; `None` for a serial task.
     pub fn threads_at_once(&self) -> Option<u64> {
         match &self.kind {
@@ -210,7 +225,7 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = Parameter::new(launch, self.number);
+        let mut parameter = Parameter::new(launch, self);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }

@@ -103,6 +103,7 @@ operations! {
     Op::Loop(b)         => "loop",          Effect::Loop(*b),           Total,   Nested,    STRUCTURE;
     Op::LoopIndex(..)   => "loop_index",    Effect::Index,              Total,   Free,      ZERO;
     Op::Balance { .. }  => "balance",       Effect::Exchange,           Total,   Simple,    STRUCTURE;
+    Op::Checkpoint(..)  => "checkpoint",    Effect::Synchronize,        Total,   Simple,    STRUCTURE;
     Op::Break           => "break",         Effect::Leave,              Total,   Simple,    STRUCTURE;
     Op::Continue        => "continue",      Effect::Leave,              Total,   Simple,    STRUCTURE;
     Op::Return(_)       => "return",        Effect::Leave,              Total,   Simple,    STRUCTURE;

@@ -93,8 +93,25 @@ pub struct LoopConfig {
     pub num_threads: Option<u32>,
     /// The user's name of the loop.
     pub name: Option<String>,
-    /// Index of the `stream_parallel` block the loop stands in.
-    pub group: Option<u32>,
+    /// The group that the loop is part of.
+    pub group: Option<LoopGroup>,
+}
+
+/// Loops at the root, or in a round of tasks, that run in order but do not wait for those of the other groups of their
+/// region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LoopGroup {
+    /// The `graph.parallel_context` whose section it is; none for a `stream_parallel` block.
+    pub region: Option<u32>,
+    /// Its number in the kernel, also among groups of other regions.
+    pub number: u32,
+}
+
+impl LoopGroup {
+    /// Both are groups, and of one region.
+    pub fn are_neighbors(a: Option<LoopGroup>, b: Option<LoopGroup>) -> bool {
+        a.zip(b).is_some_and(|(a, b)| a.region == b.region)
+    }
 }
 
 /// A loop over a box of indices; `dims` outermost first, the last one varies fastest.
@@ -368,6 +385,9 @@ pub enum Op {
         heaviest_first: bool,
     },
     Break,
+    /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
+    /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
+    Checkpoint(i64, ValueId),
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).
     Return(Option<ValueId>),
@@ -420,6 +440,7 @@ impl Op {
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
+            | Op::Checkpoint(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),

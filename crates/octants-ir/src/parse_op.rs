@@ -67,6 +67,7 @@ pub(crate) fn parse_op(p: &mut Parser) -> Parsed<Op> {
         "for" => for_loop(p)?,
         "loop" => Op::Loop(NO_BLOCK),
         "loop_index" => Op::LoopIndex(p.value()?, next_int(p)?),
+        "checkpoint" => Op::Checkpoint(p.int()?, p.value()?),
         "break" => Op::Break,
         "continue" => Op::Continue,
         "return" => Op::Return(returned(p)?),

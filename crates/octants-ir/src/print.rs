@@ -346,6 +346,7 @@ fn op_text(op: &Op) -> String {
         Op::Reduce(slot, v) => format!("{word} {slot}, {v}"),
         Op::For(l) => for_text(word, l),
         Op::Call(func, vs) => format!("{word} {func}({})", commas(vs)),
+        Op::Checkpoint(label, v) => format!("{word} {label} {v}"),
         Op::Print(parts) => format!("{word}({})", parts_text(parts)),
         Op::Assert(c, parts) => format!("{word} {c}, ({})", parts_text(parts)),
     }
@@ -399,7 +400,10 @@ fn config_text(c: &LoopConfig) -> String {
     items.extend(c.block_dim.map(|n| format!("block_dim {n}")));
     items.extend(c.num_threads.map(|n| format!("num_threads {n}")));
     items.extend(c.name.as_ref().map(|n| format!("name {}", name(n))));
-    items.extend(c.group.map(|n| format!("group {n}")));
+    items.extend(c.group.map(|g| match g.region {
+        None => format!("group {}", g.number),
+        Some(region) => format!("group {} of {region}", g.number),
+    }));
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 

@@ -118,6 +118,10 @@ fn check(scope: &Scope, body: &Body, v: ValueId) -> Checked {
             need(*c.of(*condition) == Type::U1, Rule::ConditionType)?;
             c.yields_nothing()
         }
+        Op::Checkpoint(_, v) => {
+            need(matches!(c.of(*v), Type::Scalar(s) if !s.is_float()), Rule::ConditionType)?;
+            c.yields_nothing()
+        }
         Op::For(l) => c.for_loop(l),
         Op::LoopIndex(l, axis) => match &body.inst(*l).op {
             Op::For(l) => need(c.of(l.dims[*axis as usize].begin) == ty, Rule::ConditionType),

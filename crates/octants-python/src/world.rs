@@ -12,7 +12,9 @@ use std::sync::Arc;
 use octants_engine::Config;
 use octants_engine::artifact::StoredWarning;
 use octants_engine::diag::{Diagnostic, SourceFile};
-use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, World, WorldError, WorldResult};
+use octants_engine::frontend::{
+    Entity, FuncParam, FuncSource, GraphUse, HostValue, Obj, World, WorldError, WorldResult,
+};
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
@@ -275,7 +277,7 @@ impl<'py> PyWorld<'py> {
             returns: declared.returns.map(|r| self.handle(r)),
             requires_top_level,
             pure: kernel.is_some_and(Kernel::is_pure),
-            graph: kernel.is_some_and(Kernel::is_graph),
+            graph: kernel.map_or(GraphUse::None, Kernel::graph_use),
         })
     }
 }

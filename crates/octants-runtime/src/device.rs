@@ -16,7 +16,7 @@ use crate::kernel::LoadedKernel;
 use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::report::{TextSink, lock};
-use crate::sections::sections;
+use crate::sections::{draws_again, sections};
 use crate::stream::Stream;
 use crate::worker_pool::PoolStats;
 
@@ -180,6 +180,7 @@ impl Device {
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,
+            may_be_one: !draws_again(artifact, &sections),
             sections,
         };
         if kernel.tasks.len() != artifact.tasks.len() {

@@ -128,6 +128,7 @@ impl Session {
             debug: self.config.debug,
             short_circuit: self.config.short_circuit_operators,
             unrolling_limit: self.config.unrolling_limit,
+            graph_max_iterations: self.config.graph_max_iterations,
             mode,
         };
         match octants_frontend::lower(world, kernel, args, &options) {

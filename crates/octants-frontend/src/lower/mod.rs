@@ -5,11 +5,13 @@ mod assignment;
 mod atomics;
 mod builtins;
 mod call;
+mod checkpoints;
 mod choose_form;
 mod compile_time;
 mod control;
 mod conversions;
 mod dicts;
+mod do_while;
 mod expr;
 mod function;
 mod graph_sections;
@@ -38,13 +40,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
-use octants_ir::{Buffer, BufferId, Builder, Function, Kernel, LoopConfig, Param, StructType, Type, ValueId};
+use octants_ir::{
+    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, StructType, Type, ValueId,
+};
 
 use self::graph_sections::GraphSection;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
-use crate::world::{ArgSpec, Capture, Entity, FuncSource, Lowered, Obj, Options, World, WorldError};
+use crate::world::{ArgSpec, Capture, Entity, FuncSource, GraphUse, Lowered, Obj, Options, World, WorldError};
 
 /// Lowers `kernel` for the given arguments.
 ///
@@ -177,10 +181,13 @@ pub(crate) struct Lowerer<'w> {
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
     /// The kernel is declared with `graph=True`.
-    graph: bool,
+    graph: GraphUse,
     graph_section: GraphSection,
-    group: Option<u32>,
+    checkpoints: Vec<(i64, Obj)>,
+    /// The group that parallel loops are part of here.
+    group: Option<LoopGroup>,
     next_group: u32,
+    next_region: u32,
     overlap_allowed: BTreeSet<u32>,
     parsed: HashMap<Obj, Rc<ParsedFunction>>,
     /// Time spent reading and parsing source text.
@@ -245,10 +252,12 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
-            graph: false,
+            graph: GraphUse::None,
+            checkpoints: Vec::new(),
             graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
+            next_region: 0,
             overlap_allowed: BTreeSet::new(),
             parsed: HashMap::new(),
             parsing: std::time::Duration::ZERO,
@@ -343,6 +352,7 @@ impl<'w> Lowerer<'w> {
             roots: self.roots,
             params: self.param_paths,
             returns,
+            checkpoints: self.checkpoints,
             overlap_allowed: self.overlap_allowed,
             sources: self.sources,
             parsing: self.parsing,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use octants_engine::frontend::GraphUse;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime;
 use pyo3::prelude::*;
@@ -65,7 +66,7 @@ impl Kernel {
         let given = stream.filter(|s| !s.is_none());
         let stream = match given {
             None => scope_stream(py)?,
-            Some(_) if this.graph => return Err(this.refuse_stream_of_graph(py)),
+            Some(_) if this.graph != GraphUse::None => return Err(this.refuse_stream_of_graph(py)),
             Some(stream) => Some(stream_argument(stream, "qd_stream")?),
         };
         let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
@@ -232,15 +233,27 @@ impl Kernel {
         }
         detached::before_launch(py);
         let interpreter = Interpreter::of_launch(py, flats);
+        let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialisation keep alive, and whose extents they report.
-        let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
+        let end = unsafe {
+            if spec.checkpoints.is_empty() {
+                session.launch(&spec.code, slots, &arrays, stream, &interpreter)
+            } else {
+                let end = session.launch_from(&spec.code, slots, &arrays, stream, gathered.resumes_at, &interpreter);
+                end.map(|at| {
+                    ended_at = at;
+                    None
+                })
+            }
+        };
         let interrupted = interpreter.take();
         program::write_printed(py)?;
         if let Some(raised) = interrupted {
             return Err(raised);
         }
         match end {
+            Ok(None) if !spec.checkpoints.is_empty() => spec.graph_status(py, ended_at),
             Ok(None) => Ok(py.None()),
             Ok(Some(results)) => spec.result.build(py, results.slots()),
             Err(error) => Err(errors::from_engine(py, error)),
