@@ -5,7 +5,8 @@
 #   make check    formatting, lints, types
 #   make bench    micro-benchmarks: launches, compile time, throughput
 #   make docs     pages about the Rust code, and a check of the guide's links
-#   make wheel    a wheel with LLVM inside, in dist/
+#   make wheel    a wheel with LLVM inside, in dist/, tried in a fresh environment
+#   make wheels   the same for every Python 3.10 to 3.13 that is installed
 #   make clean    removes everything that was built
 
 SHELL := bash
@@ -22,10 +23,10 @@ STAMPS := $(VENV)/.stamps
 RUST_SOURCES := Cargo.toml Cargo.lock .cargo/config.toml $(shell find crates -name '*.rs' -o -name '*.cpp' -o -name Cargo.toml)
 PYTHON_DIRS := python examples benches tests/python tests/fuzz tools
 
-.PHONY: help setup build demo test test-rust test-python check bench docs wheel clean
+.PHONY: help setup build demo test test-rust test-python check bench docs wheel wheels clean
 
 help:
-	@sed -n '3,9s/^# *//p' Makefile
+	@sed -n '3,10s/^# *//p' Makefile
 
 # ---------------------------------------------------------------- what everything needs
 setup: $(STAMPS)/tools
@@ -95,7 +96,10 @@ docs: $(STAMPS)/tools
 	@echo "written: target/doc, start at target/doc/octants_ir/index.html; the guide is docs/index.md"
 
 wheel: $(STAMPS)/tools pyproject.toml
-	PATH=$(abspath $(BIN)):$$PATH $(BIN)/maturin build --release --strip --no-default-features --features static-llvm --out dist
+	$(BIN)/python tools/build_wheels.py $(abspath $(BIN))/python
+
+wheels: $(STAMPS)/tools pyproject.toml
+	$(BIN)/python tools/build_wheels.py
 
 clean:
 	rm -rf target dist out $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,7 +1,7 @@
 //! Compiles what is written in C++ because LLVM's interface for C lacks it: calls of its linker, names of processors, a
 //! pass of its code generator, options of its pipeline. Links lld's libraries, which are beside LLVM's.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 fn main() {
@@ -25,11 +25,8 @@ fn main() {
         std::process::exit(1);
     }
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
-    let unused = if std::env::var_os("CARGO_FEATURE_STATIC_LLVM").is_some() {
-        leave_out_targets(&ask("--targets-built"))
-    } else {
-        String::new()
-    };
+    let is_static = std::env::var_os("CARGO_FEATURE_STATIC_LLVM").is_some();
+    let unused = if is_static { leave_out_targets(&ask("--targets-built")) } else { String::new() };
     std::fs::write(out.join("unused_targets.inc"), unused).expect("cargo's folder can be written");
     cc::Build::new()
         .cpp(true)
@@ -39,19 +36,38 @@ fn main() {
         .flag("-fno-rtti")
         .flag_if_supported("-Wno-unused-parameter")
         .include(include)
-        .include(out)
+        .include(&out)
         .file("src/target/run_lld.cpp")
         .file("src/target/name_processors.cpp")
         .file("src/target/keep_masks.cpp")
         .file("src/default_pipeline.cpp")
         .file("src/skip_passes.cpp")
         .compile("octants_llvm");
+    if is_static {
+        depend_on_old_libraries(&out);
+    }
     println!("cargo:rustc-link-search=native={lib}");
     println!("cargo:rustc-link-lib=static:-bundle=lldELF");
     println!("cargo:rustc-link-lib=static:-bundle=lldCommon");
     // lld can compress sections, and calls these by itself.
     println!("cargo:rustc-link-lib=z");
     println!("cargo:rustc-link-lib=zstd");
+}
+
+/// Makes a binary that runs with libraries of the system older than those it was built with: the C++ library is linked
+/// statically, and the one function that needs a new C library is our own.
+fn depend_on_old_libraries(out: &Path) {
+    println!("cargo:rerun-if-changed=src/random_numbers.c");
+    // Whole, because the linker sees who calls it only later.
+    cc::Build::new().file("src/random_numbers.c").link_lib_modifier("+whole-archive").compile("octants_random");
+    let compiler = cc::Build::new().cpp(true).get_compiler();
+    let asked = compiler.to_command().arg("-print-file-name=libstdc++.a").output().expect("the C++ compiler runs");
+    let archive = String::from_utf8(asked.stdout).expect("the compiler writes text");
+    // Of libraries in one folder the linker takes the shared one. In this folder there is the archive alone.
+    let folder = out.join("archives");
+    std::fs::create_dir_all(&folder).expect("cargo's folder can be written");
+    std::fs::copy(archive.trim(), folder.join("libstdc++.a")).expect("the compiler comes with libstdc++.a");
+    println!("cargo:rustc-link-search=native={}", folder.display());
 }
 
 /// The architectures that code is made for.

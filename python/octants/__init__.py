@@ -52,6 +52,7 @@ from octants.compiled_code import inspect
 from octants.exceptions import *  # noqa: F403
 from octants.field_indices import rescale_index
 from octants.fields import Field, MatrixField, ScalarField
+from octants.graph import GraphStatus, checkpoint
 from octants.graph import do_while as graph_do_while
 from octants.graph import parallel as graph_parallel
 from octants.graph import parallel_context as graph_parallel_context
@@ -83,6 +84,7 @@ from octants.ops import (
     cache_read_only,
     cast,
     ceil,
+    clock_counter,
     cos,
     exp,
     floor,
@@ -115,7 +117,7 @@ from octants.ops import (
     zero,
 )
 from octants.performance_dispatch import perf_dispatch
-from octants.runtime import dump_compile_config, init, is_extension_enabled, reset, sync
+from octants.runtime import clock_freq_hz, dump_compile_config, init, is_extension_enabled, reset, sync
 from octants.snode import SNode
 from octants.snode_trees import FieldsBuilder, root
 from octants.streams import (
@@ -177,6 +179,7 @@ __all__ = [  # and the exceptions
     "Event",
     "Field",
     "FieldsBuilder",
+    "GraphStatus",
     "Layout",
     "Matrix",
     "MatrixField",
@@ -221,6 +224,9 @@ __all__ = [  # and the exceptions
     "cache_read_only",
     "cast",
     "ceil",
+    "checkpoint",
+    "clock_counter",
+    "clock_freq_hz",
     "compile",
     "cos",
     "cpu",
@@ -342,7 +348,7 @@ __all__ = [  # and the exceptions
     "zero",
 ]
 
-_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "math", "profiler", "simt", "tools")
+_LAZY_MODULES = ("_lib", "ad", "algorithms", "cache", "lang", "linalg", "math", "profiler", "simt", "tools")
 _LAZY_NAMES = {
     "global_thread_idx": "octants.simt.block_threads",
     **dict.fromkeys(("eig", "make_spd", "polar_decompose", "randn", "solve", "svd", "sym_eig"), "octants._linalg"),

@@ -7,6 +7,7 @@ from typing import Any, final, overload
 from typing_extensions import Self
 
 from octants.cache import CacheObservations, FastcacheObservations
+from octants.graph import GraphStatus
 
 __version__: str
 
@@ -22,6 +23,14 @@ def after_fork_in_parent() -> None:
 def after_fork_in_child() -> None:
     """In a child process: lets go of the parent's program where streams are real."""
 
+def run_as_python(runner: Callable[[Any, tuple[Any, ...], dict[str, Any], bool], Any] | None) -> None:
+    """Sets the function that runs kernels and functions as Python: it takes the Python function, arguments, keyword arguments,
+    and whether it is a kernel. None compiles kernels again."""
+
+def probe_lines(asked: Callable[[str, int, bool], tuple[Any, int] | None] | None) -> None:
+    """Sets the function that compilations ask which field and element mark a line of a file, or that a condition on it is
+    false. None ends this."""
+
 def reset() -> None:
     """Ends the program; its fields, ndarrays and compiled kernels can no longer be used."""
 
@@ -33,6 +42,9 @@ def subgroup_size() -> int:
 
 def max_shared_bytes() -> int:
     """Most bytes of shared memory that the arrays of a block may take on the running program's device."""
+
+def clock_hz() -> float | None:
+    """Nominal rate of the clock that code of the current program's device reads, in hertz, if known."""
 
 def device_processor() -> str | None:
     """The processor of the current program's device that code is made for; `None` where that is the host's."""
@@ -332,6 +344,56 @@ class Ndarray:
     def _set_layout(self, order: Sequence[int]) -> None: ...
 
 @final
+class HostMatrix:
+    """A sparse matrix in the host's memory, of f32 or f64."""
+
+    def __init__(self, rows: int, columns: int, dtype_name: str) -> None: ...
+    @staticmethod
+    def from_triplets(shape: tuple[int, int], rows: Any, columns: Any, values: Any) -> HostMatrix:
+        """The sum of entries: arrays of rows and columns (i64), and of values (f32 or f64). `IndexError` for one outside."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns."""
+
+    @property
+    def dtype_name(self) -> str:
+        """Name of the elements' type."""
+
+    def get(self, i: int, j: int) -> float: ...
+    def set(self, i: int, j: int, value: float) -> None: ...
+    def add(self, other: HostMatrix) -> HostMatrix: ...
+    def subtract(self, other: HostMatrix) -> HostMatrix: ...
+    def multiply_elements(self, other: HostMatrix) -> HostMatrix: ...
+    def multiply(self, other: HostMatrix) -> HostMatrix: ...
+    def scale(self, factor: float) -> HostMatrix: ...
+    def transpose(self) -> HostMatrix: ...
+    def by_columns(self) -> tuple[Any, Any, Any]:
+        """Where each column's entries begin and the last one's end, the row of each entry, and its value."""
+
+@final
+class DirectSolver:
+    """Factors of a sparse matrix: "LLT", "LDLT" or "LU", ordered by "AMD" or "COLAMD"."""
+
+    def __init__(self, dtype_name: str, method: str, ordering: str) -> None: ...
+    def analyze(self, matrix: HostMatrix) -> str | None:
+        """Analyzes the pattern of a square matrix. A string says why it cannot be."""
+
+    def factorize(self, matrix: HostMatrix) -> str | None:
+        """Computes the factors of a matrix with the pattern that was analyzed. A string says why there are none."""
+
+    @property
+    def is_analyzed(self) -> bool:
+        """Whether a pattern was analyzed."""
+
+    @property
+    def is_factorized(self) -> bool:
+        """Whether there are factors."""
+
+    def solve(self, right: Any) -> None:
+        """Replaces the right side of a system, an array of the solver's type, by the solution."""
+
+@final
 class ElementView:
     """Scalars in a buffer as an argument of kernels: `offset` and `strides` are in bytes."""
 
@@ -390,6 +452,10 @@ class BoundKernel:
     def grad(self) -> KernelGradient:
         """The gradient, bound to the same object."""
 
+    def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
+        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        kernel has no such checkpoint."""
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     def __getattr__(self, name: str) -> Any: ...
 
@@ -400,7 +466,9 @@ class Kernel:
     __name__: str
     autodiff_mode: Any
 
-    def __init__(self, fn_: Callable[..., Any], graph: bool = False, library: bool = False) -> None: ...
+    def __init__(
+        self, fn_: Callable[..., Any], graph: bool = False, library: bool = False, checkpoints: bool = False
+    ) -> None: ...
     @property
     def fn(self) -> Callable[..., Any]:
         """The Python function."""
@@ -408,6 +476,10 @@ class Kernel:
     @property
     def grad(self) -> KernelGradient:
         """The kernel's gradient: called with the kernel's arguments, it adds to the gradients of what the kernel reads."""
+
+    def resume(self, *args: Any, from_checkpoint: int, **kwargs: Any) -> GraphStatus:
+        """Launches from the checkpoint with this label on, and skips all that stands before it. Raises `RuntimeError` where the
+        kernel has no such checkpoint."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
     @overload

@@ -54,7 +54,7 @@ class BufferView(Ndarray):
     """The first element, counted in the ndarray."""
 
     @property
-    def size(self) -> int:
+    def size(self) -> int:  # type: ignore[override]
         """Number of elements."""
         return self.shape[0]
 

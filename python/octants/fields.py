@@ -17,14 +17,14 @@ from octants import shadow_buffers
 from octants.exceptions import OctantsAssertionError, OctantsRuntimeError
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.python_scope import only_in_python
+from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import NOT_PLACED, Component, Placement, SNode
 from octants.snode_trees import SNodeTree
 from octants.types.enums import SNodeGradType
 from octants.types.primitive import DataType, i32, numpy_dtype
 from octants.types.tensor_types import components_array
-from octants.whole_arrays import WholeArray, flat_index
+from octants.whole_arrays import WholeArray, component_key, flat_index
 
 
 class Field(WholeArray):
@@ -197,6 +197,8 @@ class Field(WholeArray):
             return self._named(f"{kind} Please be aware that slicing a qd.field is not supported so far.")
 
         flat = flat_index(key, illegal)
+        if not shape and flat == [0] and runs_as_python():
+            return ()
         if len(flat) != len(shape):
             raise AssertionError(
                 self._named(
@@ -329,8 +331,10 @@ class MatrixField(Field):
             component.dual = self.dual.get_scalar_field(*indices)
         return component
 
-    def __getitem__(self, key: Any) -> Matrix:
+    def __getitem__(self, key: Any) -> Any:
         memory = self._memory()
+        if (apart := component_key(key, len(memory.shape))) is not None:
+            return self._typed(self[apart[0]][apart[1]])
         index = self._index(memory, key)
 
         def write_back(component: Any, value: Any) -> None:
@@ -345,6 +349,9 @@ class MatrixField(Field):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         memory = self._memory()
+        if (apart := component_key(key, len(memory.shape))) is not None:
+            self[apart[0]][apart[1]] = value
+            return
         index = self._index(memory, key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):

@@ -4,10 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from octants.ops import kernel_only, known_to_compiler
 
 __all__ = ["do_while", "parallel", "parallel_context"]
+
+
+class GraphStatus:
+    """What a launch of a kernel declared with `graph=True, checkpoints=True` returns.
+
+    `yielded` is true where a checkpoint has ended the launch; `checkpoint` is then the label of that one, as the kernel
+    has it (an int, or a member of an `IntEnum`), and `None` otherwise.
+    """
+
+    __slots__ = ("checkpoint", "yielded")
+
+    def __init__(self, yielded: bool, checkpoint: Any = None) -> None:
+        self.yielded = yielded
+        self.checkpoint = checkpoint
+
+    def __repr__(self) -> str:
+        if not self.yielded:
+            return "GraphStatus(yielded=False)"
+        return f"GraphStatus(yielded=True, checkpoint={self.checkpoint!r})"
+
+
+@known_to_compiler("checkpoint")
+@contextmanager
+def checkpoint(cp_id: Any, yield_on: Any = None) -> Iterator[None]:
+    """In a kernel declared with `graph=True, checkpoints=True`, `with qd.checkpoint(label, yield_on=flag):` holds loops behind
+    which a launch ends if `flag`, a 0-dimensional i32 ndarray, is not zero. `kernel.resume(..., from_checkpoint=label)` runs
+    them again, and what comes after. The label is an int or a member of an `IntEnum`, and no other checkpoint of the kernel
+    has it. Nothing outside of kernels."""
+    yield
+
 
 do_while = kernel_only(
     "do_while",
@@ -27,5 +58,5 @@ def parallel_context() -> Iterator[None]:
 @known_to_compiler("graph_parallel")
 @contextmanager
 def parallel() -> Iterator[None]:
-    """A block in a `qd.graph.parallel_context`. Blocks may run side by side; now they run one after the other."""
+    """A block in a `qd.graph.parallel_context`. Blocks run side by side where the device has streams."""
     yield

@@ -29,7 +29,7 @@ def host_access(
     if not buffer.host_addressable:
         return CopiedMemory(buffer, dtype, element_shape, placements)
     memory = np.frombuffer(memoryview(buffer), dtype=np.uint8)
-    access = HostMemory(buffer.wait, memory, dtype, element_shape, placements)
+    access = class_of_host_memory(buffer.wait, memory, dtype, element_shape, placements)
     access.at_once = buffer.immediate
     return access
 
@@ -173,6 +173,10 @@ class HostMemory:
         for value, extents in zip(index, self._digits, strict=True):
             place.extend(int(digit) for digit in np.unravel_index(value, extents))
         return tuple(place)
+
+
+class_of_host_memory = HostMemory
+"""The class that new fields and ndarrays use where the host can address their memory."""
 
 
 class CopiedMemory:

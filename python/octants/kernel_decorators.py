@@ -37,16 +37,19 @@ def kernel(
     `fastcache` (or `pure`) declares that the kernel depends on its arguments alone, and has that checked: variables of the
     scope around it are an error. Kernels are kept on disk with or without it.
     `graph` asks for all tasks in one launch, which is what a launch is, and allows `qd.graph`'s blocks and loops.
-    `checkpoints` is refused.
+    `checkpoints`, with `graph`, allows `qd.checkpoint` blocks, at which a launch may end and resume: a launch of a kernel that
+    has some returns a `qd.GraphStatus`, and `kernel.resume(..., from_checkpoint=label)` goes on from one.
+
+    Raises `OctantsSyntaxError` for `checkpoints` without `graph`, and for a graph that returns a value.
     """
 
     def decorate(function: Callable[..., Any]) -> _octants.Kernel:
-        if checkpoints:
-            raise OctantsSyntaxError("@qd.kernel(checkpoints=True) is not supported")
+        if checkpoints and not graph:
+            raise OctantsSyntaxError("@qd.kernel(checkpoints=True) requires graph=True")
         # "None" is what it is where annotations are text.
         if graph and inspect.signature(function).return_annotation not in (inspect.Signature.empty, None, "None"):
             raise OctantsSyntaxError("@qd.kernel(graph=True) cannot return a value: write it to an array or field")
-        made: _octants.Kernel = _named(_octants.Kernel(_plain(function, "@qd.kernel"), graph))
+        made: _octants.Kernel = _named(_octants.Kernel(_plain(function, "@qd.kernel"), graph, False, checkpoints))
         if pure or fastcache:
             made._declare_pure()
         return made

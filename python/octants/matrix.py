@@ -101,6 +101,8 @@ class Matrix:
         """Nested lists of Python scalars."""
         return self.entries.tolist()
 
+    tolist = to_list
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         if copy is False and dtype is not None and np.dtype(dtype) != self.entries.dtype:
             raise ValueError("converting to another type needs a copy")

@@ -17,13 +17,13 @@ from octants.exceptions import OctantsAssertionError, OctantsIndexError, Octants
 from octants.fields import store_component, widened
 from octants.host_memory import CopiedMemory, HostMemory, host_access
 from octants.matrix import Matrix
-from octants.python_scope import only_in_python
+from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements
 from octants.snode import Placement
 from octants.snode_trees import require_program
 from octants.types.primitive import BY_NAME, DataType, numpy_dtype, resolve_dtype
 from octants.types.tensor_types import MatrixType, components_array, matrix, vector
-from octants.whole_arrays import WholeArray, flat_index
+from octants.whole_arrays import WholeArray, component_key, flat_index
 
 
 class ElementType:
@@ -151,6 +151,8 @@ class Ndarray(WholeArray, _octants.Ndarray):
     def _index(self, key: Any) -> tuple[int, ...]:
         shape = self.shape
         flat = flat_index(key, lambda item: f"an ndarray is indexed with integers, got {item!r}")
+        if not shape and flat == [0] and runs_as_python():
+            return ()
         if len(flat) != len(shape):
             raise OctantsIndexError(f"{len(shape)}d ndarray indexed with {len(flat)}d indices: {tuple(flat)}")
         for value, extent in zip(flat, shape, strict=True):
@@ -266,6 +268,8 @@ class _CompoundNdarray(Ndarray):
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return self._sliced(key)
+        if (apart := component_key(key, len(self.shape))) is not None:
+            return self._typed(self[apart[0]][apart[1]])
         index = self._index(key)
 
         def write_back(component: Any, value: Any) -> None:
@@ -276,6 +280,9 @@ class _CompoundNdarray(Ndarray):
         return Matrix._element(widened(self._memory().get(index)), self.dtype, write_back)
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        if (apart := component_key(key, len(self.shape))) is not None:
+            self[apart[0]][apart[1]] = value
+            return
         index = self._index(key)
         element = self._element(value)
         if not isinstance(element, np.ndarray):

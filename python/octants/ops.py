@@ -15,6 +15,7 @@ import numpy as np
 
 from octants.exceptions import OctantsScopeError, OctantsTypeError
 from octants.matrix import Matrix, elementwise
+from octants.python_scope import STAND_INS
 from octants.types.primitive import resolve_dtype
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -59,9 +60,11 @@ def _rounding(name: str, doc: str, apply: Callable[[Any], Any]) -> Callable[...,
 
 
 def kernel_only(name: str, doc: str) -> Callable[..., Any]:
-    """A function that the compiler knows by `name`; called from Python it raises."""
+    """A function that the compiler knows by `name`; called from Python it raises, unless kernels run as Python."""
 
     def op(*args: Any, **kwargs: Any) -> Any:
+        if name in STAND_INS:
+            return STAND_INS[name](*args, **kwargs)
         raise OctantsScopeError(f"qd.{name}() is for kernels and @qd.func functions; it cannot be called from Python")
 
     return _named(op, name, doc)
@@ -277,6 +280,8 @@ def loop_config(
     iterations a thread of the CPU takes at a time; `parallelize` is the most threads that the CPU runs it on. `name`
     names it in profiles. `bit_vectorize` is accepted and changes nothing.
     """
+    if "loop_config" in STAND_INS:
+        return
     raise OctantsScopeError("qd.loop_config() is written in a kernel, before the loop it is about")
 
 
@@ -312,6 +317,11 @@ atomic_cas = kernel_only(
 )
 random = kernel_only(
     "random", "Of the type given (else `default_fp`): a float from 0 to below 1, or an integer of any value."
+)
+clock_counter = kernel_only(
+    "clock_counter",
+    "Ticks of a counter of the processor that runs the thread, i64: of the core's time stamp on a CPU, cycles of the "
+    "multiprocessor on a GPU. For differences within one thread; ticks of different devices cannot be compared.",
 )
 grouped = kernel_only("grouped", "Makes the indices of a loop over a field or an ndrange one vector.")
 get_addr = kernel_only(

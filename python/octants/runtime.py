@@ -14,7 +14,7 @@ from octants import _logging, _octants
 from octants.architectures import SUPPORTED, Arch, Extension, cpu
 from octants.exceptions import OctantsRuntimeError
 from octants.program_view import ProgramView, view
-from octants.python_scope import only_in_python
+from octants.python_scope import only_in_python, runs_as_python
 from octants.snode_trees import root
 from octants.types.primitive import BY_NAME, f32, i32, resolve_dtype, set_default_types
 from octants.version import require_version
@@ -36,7 +36,9 @@ class Config:
         values: dict[str, Any] = {**self._given, **_octants.config()}
         for name in ("default_fp", "default_ip", "default_up"):
             values[name] = BY_NAME[values[name]]
-        values["arch"] = cpu if values["arch"] == "cpu" else Arch(values["arch"])
+        # Kernels that run as Python have a program on the CPU.
+        is_plain = self._given.get("arch") == Arch.python.name
+        values["arch"] = Arch.python if is_plain else cpu if values["arch"] == "cpu" else Arch(values["arch"])
         object.__setattr__(self, "_values", values)
         set_default_types(values["default_ip"], values["default_fp"])
 
@@ -84,11 +86,25 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
             given[name] = _default_type(name, given[name])
     _current = None
     set_default_types(i32, f32)
-    notices = _octants.init(given)
+    _leave_program()
+    # Kernels that run as Python keep their fields and ndarrays in the memory of a program on the CPU.
+    if covers_kernels():
+        # Code with probes is for this program alone.
+        given["offline_cache"] = False
+    is_plain = given.get("arch") == Arch.python.name
+    notices = _octants.init({**given, "arch": "cpu"} if is_plain else given)
     root.forget()
     ProgramView.clear(view)
     _current = Config(given)
     _logging.set_logging_level(_current.log_level)
+    if is_plain:
+        from octants import plain_python
+
+        plain_python.begin(_current.random_seed)
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.begin()
     for notice in notices:
         _logging.warn(notice)
 
@@ -97,11 +113,24 @@ def init(arch: Any = None, default_fp: Any = None, default_ip: Any = None, **opt
 def reset() -> None:
     """Ends the program. Its fields, ndarrays and compiled kernels can no longer be used."""
     global _current
+    _leave_program()
     _octants.reset()
     _current = None
     root.forget()
     set_default_types(i32, f32)
     ProgramView.clear(view)
+
+
+def clock_freq_hz() -> float:
+    """Nominal rate in hertz of the clock that `qd.clock_counter()` reads on the running program's device.
+
+    The clock of an NVIDIA GPU may run faster or slower than this. Raises `NotImplementedError` on other devices, whose
+    counters have no rate that the driver tells, and `OctantsRuntimeError` before `qd.init`.
+    """
+    rate = _octants.clock_hz()
+    if rate is None:
+        raise NotImplementedError("clock_freq_hz() is for NVIDIA GPUs: the clock of this device has no known rate")
+    return rate
 
 
 def sync() -> None:
@@ -136,6 +165,24 @@ def is_extension_enabled(ext: Extension) -> bool:
 def dump_compile_config() -> None:
     """Prints the options in force."""
     print(current_config())
+
+
+def covers_kernels() -> bool:
+    """Whether the environment asks for kernel coverage."""
+    asked = os.environ.get("OCTANTS_KERNEL_COVERAGE", os.environ.get("QD_KERNEL_COVERAGE"))
+    return asked == "1"
+
+
+def _leave_program() -> None:
+    """What Python's side does before a program ends."""
+    if covers_kernels():
+        from octants import kernel_coverage
+
+        kernel_coverage.end_program()
+    if runs_as_python():
+        from octants import plain_python
+
+        plain_python.end()
 
 
 def _arch_name(arch: Any) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from octants import _octants, interchange, shadow_buffers
 from octants.matrix import Matrix
-from octants.python_scope import only_in_python
+from octants.python_scope import only_in_python, runs_as_python
 from octants.queued_access import Elements, done_by_device, queue_copy, queue_fill, queue_write
 
 if TYPE_CHECKING:
@@ -54,6 +54,15 @@ class WholeArray:
             if qd_stream is not None:
                 _octants.before_host_work(qd_stream)
             memory.write(values)
+
+    def _typed(self, component: Any) -> Any:
+        """A component, a row or a Python scalar, as a scalar of the array's own type."""
+        return component if isinstance(component, Matrix) else self._memory().dtype.type(component)
+
+    def size(self) -> tuple[int, ...]:
+        """The extents of the axes, and behind them those of an element."""
+        memory = self._memory()
+        return tuple(memory.shape) + tuple(memory.element_shape)
 
     @only_in_python
     def to_torch(self, device: Any = None, *, copy: bool | None = True) -> Any:
@@ -101,6 +110,14 @@ class WholeArray:
             self._import(other._memory().read().reshape(memory.shape + memory.element_shape))
         if shadow_buffers.open_scopes:
             shadow_buffers.host_copied(self, other)
+
+
+def component_key(key: Any, axes: int) -> tuple[Any, Any] | None:
+    """Where kernels run as Python, a key may name a component too, behind the indices of its element: both, apart."""
+    if not runs_as_python() or not isinstance(key, tuple) or len(key) <= axes:
+        return None
+    component = key[axes:]
+    return key[:axes], component if len(component) > 1 else component[0]
 
 
 def flat_index(key: Any, wrong: Callable[[Any], str]) -> list[int]:

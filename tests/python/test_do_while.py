@@ -418,3 +418,37 @@ def test_conjugate_gradients_until_the_residual_is_small():
     assert abs(sums[1] - rounds) <= 2
     assert 50 < rounds < 300
     assert graph_of(conjugate_gradient, x, r, p, q, sums, going, 1000).count("while ") == 1
+
+
+def test_a_loop_without_end_is_ended_with_the_name_and_the_value():
+    qd.init(arch=qd.cpu, graph_max_iterations=7)
+
+    @qd.kernel(graph=True)
+    def run(a: qd.types.ndarray(qd.i32, ndim=1), going: qd.types.ndarray(qd.i32, ndim=0)):
+        while qd.graph.do_while(going):
+            for i in a:
+                a[i] += 1
+            going[None] += 1 if a[0] > 5 else -1
+
+    a, going = np.zeros(3, np.int32), np.array(6, np.int32)
+    with pytest.raises(AssertionError, match=r"`going` is still 3 after 7 rounds, .*`graph_max_iterations`"):
+        run(a, going)
+    assert a.tolist() == [7, 7, 7]
+    # One that ends in its last round is none of these.
+    a, going = np.zeros(3, np.int32), np.array(5, np.int32)
+    run(a, going)
+    assert (a.tolist(), int(going)) == ([5, 5, 5], 0)
+
+
+def test_an_expression_decides_behind_each_round():
+    @qd.kernel(graph=True)
+    def run(a: qd.types.ndarray(qd.f32, ndim=1), limit: qd.f32):
+        while qd.graph.do_while(a[0] < limit):
+            for i in a:
+                a[i] *= 2.0
+
+    a = np.array([1.0, 3.0], np.float32)
+    run(a, 5.0)
+    assert a.tolist() == [8.0, 24.0]
+    run(a, 5.0)
+    assert a.tolist() == [16.0, 48.0]

@@ -16,10 +16,6 @@ def run(name, *options):
     return subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
 
-def test_there_are_thirteen_examples():
-    assert len(NAMES) == 13
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_help_describes_the_example(name):
     done = run(name, "--help")

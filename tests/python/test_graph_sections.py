@@ -20,28 +20,35 @@ def test_sections_run_between_what_stands_around_them():
             a[i] *= by
 
     @qd.kernel(graph=True)
-    def run(a: qd.types.ndarray(qd.i32, ndim=1), b: qd.types.ndarray(qd.i32, ndim=1), third: qd.template()):
+    def run(
+        a: qd.types.ndarray(qd.i32, ndim=1),
+        b: qd.types.ndarray(qd.i32, ndim=1),
+        c: qd.types.ndarray(qd.i32, ndim=1),
+        third: qd.template(),
+    ):
         for i in range(a.shape[0]):
             a[i] += 1
+            c[i] = 0
         with qd.graph.parallel_context():
             with qd.graph.parallel():
                 scale(a, 3)
             with qd.graph.parallel():
-                for i in b:
+                for i in range(2, b.shape[0]):
                     b[i] -= 5
             if qd.static(third):
                 with qd.graph.parallel():
-                    for i in range(a.shape[0]):
-                        a[i] += 1000
+                    n = c.shape[0]
+                    for i in range(n):
+                        c[i] += 1000
             for k in qd.static(range(2)):
                 with qd.graph.parallel():
-                    b[k] += k + 100
+                    b[k] += k + 95
         for i in a:
-            a[i] += b[i]
+            a[i] += b[i] + c[i]
 
     for third, more in ((False, 0), (True, 1000)):
-        a, b = np.arange(4, dtype=np.int32), np.zeros(4, np.int32)
-        run(a, b, third)
+        a, b, c = np.arange(4, dtype=np.int32), np.zeros(4, np.int32), np.zeros(4, np.int32)
+        run(a, b, c, third)
         assert b.tolist() == [95, 96, -5, -5]
         assert a.tolist() == [98 + more, 102 + more, 4 + more, 7 + more]
 

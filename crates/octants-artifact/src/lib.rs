@@ -98,6 +98,8 @@ pub struct TaskMeta {
     pub single_thread_symbol: Option<String>,
     /// Set for parallel tasks.
     pub parallel: Option<ParallelMeta>,
+    /// It draws random numbers, which follow from the launch's number.
+    pub draws_random: bool,
     /// On the host: the processor is to treat denormals as zero while the code runs.
     pub flushes_denormals: bool,
     /// Indices of the kernel's buffers it reads.
@@ -106,6 +108,8 @@ pub struct TaskMeta {
     pub writes: Vec<u32>,
     /// Elements of buffers that it touches: all of them, and perhaps more.
     pub access: Vec<Access>,
+    /// Bytes of shared memory that a launch asks for, beside those that the code declares.
+    pub block_bytes: u64,
 }
 
 /// How a parallel task is cut up.

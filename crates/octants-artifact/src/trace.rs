@@ -123,6 +123,8 @@ pub struct Outcome {
     pub result: ValueType,
     /// The annotations of the results.
     pub returns: Vec<u32>,
+    /// The labels of checkpoints, with the objects that the user gave for them.
+    pub checkpoints: Vec<(i64, u32)>,
     /// Warnings that the user got.
     pub warnings: Vec<StoredWarning>,
     /// Lines that were printed while compiling.

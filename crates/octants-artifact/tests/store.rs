@@ -83,6 +83,7 @@ fn trace(i: u64) -> Trace {
             depends: Some(Dependence { slots: vec![0, 3], addresses: vec![0] }),
             result: ValueType::Struct("Pair".into(), vec![("a".into(), ValueType::Vector(ScalarKind::F64, 3))]),
             returns: vec![9],
+            checkpoints: vec![(-3, 9)],
             warnings: vec![StoredWarning { text: "long".into(), place: Some(("a.py".into(), 3)) }],
             printed: vec!["a line".into()],
         },

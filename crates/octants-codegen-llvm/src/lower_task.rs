@@ -82,10 +82,12 @@ fn lower_main(u: &Unit<'_>, number: usize) -> TaskMeta {
         module: 0,
         single_thread_symbol: has_single.then(|| single_symbol(u, number)),
         parallel,
+        draws_random: schedule.behavior.draws,
         flushes_denormals: target.flushes_denormals() && uses_floats(&task.body),
         reads: task.access.reads.iter().map(|b| b.0).collect(),
         writes: task.access.writes.iter().map(|b| b.0).collect(),
         access: Vec::new(),
+        block_bytes: if target.has_launch_memory() { u.facts.launch_memory.bytes(number) } else { 0 },
     }
 }
 

@@ -8,8 +8,9 @@ use std::ptr::null_mut;
 
 use octants_driver_gpu::own_functions;
 use octants_driver_gpu::symbols::{RawFunction, RawStream};
-use octants_driver_gpu::{Called, Graphs, KernelNode, RawGraph};
+use octants_driver_gpu::{Called, GraphLoops, Graphs, KernelNode, RawGraph, RawNode, ReadyGraph};
 
+use crate::graph_loops::CudaLoops;
 use crate::symbols::code;
 
 /// A graph as it is described.
@@ -38,18 +39,27 @@ impl NodeParameters {
     fn new(kernel: &KernelNode, parameter: &mut *mut c_void) -> NodeParameters {
         NodeParameters {
             function: kernel.function,
-            grid: [kernel.shape.0, 1, 1],
-            block: [kernel.shape.1, 1, 1],
-            shared_bytes: 0,
+            grid: [kernel.shape.blocks, 1, 1],
+            block: [kernel.shape.threads, 1, 1],
+            shared_bytes: kernel.shape.block_bytes,
             parameters: parameter,
             extra: null_mut(),
         }
     }
 }
 
+/// CUDA's graphs, as far as the driver has them.
+#[derive(Debug)]
+#[allow(missing_docs)]
+pub struct CudaGraphs {
+    pub functions: GraphFunctions,
+    /// Where it has loops.
+    pub loops: Option<CudaLoops>,
+}
+
 own_functions! {
     /// The functions for graphs. Where the driver lacks one there are none.
-    CudaGraphs {
+    GraphFunctions {
         /// A graph without nodes.
         create = "cuGraphCreate"(*mut CuGraph, c_uint);
         /// Gives it back.
@@ -63,66 +73,84 @@ own_functions! {
         destroy_ready = "cuGraphExecDestroy"(CuGraphExec);
         /// Exchanges a kernel.
         set_kernel = "cuGraphExecKernelNodeSetParams"(CuGraphExec, CuGraphNode, *const NodeParameters);
+        /// Adds a node that does nothing.
+        add_empty = "cuGraphAddEmptyNode"(*mut CuGraphNode, CuGraph, *const CuGraphNode, usize);
         /// Launches.
         launch = "cuGraphLaunch"(CuGraphExec, RawStream);
     }
 }
 
-fn called(name: &'static str, c: c_int) -> Called<()> {
+/// The outcome of a call.
+pub(crate) fn called(name: &'static str, c: c_int) -> Called<()> {
     if c == code::SUCCESS { Ok(()) } else { Err((name, c)) }
 }
 
+/// What CUDA reads nodes from.
+pub(crate) fn raw_nodes(nodes: &[RawNode]) -> Vec<CuGraphNode> {
+    nodes.iter().map(|n| n.0).collect()
+}
+
 impl Graphs for CudaGraphs {
-    unsafe fn make(&self, kernels: &[KernelNode]) -> Called<RawGraph> {
-        let mut graph = RawGraph { described: null_mut(), ready: null_mut(), nodes: Vec::new() };
-        // SAFETY: the trait's contract; the pointers are to variables.
-        let made = unsafe {
-            called("cuGraphCreate", (self.create)(&mut graph.described, 0))?;
-            let mut add = |kernel: &KernelNode| {
-                let mut parameter = kernel.parameter;
-                let parameters = NodeParameters::new(kernel, &mut parameter);
-                let before = graph.nodes.last().map_or(&[][..], std::slice::from_ref);
-                let mut node = null_mut();
-                let c = (self.add_kernel)(&mut node, graph.described, before.as_ptr(), before.len(), &parameters);
-                graph.nodes.push(node);
-                called("cuGraphAddKernelNode", c)
-            };
-            kernels.iter().try_for_each(&mut add).and_then(|()| {
-                let (none, text) = (null_mut(), null_mut());
-                called("cuGraphInstantiate_v2", (self.instantiate)(&mut graph.ready, graph.described, none, text, 0))
-            })
-        };
-        match made {
-            Ok(()) => Ok(graph),
-            Err(e) => {
-                // SAFETY: made above, and not launched.
-                unsafe { self.destroy(graph) };
-                Err(e)
-            }
-        }
+    unsafe fn create(&self) -> Called<RawGraph> {
+        let mut graph = null_mut();
+        // SAFETY: the pointer is to a variable.
+        called("cuGraphCreate", unsafe { (self.functions.create)(&mut graph, 0) })?;
+        Ok(RawGraph(graph))
     }
 
-    unsafe fn exchange(&self, graph: &RawGraph, node: usize, kernel: &KernelNode) -> Called<()> {
+    unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
         let mut parameter = kernel.parameter;
         let parameters = NodeParameters::new(kernel, &mut parameter);
-        // SAFETY: the trait's contract.
-        let c = unsafe { (self.set_kernel)(graph.ready, graph.nodes[node], &parameters) };
+        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        // SAFETY: the trait's contract; the pointers are to variables.
+        let c = unsafe {
+            (self.functions.add_kernel)(&mut node, to.0, behind.as_ptr(), behind.len(), &raw const parameters)
+        };
+        called("cuGraphAddKernelNode", c)?;
+        Ok(RawNode(node))
+    }
+
+    unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode> {
+        let (behind, mut node) = (raw_nodes(behind), null_mut());
+        // SAFETY: as above.
+        let c = unsafe { (self.functions.add_empty)(&mut node, to.0, behind.as_ptr(), behind.len()) };
+        called("cuGraphAddEmptyNode", c)?;
+        Ok(RawNode(node))
+    }
+
+    unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph> {
+        let mut ready = null_mut();
+        // SAFETY: as above.
+        let c = unsafe { (self.functions.instantiate)(&mut ready, graph.0, null_mut(), null_mut(), 0) };
+        called("cuGraphInstantiate_v2", c)?;
+        Ok(ReadyGraph(ready))
+    }
+
+    unsafe fn exchange(&self, graph: ReadyGraph, node: RawNode, kernel: &KernelNode) -> Called<()> {
+        let mut parameter = kernel.parameter;
+        let parameters = NodeParameters::new(kernel, &mut parameter);
+        // SAFETY: as above.
+        let c = unsafe { (self.functions.set_kernel)(graph.0, node.0, &raw const parameters) };
         called("cuGraphExecKernelNodeSetParams", c)
     }
 
     #[inline]
-    unsafe fn launch(&self, graph: &RawGraph, stream: RawStream) -> Called<()> {
-        // SAFETY: the trait's contract.
-        called("cuGraphLaunch", unsafe { (self.launch)(graph.ready, stream) })
+    unsafe fn launch(&self, graph: ReadyGraph, stream: RawStream) -> Called<()> {
+        // SAFETY: as above.
+        called("cuGraphLaunch", unsafe { (self.functions.launch)(graph.0, stream) })
+    }
+
+    unsafe fn destroy_ready(&self, graph: ReadyGraph) {
+        // SAFETY: as above. There is no one to tell of an error.
+        let _ = unsafe { (self.functions.destroy_ready)(graph.0) };
     }
 
     unsafe fn destroy(&self, graph: RawGraph) {
-        // SAFETY: the trait's contract. There is no one to tell of an error.
-        unsafe {
-            if !graph.ready.is_null() {
-                let _ = (self.destroy_ready)(graph.ready);
-            }
-            let _ = (self.destroy)(graph.described);
-        }
+        // SAFETY: as above.
+        let _ = unsafe { (self.functions.destroy)(graph.0) };
+    }
+
+    fn loops(&self) -> Option<&dyn GraphLoops> {
+        self.loops.as_ref().map(|loops| loops as &dyn GraphLoops)
     }
 }

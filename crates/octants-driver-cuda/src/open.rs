@@ -7,7 +7,8 @@ use octants_driver_gpu::{Context, GpuConfig, GpuDriver, Library, Symbols, Unavai
 use crate::assembler::DriverAssembler;
 use crate::choose_target::{OLDEST_CHIP, OLDEST_DRIVER, choose_target};
 use crate::cuda::Cuda;
-use crate::graphs::CudaGraphs;
+use crate::graph_loops::CudaLoops;
+use crate::graphs::{CudaGraphs, GraphFunctions};
 use crate::symbols::{NAMES, Own, code, number};
 
 #[cfg(windows)]
@@ -28,7 +29,9 @@ pub fn open(config: &GpuConfig) -> Result<GpuDriver, Unavailable> {
     let loaded = load(config, LIBRARIES, "no NVIDIA driver is installed")?;
     // SAFETY: the library is CUDA's by its name, and stays loaded.
     let found = unsafe {
-        let graphs = CudaGraphs::find(loaded).ok();
+        let graphs = GraphFunctions::find(loaded).ok();
+        let loops = CudaLoops::find(loaded).ok();
+        let graphs = graphs.map(|functions| CudaGraphs { functions, loops });
         Own::find(loaded).and_then(|own| Ok((Symbols::find(loaded, &NAMES)?, Cuda { own, graphs })))
     };
     let library = match found {

@@ -5,11 +5,13 @@
 //! started again would pay each time, and other libraries may have put their state into it.
 
 use std::marker::PhantomData;
+use std::sync::OnceLock;
 
 use octants_runtime::Result;
 
 use crate::library::Library;
-use crate::symbols::{RawDevice, number};
+use crate::loaded_task::load_code;
+use crate::symbols::{RawDevice, RawFunction, number};
 use crate::vendor::{Facts, Place};
 
 /// A device's context with its library.
@@ -29,6 +31,8 @@ pub struct Context {
     pub multiprocessors: u32,
     /// Threads that run in step.
     pub warp: u32,
+    /// What decides about loops of graphs, once it was asked for.
+    decider: OnceLock<Option<RawFunction>>,
 }
 
 // SAFETY: a context may be used from any thread; handles are values.
@@ -45,7 +49,8 @@ impl Context {
         let warp = library.device_attribute(device, facts.warp)?.max(1) as u32;
         let (name, memory) = (library.device_name(device)?, library.device_memory(device)?);
         let place = library.open(device)?;
-        Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp })
+        let decider = OnceLock::new();
+        Ok(Context { library, place, ordinal, device, name, memory, multiprocessors, warp, decider })
     }
 
     /// The library, as far as it works on no device.
@@ -82,6 +87,18 @@ impl Context {
     /// of the process), which has given back everything.
     pub fn enter_to_free(&self) -> Option<Entered<'_>> {
         self.enter_aside().ok()
+    }
+
+    /// The function that decides about loops of graphs; `None` where the device has no such loops. Loaded at first use,
+    /// for good.
+    pub(crate) fn decider(&self) -> Option<RawFunction> {
+        *self.decider.get_or_init(|| {
+            let loops = self.library.vendor.graphs()?.loops()?;
+            let calls = self.enter_aside().ok()?;
+            let module = load_code(&calls, loops.code()).ok()?;
+            // SAFETY: the module was loaded above.
+            unsafe { calls.function(module, "decide") }.ok()
+        })
     }
 
     /// Makes the device current; what has to be put back, if anything.

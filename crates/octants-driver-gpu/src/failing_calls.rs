@@ -6,8 +6,11 @@ use std::ffi::c_int;
 use std::ptr::null_mut;
 use std::sync::Arc;
 
-use octants_artifact::{Artifact, Bound, CodeTarget, ParallelMeta, ScalarKind, TaskMeta, WideForm};
-use octants_runtime::{Contents, Device, DeviceConfig, Driver, Patient, Pattern, Result, StreamHandle};
+use octants_artifact::{Artifact, Bound, CodeTarget, Condition, ParallelMeta, ScalarKind, TaskMeta, WideForm};
+use octants_runtime::{
+    Contents, Device, DeviceConfig, DevicePtr, Driver, Failures, KernelMeta, Launch, Patient, Pattern, Printer, Result,
+    Section, StreamHandle,
+};
 
 use crate::context::{Context, Entered};
 use crate::gpu_driver::GpuDriver;
@@ -17,7 +20,9 @@ use crate::module::Module;
 use crate::open::GpuConfig;
 use crate::pinned::Pinned;
 use crate::symbols::{Names, RawDevice, RawFunction, RawStream, Symbols, code};
-use crate::vendor::{Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
+use crate::vendor::{
+    Called, Facts, GraphLoops, Graphs, GridShape, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor,
+};
 
 const INVALID_VALUE: c_int = 1;
 const ILLEGAL_ADDRESS: c_int = 700;
@@ -27,6 +32,15 @@ thread_local! {
     static FAILS: Cell<(&'static str, c_int)> = const { Cell::new(("", 0)) };
     /// What was called that launches, or has to do with graphs.
     static LAUNCHING: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    /// What nodes of graphs were described.
+    static DESCRIBED: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+}
+
+/// What the library here gives for a loop's switch.
+const SWITCH: u64 = 0x5111;
+
+fn note(what: String) {
+    DESCRIBED.with_borrow_mut(|said| said.push(what));
 }
 
 fn outcome(name: &str) -> c_int {
@@ -51,6 +65,7 @@ static FACTS: Facts = Facts {
     final_codes: &[ILLEGAL_ADDRESS],
     multiprocessors: 0,
     warp: 0,
+    clock_rate: None,
     pools: 0,
     host_flags: 0,
     assembles: true,
@@ -90,6 +105,10 @@ impl Vendor for Acme {
 
     unsafe fn switch_back(&self, _from: Place) {}
 
+    unsafe fn allow_block_memory(&self, _function: RawFunction, _bytes: u32) -> Called<()> {
+        called("acmeAllowBlockMemory", ())
+    }
+
     unsafe fn best_block(&self, _function: RawFunction, most: c_int) -> Called<c_int> {
         called("own_best_block", most)
     }
@@ -100,21 +119,62 @@ impl Vendor for Acme {
 }
 
 impl Graphs for Acme {
-    unsafe fn make(&self, kernels: &[KernelNode]) -> Called<RawGraph> {
-        let nodes = vec![null_mut(); kernels.len()];
-        called("graph_make", RawGraph { described: null_mut(), ready: null_mut(), nodes })
+    unsafe fn create(&self) -> Called<RawGraph> {
+        called("graph_create", RawGraph(null_mut()))
     }
 
-    unsafe fn exchange(&self, _graph: &RawGraph, _node: usize, _kernel: &KernelNode) -> Called<()> {
+    unsafe fn add_kernel(&self, _to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode> {
+        note(format!("kernel behind {}", behind.len()));
+        // SAFETY: a parameter of tasks is longer than that.
+        let words = unsafe { std::slice::from_raw_parts(kernel.parameter.cast::<u64>(), 3) };
+        if words[0] == SWITCH {
+            note(format!("deciding by {} bytes", words[2]));
+        }
+        called("graph_kernel", RawNode(null_mut()))
+    }
+
+    unsafe fn add_join(&self, _to: RawGraph, behind: &[RawNode]) -> Called<RawNode> {
+        note(format!("join of {}", behind.len()));
+        called("graph_join", RawNode(null_mut()))
+    }
+
+    unsafe fn make_ready(&self, _graph: RawGraph) -> Called<ReadyGraph> {
+        called("graph_ready", ReadyGraph(null_mut()))
+    }
+
+    unsafe fn exchange(&self, _graph: ReadyGraph, _node: RawNode, _kernel: &KernelNode) -> Called<()> {
         called("graph_exchange", ())
     }
 
-    unsafe fn launch(&self, _graph: &RawGraph, _stream: RawStream) -> Called<()> {
+    unsafe fn launch(&self, _graph: ReadyGraph, _stream: RawStream) -> Called<()> {
         called("graph_launch", ())
+    }
+
+    unsafe fn destroy_ready(&self, _graph: ReadyGraph) {
+        outcome("graph_destroy_ready");
     }
 
     unsafe fn destroy(&self, _graph: RawGraph) {
         outcome("graph_destroy");
+    }
+
+    fn loops(&self) -> Option<&dyn GraphLoops> {
+        Some(self)
+    }
+}
+
+impl GraphLoops for Acme {
+    fn code(&self) -> &'static [u8] {
+        b"text"
+    }
+
+    unsafe fn create_switch(&self, _to: RawGraph) -> Called<u64> {
+        called("graph_switch", SWITCH)
+    }
+
+    unsafe fn add_loop(&self, _to: RawGraph, _switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        note(format!("loop behind {}", behind.len()));
+        called("graph_loop", (RawNode(null_mut()), RawGraph(16 as *mut _)))
     }
 }
 
@@ -180,9 +240,9 @@ fn cases<'a>(context: &'a Context, e: &'a Entered<'a>) -> Vec<Case<'a>> {
             case("module_unload", "unloading code", move || e.unload_module(none)),
             case("module_function", "looking for `f` in loaded code", move || e.function(none, "f")),
             case("function_attribute", "asking what a function needs", move || e.function_attribute(none, 0)),
-            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32)),
+            case("occupancy", "asking how many blocks fit the GPU", move || e.blocks_per_multiprocessor(none, 32, 0)),
             case("launch", "launching kernel `scale`", move || {
-                e.launch(none, (1, 1), none, none, e.library().last.number_of("scale", None))
+                e.launch(none, GridShape::ONE, none, none, e.library().last.number_of("scale", None))
             }),
             case("pool_create", "making a pool of memory", || e.create_pool(0, 0)),
             case("pool_set", "setting what a pool keeps", || e.create_pool(0, 0)),
@@ -259,7 +319,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
         let module = Module::load(&context, &artifact).unwrap();
         let entered = context.enter().unwrap();
         FAILS.set(("module_load", if works { code::SUCCESS } else { INVALID_VALUE }));
-        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, (blocks, _))| blocks);
+        let blocks_for = |n: u64| module.tasks[0].plan(&entered, &[n]).map(|(_, shape)| shape.blocks);
         assert_eq!(blocks_for(6), Some(6), "few iterations");
         assert_eq!(blocks_for(8), Some(blocks));
         FAILS.set(("", 0));
@@ -270,7 +330,7 @@ fn a_wide_form_that_is_text_is_loaded_when_it_is_first_of_use_and_done_without_w
     let module = Module::load(&context, &artifact).unwrap();
     FAILS.set(("module_load", INVALID_VALUE));
     let entered = context.enter().unwrap();
-    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, (blocks, _))| blocks), Some(2));
+    assert_eq!(module.tasks[0].plan(&entered, &[8]).map(|(_, shape)| shape.blocks), Some(2));
     FAILS.set(("", 0));
 }
 
@@ -328,33 +388,52 @@ fn a_device_that_cannot_be_opened_says_at_which_call() {
     assert!(text.starts_with("stream_query failed"), "{text}");
 }
 
+fn open_device() -> Device {
+    let driver = GpuDriver::new(context(), CodeTarget::Host, &GpuConfig::default()).unwrap();
+    Device::new(driver, DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) })
+}
+
+/// The calls of a launch that launch, or make or tell a graph.
+fn calls_of(device: &Device, kernel: &octants_runtime::LoadedKernel, args: &[u64]) -> String {
+    LAUNCHING.take();
+    // SAFETY: the functions do nothing.
+    unsafe { device.default_stream().launch(kernel, args, &Patient) }.unwrap();
+    LAUNCHING.take().join(" ")
+}
+
 #[test]
 fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
-    let driver = GpuDriver::new(context(), CodeTarget::Host, &GpuConfig::default()).unwrap();
-    let device = Device::new(driver, DeviceConfig { seed: 1, sink: Arc::new(|_: &str| ()) });
-    let launch = |kernel: &octants_runtime::LoadedKernel| {
-        LAUNCHING.take();
-        // SAFETY: the functions do nothing.
-        unsafe { device.default_stream().launch(kernel, &[], &Patient) }.unwrap();
-        LAUNCHING.take().join(" ")
-    };
+    let device = open_device();
+    let launch = |kernel| calls_of(&device, kernel, &[]);
     let load = |tasks| device.load(&serial(tasks)).unwrap();
+    let numbered = |tasks: usize| {
+        let task = TaskMeta { name: "t".into(), symbol: "t".into(), draws_random: true, ..TaskMeta::default() };
+        device.load(&artifact(vec![task; tasks])).unwrap()
+    };
     let two = load(2);
     FAILS.set(("stream_query", code::NOT_READY));
     let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
     assert_eq!(calls, ["launch launch"; 4], "not while the stream works: making a graph waits");
     FAILS.set(("", 0));
+    let made = "graph_create graph_kernel graph_kernel graph_ready graph_launch";
     let two = load(2);
     let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
+    assert_eq!(calls, ["launch launch", "launch launch", made, "graph_launch"], "nothing differs");
+    let two = numbered(2);
+    let calls: Vec<_> = (0..4).map(|_| launch(&two)).collect();
     let again = "graph_exchange graph_exchange graph_launch";
-    assert_eq!(calls, ["launch launch", "launch launch", "graph_make graph_launch", again], "each has a number");
+    assert_eq!(calls, ["launch launch", "launch launch", made, again], "each has a number");
     FAILS.set(("graph_exchange", INVALID_VALUE));
-    assert_eq!(launch(&two), "graph_exchange graph_destroy launch launch");
-    FAILS.set(("graph_make", INVALID_VALUE));
+    assert_eq!(launch(&two), "graph_exchange graph_destroy_ready graph_destroy launch launch");
+    FAILS.set(("graph_create", INVALID_VALUE));
     assert_eq!(launch(&two), "launch launch", "not tried again");
     let one = load(1);
     let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
-    assert_eq!(calls, ["launch", "launch", "graph_make launch", "launch"]);
+    assert_eq!(calls, ["launch", "launch", "graph_create launch", "launch"]);
+    FAILS.set(("graph_kernel", INVALID_VALUE));
+    let one = load(1);
+    let calls: Vec<_> = (0..4).map(|_| launch(&one)).collect();
+    assert_eq!(calls, ["launch", "launch", "graph_create graph_kernel graph_destroy launch", "launch"]);
     FAILS.set(("", 0));
     let none = load(0);
     assert_eq!((0..4).map(|_| launch(&none)).collect::<String>(), "");
@@ -364,4 +443,64 @@ fn tasks_become_a_graph_that_is_told_what_differs_unless_the_driver_refuses() {
     // SAFETY: as above.
     let text = unsafe { device.default_stream().launch(&other, &[], &Patient) }.unwrap_err().to_string();
     assert_eq!(text, "graph_launch failed with code 1 (a sentence) while launching a graph");
+}
+
+#[test]
+fn loops_and_groups_become_nodes_of_one_graph_at_the_first_launch() {
+    let context = context();
+    let task = TaskMeta { name: "t".into(), symbol: "t".into(), ..TaskMeta::default() };
+    let artifact = Artifact { arg_slots: 2, ..artifact(vec![task; 4]) };
+    let module = Module::load(&context, &artifact).unwrap();
+    let entered = context.enter().unwrap();
+    let condition = |slot| Condition { slot: Some(slot), offset: 0, kind: ScalarKind::I32 };
+    let inner = Section::While(condition(1), [Section::InOrder(2..3)].into());
+    let outer = Section::While(condition(0), [Section::Groups([0..1, 1..2].into()), inner].into());
+    let sections = [outer, Section::InOrder(3..4)];
+    let (meta, failures) = (Arc::new(KernelMeta::of(&artifact)), Arc::new(Failures::default()));
+    let printer = Arc::new(Printer::new(Arc::new(|_: &str| ())));
+    let calls = |args: &[u64]| {
+        LAUNCHING.take();
+        let launch = Launch {
+            kernel: &meta,
+            args,
+            args_at: None,
+            frame: DevicePtr(0),
+            result: DevicePtr(0),
+            channel: DevicePtr(0),
+            speaker: 0,
+            seed: 0,
+            number: 0,
+            nested: false,
+            failures: &failures,
+            printer: &printer,
+            caller: &Patient,
+        };
+        let mut graph = module.graph.lock().unwrap();
+        // SAFETY: the functions do nothing.
+        assert!(unsafe { graph.launch(&entered, null_mut(), (&module.tasks[..], &sections), &launch) }.unwrap());
+        LAUNCHING.take().join(" ")
+    };
+    DESCRIBED.take();
+    let first = calls(&[64, 128]);
+    assert!(first.ends_with("graph_ready graph_launch") && !first.contains(" launch"), "{first}");
+    let described = [
+        "kernel behind 0",
+        "kernel behind 0",
+        "join of 2",
+        // The next round of the outer loop finds the inner one off.
+        "kernel behind 1",
+        "deciding by 0 bytes",
+        "loop behind 1",
+        "kernel behind 0",
+        "kernel behind 1",
+        "deciding by 4 bytes",
+        "kernel behind 1",
+        "deciding by 4 bytes",
+        "kernel behind 1",
+    ];
+    let told = DESCRIBED.take();
+    assert_eq!((told[0].as_str(), &told[1..]), ("loop behind 0", &described.map(String::from)[..]));
+    assert_eq!(calls(&[64, 128]), "graph_launch");
+    // Four tasks are told of the arguments, and the decision that reads another integer.
+    assert_eq!(calls(&[64, 256]), "graph_exchange ".repeat(5) + "graph_launch");
 }

@@ -4,7 +4,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use octants_artifact::{Artifact, CodeTarget, DeviceContext};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle, TaskHandle,
+    Contents, DevicePtr, Driver, EventHandle, Launch, ModuleHandle, Pattern, Result, Section, StreamHandle, TaskHandle,
 };
 
 use crate::context::{Context, Entered};
@@ -92,6 +92,12 @@ impl Driver for GpuDriver {
     fn software(&self) -> Option<(&'static str, i32)> {
         let library = self.context.library();
         Some((library.facts().api, library.driver_version().ok()?))
+    }
+
+    fn clock_hz(&self) -> Option<f64> {
+        let (library, attribute) = (self.context.library(), self.context.facts().clock_rate?);
+        let kilohertz = library.device_attribute(self.context.device, attribute).ok()?;
+        (kilohertz > 0).then(|| f64::from(kilohertz) * 1e3)
     }
 
     fn is_immediate(&self) -> bool {
@@ -288,24 +294,22 @@ impl Driver for GpuDriver {
     unsafe fn launch_as_one(
         &self,
         stream: StreamHandle,
-        (module, tasks): (ModuleHandle, &[TaskHandle]),
+        module: ModuleHandle,
+        sections: &[Section],
         launch: &Launch<'_>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         // SAFETY: the handle is the address of a module that the trait's contract keeps loaded.
         let module = unsafe { &*(module.0 as *const Module) };
         // Another thread that launches the same tasks does so on another stream, for which the graph is not.
-        if !tasks.is_empty()
-            && let Ok(mut graph) = module.graph.try_lock()
-        {
-            let known = matches!(*graph, Graph::Made(_));
-            let calls = if known { self.context.enter()? } else { self.context.enter_aside()? };
-            // SAFETY: as in `launch`.
-            if unsafe { graph.launch(&calls, self.streams.resolve(stream), &module.tasks, launch)? } {
-                return Ok(());
-            }
+        let Ok(mut graph) = module.graph.try_lock() else { return Ok(false) };
+        if module.tasks.is_empty() {
+            return Ok(true);
         }
-        // SAFETY: the trait's contract.
-        tasks.iter().try_for_each(|&task| unsafe { self.launch(stream, task, launch) })
+        let known = matches!(*graph, Graph::Made(_));
+        let calls = if known { self.context.enter()? } else { self.context.enter_aside()? };
+        let what = (&module.tasks[..], sections);
+        // SAFETY: as in `launch`.
+        unsafe { graph.launch(&calls, self.streams.resolve(stream), what, launch) }
     }
 
     unsafe fn is_capturing(&self, stream: StreamHandle) -> Result<bool> {

@@ -1,22 +1,22 @@
 //! [`Graph`]: the tasks of a kernel as one piece of work, described to the driver once and launched often.
 //!
 //! Ten launches of one task take the host many times as long as the launch of a graph of ten, even where all parameters
-//! have changed and the driver is told first; a graph of one task is quicker to launch than the task, too. A graph
-//! cannot run beside itself, so it is for one stream; launches on others are made task by task.
+//! have changed and the driver is told first; a graph of one task is quicker to launch than the task, too. Loops by
+//! what is in memory are decided on the device, so that the host does not wait for each round. A graph cannot run
+//! beside itself, so it is for one stream; launches on others are made task by task.
 
-use std::ffi::c_void;
 use std::sync::atomic::Ordering;
 
-use octants_runtime::{Launch, Result};
+use octants_runtime::{Launch, Result, Section};
 
 use crate::context::Entered;
+use crate::describe_graph::{Description, Node, NotAGraph, has_loops};
 use crate::loaded_task::LoadedTask;
-use crate::plan_grid::Parameter;
-use crate::symbols::{RawFunction, RawStream};
-use crate::vendor::{KernelNode, RawGraph};
+use crate::symbols::RawStream;
+use crate::vendor::{Graphs, RawGraph, ReadyGraph};
 
 /// A graph is made when its tasks are launched for this time, or at the first launch after it that finds the stream
-/// idle: many kernels are not launched as often.
+/// idle: many kernels are not launched as often. One with loops is made at once.
 const MADE_AT: u32 = 3;
 /// Graphs of a device at most. Each takes some 100 KiB of its memory.
 const MOST: usize = 512;
@@ -41,42 +41,32 @@ impl Default for Graph {
 /// A graph that is ready.
 #[derive(Debug)]
 pub struct Made {
-    raw: RawGraph,
+    described: RawGraph,
+    ready: ReadyGraph,
     stream: RawStream,
-    /// What each node was told.
-    told: Vec<Told>,
+    nodes: Vec<Node>,
+    /// The launch that the nodes were told of: see [`key_of`].
+    told: Vec<u64>,
 }
 
-#[derive(Debug, PartialEq)]
-struct Told {
-    function: RawFunction,
-    shape: (u32, u32),
-    parameter: Vec<u64>,
-}
-
-impl Told {
-    /// What a launch of a task is; `None` where it does nothing.
-    fn of(task: &LoadedTask, calls: &Entered<'_>, launch: &Launch<'_>) -> Option<Told> {
-        let (function, shape) = task.plan(calls, launch.args)?;
-        Some(Told { function, shape, parameter: Parameter::new(launch, task.number).words().to_vec() })
-    }
-
-    fn node(&self) -> KernelNode {
-        let parameter = self.parameter.as_ptr().cast_mut().cast::<c_void>();
-        KernelNode { function: self.function, shape: self.shape, parameter }
-    }
+/// All that a launch may tell the nodes of a graph.
+fn key_of<'a>(tasks: &[LoadedTask], launch: &'a Launch<'_>) -> impl Iterator<Item = u64> + 'a {
+    let number = if tasks.iter().any(|t| t.is_numbered) { launch.number } else { 0 };
+    let at = launch.args_at.map_or(0, |at| at.0);
+    let head = [launch.frame.0, launch.result.0, launch.channel.0, launch.seed, number, launch.speaker, at];
+    head.into_iter().chain(launch.args.iter().copied())
 }
 
 impl Graph {
     /// Launches all tasks. False where nothing was launched: they have to be one by one.
     ///
     /// # Safety
-    /// As [`LoadedTask::launch`], for each; they are always the same.
+    /// As [`LoadedTask::launch`], for each; tasks and sections are always the same.
     pub unsafe fn launch(
         &mut self,
         calls: &Entered<'_>,
         stream: RawStream,
-        tasks: &[LoadedTask],
+        (tasks, sections): (&[LoadedTask], &[Section]),
         launch: &Launch<'_>,
     ) -> Result<bool> {
         let library = calls.library();
@@ -85,45 +75,38 @@ impl Graph {
         unsafe {
             if let Graph::None(launches) = self {
                 *launches += 1;
-                // Making a graph waits for work that runs, which no launch should.
-                let room = library.graphs.load(Ordering::Relaxed) < MOST;
-                if *launches < MADE_AT || !room || !calls.query_stream(stream)? {
+                // Making a graph waits for work that runs, which no launch should; without it one with loops would wait
+                // for each of their rounds.
+                let is_time = has_loops(sections) || *launches >= MADE_AT && calls.query_stream(stream)?;
+                if !is_time || library.graphs.load(Ordering::Relaxed) >= MOST {
                     return Ok(false);
                 }
-                let told: Option<Vec<_>> = tasks.iter().map(|t| Told::of(t, calls, launch)).collect();
-                let Some(told) = told else { return Ok(false) };
-                let nodes: Vec<_> = told.iter().map(Told::node).collect();
-                *self = match graphs.make(&nodes) {
-                    Ok(raw) => {
+                match Made::new(graphs, calls, stream, (tasks, sections), launch) {
+                    Ok(made) => {
                         library.graphs.fetch_add(1, Ordering::Relaxed);
-                        Graph::Made(Made { raw, stream, told })
+                        *self = Graph::Made(made);
                     }
-                    Err(_) => Graph::Refused,
-                };
+                    Err(NotAGraph::Now) => return Ok(false),
+                    Err(NotAGraph::Ever) => *self = Graph::Refused,
+                }
             }
             let Graph::Made(made) = self else { return Ok(false) };
             if made.stream != stream {
                 return Ok(false);
             }
-            for (i, task) in tasks.iter().enumerate() {
-                let Some((function, shape)) = task.plan(calls, launch.args) else { return Ok(false) };
-                let parameter = Parameter::new(launch, task.number);
-                let told = &mut made.told[i];
-                if (told.function, told.shape, &told.parameter[..]) != (function, shape, parameter.words()) {
-                    (told.function, told.shape) = (function, shape);
-                    told.parameter.clear();
-                    told.parameter.extend_from_slice(parameter.words());
-                    if graphs.exchange(&made.raw, i, &told.node()).is_err() {
-                        self.destroy(calls);
-                        *self = Graph::Refused;
-                        return Ok(false);
-                    }
+            match made.tell(graphs, calls, tasks, launch) {
+                Ok(()) => {}
+                Err(NotAGraph::Now) => return Ok(false),
+                Err(NotAGraph::Ever) => {
+                    self.destroy(calls);
+                    *self = Graph::Refused;
+                    return Ok(false);
                 }
             }
             if let Some(first) = tasks.first() {
                 library.last.note(stream, first.kernel);
             }
-            library.check_own(graphs.launch(&made.raw, stream), "launching a graph")?;
+            library.check_own(graphs.launch(made.ready, stream), "launching a graph")?;
         }
         Ok(true)
     }
@@ -136,7 +119,58 @@ impl Graph {
         if let (Graph::Made(made), Some(graphs)) = (std::mem::take(self), calls.library().vendor.graphs()) {
             calls.library().graphs.fetch_sub(1, Ordering::Relaxed);
             // SAFETY: the contract above.
-            unsafe { graphs.destroy(made.raw) }
+            unsafe {
+                graphs.destroy_ready(made.ready);
+                graphs.destroy(made.described);
+            }
         }
+    }
+}
+
+impl Made {
+    /// # Safety
+    /// As [`Graph::launch`].
+    unsafe fn new(
+        graphs: &dyn Graphs,
+        calls: &Entered<'_>,
+        stream: RawStream,
+        what: (&[LoadedTask], &[Section]),
+        launch: &Launch<'_>,
+    ) -> std::result::Result<Made, NotAGraph> {
+        // SAFETY: the contract above; what is given back was made here, and not launched.
+        unsafe {
+            let described = graphs.create().map_err(|_| NotAGraph::Ever)?;
+            let ready = Description::of((graphs, described), calls, what, launch)
+                .and_then(|nodes| Ok((graphs.make_ready(described).map_err(|_| NotAGraph::Ever)?, nodes)));
+            let (ready, nodes) = ready.inspect_err(|_| graphs.destroy(described))?;
+            Ok(Made { described, ready, stream, nodes, told: key_of(what.0, launch).collect() })
+        }
+    }
+
+    /// Tells the driver what differs from the launch before.
+    ///
+    /// # Safety
+    /// As [`Graph::launch`].
+    #[inline]
+    unsafe fn tell(
+        &mut self,
+        graphs: &dyn Graphs,
+        calls: &Entered<'_>,
+        tasks: &[LoadedTask],
+        launch: &Launch<'_>,
+    ) -> std::result::Result<(), NotAGraph> {
+        if self.told.iter().copied().eq(key_of(tasks, launch)) {
+            return Ok(());
+        }
+        // Until all nodes are told, what they were told is no launch's.
+        self.told.clear();
+        for node in &mut self.nodes {
+            if let Some(kernel) = node.tell(calls, tasks, launch)? {
+                // SAFETY: the contract above.
+                unsafe { graphs.exchange(self.ready, node.raw, &kernel) }.map_err(|_| NotAGraph::Ever)?;
+            }
+        }
+        self.told.extend(key_of(tasks, launch));
+        Ok(())
     }
 }

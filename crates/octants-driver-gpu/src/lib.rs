@@ -16,11 +16,12 @@
 //!   silent.
 //!
 //! Reading order: [`symbols`], [`vendor`], [`library`], [`open`], [`last_launches`], [`context`], [`calls`],
-//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`graph`], [`module`], [`gpu_driver`];
+//! [`memory`], [`pinned`], [`streams`], [`plan_grid`], [`loaded_task`], [`describe_graph`], [`graph`], [`module`], [`gpu_driver`];
 //! [`find_device_library`].
 
 pub mod calls;
 pub mod context;
+pub mod describe_graph;
 #[cfg(test)]
 mod failing_calls;
 pub mod find_device_library;
@@ -44,7 +45,9 @@ pub use gpu_driver::GpuDriver;
 pub use library::Library;
 pub use open::{GpuConfig, Unavailable};
 pub use symbols::{Names, Symbols};
-pub use vendor::{Assembler, Called, Facts, Graphs, KernelNode, Place, RawGraph, Vendor};
+pub use vendor::{
+    Assembler, Called, Decision, Facts, GraphLoops, Graphs, KernelNode, Place, RawGraph, RawNode, ReadyGraph, Vendor,
+};
 
 // For the tables of vendors' functions.
 #[doc(hidden)]

@@ -8,6 +8,7 @@ use octants_runtime::{ErrorKind, Launch, Result};
 use crate::context::{Context, Entered};
 use crate::plan_grid::{GridPlan, PREFERRED_BLOCK, Parameter, worthwhile_run};
 use crate::symbols::{RawFunction, RawModule, RawStream, number};
+use crate::vendor::GridShape;
 
 /// A task with what its launches need to know.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub struct LoadedTask {
     pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
+    /// Its code depends on the number of the launch.
+    pub is_numbered: bool,
     kind: Kind,
     /// Bytes of memory that each thread has of its own: what did not fit registers. The driver keeps as much for every
     /// thread that the device can hold.
@@ -51,6 +54,8 @@ struct Wide {
 struct Form {
     function: RawFunction,
     plan: GridPlan,
+    /// Bytes of shared memory that a launch asks for.
+    block_bytes: u32,
 }
 
 /// What a binary for one chip starts with; text, which the driver assembles, starts otherwise.
@@ -76,8 +81,8 @@ pub(crate) unsafe fn load_task(
     calls: &Entered<'_>,
     module: RawModule,
     task: &TaskMeta,
-    number: u32,
-    kernel: u32,
+    (number, kernel): (u32, u32),
+    asserts: bool,
 ) -> Result<LoadedTask> {
     // SAFETY: the contract above.
     unsafe {
@@ -86,10 +91,14 @@ pub(crate) unsafe fn load_task(
         let kind = match task.parallel.as_ref().filter(|p| !p.serialize) {
             None => Kind::Serial(function),
             Some(meta) => {
-                let narrow = form(context, calls, function, meta, 1)?;
+                let bytes = u32::try_from(task.block_bytes).unwrap_or(u32::MAX);
+                if bytes > 0 {
+                    calls.allow_block_memory(function, bytes)?;
+                }
+                let narrow = form(context, calls, (function, bytes), meta, 1)?;
                 let wide = match &meta.wide {
                     Some(w) if w.code.is_empty() => {
-                        let form = form(context, calls, calls.function(module, &w.symbol)?, meta, w.lanes)?;
+                        let form = form(context, calls, (calls.function(module, &w.symbol)?, 0), meta, w.lanes)?;
                         Some(Wide { form: OnceLock::from(Some((form, None))) })
                     }
                     // Loading may wait for the device, which the launches to come should not. What is still to be
@@ -103,7 +112,7 @@ pub(crate) unsafe fn load_task(
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { number, kernel, kind, local_bytes })
+        Ok(LoadedTask { number, kernel, is_numbered: task.draws_random || asserts, kind, local_bytes })
     }
 }
 
@@ -112,7 +121,7 @@ pub(crate) unsafe fn load_task(
 unsafe fn form(
     context: &Context,
     calls: &Entered<'_>,
-    function: RawFunction,
+    (function, block_bytes): (RawFunction, u32),
     meta: &ParallelMeta,
     lanes: u32,
 ) -> Result<Form> {
@@ -133,7 +142,7 @@ unsafe fn form(
             Some(asked) => asked.max(1).next_multiple_of(context.warp).min(most),
             None => calls.best_block(function, PREFERRED_BLOCK.min(most))?,
         };
-        let resident = calls.blocks_per_multiprocessor(function, block)?;
+        let resident = calls.blocks_per_multiprocessor(function, block, block_bytes)?;
         let plan = GridPlan {
             block,
             fixed: meta.block_dim.is_some(),
@@ -145,7 +154,7 @@ unsafe fn form(
             lanes,
             run: worthwhile_run(meta.cost_per_iteration, lanes),
         };
-        Ok(Form { function, plan })
+        Ok(Form { function, plan, block_bytes })
     }
 }
 
@@ -160,7 +169,7 @@ fn load_wide(
     let module = load_code(calls, &what.code).map_err(|message| ErrorKind::Misuse { message })?;
     // SAFETY: the module was loaded above; where its function is missing nothing else uses it.
     unsafe {
-        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, f, meta, what.lanes));
+        let form = calls.function(module, &what.symbol).and_then(|f| form(context, calls, (f, 0), meta, what.lanes));
         if form.is_err() {
             let _ = calls.unload_module(module);
         }
@@ -169,12 +178,12 @@ fn load_wide(
 }
 
 impl LoadedTask {
-    /// The function for a launch with these argument slots, and blocks and threads of its grid; `None` where there is
+    /// The function for a launch with these argument slots, and the shape of its grid; `None` where there is
     /// nothing to do.
     #[inline]
-    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, (u32, u32))> {
+    pub fn plan(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
         let forms = match &self.kind {
-            Kind::Serial(function) => return Some((*function, (1, 1))),
+            Kind::Serial(function) => return Some((*function, GridShape::ONE)),
             Kind::Parallel(forms) => forms,
         };
         // The narrow form does the same where the wide one cannot be loaded.
@@ -184,8 +193,21 @@ impl LoadedTask {
             wide.form.get_or_init(|| load().ok()).as_ref()
         });
         let form = wide.map_or(&forms.narrow, |(form, _)| form);
-        let shape = form.plan.plan(forms.meta.iterations(args))?;
-        Some((form.function, shape))
+        let (blocks, threads) = form.plan.plan(forms.meta.iterations(args))?;
+        Some((form.function, GridShape { blocks, threads, block_bytes: form.block_bytes }))
+    }
+
+    /// As [`LoadedTask::plan`] for a node of a graph, which runs even where there is nothing to do; `None` where that
+    /// would go wrong.
+    pub fn plan_node(&self, calls: &Entered<'_>, args: &[u64]) -> Option<(RawFunction, GridShape)> {
+        self.plan(calls, args).or_else(|| match &self.kind {
+            // Any grid walks all iterations, of which there are none. Threads that work together count on theirs.
+            Kind::Parallel(forms) if !forms.meta.cooperates => {
+                let Form { function, plan, block_bytes } = forms.narrow;
+                Some((function, GridShape { blocks: 1, threads: plan.warp.min(plan.block), block_bytes }))
+            }
+            _ => None,
+        })
     }
 
     /// Threads that the device runs at once; `None` for a serial task.
@@ -203,7 +225,7 @@ impl LoadedTask {
     #[inline]
     pub unsafe fn launch(&self, calls: &Entered<'_>, stream: RawStream, launch: &Launch<'_>) -> Result<()> {
         let Some((function, shape)) = self.plan(calls, launch.args) else { return Ok(()) };
-        let mut parameter = Parameter::new(launch, self.number);
+        let mut parameter = Parameter::new(launch, self);
         // SAFETY: the contract above; the driver copies the parameter before it returns.
         unsafe { calls.launch(function, shape, stream, parameter.address(), self.kernel) }
     }

@@ -2,7 +2,7 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use octants_artifact::Artifact;
+use octants_artifact::{Artifact, SiteKind};
 use octants_runtime::{DeviceError, ErrorKind, Result};
 
 use crate::context::{Context, Entered};
@@ -31,6 +31,7 @@ impl Module {
             |message: String| -> DeviceError { ErrorKind::Load { kernel: artifact.kernel.clone(), message }.into() };
         let calls = context.enter_aside()?;
         let kernel = calls.library().last.number_of(&artifact.kernel, artifact.defined_at.as_deref());
+        let asserts = artifact.sites.iter().any(|s| s.kind == SiteKind::Assert);
         let (mut handles, mut tasks) = (Vec::new(), Vec::with_capacity(artifact.tasks.len()));
         let mut load = || {
             for code in &artifact.modules {
@@ -39,7 +40,7 @@ impl Module {
             for (task, number) in artifact.tasks.iter().zip(0..) {
                 let handle = *handles.get(task.module as usize).ok_or("a task's module is missing")?;
                 // SAFETY: the module was loaded above.
-                let task = unsafe { load_task(context, &calls, handle, task, number, kernel) };
+                let task = unsafe { load_task(context, &calls, handle, task, (number, kernel), asserts) };
                 tasks.push(task.map_err(|e| e.to_string())?);
             }
             Ok(())

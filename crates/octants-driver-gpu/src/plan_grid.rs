@@ -10,6 +10,8 @@ use std::mem::MaybeUninit;
 use octants_artifact::DeviceContext;
 use octants_runtime::Launch;
 
+use crate::loaded_task::LoadedTask;
+
 /// Threads of a block where the program does not say.
 pub const PREFERRED_BLOCK: u32 = 256;
 /// Blocks that every multiprocessor should get, if smaller ones allow it: where iterations differ in length, others
@@ -103,15 +105,16 @@ pub struct Parameter([MaybeUninit<u64>; WORDS], usize);
 impl Parameter {
     /// The context of a launch's task, and behind it its argument slots, or where they lie if they are too many.
     #[inline]
-    pub fn new(launch: &Launch<'_>, task: u32) -> Parameter {
+    pub fn new(launch: &Launch<'_>, task: &LoadedTask) -> Parameter {
         let context = DeviceContext {
             frame: launch.frame.0,
             result: launch.result.0,
             channel: launch.channel.0,
             seed: launch.seed,
-            launch: launch.number,
+            // What differs has to be told to a graph.
+            launch: if task.is_numbered { launch.number } else { 0 },
             kernel: launch.speaker,
-            task: u64::from(task),
+            task: u64::from(task.number),
         };
         match launch.args_at {
             None => Parameter::of(&context, launch.args),

@@ -35,6 +35,8 @@ pub struct Facts {
     pub multiprocessors: DeviceAttribute,
     /// Attribute: how many threads run in step.
     pub warp: DeviceAttribute,
+    /// Attribute: kilohertz of the clock that code can read, where it has a fixed rate.
+    pub clock_rate: Option<DeviceAttribute>,
     /// Attribute: whether there are pools of memory.
     pub pools: DeviceAttribute,
     /// Flags of pinned memory that all devices reach, and whose contents host and device see while work runs.
@@ -49,41 +51,113 @@ pub trait Assembler: fmt::Debug + Send + Sync + 'static {
     fn assemble(&self, text: &[u8]) -> Option<Vec<u8>>;
 }
 
+/// The threads of a launch.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GridShape {
+    /// Blocks.
+    pub blocks: u32,
+    /// Threads of a block.
+    pub threads: u32,
+    /// Bytes of shared memory of a block, beside those that the code declares.
+    pub block_bytes: u32,
+}
+
+impl GridShape {
+    /// One thread.
+    pub const ONE: GridShape = GridShape { blocks: 1, threads: 1, block_bytes: 0 };
+}
+
 /// A launch of a function with one parameter, as a node of a graph.
 #[derive(Debug, Clone, Copy)]
 pub struct KernelNode {
     /// The function.
     pub function: RawFunction,
-    /// Blocks, and threads of each.
-    pub shape: (u32, u32),
+    /// The grid.
+    pub shape: GridShape,
     /// Where the parameter lies.
     pub parameter: *mut c_void,
 }
 
-/// A graph, in the vendor's handles.
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct RawGraph {
-    pub described: *mut c_void,
-    pub ready: *mut c_void,
-    pub nodes: Vec<*mut c_void>,
-}
+/// A graph that is described, in the vendor's handle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawGraph(pub *mut c_void);
+/// A node of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RawNode(pub *mut c_void);
+/// A graph that is ready to be launched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadyGraph(pub *mut c_void);
 
 /// A vendor's graphs: work that is described once and launched often. The device is the thread's own where these are
-/// called; functions' modules are loaded, and parameters are copied before a call returns.
+/// called; functions' modules are loaded, and parameters are copied before a call returns. Handles come from the same
+/// vendor and were not given back.
 #[allow(clippy::missing_safety_doc)] // One contract for all, above.
 pub trait Graphs {
-    /// A graph of kernels, one behind the other, ready to be launched.
-    unsafe fn make(&self, kernels: &[KernelNode]) -> Called<RawGraph>;
+    /// A graph without nodes.
+    unsafe fn create(&self) -> Called<RawGraph>;
+
+    /// Adds a kernel, which runs behind other nodes of the graph.
+    unsafe fn add_kernel(&self, to: RawGraph, behind: &[RawNode], kernel: &KernelNode) -> Called<RawNode>;
+
+    /// Adds a node that waits for others, of which there are several, and does nothing.
+    unsafe fn add_join(&self, to: RawGraph, behind: &[RawNode]) -> Called<RawNode>;
+
+    /// Makes what was described ready. Graphs within it are part of it.
+    unsafe fn make_ready(&self, graph: RawGraph) -> Called<ReadyGraph>;
 
     /// Exchanges a kernel, for launches from now on.
-    unsafe fn exchange(&self, graph: &RawGraph, node: usize, kernel: &KernelNode) -> Called<()>;
+    unsafe fn exchange(&self, graph: ReadyGraph, node: RawNode, kernel: &KernelNode) -> Called<()>;
 
     /// Launches.
-    unsafe fn launch(&self, graph: &RawGraph, stream: RawStream) -> Called<()>;
+    unsafe fn launch(&self, graph: ReadyGraph, stream: RawStream) -> Called<()>;
 
-    /// Gives it back; work of it that is queued still runs.
+    /// Gives a graph back that is ready; work of it that is queued still runs.
+    unsafe fn destroy_ready(&self, graph: ReadyGraph);
+
+    /// Gives a description back, with those of the graphs within it.
     unsafe fn destroy(&self, graph: RawGraph);
+
+    /// Nodes that run again and again, where the vendor has them.
+    fn loops(&self) -> Option<&dyn GraphLoops> {
+        None
+    }
+}
+
+/// The parameter of the function `decide` of [`GraphLoops::code`]: it turns `switch` on where the integer at
+/// `condition` is not zero and the one at `failed` is, and off elsewhere.
+#[repr(C)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Decision {
+    /// The loop's.
+    pub switch: u64,
+    /// Address of what decides.
+    pub condition: u64,
+    /// Its size: 1, 2, 4 or 8; 0 where there is none, which is as one that is not zero.
+    pub bytes: u64,
+    /// Address of a 32-bit word that ends the loop; zero for none.
+    pub failed: u64,
+}
+
+impl Decision {
+    /// The parameter as words.
+    pub fn words(&self) -> [u64; 4] {
+        [self.switch, self.condition, self.bytes, self.failed]
+    }
+}
+
+/// A vendor's nodes that run again and again: see [`Graphs`].
+#[allow(clippy::missing_safety_doc)] // As there.
+pub trait GraphLoops {
+    /// Code with a function `decide` for one thread, with a [`Decision`] as its only parameter.
+    fn code(&self) -> &'static [u8];
+
+    /// A switch for a loop in this graph. It is on where a launch of the outermost graph begins; the next round of a
+    /// loop around it finds it as it was left.
+    unsafe fn create_switch(&self, to: RawGraph) -> Called<u64>;
+
+    /// Adds a node that runs behind others: a graph, to be filled with nodes, again and again as long as the switch is
+    /// on. The node, and the graph.
+    unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)>;
 }
 
 /// A vendor's own functions.
@@ -120,6 +194,12 @@ pub trait Vendor: fmt::Debug + Send + Sync + 'static {
     /// # Safety
     /// The function's module is loaded, and its device this thread's.
     unsafe fn best_block(&self, function: RawFunction, most: c_int) -> Called<c_int>;
+
+    /// Lets launches of a function ask for so many bytes of shared memory for each block.
+    ///
+    /// # Safety
+    /// As for [`Vendor::best_block`].
+    unsafe fn allow_block_memory(&self, function: RawFunction, bytes: u32) -> Called<()>;
 
     /// The vendor's graphs, where they are used.
     fn graphs(&self) -> Option<&dyn Graphs> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use octants_artifact::{Artifact, CodeTarget, DeviceChannel};
 use octants_runtime::{
-    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, StreamHandle,
+    Contents, DevicePtr, Driver, ErrorKind, EventHandle, Launch, ModuleHandle, Pattern, Result, Section, StreamHandle,
     TaskHandle,
 };
 
@@ -22,6 +22,7 @@ pub struct RecordingDriver {
     host_addressable: bool,
     code_speaks: bool,
     immediate: bool,
+    makes_one: bool,
     ordered_memory: bool,
 }
 
@@ -35,6 +36,7 @@ impl RecordingDriver {
             host_addressable: false,
             code_speaks: false,
             immediate: false,
+            makes_one: false,
             ordered_memory: true,
         }
     }
@@ -52,6 +54,11 @@ impl RecordingDriver {
     /// With code that cannot call the host back: what it says goes to the stream's channel.
     pub fn with_channels(self) -> RecordingDriver {
         RecordingDriver { code_speaks: true, ..self }
+    }
+
+    /// With one call for all tasks of a launch, which it writes down as that.
+    pub fn making_one(self) -> RecordingDriver {
+        RecordingDriver { makes_one: true, ..self }
     }
 
     /// With calls that return when their work is done: a device without streams of its own.
@@ -438,6 +445,20 @@ impl Driver for RecordingDriver {
     unsafe fn unload(&self, _module: ModuleHandle) {
         self.note("unload".into());
         self.log.state().modules -= 1;
+    }
+
+    unsafe fn launch_as_one(
+        &self,
+        stream: StreamHandle,
+        _module: ModuleHandle,
+        sections: &[Section],
+        launch: &Launch<'_>,
+    ) -> Result<bool> {
+        if self.makes_one {
+            let call = format!("launch_as_one {} sections {:?} on {}", sections.len(), launch.args, stream.0);
+            self.call("launch_as_one", call)?;
+        }
+        Ok(self.makes_one)
     }
 
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()> {

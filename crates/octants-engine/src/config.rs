@@ -123,6 +123,8 @@ options! {
         "`and` and `or` evaluate their right side only when needed.";
     unrolling_limit: u32 = 32, int(0, u32::MAX as i64),
         "Warn when qd.static unrolls more iterations than this; 0 never warns.";
+    graph_max_iterations: u32 = 0, int(0, u32::MAX as i64),
+        "Most rounds of a qd.graph.do_while loop, and an error where there would be more; 0 for any number.";
     ad_store_bytes: u64 = 0, int(0, i64::MAX),
         "Most memory that a gradient may take to keep what loops change; 0 takes what there is.";
     random_seed: u64 = 0, seed,

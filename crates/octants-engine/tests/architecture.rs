@@ -72,7 +72,9 @@ const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
             "octants-driver-recording",
         ],
     ),
-    ("octants-python", &["octants-engine", "octants-backends"]),
+    // Matrices on the host: nothing of compiling or launching.
+    ("octants-linalg", &[]),
+    ("octants-python", &["octants-engine", "octants-backends", "octants-linalg"]),
 ];
 
 /// Rule 4.

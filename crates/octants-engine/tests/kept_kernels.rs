@@ -27,6 +27,7 @@ fn seven(session: &Session) -> u64 {
         roots: Vec::new(),
         params: Vec::new(),
         returns: Vec::new(),
+        checkpoints: Vec::new(),
         overlap_allowed: Default::default(),
         sources: Default::default(),
         parsing: Default::default(),

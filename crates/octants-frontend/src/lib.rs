@@ -14,6 +14,6 @@ pub mod world;
 pub use lower::lower;
 
 pub use world::{
-    ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, HostValue, Lowered, NdarrayDesc, Obj,
-    Options, Reach, World, WorldError, WorldResult, shadow_attribute,
+    ArgSpec, Capture, Entity, FieldDesc, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Lowered,
+    NdarrayDesc, Obj, Options, Reach, World, WorldError, WorldResult, shadow_attribute,
 };

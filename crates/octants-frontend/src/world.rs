@@ -193,8 +193,20 @@ pub struct FuncSource {
     pub requires_top_level: bool,
     /// `@qd.kernel(fastcache=True)`: declared to depend on its arguments alone.
     pub pure: bool,
-    /// `@qd.kernel(graph=True)`.
-    pub graph: bool,
+    /// What `@qd.kernel` says of graphs.
+    pub graph: GraphUse,
+}
+
+/// How a kernel is declared to be a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+pub enum GraphUse {
+    /// It is not.
+    #[default]
+    None,
+    /// `graph=True`.
+    Graph,
+    /// `graph=True, checkpoints=True`.
+    WithCheckpoints,
 }
 
 /// A declared parameter.
@@ -240,6 +252,15 @@ pub struct WorldError {
     pub message: String,
     /// Handle of the exception, kept by the outside.
     pub cause: Option<u32>,
+}
+
+/// What a line of the user's file is marked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum LineEvent {
+    /// A statement on it is about to run.
+    Reached,
+    /// The condition on it is false, and there is no `else`.
+    Skipped,
 }
 
 /// The result of asking the outside.
@@ -301,6 +322,12 @@ pub trait World {
     /// that the compiler does not know itself.
     fn tensor_method(&self, name: &str) -> Option<Obj>;
 
+    /// The field and the element of it that are to be set to one when a line of the user's file runs, where the outside
+    /// wants to know. Such code is not kept: the answer is the running program's own.
+    fn line_probe(&self, _path: &str, _line: u32, _event: LineEvent) -> Option<(Obj, i128)> {
+        None
+    }
+
     /// Prints at compile time (`qd.static_print`).
     fn print(&self, line: &str);
 
@@ -337,6 +364,8 @@ pub struct Options {
     pub short_circuit: bool,
     /// Warn when `qd.static` unrolls more than this; 0 never warns.
     pub unrolling_limit: u32,
+    /// Most rounds of a `qd.graph.do_while` loop; 0 for any number.
+    pub graph_max_iterations: u32,
     /// Threads of a subgroup; zero on a device without blocks of threads.
     pub subgroup_size: u32,
     /// Most bytes of a block's shared memory.
@@ -395,6 +424,8 @@ pub struct Lowered {
     pub params: Vec<(u32, Vec<String>)>,
     /// The annotation objects of the results, to rebuild Python values: one per result.
     pub returns: Vec<Obj>,
+    /// Labels of checkpoints, with the objects that the user gave.
+    pub checkpoints: Vec<(i64, Obj)>,
     /// The `stream_parallel` groups that may touch what others touch.
     pub overlap_allowed: std::collections::BTreeSet<u32>,
     /// Files for run-time messages and diagnostics.

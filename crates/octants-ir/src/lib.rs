@@ -99,7 +99,7 @@ pub use kernel::{
 pub use launch_count::launch_count;
 pub use op::{
     BlockId, BufferId, CodeSizeHint, Const, ForLoop, FrameSlot, FuncId, GroupPlacement, IterationGroup, LocalId,
-    LoopConfig, LoopHints, Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
+    LoopConfig, LoopGroup, LoopHints, Op, Range, Reduction, TextPart, ThreadScope, Unroll, ValueId, fold_identity,
 };
 pub use operation_facts::{CostClass, Definedness, Derivative, Domain, SubgroupResult, Yields};
 pub use operation_table::{AtomicOp, BinaryOp, GridValue, ReduceOp, SubgroupOp, UnaryOp, binary_type, unary_type};

@@ -93,8 +93,25 @@ pub struct LoopConfig {
     pub num_threads: Option<u32>,
     /// The user's name of the loop.
     pub name: Option<String>,
-    /// Index of the `stream_parallel` block the loop stands in.
-    pub group: Option<u32>,
+    /// The group that the loop is part of.
+    pub group: Option<LoopGroup>,
+}
+
+/// Loops at the root, or in a round of tasks, that run in order but do not wait for those of the other groups of their
+/// region.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LoopGroup {
+    /// The `graph.parallel_context` whose section it is; none for a `stream_parallel` block.
+    pub region: Option<u32>,
+    /// Its number in the kernel, also among groups of other regions.
+    pub number: u32,
+}
+
+impl LoopGroup {
+    /// Both are groups, and of one region.
+    pub fn are_neighbors(a: Option<LoopGroup>, b: Option<LoopGroup>) -> bool {
+        a.zip(b).is_some_and(|(a, b)| a.region == b.region)
+    }
 }
 
 /// A loop over a box of indices; `dims` outermost first, the last one varies fastest.
@@ -311,6 +328,11 @@ pub enum Op {
     Grid(GridValue),
     /// Uniform in [0, 1) for floats, every bit pattern for integers.
     Random,
+    /// The same, of the sequence of an iteration (linear index, i64), from the 32-bit word with a number (i32) on; it
+    /// is even for types of 64 bits. Only in the scheduled dialect.
+    RandomAt(ValueId, ValueId),
+    /// Ticks of the processor's counter, i64.
+    Clock,
 
     // Addresses: the instruction's type is a `Ref`.
     LocalAddr(LocalId),
@@ -365,6 +387,9 @@ pub enum Op {
         heaviest_first: bool,
     },
     Break,
+    /// The end of a checkpoint with this label, which is the `loop` that the `break` behind it leaves: a launch may end
+    /// here when the integer is not zero, and another one resume at the start of the loop. Only in task blocks.
+    Checkpoint(i64, ValueId),
     Continue,
     /// From a function, or a kernel's result (at the end of the kernel's root).
     Return(Option<ValueId>),
@@ -396,6 +421,7 @@ impl Op {
             | Op::Barrier(_)
             | Op::Fence(_)
             | Op::Random
+            | Op::Clock
             | Op::LocalAddr(_)
             | Op::FrameAddr(_)
             | Op::Loop(_)
@@ -416,10 +442,11 @@ impl Op {
             | Op::BlockCount(a)
             | Op::VolatileLoad(a)
             | Op::Reduce(_, a)
+            | Op::Checkpoint(_, a)
             | Op::If(a, _, _)
             | Op::LoopIndex(a, _)
             | Op::Return(Some(a)) => on(a),
-            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
+            Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) | Op::Atomic(_, a, b) => {
                 on(a);
                 on(b);
             }

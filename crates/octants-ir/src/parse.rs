@@ -273,7 +273,11 @@ impl Parser {
                 "block_dim" => c.block_dim = Some(p.int()?),
                 "num_threads" => c.num_threads = Some(p.int()?),
                 "name" => c.name = Some(p.name()?),
-                "group" => c.group = Some(p.int()?),
+                "group" => {
+                    let number = p.int()?;
+                    let region = if p.eat_word("of") { Some(p.int()?) } else { None };
+                    c.group = Some(LoopGroup { region, number });
+                }
                 other => return p.fail(format!("`{other}` is not a property of a loop")),
             }
             Ok(())

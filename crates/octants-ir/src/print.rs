@@ -307,7 +307,7 @@ fn group_text(group: &IterationGroup) -> String {
 fn op_text(op: &Op) -> String {
     let word = op.word();
     match op {
-        Op::Random | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(None) => word.to_string(),
+        Op::Random | Op::Clock | Op::Loop(_) | Op::Break | Op::Continue | Op::Return(None) => word.to_string(),
         Op::Const(Const::Int(c)) => format!("{word} {c}"),
         Op::Const(Const::Float(c)) => format!("{word} {c:?}"),
         Op::Param(i) => format!("{word} {i}"),
@@ -323,7 +323,9 @@ fn op_text(op: &Op) -> String {
         | Op::VolatileLoad(a)
         | Op::If(a, ..)
         | Op::Return(Some(a)) => format!("{word} {a}"),
-        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::Store(a, b) => format!("{word} {a}, {b}"),
+        Op::Binary(_, a, b) | Op::MatMul(a, b) | Op::RandomAt(a, b) | Op::Store(a, b) => {
+            format!("{word} {a}, {b}")
+        }
         Op::Select(a, b, c) | Op::AtomicCas(a, b, c) => format!("{word} {a}, {b}, {c}"),
         Op::MakeTensor(vs) | Op::MakeStruct(vs) => format!("{word}({})", commas(vs)),
         Op::Extract(a, i) | Op::MemberAddr(a, i) | Op::LoopIndex(a, i) => format!("{word} {a}, {i}"),
@@ -344,6 +346,7 @@ fn op_text(op: &Op) -> String {
         Op::Reduce(slot, v) => format!("{word} {slot}, {v}"),
         Op::For(l) => for_text(word, l),
         Op::Call(func, vs) => format!("{word} {func}({})", commas(vs)),
+        Op::Checkpoint(label, v) => format!("{word} {label} {v}"),
         Op::Print(parts) => format!("{word}({})", parts_text(parts)),
         Op::Assert(c, parts) => format!("{word} {c}, ({})", parts_text(parts)),
     }
@@ -398,7 +401,10 @@ fn config_text(c: &LoopConfig) -> String {
     items.extend(c.block_dim.map(|n| format!("block_dim {n}")));
     items.extend(c.num_threads.map(|n| format!("num_threads {n}")));
     items.extend(c.name.as_ref().map(|n| format!("name {}", name(n))));
-    items.extend(c.group.map(|n| format!("group {n}")));
+    items.extend(c.group.map(|g| match g.region {
+        None => format!("group {}", g.number),
+        Some(region) => format!("group {} of {region}", g.number),
+    }));
     if items.is_empty() { String::new() } else { format!("({})", items.join(", ")) }
 }
 

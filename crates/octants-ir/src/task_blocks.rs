@@ -5,7 +5,7 @@ use crate::body::Body;
 use crate::op::{BlockId, Op, ValueId};
 
 /// The blocks of a kernel's body in which a parallel loop may stand: the root, and the body of each `loop` there that
-/// holds one. In order, outer before inner.
+/// holds one or is a checkpoint. In order, outer before inner.
 pub fn task_blocks(body: &Body) -> Vec<BlockId> {
     let mut blocks = vec![body.root];
     add_task_blocks(body, body.root, &mut blocks);
@@ -18,6 +18,7 @@ fn add_task_blocks(body: &Body, block: BlockId, blocks: &mut Vec<BlockId>) -> bo
     for &v in body.block(block) {
         match &body.inst(v).op {
             Op::For(l) => holds |= l.parallel.is_some(),
+            Op::Checkpoint(..) => holds = true,
             Op::Loop(inner) => {
                 let at = blocks.len();
                 blocks.push(*inner);

@@ -9,9 +9,9 @@
 //!   draws other numbers.
 //! - An `If` reads its condition and runs one of two parts. No front end makes one.
 //! - A `Launch` runs a task. One task may be launched in several places.
-//! - A `Checkpoint` is a place where a host may stop a launch and resume it. Its body runs; a launch that finds
-//!   `yields_on` other than zero behind it may end there, and a later launch may skip all that stands before the
-//!   checkpoint of that label. No front end makes one, and the launcher only runs its body, in order.
+//! - A `Checkpoint` is a place where a launch may end and a later one resume. Its body runs; where `yields_on` is not
+//!   zero behind it, the launch ends there. A launch that resumes at a label skips all that stands before that
+//!   checkpoint in the text; the loops around it go on from there.
 //! - A [`Condition`] is a place in memory that holds an integer, true when it is not zero. It is read behind all work
 //!   that comes before it in the graph.
 //! - A task that fails an assertion ends the graph: no task behind it runs, and no further round.

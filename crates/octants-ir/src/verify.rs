@@ -396,12 +396,18 @@ impl<'a> Verifier<'a> {
                     None => Rule::ReduceInParallel,
                 }
             }
+            Op::Checkpoint(..) if !self.ends_checkpoint(v, home) => Rule::CheckpointEnds,
             Op::FrameAddr(_) if self.scope.frame.is_none() => Rule::TaskForm,
             Op::Freeze(_) if !self.scope.is_scheduled => Rule::DialectFits,
             _ => return true,
         };
         self.broken(rule, v);
         false
+    }
+
+    fn ends_checkpoint(&self, v: ValueId, home: BlockId) -> bool {
+        let ends = matches!(self.body.block(home), [.., c, b] if *c == v && self.body.inst(*b).op == Op::Break);
+        ends && home != self.body.root && self.of_tasks[home.index()]
     }
 
     fn groups_fit(&self, l: &ForLoop) -> bool {

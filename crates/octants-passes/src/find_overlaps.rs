@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use octants_diag::Span;
-use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, ValueId};
+use octants_ir::{BlockId, Body, BufferId, Effect, ForLoop, Kernel, LoopGroup, ValueId};
 
 use crate::offload::statement_groups;
 use octants_analysis::{
@@ -69,8 +69,8 @@ pub fn find_overlaps(kernel: &Kernel, allowed: &BTreeSet<u32>, aliases: &[Alias]
         accesses: Vec::new(),
     };
     for (&v, group) in order.iter().zip(statement_groups(body, order)) {
-        if let Some(group) = group {
-            search.group = group;
+        if let Some(LoopGroup { region: None, number }) = group {
+            search.group = number;
             search.visit(v);
         }
     }
@@ -182,6 +182,7 @@ impl Search<'_> {
             | Effect::Index
             | Effect::Reduce
             | Effect::Draw
+            | Effect::ReadClock
             | Effect::Exchange
             | Effect::Synchronize
             | Effect::Leave

@@ -50,6 +50,8 @@ pub struct Gathered<'py> {
     pub no_template_floats: bool,
     /// What numbers that objects hold are taken to be; `None` to read them.
     pub numbers: Option<SmallVec<[u64; 4]>>,
+    /// The label of the checkpoint at which the launch resumes.
+    pub resumes_at: Option<i64>,
     /// Values and arrays of arguments that were passed over so far: see [`Gathered::pass_over`].
     passed_over: u32,
 }
@@ -103,6 +105,7 @@ impl<'py> Gathered<'py> {
             hosted: SmallVec::new(),
             no_template_floats,
             numbers: None,
+            resumes_at: None,
             passed_over: 0,
         }
     }

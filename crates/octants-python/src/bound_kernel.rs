@@ -88,6 +88,18 @@ impl BoundKernel {
         Kernel::call(kernel, Some(instance), args, kwargs, AutodiffMode::None)
     }
 
+    #[pyo3(signature = (*args, from_checkpoint, **kwargs))]
+    fn resume<'py>(
+        &self,
+        py: Python<'py>,
+        args: &Bound<'py, PyTuple>,
+        from_checkpoint: &Bound<'py, PyAny>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        let (kernel, instance) = self.parts(py);
+        Kernel::resume_from(kernel, Some(instance), args, from_checkpoint, kwargs)
+    }
+
     /// The gradient, bound to the same object.
     #[getter]
     fn grad(&self, py: Python<'_>) -> KernelGradient {

@@ -9,6 +9,7 @@ use pyo3::types::{PyDict, PyTuple};
 use crate::errors;
 use crate::evaluate_annotations::evaluate_annotations;
 use crate::names::function_name;
+use crate::plain_python::{self, Caller};
 use crate::signature::{is_method, parameter_names};
 
 /// The Python function in a [`Func`] or a kernel, and what both do as functions do it.
@@ -107,13 +108,16 @@ impl Func {
         self.function(py).clone().unbind()
     }
 
-    #[pyo3(signature = (*_args, **_kwargs))]
+    #[pyo3(signature = (*args, **kwargs))]
     fn __call__(
         slf: &Bound<'_, Self>,
-        _args: &Bound<'_, PyTuple>,
-        _kwargs: Option<&Bound<'_, PyDict>>,
+        args: &Bound<'_, PyTuple>,
+        kwargs: Option<&Bound<'_, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         let py = slf.py();
+        if plain_python::is_active() {
+            return plain_python::run(slf.get().function(py), args, kwargs, Caller::Function);
+        }
         let name = function_name(slf.get().function(py));
         Err(errors::exception(
             py,

@@ -13,6 +13,7 @@ mod methods;
 mod recorded_launch;
 mod refusals;
 mod repeat;
+mod resume;
 mod see_launches;
 mod take_trip_counts;
 mod unmade_call;
@@ -20,6 +21,7 @@ mod unmade_call;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use octants_engine::frontend::GraphUse;
 use pyo3::ffi;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -40,8 +42,8 @@ use crate::specialization::Specialization;
 pub struct Kernel {
     wrapped: Wrapped,
     name: String,
-    /// All its tasks are to be launched as one.
-    graph: bool,
+    /// How its tasks are declared to be a graph.
+    graph: GraphUse,
     /// It works for the package: nobody differentiates or records it.
     library: bool,
     /// Declared to depend on its arguments alone.
@@ -97,8 +99,8 @@ impl Kernel {
         self.pure.load(Ordering::Relaxed)
     }
 
-    /// Its tasks are declared to be one graph.
-    pub fn is_graph(&self) -> bool {
+    /// How its tasks are declared to be one graph.
+    pub fn graph_use(&self) -> GraphUse {
         self.graph
     }
 

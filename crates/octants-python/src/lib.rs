@@ -6,7 +6,7 @@
 //! [`foreign_array`], [`element_view`], [`dlpack`], [`exchange_table`], [`scalar`] (what a call passes),
 //! [`specialization`], [`guard`] and [`guard_group`] (a compiled kernel, how its slots are filled, what it assumes),
 //! [`in_progress`], [`world`], [`classify`], [`source`] (what the compiler asks of Python), [`result`],
-//! [`kept_kernels`] (the folder of compiled kernels), [`inspection`] (a look at code), [`profiler`], `recorder` (a
+//! [`line_probes`] (kernel coverage), [`plain_python`] (kernels run as Python), [`kept_kernels`] (the folder of compiled kernels), [`sparse_matrix`], [`inspection`] (a look at code), [`profiler`], `recorder` (a
 //! program of tests), [`errors`], [`names`].
 
 mod annotation;
@@ -41,9 +41,11 @@ mod inspection;
 mod interpreter;
 mod kept_kernels;
 mod kernel;
+mod line_probes;
 mod names;
 mod ndarray;
 mod plain_array;
+mod plain_python;
 mod profiler;
 mod program;
 mod program_functions;
@@ -54,6 +56,7 @@ mod scalar;
 mod seen_launches;
 mod signature;
 mod source;
+mod sparse_matrix;
 mod specialization;
 mod stream;
 mod stream_methods;
@@ -71,6 +74,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<buffer::Buffer>()?;
     m.add_class::<ndarray::Ndarray>()?;
     m.add_class::<element_view::ElementView>()?;
+    m.add_class::<sparse_matrix::HostMatrix>()?;
+    m.add_class::<sparse_matrix::DirectSolver>()?;
     m.add_class::<func::Func>()?;
     m.add_class::<kernel::Kernel>()?;
     kernel::call_as_methods(m.py());
@@ -98,6 +103,8 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(device_work::default_stream_behind, m)?)?;
     m.add_function(wrap_pyfunction!(device_work::end_host_work, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::init, m)?)?;
+    m.add_function(wrap_pyfunction!(line_probes::probe_lines, m)?)?;
+    m.add_function(wrap_pyfunction!(plain_python::run_as_python, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::reset, m)?)?;
     m.add_function(wrap_pyfunction!(fork::before_fork, m)?)?;
     m.add_function(wrap_pyfunction!(fork::after_fork_in_parent, m)?)?;
@@ -106,6 +113,7 @@ fn _octants(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(program_functions::is_initialized, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::generation, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::compiled_count, m)?)?;
+    m.add_function(wrap_pyfunction!(program_functions::clock_hz, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::device_processor, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::subgroup_size, m)?)?;
     m.add_function(wrap_pyfunction!(program_functions::max_shared_bytes, m)?)?;

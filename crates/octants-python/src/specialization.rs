@@ -104,6 +104,8 @@ pub struct Specialization {
     pub constants: Vec<Constant>,
     /// It has `stream_parallel` groups.
     pub groups: bool,
+    /// The labels of its checkpoints, and the objects that the user gave for them.
+    pub checkpoints: Vec<(i64, Py<PyAny>)>,
     /// The length of some loop may come from memory.
     pub may_record_trip_counts: bool,
     /// Some of its arrays may have a gradient.

@@ -12,7 +12,9 @@ use std::sync::Arc;
 use octants_engine::Config;
 use octants_engine::artifact::StoredWarning;
 use octants_engine::diag::{Diagnostic, SourceFile};
-use octants_engine::frontend::{Entity, FuncParam, FuncSource, HostValue, Obj, World, WorldError, WorldResult};
+use octants_engine::frontend::{
+    Entity, FuncParam, FuncSource, GraphUse, HostValue, LineEvent, Obj, World, WorldError, WorldResult,
+};
 use octants_engine::ir::Scalar;
 use octants_engine::trace::stored_warning;
 use pyo3::exceptions::{PyAttributeError, PyOSError, PyUserWarning};
@@ -26,6 +28,7 @@ use crate::errors;
 use crate::func::Func;
 use crate::guard::{Path, Step};
 use crate::kernel::Kernel;
+use crate::line_probes;
 use crate::names::{function_name, marker, text_attribute, unwrap_tensor};
 use crate::signature::declaration;
 use crate::source::definition_length;
@@ -275,7 +278,7 @@ impl<'py> PyWorld<'py> {
             returns: declared.returns.map(|r| self.handle(r)),
             requires_top_level,
             pure: kernel.is_some_and(Kernel::is_pure),
-            graph: kernel.is_some_and(Kernel::is_graph),
+            graph: kernel.map_or(GraphUse::None, Kernel::graph_use),
         })
     }
 }
@@ -526,6 +529,11 @@ impl World for PyWorld<'_> {
         let methods = self.py.import("octants._tensor_methods").and_then(|m| m.getattr("METHODS")).ok()?;
         let found = methods.cast::<PyDict>().ok()?.get_item(name).ok()??;
         Some(self.handle(found))
+    }
+
+    fn line_probe(&self, path: &str, line: u32, event: LineEvent) -> Option<(Obj, i128)> {
+        let (field, index) = line_probes::ask(self.py, path, line, event)?;
+        Some((self.handle(field), index))
     }
 
     fn print(&self, line: &str) {

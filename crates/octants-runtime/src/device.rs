@@ -16,7 +16,7 @@ use crate::kernel::LoadedKernel;
 use crate::kernel_meta::KernelMeta;
 use crate::nesting;
 use crate::report::{TextSink, lock};
-use crate::sections::sections;
+use crate::sections::{draws_again, sections};
 use crate::stream::Stream;
 use crate::worker_pool::PoolStats;
 
@@ -69,6 +69,11 @@ impl Device {
     /// What drives the device, and its version as its maker writes it.
     pub fn software(&self) -> Option<(&'static str, i32)> {
         self.0.core.driver.software()
+    }
+
+    /// Nominal rate of the clock that code reads, in hertz, if known.
+    pub fn clock_hz(&self) -> Option<f64> {
+        self.0.core.driver.clock_hz()
     }
 
     /// The stream that launches use unless told otherwise.
@@ -175,6 +180,7 @@ impl Device {
             speaks: !artifact.sites.is_empty() && core.driver.code_target() != CodeTarget::Host,
             frame_bytes: spilled_at.map_or(artifact.frame_bytes, |at| at + args),
             spilled_at,
+            may_be_one: !draws_again(artifact, &sections),
             sections,
         };
         if kernel.tasks.len() != artifact.tasks.len() {

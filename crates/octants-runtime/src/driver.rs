@@ -14,6 +14,7 @@ use crate::kernel_meta::KernelMeta;
 use crate::pattern::Pattern;
 use crate::poll::poll;
 use crate::report::{Failures, Printer};
+use crate::sections::Section;
 
 /// An address in the device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -115,6 +116,11 @@ pub trait Driver: Send + Sync + 'static {
     /// What drives the device: a name, and its version as its maker writes it; `None` where nothing does but this
     /// program.
     fn software(&self) -> Option<(&'static str, i32)> {
+        None
+    }
+
+    /// Nominal rate of the clock that code reads, in hertz; `None` where it has none or is not known.
+    fn clock_hz(&self) -> Option<f64> {
         None
     }
 
@@ -257,16 +263,17 @@ pub trait Driver: Send + Sync + 'static {
     /// Queues a task. `launch.args` has the artifact's number of slots.
     unsafe fn launch(&self, stream: StreamHandle, task: TaskHandle, launch: &Launch<'_>) -> Result<()>;
 
-    /// Queues all tasks of a module, one behind the other. A driver may make one piece of work of them, for this launch
-    /// and those to come.
+    /// Queues all tasks of a module as one piece of work, made for this launch and those to come. They follow one
+    /// another as `sections` says; without sections they are in order. False, with nothing queued, where the caller has
+    /// to launch them one by one.
     unsafe fn launch_as_one(
         &self,
-        stream: StreamHandle,
-        (_module, tasks): (ModuleHandle, &[TaskHandle]),
-        launch: &Launch<'_>,
-    ) -> Result<()> {
-        // SAFETY: the trait's contract.
-        tasks.iter().try_for_each(|&task| unsafe { self.launch(stream, task, launch) })
+        _stream: StreamHandle,
+        _module: ModuleHandle,
+        _sections: &[Section],
+        _launch: &Launch<'_>,
+    ) -> Result<bool> {
+        Ok(false)
     }
 
     /// True while what is queued on `stream` is captured into a graph instead of being run. Nothing may then wait for

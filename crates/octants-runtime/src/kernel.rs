@@ -40,6 +40,8 @@ pub struct LoadedKernel {
     pub(crate) spilled_at: Option<u64>,
     /// How the tasks follow one another; empty where each runs once, in order.
     pub(crate) sections: Box<[Section]>,
+    /// The driver may make one piece of work of them.
+    pub(crate) may_be_one: bool,
 }
 
 impl LoadedKernel {

@@ -66,6 +66,7 @@ pub use profile::{KernelTotal, Lane, Span, SpanId, Total};
 pub use profiler::Profiler;
 pub use renewable::Renewable;
 pub use report::{Failure, Failures, Printer, TextSink};
+pub use sections::Section;
 pub use stage_arguments::HostArray;
 pub use stream::{Results, Stream};
 pub use worker_pool::PoolStats;

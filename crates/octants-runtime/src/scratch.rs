@@ -30,6 +30,17 @@ pub(crate) struct Scratch {
     pub(crate) voice: (DevicePtr, u64),
     /// Argument slots of a launch that does not pass them on as they came.
     pub(crate) slots: Vec<u64>,
+    /// Where the launch being made resumes, and where it ended.
+    pub(crate) checkpoints: Checkpoints,
+}
+
+/// Labels of checkpoints of a launch.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Checkpoints {
+    /// The launch skips what stands before this one, until it has come there.
+    pub(crate) resumes_at: Option<i64>,
+    /// The launch ended behind this one.
+    pub(crate) ended_at: Option<i64>,
 }
 
 impl Default for Scratch {
@@ -45,6 +56,7 @@ impl Default for Scratch {
             channel: None,
             voice: (DevicePtr(0), 0),
             slots: Vec::new(),
+            checkpoints: Checkpoints::default(),
         }
     }
 }

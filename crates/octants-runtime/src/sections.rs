@@ -11,7 +11,7 @@ use crate::error::{ErrorKind, Result};
 
 /// A stretch of a kernel's launch.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Section {
+pub enum Section {
     /// Tasks one after the other.
     InOrder(Range<usize>),
     /// At least two groups of tasks, each in order, independent of one another.
@@ -20,6 +20,25 @@ pub(crate) enum Section {
     While(Condition, Box<[Section]>),
     /// Sections for a condition that holds, and for one that does not.
     If(Condition, [Box<[Section]>; 2]),
+    /// Sections behind which a launch ends where a condition holds, and at which another may resume, by their label.
+    Checkpoint(i64, Condition, Box<[Section]>),
+}
+
+impl Section {
+    /// The sections directly in this one.
+    pub fn parts(&self) -> [&[Section]; 2] {
+        match self {
+            Section::InOrder(_) | Section::Groups(_) => [&[], &[]],
+            Section::While(_, body) | Section::Checkpoint(_, _, body) => [body, &[]],
+            Section::If(_, [then, otherwise]) => [then, otherwise],
+        }
+    }
+
+    /// It, or a section within it, is the checkpoint of this label.
+    pub(crate) fn holds_checkpoint(&self, of: i64) -> bool {
+        let within = |s: &Section| s.holds_checkpoint(of);
+        matches!(self, Section::Checkpoint(label, ..) if *label == of) || self.parts().into_iter().flatten().any(within)
+    }
 }
 
 /// The sections of a kernel, where its tasks do not all run once and in order; `forks` where groups may run side by
@@ -36,7 +55,21 @@ pub(crate) fn sections(artifact: &Artifact, forks: bool) -> Result<Box<[Section]
 
 /// Some section reads a condition.
 pub(crate) fn decides(sections: &[Section]) -> bool {
-    sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..)))
+    sections.iter().any(|s| matches!(s, Section::While(..) | Section::If(..) | Section::Checkpoint(..)))
+}
+
+/// Some task that may run again in a launch draws random numbers, other ones in each round: only the host counts rounds.
+pub(crate) fn draws_again(artifact: &Artifact, sections: &[Section]) -> bool {
+    fn any(artifact: &Artifact, sections: &[Section], again: bool) -> bool {
+        let draws = |tasks: &Range<usize>| again && artifact.tasks[tasks.clone()].iter().any(|t| t.draws_random);
+        sections.iter().any(|section| match section {
+            Section::InOrder(tasks) => draws(tasks),
+            Section::Groups(groups) => groups.iter().any(draws),
+            Section::While(_, body) => any(artifact, body, true),
+            _ => section.parts().into_iter().any(|part| any(artifact, part, again)),
+        })
+    }
+    any(artifact, sections, false)
 }
 
 struct Making<'a> {
@@ -70,8 +103,9 @@ impl Making<'_> {
                     let both = [self.sections(then)?, self.sections(otherwise)?];
                     out.push(Section::If(self.condition(condition)?, both));
                 }
-                // No launch stops or resumes: what stands there runs in its place.
-                GraphPart::Checkpoint { body, .. } => self.add(body, out)?,
+                GraphPart::Checkpoint { label, yields_on, body } => {
+                    out.push(Section::Checkpoint(*label, self.condition(yields_on)?, self.sections(body)?));
+                }
             }
         }
         Ok(())
@@ -126,16 +160,17 @@ mod tests {
     }
 
     #[test]
-    fn a_checkpoint_is_what_stands_in_it() {
-        let body = vec![GraphPart::Tasks(1, 2)];
-        let parts = vec![
-            GraphPart::Tasks(0, 1),
-            GraphPart::Checkpoint { label: 3, yields_on: FLAG, body },
-            GraphPart::While { condition: FLAG, body: vec![GraphPart::Tasks(2, 3)] },
-        ];
+    fn a_checkpoint_is_found_by_its_label_wherever_it_stands() {
+        let checkpoint =
+            |label, n| GraphPart::Checkpoint { label, yields_on: FLAG, body: vec![GraphPart::Tasks(n, n + 1)] };
+        let body = vec![checkpoint(5, 2)];
+        let parts = vec![GraphPart::Tasks(0, 1), checkpoint(3, 1), GraphPart::While { condition: FLAG, body }];
         let found = sections(&artifact(3, parts), true).unwrap();
-        assert_eq!(*found, [Section::InOrder(0..2), Section::While(FLAG, [Section::InOrder(2..3)].into())]);
+        let of = |label, n| Section::Checkpoint(label, FLAG, [Section::InOrder(n..n + 1)].into());
+        assert_eq!(*found, [Section::InOrder(0..1), of(3, 1), Section::While(FLAG, [of(5, 2)].into())]);
         assert!(decides(&found));
+        let holding = |label| found.iter().position(|s| s.holds_checkpoint(label));
+        assert_eq!([3, 5, 0].map(holding), [Some(1), Some(2), None]);
     }
 
     #[test]

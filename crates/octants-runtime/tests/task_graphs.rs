@@ -73,6 +73,29 @@ fn a_loop_runs_until_its_condition_is_zero_and_each_round_is_a_launch_of_its_own
 }
 
 #[test]
+fn a_driver_that_makes_one_of_all_tasks_is_given_the_loops_too_unless_they_draw_random_numbers() {
+    let (device, log) = device_that(RecordingDriver::making_one);
+    let graph = vec![GraphPart::Tasks(0, 1), repeat(FLAG, vec![GraphPart::Tasks(1, 2)])];
+    let flag = device.allocate(4).unwrap();
+    let calls = |drawing: Option<usize>| {
+        let mut artifact = artifact(2, graph.clone());
+        if let Some(task) = drawing {
+            artifact.tasks[task].draws_random = true;
+        }
+        let kernel = load(&device, &artifact);
+        log.take();
+        launch(device.default_stream(), &kernel, &flag).unwrap();
+        let launching = |c: &String| c.starts_with("launch");
+        log.take().into_iter().filter(launching).map(|c| c.split(' ').next().unwrap().to_string()).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(None), ["launch_as_one"]);
+    assert_eq!(calls(Some(0)), ["launch_as_one"], "that task runs once");
+    assert_eq!(calls(Some(1)), ["launch", "launch"], "each round has a number of its own, which only the host counts");
+    drop(flag);
+    finish(device, &log);
+}
+
+#[test]
 fn the_host_waits_for_the_launching_stream_alone_and_reads_no_more_than_the_condition() {
     let calls = |setting: Setting| {
         let (device, log) = device_that(setting);

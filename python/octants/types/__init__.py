@@ -1,7 +1,17 @@
 """Types of values and annotations of parameters."""
 
 from octants.types import primitive_types
-from octants.types.annotations import BufferViewType, NDArray, NdarrayType, RefType, Template, ndarray, ref, template
+from octants.types.annotations import (
+    BufferViewType,
+    NDArray,
+    NdarrayType,
+    RefType,
+    Template,
+    ndarray,
+    ref,
+    sparse_matrix_builder,
+    template,
+)
 from octants.types.primitive import (
     DataType,
     f16,
@@ -68,6 +78,7 @@ __all__ = [
     "ndarray",
     "primitive_types",
     "ref",
+    "sparse_matrix_builder",
     "struct",
     "template",
     "u1",

@@ -119,3 +119,10 @@ class RefType:
 def ref(target: Any) -> RefType:
     """The annotation of a by-reference scalar parameter."""
     return RefType(target)
+
+
+def sparse_matrix_builder() -> type:
+    """The annotation of a `qd.linalg.SparseMatrixBuilder`: in kernels `builder[i, j] += value` adds to an element."""
+    from octants.linalg.sparse_matrix_builder import SparseMatrixBuilder
+
+    return SparseMatrixBuilder

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal
 import numpy as np
 
 from octants.exceptions import OctantsSyntaxError
+from octants.python_scope import STAND_INS
 
 Kind = Literal["bool", "signed", "unsigned", "float"]
 
@@ -36,6 +37,8 @@ class DataType:
         return self.name
 
     def __call__(self, *args: object) -> Any:
+        if "dtype" in STAND_INS:
+            return STAND_INS["dtype"](self, *args)
         raise OctantsSyntaxError(
             f"{self.name}(...) converts a value inside a kernel; in Python use int(), float() or numpy.{self.numpy.name}()"
         )

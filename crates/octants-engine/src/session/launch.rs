@@ -46,6 +46,25 @@ impl Session {
         Ok(results)
     }
 
+    /// As [`Session::launch`] for code with checkpoints, from the one with this label on if there is a label. Yields that of
+    /// the checkpoint where the launch has ended, if that was not its end.
+    ///
+    /// # Safety
+    /// That of [`Session::launch`].
+    pub unsafe fn launch_from(
+        &self,
+        code: &Executable,
+        slots: &[u64],
+        arrays: &[HostArray],
+        stream: Option<&Stream>,
+        resumes_at: Option<i64>,
+        caller: &dyn Caller,
+    ) -> Result<Option<i64>, Error> {
+        let stream = stream.unwrap_or_else(|| self.device.default_stream());
+        // SAFETY: the caller's contract.
+        Ok(unsafe { stream.launch_from(&code.kernel, slots, arrays, resumes_at, caller)? })
+    }
+
     /// Counts what a gradient must keep, makes the store and runs the gradient.
     ///
     /// # Safety

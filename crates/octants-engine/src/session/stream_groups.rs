@@ -2,7 +2,7 @@
 
 use octants_diag::{Code, Diagnostic, Span};
 use octants_frontend::{Lowered, World};
-use octants_ir::{Op, run_pipeline};
+use octants_ir::{LoopGroup, Op, run_pipeline};
 use octants_passes::{Alias, PIPELINE, PassOptions, find_overlaps};
 
 use super::{Lowering, Session};
@@ -78,7 +78,10 @@ pub(super) fn group_loops(lowered: &Lowered) -> impl Iterator<Item = (u32, Span)
     body.block(body.root).iter().filter_map(|&v| {
         let inst = body.inst(v);
         match &inst.op {
-            Op::For(l) => l.parallel.as_ref().and_then(|c| c.group).map(|group| (group, inst.span)),
+            Op::For(l) => match l.parallel.as_ref()?.group? {
+                LoopGroup { region: None, number } => Some((number, inst.span)),
+                LoopGroup { region: Some(_), .. } => None,
+            },
             _ => None,
         }
     })

@@ -19,6 +19,7 @@ pub struct Binding {
     pub roots: Vec<u32>,
     pub params: Vec<(u32, Vec<String>)>,
     pub returns: Vec<Obj>,
+    pub checkpoints: Vec<(i64, Obj)>,
 }
 
 impl Binding {
@@ -29,6 +30,7 @@ impl Binding {
             roots: lowered.roots.clone(),
             params: lowered.params.clone(),
             returns: lowered.returns.clone(),
+            checkpoints: lowered.checkpoints.clone(),
         }
     }
 }
@@ -67,6 +69,7 @@ pub(super) fn binding_and_layout(outcome: &Outcome) -> (Binding, ArgLayout, Vec<
         roots: plan.roots.clone(),
         params: plan.params.iter().map(|p| (p.index, p.path.clone())).collect(),
         returns: outcome.returns.iter().copied().map(Obj).collect(),
+        checkpoints: outcome.checkpoints.iter().map(|&(label, object)| (label, Obj(object))).collect(),
     };
     let layout = ArgLayout {
         roots: (0..plan.roots.len() as u32).collect(),

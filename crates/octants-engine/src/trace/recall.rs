@@ -240,6 +240,7 @@ pub(crate) fn outcome(
         depends,
         result: type_to_stored(ret),
         returns: binding.returns.iter().map(|o| o.0).collect(),
+        checkpoints: binding.checkpoints.iter().map(|(label, o)| (*label, o.0)).collect(),
         warnings,
         printed,
     }
@@ -257,6 +258,7 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         cpu_target,
         short_circuit_operators,
         unrolling_limit,
+        graph_max_iterations,
         raise_on_templated_floats,
         // They decide the target, which the common part of keys names.
         backends: _,
@@ -301,5 +303,6 @@ fn add_options(key: &mut KeyMaker, config: &Config) {
         .add("cpu_target", cpu_target)
         .add("short_circuit_operators", short_circuit_operators)
         .add("unrolling_limit", unrolling_limit)
+        .add("graph_max_iterations", graph_max_iterations)
         .add("raise_on_templated_floats", raise_on_templated_floats);
 }

@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 
 use octants_artifact::{Fingerprint, Key, Lookup, StoredWarning};
 use octants_diag::{Diagnostic, Sources};
-use octants_frontend::{Entity, FuncSource, HostValue, Obj, World, WorldResult};
+use octants_frontend::{Entity, FuncSource, HostValue, LineEvent, Obj, World, WorldResult};
 use octants_ir::Scalar;
 
 use super::answer::{Answer, ask, is_inert, made, runs_code_of};
@@ -166,6 +166,10 @@ impl World for Tracing<'_> {
 
     fn tensor_method(&self, name: &str) -> Option<Obj> {
         sure(answer!(self, Lookup::TensorMethod(name.to_string()), Perhaps))
+    }
+
+    fn line_probe(&self, path: &str, line: u32, event: LineEvent) -> Option<(Obj, i128)> {
+        self.world.line_probe(path, line, event)
     }
 
     fn print(&self, line: &str) {

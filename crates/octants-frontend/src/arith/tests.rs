@@ -16,6 +16,7 @@ fn options(default_fp: Scalar, debug: bool) -> Options {
         debug,
         short_circuit: true,
         unrolling_limit: 32,
+        graph_max_iterations: 0,
         mode: AutodiffMode::None,
     }
 }

@@ -395,6 +395,9 @@ impl Lowerer<'_> {
         {
             return self.assign_name(name, Value::None, false);
         }
+        if self.add_element(target, op, value)? {
+            return Ok(());
+        }
         // What changes memory is in the order in which it is written. Indices that are only read are read last, after
         // what the value changes.
         let (place, is_slice, v) = if may_write(value) && !may_write(target) {

@@ -152,7 +152,12 @@ impl Lowerer<'_> {
         }
     }
 
-    fn call_object(&mut self, obj: Obj, mut args: Vec<Value>, kwargs: Vec<(String, Value)>) -> Result<Value> {
+    pub(super) fn call_object(
+        &mut self,
+        obj: Obj,
+        mut args: Vec<Value>,
+        kwargs: Vec<(String, Value)>,
+    ) -> Result<Value> {
         match self.world.entity(obj) {
             Entity::Func(FuncKind::Kernel) => Err(Diagnostic::new(
                 Code::Syntax,

@@ -1,13 +1,12 @@
 //! Branches, `while`, `break`, `continue`, `assert`, and conditions.
 
 use octants_diag::{Code, Diagnostic, Result, Span};
-use octants_ir::{AutodiffMode, Op, Scalar, Type, ValueId};
+use octants_ir::{Op, Scalar, Type, ValueId};
 
-use super::graph_sections::GraphSection;
 use super::{Flow, LoopKind, Lowerer};
 use crate::arith;
 use crate::ast::{Expr, ExprKind, Stmt};
-use crate::syntax_facts::{self, is_static_call};
+use crate::syntax_facts::is_static_call;
 use crate::value::Value;
 use crate::world::Entity;
 
@@ -22,7 +21,12 @@ impl Lowerer<'_> {
         self.b.span = test.span;
         let cond = self.condition(&cond)?;
         let (a, flow_a) = self.in_block(|s| s.lower_stmts(then))?;
-        let (b, flow_b) = self.in_block(|s| s.lower_stmts(orelse))?;
+        let (b, flow_b) = self.in_block(|s| {
+            if orelse.is_empty() {
+                s.mark_skipped(test.span)?;
+            }
+            s.lower_stmts(orelse)
+        })?;
         for flow in [flow_a, flow_b] {
             match flow {
                 Flow::Normal | Flow::Return => {}
@@ -36,51 +40,6 @@ impl Lowerer<'_> {
         }
         self.b.push(Op::If(cond, a, b), Type::Unit);
         Ok(Flow::Normal)
-    }
-
-    /// `while qd.graph.do_while(counter)`: the body runs, then again while the counter is not zero. At the top level of
-    /// a kernel its loops are parallel, unless something else leaves a round, or the kernel is differentiated, which
-    /// knows no rounds of tasks.
-    pub(super) fn lower_do_while(&mut self, counter: &Expr, body: &[Stmt]) -> Result<()> {
-        self.check_graph_kernel("qd.graph.do_while()")?;
-        if self.graph_section != GraphSection::Outside {
-            return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
-        }
-        let counter = self.lower_expr(counter)?;
-        let Some(buffer) = self.as_array(&counter)? else {
-            let what = self.describe(&counter);
-            return self.err(Code::Type, format!("qd.graph.do_while takes a 0-dimensional i32 ndarray, not {what}"));
-        };
-        let decl = &self.buffers[buffer.index()];
-        if decl.ndim != 0 || decl.elem != Type::I32 {
-            return self
-                .err(Code::Type, format!("qd.graph.do_while: `{}` must be a 0-dimensional i32 ndarray", decl.name));
-        }
-        let is_of_tasks = self.at_top_level() && self.options.mode == AutodiffMode::None && !syntax_facts::jumps(body);
-        self.frame().loops.push(LoopKind::Serial);
-        self.rounds += u32::from(is_of_tasks);
-        let result = self.in_block(|s| {
-            s.lower_stmts(body)?;
-            let value = s.element(buffer, &[])?;
-            let again = s.condition(&value)?;
-            s.break_unless(again);
-            Ok(())
-        });
-        self.rounds -= u32::from(is_of_tasks);
-        self.frame().loops.pop();
-        let (block, ()) = result?;
-        self.b.push(Op::Loop(block), Type::Unit);
-        Ok(())
-    }
-
-    /// Leaves the loop unless a condition holds.
-    fn break_unless(&mut self, cond: ValueId) {
-        let go_on = self.b.body.add_block();
-        let stop = self.b.body.add_block();
-        let back = self.b.set_cursor(stop);
-        self.b.push(Op::Break, Type::Unit);
-        self.b.set_cursor(back);
-        self.b.push(Op::If(cond, go_on, stop), Type::Unit);
     }
 
     pub(super) fn lower_while(&mut self, test: &Expr, body: &[Stmt]) -> Result<()> {

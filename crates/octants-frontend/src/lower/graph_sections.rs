@@ -1,13 +1,15 @@
 //! `with qd.graph.parallel_context():` and the `with qd.graph.parallel():` sections in it: which statements may stand where.
 //!
-//! Sections do not depend on one another, so that they may run in any order. Here they run in the order of the source: their loops are
-//! tasks of the kernel like those around them.
+//! Sections do not depend on one another, so that they may run in any order or at once: each is a group of loops, and a context a region of
+//! groups. In a kernel that is differentiated they run in the order of the source.
 
 use octants_diag::{Code, Result};
+use octants_ir::AutodiffMode;
 
 use super::{Flow, Lowerer};
 use crate::ast::{Arguments, ExprKind, Stmt, StmtKind};
 use crate::syntax_facts::is_static_call;
+use crate::world::GraphUse;
 
 /// Where the statements that are being lowered stand.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -18,26 +20,31 @@ pub(super) enum GraphSection {
     Context,
     /// In a section of one.
     Section,
+    /// In a checkpoint.
+    Checkpoint,
 }
 
 /// Whether a `with` of this builtin is one of those here, to go by its name.
 pub(super) fn is_graph_block(name: &str) -> bool {
-    matches!(name, "graph_parallel_context" | "graph_parallel")
+    matches!(name, "graph_parallel_context" | "graph_parallel" | "checkpoint")
 }
 
 impl Lowerer<'_> {
     /// Only kernels that are declared with `graph=True` have what `qd.graph` offers.
     pub(super) fn check_graph_kernel(&mut self, what: &str) -> Result<()> {
-        if self.graph {
+        if self.graph != GraphUse::None {
             return Ok(());
         }
         self.err(Code::Syntax, format!("{what} requires @qd.kernel(graph=True)"))
     }
 
     pub(super) fn lower_graph_block(&mut self, name: &str, arguments: &Arguments, body: &[Stmt]) -> Result<Flow> {
+        if name == "checkpoint" {
+            return self.lower_checkpoint(arguments, body);
+        }
         self.check_graph_kernel(&format!("qd.{}()", name.replacen('_', ".", 1)))?;
         let inner = match (name, self.graph_section) {
-            ("graph_parallel_context", GraphSection::Outside) => GraphSection::Context,
+            ("graph_parallel_context", GraphSection::Outside | GraphSection::Checkpoint) => GraphSection::Context,
             ("graph_parallel_context", _) => {
                 return self.err(Code::Syntax, "qd.graph.parallel_context() and its sections cannot be nested");
             }
@@ -45,7 +52,7 @@ impl Lowerer<'_> {
             (_, GraphSection::Section) => {
                 return self.err(Code::Syntax, "qd.graph.parallel() sections cannot be nested");
             }
-            (_, GraphSection::Outside) => {
+            (_, GraphSection::Outside | GraphSection::Checkpoint) => {
                 return self.err(
                     Code::Syntax,
                     "qd.graph.parallel() can only be used directly inside a qd.graph.parallel_context() block",
@@ -56,7 +63,10 @@ impl Lowerer<'_> {
             return self.err(Code::Syntax, format!("qd.{}() takes no arguments", name.replacen('_', ".", 1)));
         }
         let outer = std::mem::replace(&mut self.graph_section, inner);
-        let flow = self.scoped(|s| s.lower_stmts(body));
+        let is_group = inner == GraphSection::Section && self.options.mode == AutodiffMode::None && self.at_top_level();
+        self.next_region += u32::from(inner == GraphSection::Context);
+        let region = Some(self.next_region - 1);
+        let flow = if is_group { self.lower_group(region, body) } else { self.scoped(|s| s.lower_stmts(body)) };
         self.graph_section = outer;
         match flow? {
             Flow::Normal => Ok(Flow::Normal),

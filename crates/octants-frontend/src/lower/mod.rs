@@ -1,19 +1,23 @@
 //! [`Lowerer`]: the state of one kernel's lowering and its scopes; and the way from a kernel's source to its IR.
 
+mod added_elements;
 mod arguments;
 mod array_views;
 mod assignment;
 mod atomics;
 mod builtins;
 mod call;
+mod checkpoints;
 mod choose_form;
 mod compile_time;
 mod control;
 mod conversions;
 mod dicts;
+mod do_while;
 mod expr;
 mod function;
 mod graph_sections;
+mod line_probes;
 mod loops;
 mod outlined;
 mod pass;
@@ -39,13 +43,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use octants_diag::{Code, Diagnostic, Result, Sources, Span};
-use octants_ir::{Buffer, BufferId, Builder, Function, Kernel, LoopConfig, Param, StructType, Type, ValueId};
+use octants_ir::{
+    Buffer, BufferId, Builder, Function, Kernel, LoopConfig, LoopGroup, Param, StructType, Type, ValueId,
+};
 
 use self::graph_sections::GraphSection;
 use crate::ast::Stmt;
 use crate::syntax_facts::Facts;
 use crate::value::Value;
-use crate::world::{ArgSpec, Capture, Entity, FuncSource, Lowered, Obj, Options, World, WorldError};
+use crate::world::{ArgSpec, Capture, Entity, FuncSource, GraphUse, Lowered, Obj, Options, World, WorldError};
 
 /// Lowers `kernel` for the given arguments.
 ///
@@ -117,6 +123,8 @@ struct Frame {
     loops: Vec<LoopKind>,
     /// Nesting of run-time control flow in this frame.
     control_depth: u32,
+    /// The lines of loops and blocks around that the next statement is to mark.
+    headers: Vec<Span>,
     ret: ReturnMode,
     returned: Option<Value>,
     /// In a `@qd.real_func`: by-value members of dataclass arguments, by parameter position and path.
@@ -178,10 +186,13 @@ pub(crate) struct Lowerer<'w> {
     self_by_reference: bool,
     pending_config: Option<LoopConfig>,
     /// The kernel is declared with `graph=True`.
-    graph: bool,
+    graph: GraphUse,
     graph_section: GraphSection,
-    group: Option<u32>,
+    checkpoints: Vec<(i64, Obj)>,
+    /// The group that parallel loops are part of here.
+    group: Option<LoopGroup>,
     next_group: u32,
+    next_region: u32,
     overlap_allowed: BTreeSet<u32>,
     parsed: HashMap<Obj, Rc<ParsedFunction>>,
     /// Time spent reading and parsing source text.
@@ -246,10 +257,12 @@ impl<'w> Lowerer<'w> {
             outer: HashSet::new(),
             self_by_reference: false,
             pending_config: None,
-            graph: false,
+            graph: GraphUse::None,
+            checkpoints: Vec::new(),
             graph_section: GraphSection::Outside,
             group: None,
             next_group: 0,
+            next_region: 0,
             overlap_allowed: BTreeSet::new(),
             parsed: HashMap::new(),
             parsing: std::time::Duration::ZERO,
@@ -348,6 +361,7 @@ impl<'w> Lowerer<'w> {
             roots: self.roots,
             params: self.param_paths,
             returns,
+            checkpoints: self.checkpoints,
             overlap_allowed: self.overlap_allowed,
             sources: self.sources,
             parsing: self.parsing,
@@ -471,6 +485,7 @@ impl Frame {
             left: HashMap::new(),
             loops: Vec::new(),
             control_depth: 0,
+            headers: Vec::new(),
             ret,
             returned: None,
             bound_params: HashMap::new(),

@@ -1,7 +1,7 @@
 //! Statements: which is which, and `with qd.stream_parallel()` blocks.
 
 use octants_diag::{Code, Diagnostic, Result};
-use octants_ir::{ForLoop, LoopConfig, Op, Type, ValueId};
+use octants_ir::{ForLoop, LoopConfig, LoopGroup, Op, Type, ValueId};
 
 use super::graph_sections::is_graph_block;
 use super::{Flow, Lowerer, ReturnMode};
@@ -21,6 +21,7 @@ impl Lowerer<'_> {
         for s in stmts {
             self.b.span = s.head();
             self.check_graph_section(s)?;
+            self.mark_statement(s)?;
             let flow = self.lower_stmt(s)?;
             if flow != Flow::Normal {
                 return Ok(flow);
@@ -122,7 +123,8 @@ impl Lowerer<'_> {
         let Some(name) = builtin.filter(|n| n == "stream_parallel" || is_graph_block(n)) else {
             return self.err(
                 Code::Syntax,
-                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context() and qd.graph.parallel()",
+                "'with' in Quadrants kernels only supports qd.stream_parallel(), qd.graph.parallel_context(), qd.graph.parallel() and \
+                 qd.checkpoint()",
             );
         };
         if target.is_some() {
@@ -155,26 +157,31 @@ impl Lowerer<'_> {
             let value = self.lower_expr(value)?;
             overlap = self.compile_time_truth(&value, "`allow_overlap` of qd.stream_parallel")?;
         }
-        self.next_group += 1;
-        let group = self.next_group - 1;
-        self.group = Some(group);
         if overlap {
-            self.overlap_allowed.insert(group);
+            self.overlap_allowed.insert(self.next_group);
         }
-        let start = self.b.body.block(self.b.cursor()).len();
-        let flow = self.scoped(|s| s.lower_stmts(body));
-        self.group = None;
-        match flow? {
+        match self.lower_group(None, body)? {
             Flow::Return => self.err(Code::Syntax, "`return` is not supported in a kernel with qd.stream_parallel()"),
-            flow => {
-                self.enclose_serial_end(start, group);
-                Ok(flow)
-            }
+            flow => Ok(flow),
         }
     }
 
+    /// Statements that are a group of a region.
+    pub(super) fn lower_group(&mut self, region: Option<u32>, body: &[Stmt]) -> Result<Flow> {
+        let group = LoopGroup { region, number: self.next_group };
+        self.next_group += 1;
+        self.group = Some(group);
+        let start = self.b.body.block(self.b.cursor()).len();
+        let flow = self.scoped(|s| s.lower_stmts(body));
+        self.group = None;
+        if flow.as_ref().is_ok_and(|flow| !matches!(flow, Flow::Return)) {
+            self.enclose_serial_end(start, group);
+        }
+        flow
+    }
+
     /// Statements after the last parallel loop of a group become one loop of one iteration, since only loops name their group.
-    fn enclose_serial_end(&mut self, start: usize, group: u32) {
+    fn enclose_serial_end(&mut self, start: usize, group: LoopGroup) {
         let cursor = self.b.cursor();
         let of_group = |v: &ValueId| match &self.b.body.inst(*v).op {
             Op::For(l) => l.parallel.as_ref().is_some_and(|c| c.group == Some(group)),
@@ -235,9 +242,9 @@ fn acts_at_compile_time(e: &Expr) -> bool {
     matches!(name.as_str(), "static_assert" | "static_print")
 }
 
-/// Whether a `with` item is `qd.graph.parallel_context()` or one of its sections, to go by the name.
+/// Whether a `with` item is one of `qd.graph` or a checkpoint, to go by the name.
 fn names_graph_block(item: &Expr) -> bool {
     let ExprKind::Call(func, _) = &item.kind else { return false };
     let (ExprKind::Attribute(_, name) | ExprKind::Name(name)) = &func.kind else { return false };
-    matches!(name.as_str(), "parallel_context" | "parallel" | "graph_parallel_context" | "graph_parallel")
+    is_graph_block(name) || matches!(name.as_str(), "parallel_context" | "parallel")
 }

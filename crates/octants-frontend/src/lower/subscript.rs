@@ -45,6 +45,11 @@ impl Lowerer<'_> {
         {
             return Ok(base.clone());
         }
+        if self.adding_method(base)?.is_some() {
+            let text =
+                "a sparse matrix builder has no elements to read or assign: add to them by `builder[i, j] += value`";
+            return self.err(Code::Syntax, text);
+        }
         match base {
             Value::Str(_) => {
                 let key = match &index[..] {

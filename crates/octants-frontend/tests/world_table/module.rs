@@ -8,7 +8,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use octants_diag::SourceFile;
-use octants_frontend::{ArgSpec, Entity, FuncKind, FuncParam, FuncSource, HostValue, Obj, Options, World, WorldResult};
+use octants_frontend::{
+    ArgSpec, Entity, FuncKind, FuncParam, FuncSource, GraphUse, HostValue, Obj, Options, World, WorldResult,
+};
 use octants_ir::{AutodiffMode, Scalar};
 use ruff_python_ast as r;
 use ruff_text_size::Ranged;
@@ -34,6 +36,7 @@ pub fn default_options() -> Options {
         debug: false,
         short_circuit: true,
         unrolling_limit: 0,
+        graph_max_iterations: 0,
         mode: AutodiffMode::None,
     }
 }
@@ -186,6 +189,7 @@ impl Reader<'_> {
             text: self.text[start..end].into(),
             first_line: self.text[..start].matches('\n').count() as u32 + 1,
         });
+        let graph = if graph { GraphUse::WithCheckpoints } else { GraphUse::None };
         let source = FuncSource { file, name: def.name.to_string(), params, returns, requires_top_level, pure, graph };
         let names: Vec<String> = source.params.iter().map(|p| p.name.clone()).collect();
         let mut record = Record { source: Some(source), ..Record::new(Entity::Func(kind), "function") };

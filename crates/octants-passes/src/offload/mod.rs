@@ -21,8 +21,8 @@ mod outline;
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
 use octants_ir::{
-    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, Op, Program, Task, TaskGraph,
-    TaskId, TaskKind, Type, ValueId,
+    AccessSet, BlockId, Body, Const, Copier, CostClass, FrameSlot, Kernel, LocalId, LoopGroup, Op, Program, Task,
+    TaskGraph, TaskId, TaskKind, Type, ValueId,
 };
 
 use outline::{Outline, Statement, build_graph, kept_conditions, move_segments, normalize_rounds, outline};
@@ -70,12 +70,12 @@ pub fn offload(mut kernel: Kernel) -> Program {
 }
 
 /// Groups of which one needs what another leaves in the frame cannot run side by side: they become one.
-fn join_dependent_groups(tasks: &[Task], groups: &mut [Option<u32>]) {
+fn join_dependent_groups(tasks: &[Task], groups: &mut [Option<LoopGroup>]) {
     for later in 0..tasks.len() {
         let Some(group) = groups[later] else { continue };
-        let needs = |(t, of): (&Task, &Option<u32>)| {
+        let needs = |(t, of): (&Task, &Option<LoopGroup>)| {
             let (a, b) = (&t.access, &tasks[later].access);
-            of.is_some_and(|g| g != group)
+            of.is_some_and(|g| g != group && g.region == group.region)
                 && (!a.frame_writes.is_disjoint(&b.frame_reads)
                     || !a.frame_writes.is_disjoint(&b.frame_writes)
                     || !a.frame_reads.is_disjoint(&b.frame_writes))
@@ -98,7 +98,7 @@ fn symbol(name: &str) -> String {
 struct Segment {
     statements: Vec<ValueId>,
     parallel: Option<octants_ir::LoopConfig>,
-    group: Option<u32>,
+    group: Option<LoopGroup>,
     /// It may run more than once.
     repeats: bool,
     /// Those of `statements` that are needed.
@@ -186,7 +186,7 @@ impl<'a> Cut<'a> {
         for (i, segment) in self.segments.iter().enumerate() {
             for &v in &segment.statements {
                 let inst = self.source.inst(v);
-                if !inst.op.is_pure() && !matches!(inst.op, Op::Load(_) | Op::Random) {
+                if !inst.op.is_pure() && !matches!(inst.op, Op::Load(_) | Op::Random | Op::Clock) {
                     work.push((i, v));
                 }
             }

@@ -2,8 +2,8 @@
 //! are repeated. Of segments that became tasks it makes the program's graph.
 
 use octants_ir::{
-    BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, Op, RoundEnd, Task, TaskGraph, TaskId, Type, UnaryOp,
-    ValueId, round_end, task_blocks,
+    BinaryOp, BlockId, Body, Condition, Const, Effect, FrameSlot, LoopGroup, Op, RoundEnd, Task, TaskGraph, TaskId,
+    Type, UnaryOp, ValueId, round_end, task_blocks,
 };
 
 /// What runs, in order.
@@ -18,9 +18,17 @@ pub(super) enum Outline {
         /// What decides whether another one follows.
         condition: RoundCondition,
     },
+    /// A checkpoint.
+    Checkpoint {
+        label: i64,
+        /// What stands in it.
+        body: Vec<Outline>,
+        /// What decides whether a launch ends behind it.
+        condition: RoundCondition,
+    },
 }
 
-/// What decides about another round.
+/// What decides about another round, or about the end of a launch.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum RoundCondition {
     /// Memory that is there anyway.
@@ -29,11 +37,20 @@ pub(super) enum RoundCondition {
     Value(ValueId),
 }
 
+impl RoundCondition {
+    fn place(self, slots: &dyn Fn(ValueId) -> FrameSlot) -> Condition {
+        match self {
+            RoundCondition::Memory(memory) => memory,
+            RoundCondition::Value(v) => Condition::Frame(slots(v)),
+        }
+    }
+}
+
 /// A statement of the outline, and what the segment that takes it must know.
 pub(super) struct Statement {
     pub(super) value: ValueId,
-    /// The group of `stream_parallel` that it belongs to.
-    pub(super) group: Option<u32>,
+    /// The group that it belongs to.
+    pub(super) group: Option<LoopGroup>,
     /// It stands in a loop whose rounds are tasks.
     pub(super) repeats: bool,
     /// It cannot stand in the segment of the statement before it.
@@ -81,6 +98,9 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         if let (Some(_), Some((_, before))) = (end, statements.split_last()) {
             statements = before;
         }
+        if checkpoint_of(self.body, b).is_some() {
+            statements = statements.split_last().map_or(&[][..], |(_, before)| before);
+        }
         for (&v, group) in statements.iter().zip(statement_groups(self.body, statements)) {
             match self.body.inst(v).op {
                 Op::Loop(inner) if self.blocks.contains(&inner) => self.rounds(inner, repeats, out),
@@ -89,7 +109,7 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         }
     }
 
-    fn statement(&mut self, value: ValueId, group: Option<u32>, repeats: bool, out: &mut Vec<Outline>) {
+    fn statement(&mut self, value: ValueId, group: Option<LoopGroup>, repeats: bool, out: &mut Vec<Outline>) {
         let begins = std::mem::replace(&mut self.begins, false);
         let segment = (self.add_statement)(Statement { value, group, repeats, begins });
         if !matches!(out.last(), Some(Outline::Segment(last)) if *last == segment) {
@@ -106,7 +126,16 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
                 self.begins = true;
                 out.push(Outline::Rounds { body, condition: self.condition(inner, c) });
             }
-            Some(RoundEnd::Leaves) => self.block(inner, repeats, out),
+            Some(RoundEnd::Leaves) => match checkpoint_of(self.body, inner) {
+                None => self.block(inner, repeats, out),
+                Some((label, c)) => {
+                    self.begins = true;
+                    let mut body = Vec::new();
+                    self.block(inner, repeats, &mut body);
+                    self.begins = true;
+                    out.push(Outline::Checkpoint { label, body, condition: self.condition(inner, c) });
+                }
+            },
             None => panic!("compiler bug: {inner} is left elsewhere than at its end\n{}", self.body),
         }
     }
@@ -125,8 +154,10 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
         let (Op::BufferAddr(b, indices), true) = (&body.inst(address).op, is_integer) else {
             return RoundCondition::Value(c);
         };
-        // The last instruction is the end of the round itself.
-        let statements = body.block(block).split_last().map_or(&[][..], |(_, before)| before);
+        // The last instruction is the end of the round itself, and of a checkpoint the one before it.
+        let end = 1 + usize::from(checkpoint_of(body, block).is_some());
+        let all = body.block(block);
+        let statements = &all[..all.len().saturating_sub(end)];
         let changes = |v: &ValueId| !matches!(body.inst(*v).op.effect(), Effect::Pure | Effect::Read(_));
         let is_last = |at: usize| !statements[at..].iter().any(changes);
         if indices.is_empty() && statements.iter().position(|v| *v == read).is_some_and(is_last) {
@@ -136,11 +167,22 @@ impl<F: FnMut(Statement) -> usize> Walk<'_, F> {
     }
 }
 
+/// Label and value of the checkpoint that a block is.
+fn checkpoint_of(body: &Body, block: BlockId) -> Option<(i64, ValueId)> {
+    match body.block(block) {
+        [.., end, _] => match body.inst(*end).op {
+            Op::Checkpoint(label, value) => Some((label, value)),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 /// The values that decide about rounds and have to be kept in the frame.
 pub(super) fn kept_conditions(outline: &[Outline]) -> Vec<ValueId> {
     let mut kept = Vec::new();
     for part in outline {
-        if let Outline::Rounds { body, condition } = part {
+        if let Outline::Rounds { body, condition } | Outline::Checkpoint { body, condition, .. } = part {
             kept.extend(kept_conditions(body));
             if let RoundCondition::Value(v) = condition {
                 kept.push(*v);
@@ -155,7 +197,7 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
     for part in outline {
         match part {
             Outline::Segment(number) => *number += 1,
-            Outline::Rounds { body, .. } => move_segments(body),
+            Outline::Rounds { body, .. } | Outline::Checkpoint { body, .. } => move_segments(body),
         }
     }
 }
@@ -163,11 +205,11 @@ pub(super) fn move_segments(outline: &mut [Outline]) {
 /// The task graph of a program. `tasks` pairs each task with its group; `of_segment` maps segments to tasks.
 pub(super) fn build_graph(
     outline: &[Outline],
-    (tasks, groups): (&[Task], &[Option<u32>]),
+    (tasks, groups): (&[Task], &[Option<LoopGroup>]),
     of_segment: &[Option<TaskId>],
     slots: &dyn Fn(ValueId) -> FrameSlot,
 ) -> TaskGraph {
-    let mut parts: Vec<(Option<u32>, TaskGraph)> = Vec::new();
+    let mut parts: Vec<(Option<LoopGroup>, TaskGraph)> = Vec::new();
     for part in outline {
         match part {
             Outline::Segment(segment) => {
@@ -175,41 +217,49 @@ pub(super) fn build_graph(
                 parts.push((groups[task.index()], TaskGraph::launch(tasks, task)));
             }
             Outline::Rounds { body, condition } => {
-                let condition = match condition {
-                    RoundCondition::Memory(memory) => *memory,
-                    RoundCondition::Value(v) => Condition::Frame(slots(*v)),
-                };
+                let condition = condition.place(slots);
                 let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
                 parts.push((None, TaskGraph::While { condition, body }));
+            }
+            Outline::Checkpoint { label, body, condition } => {
+                let (label, yields_on) = (*label, condition.place(slots));
+                let body = Box::new(build_graph(body, (tasks, groups), of_segment, slots));
+                parts.push((None, TaskGraph::Checkpoint { label, yields_on, body }));
             }
         }
     }
     let mut out = Vec::new();
-    for run in parts.chunk_by(|a, b| a.0.is_some() && b.0.is_some()) {
+    for run in parts.chunk_by(|a, b| LoopGroup::are_neighbors(a.0, b.0)) {
         if run[0].0.is_none() {
             out.extend(run.iter().map(|(_, part)| part.clone()));
             continue;
         }
-        let group = |same: &[(Option<u32>, TaskGraph)]| same.iter().map(|(_, part)| part.clone()).collect();
+        let group = |same: &[(Option<LoopGroup>, TaskGraph)]| same.iter().map(|(_, part)| part.clone()).collect();
         let groups = run.chunk_by(|a, b| a.0 == b.0).map(|same| TaskGraph::Sequence(group(same)));
         out.push(TaskGraph::Parallel(groups.collect()));
     }
     TaskGraph::Sequence(out)
 }
 
-/// The group of each statement of the root.
-pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<u32>> {
+/// The group of each statement of a block. One that is no loop of a group is part of the next one's, which may need what
+/// it computes, if the group before is of the same region; all of a root with `stream_parallel` is made of groups, so
+/// that what comes behind the last one is part of that.
+pub(crate) fn statement_groups(body: &Body, order: &[ValueId]) -> Vec<Option<LoopGroup>> {
     let own = |v: &ValueId| match &body.inst(*v).op {
         Op::For(l) => l.parallel.as_ref().and_then(|c| c.group),
         _ => None,
     };
-    let mut groups: Vec<Option<u32>> = order.iter().map(own).collect();
-    let Some(first) = groups.iter().position(Option::is_some) else { return groups };
-    let last = groups.iter().rposition(Option::is_some).unwrap_or(first);
-    let mut next = groups[last];
-    for g in groups[first..].iter_mut().rev() {
-        next = g.or(next);
-        *g = next;
+    let mut groups: Vec<Option<LoopGroup>> = order.iter().map(own).collect();
+    let (mut before, mut from) = (None, 0);
+    for i in 0..groups.len() {
+        let Some(group) = groups[i] else { continue };
+        if LoopGroup::are_neighbors(before, Some(group)) {
+            groups[from..i].fill(Some(group));
+        }
+        (before, from) = (Some(group), i + 1);
+    }
+    if before.is_some_and(|group| group.region.is_none()) {
+        groups[from..].fill(before);
     }
     groups
 }

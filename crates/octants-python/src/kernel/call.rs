@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use octants_engine::frontend::GraphUse;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::runtime;
 use pyo3::prelude::*;
@@ -21,6 +22,7 @@ use crate::detached;
 use crate::errors;
 use crate::flattened::Flat;
 use crate::interpreter::Interpreter;
+use crate::plain_python::{self, Caller};
 use crate::program;
 use crate::specialization::{Slots, Specialization};
 use crate::stream::{in_stream_scope, scope_stream, stream_argument};
@@ -62,10 +64,13 @@ impl Kernel {
         mode: AutodiffMode,
     ) -> PyResult<Py<PyAny>> {
         let (this, py) = (slf.get(), slf.py());
+        if plain_python::is_active() && !this.library {
+            return this.run_as_python(py, args, named, mode);
+        }
         let given = stream.filter(|s| !s.is_none());
         let stream = match given {
             None => scope_stream(py)?,
-            Some(_) if this.graph => return Err(this.refuse_stream_of_graph(py)),
+            Some(_) if this.graph != GraphUse::None => return Err(this.refuse_stream_of_graph(py)),
             Some(stream) => Some(stream_argument(stream, "qd_stream")?),
         };
         let expected = this.lock().prepared.as_ref().map(|p| p.signature.params.len());
@@ -80,6 +85,29 @@ impl Kernel {
             return Self::run(slf, args, stream, mode);
         }
         Self::run_differentiated(slf, args, (stream, given.is_some()), mode)
+    }
+
+    /// A call under `arch=qd.python`, of whatever stream.
+    #[cold]
+    fn run_as_python(
+        &self,
+        py: Python<'_>,
+        args: &[Bound<'_, PyAny>],
+        named: Option<&Bound<'_, PyDict>>,
+        mode: AutodiffMode,
+    ) -> PyResult<Py<PyAny>> {
+        if mode != AutodiffMode::None {
+            let text =
+                format!("kernel `{}`: kernels that run as Python (arch=qd.python) have no derivatives", self.name);
+            return Err(errors::runtime_error(py, text));
+        }
+        let named = named.map(|named| named.copy()).transpose()?;
+        if let Some(named) = &named
+            && named.contains("qd_stream")?
+        {
+            named.del_item("qd_stream")?;
+        }
+        plain_python::run(self.function(py), &PyTuple::new(py, args)?, named.as_ref(), Caller::Kernel)
     }
 
     /// A call with all its arguments, by place.
@@ -232,15 +260,27 @@ impl Kernel {
         }
         detached::before_launch(py);
         let interpreter = Interpreter::of_launch(py, flats);
+        let mut ended_at = None;
         // SAFETY: the slots were filled by the layout of this code, from arrays that the caller's arguments, `gathered`
         // and the specialisation keep alive, and whose extents they report.
-        let end = unsafe { session.launch(&spec.code, slots, &arrays, stream, &interpreter) };
+        let end = unsafe {
+            if spec.checkpoints.is_empty() {
+                session.launch(&spec.code, slots, &arrays, stream, &interpreter)
+            } else {
+                let end = session.launch_from(&spec.code, slots, &arrays, stream, gathered.resumes_at, &interpreter);
+                end.map(|at| {
+                    ended_at = at;
+                    None
+                })
+            }
+        };
         let interrupted = interpreter.take();
         program::write_printed(py)?;
         if let Some(raised) = interrupted {
             return Err(raised);
         }
         match end {
+            Ok(None) if !spec.checkpoints.is_empty() => spec.graph_status(py, ended_at),
             Ok(None) => Ok(py.None()),
             Ok(Some(results)) => spec.result.build(py, results.slots()),
             Err(error) => Err(errors::from_engine(py, error)),

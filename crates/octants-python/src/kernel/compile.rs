@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use octants_engine::frontend::GraphUse;
 use octants_engine::frontend::World;
 use octants_engine::ir::AutodiffMode;
 use octants_engine::trace::{Binding, Recalled, Request, Search};
@@ -178,6 +179,8 @@ impl Kernel {
         };
         let mut spec = Specialization::new((gathered, args), described, &binding, (code, alias), result, &world, py)?;
         spec.groups = groups;
+        let labels = binding.checkpoints.iter().map(|&(label, o)| (label, world.object(o).unbind()));
+        spec.checkpoints = if mode == AutodiffMode::None { labels.collect() } else { Vec::new() };
         spec.unites_arrays = alias && mode != AutodiffMode::None;
         spec.may_record_trip_counts = may_record_trip_counts;
         let records_trip_counts = may_record_trip_counts && mode == AutodiffMode::None && !this.library;
@@ -254,7 +257,7 @@ impl Kernel {
         guarded(py, &this.name, || lowering.differentiate(mode, &aliases, keeping, &mut |w| world.warn(w)))?
             .map_err(&refused)?;
         world.show_warnings(&lowering.lowered.sources)?;
-        if this.graph {
+        if this.graph != GraphUse::None {
             lowering.refuse_groups().map_err(|e| errors::from_compile(py, e, &[]))?;
         }
         Ok((Arc::new(lowering), alias))
@@ -302,7 +305,7 @@ impl Kernel {
             text(pyo3::intern!(py, "__module__")),
             text(pyo3::intern!(py, "__qualname__")),
             code.getattr(pyo3::intern!(py, "co_filename"))?.extract()?,
-            format!("graph={}", self.graph),
+            format!("graph={:?}", self.graph),
         ])
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use octants_engine::frontend::GraphUse;
 use octants_engine::ir::AutodiffMode;
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -23,8 +24,13 @@ use crate::vectorcall;
 #[pymethods]
 impl Kernel {
     #[new]
-    #[pyo3(signature = (fn_, graph = false, library = false))]
-    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool) -> PyResult<Kernel> {
+    #[pyo3(signature = (fn_, graph = false, library = false, checkpoints = false))]
+    fn new(fn_: Bound<'_, PyAny>, graph: bool, library: bool, checkpoints: bool) -> PyResult<Kernel> {
+        let graph = match (graph, checkpoints) {
+            (false, _) => GraphUse::None,
+            (true, false) => GraphUse::Graph,
+            (true, true) => GraphUse::WithCheckpoints,
+        };
         // What is wrong with a declaration is said where it stands. Names that are not defined yet are left for the
         // first call.
         if evaluate_annotations(&fn_)? {
@@ -142,6 +148,16 @@ impl Kernel {
         kwargs: Option<&Bound<'py, PyDict>>,
     ) -> PyResult<Py<PyAny>> {
         Kernel::call(slf, None, args, kwargs, AutodiffMode::None)
+    }
+
+    #[pyo3(signature = (*args, from_checkpoint, **kwargs))]
+    fn resume<'py>(
+        slf: &Bound<'py, Self>,
+        args: &Bound<'py, PyTuple>,
+        from_checkpoint: &Bound<'py, PyAny>,
+        kwargs: Option<&Bound<'py, PyDict>>,
+    ) -> PyResult<Py<PyAny>> {
+        Kernel::resume_from(slf, None, args, from_checkpoint, kwargs)
     }
 
     fn __get__<'py>(

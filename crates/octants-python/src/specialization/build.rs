@@ -118,6 +118,7 @@ impl Specialization {
             united: OnceLock::new(),
             constants: world.take_constants(),
             groups: false,
+            checkpoints: Vec::new(),
             may_record_trip_counts: false,
             may_have_gradient,
             records_trip_counts: AtomicBool::new(false),

@@ -15,7 +15,7 @@ use crate::driver::{Caller, DevicePtr, Launch, Patient, TaskHandle};
 use crate::error::{DeviceError, ErrorKind, Result};
 use crate::kernel::LoadedKernel;
 use crate::nesting::{self, Inside};
-use crate::scratch::Scratch;
+use crate::scratch::{Checkpoints, Scratch};
 use crate::stage_arguments::{HostArray, stage};
 
 impl Stream {
@@ -47,6 +47,39 @@ impl Stream {
         arrays: &[HostArray],
         caller: &dyn Caller,
     ) -> Result<Option<Results>> {
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut Checkpoints::default()) }
+    }
+
+    /// As [`Stream::launch_with`] for a kernel with checkpoints, from the one with this label on if there is a label.
+    /// Yields the label of the checkpoint where the launch has ended, if that was not its end.
+    ///
+    /// # Safety
+    /// As [`Stream::launch_with`].
+    pub unsafe fn launch_from(
+        &self,
+        kernel: &LoadedKernel,
+        args: &[u64],
+        arrays: &[HostArray],
+        resumes_at: Option<i64>,
+        caller: &dyn Caller,
+    ) -> Result<Option<i64>> {
+        let mut checkpoints = Checkpoints { resumes_at, ended_at: None };
+        // SAFETY: the caller's contract.
+        unsafe { self.launch_in_turn(kernel, (args, arrays), caller, &mut checkpoints)? };
+        Ok(checkpoints.ended_at)
+    }
+
+    /// # Safety
+    /// As [`Stream::launch_with`].
+    #[inline]
+    unsafe fn launch_in_turn(
+        &self,
+        kernel: &LoadedKernel,
+        (args, arrays): (&[u64], &[HostArray]),
+        caller: &dyn Caller,
+        checkpoints: &mut Checkpoints,
+    ) -> Result<Option<Results>> {
         let core = &self.0;
         if nesting::inside() {
             // SAFETY: the caller's contract.
@@ -54,8 +87,10 @@ impl Stream {
         }
         let mut scratch = core.wait_turn(caller);
         let inside = Inside::enter();
+        scratch.checkpoints = *checkpoints;
         // SAFETY: the caller's contract.
         let end = unsafe { core.run(kernel, (args, arrays), &mut scratch, caller, false) };
+        *checkpoints = scratch.checkpoints;
         // Also where a launch has failed half way.
         let end = core.mark_work().and(end);
         drop(inside);
@@ -219,10 +254,11 @@ impl StreamCore {
             kernel.in_graph.store(true, Ordering::Relaxed);
         }
         let measures = !captured && device.is_measured();
-        if kernel.sections.is_empty() && !captured && !measures {
-            let tasks = (kernel.module, &kernel.tasks[..]);
+        if !captured && !measures && kernel.may_be_one {
             // SAFETY: the contract above.
-            return unsafe { device.driver.launch_as_one(self.handle, tasks, launch) };
+            if unsafe { device.driver.launch_as_one(self.handle, kernel.module, &kernel.sections, launch)? } {
+                return Ok(());
+            }
         }
         // SAFETY: the contract above.
         unsafe { Walk::new(self, kernel, scratch, Pace::Queued { captured }, measures).run(launch) }

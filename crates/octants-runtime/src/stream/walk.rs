@@ -3,7 +3,8 @@
 //! Groups go to worker streams between a fork and a join, where the device has streams. The host decides about loops
 //! and choices: it waits for the launching stream alone, and reads the condition. Each round after the first has a
 //! launch number of its own, so that it draws other random numbers, and while launches are measured each counts as a
-//! launch.
+//! launch. So it does behind a checkpoint, where a launch may end. A launch that resumes at one walks to it past all
+//! that stands before; loops around it go on from there.
 
 use std::ops::Range;
 use std::sync::atomic::Ordering;
@@ -71,6 +72,11 @@ impl<'a> Walk<'a> {
     /// As [`Walk::run`].
     unsafe fn sections(&mut self, sections: &[Section], launch: &Launch<'_>) -> Result<()> {
         for section in sections {
+            if let Some(label) = self.scratch.checkpoints.resumes_at
+                && !section.holds_checkpoint(label)
+            {
+                continue;
+            }
             // SAFETY: the contract above.
             unsafe {
                 match section {
@@ -78,10 +84,25 @@ impl<'a> Walk<'a> {
                     Section::Groups(groups) => self.groups(groups, launch)?,
                     Section::While(condition, body) => self.rounds(condition, body, launch)?,
                     Section::If(condition, [then, otherwise]) => {
-                        let taken = if self.holds(condition, launch)? { then } else { otherwise };
+                        let resumes = self.scratch.checkpoints.resumes_at;
+                        let holds = match resumes {
+                            Some(label) => then.iter().any(|s| s.holds_checkpoint(label)),
+                            None => self.holds(condition, launch)?,
+                        };
+                        let taken = if holds { then } else { otherwise };
                         self.sections(taken, launch)?;
                     }
+                    Section::Checkpoint(label, condition, body) => {
+                        self.scratch.checkpoints.resumes_at = None;
+                        self.sections(body, launch)?;
+                        if self.holds(condition, launch)? {
+                            self.scratch.checkpoints.ended_at = Some(*label);
+                        }
+                    }
                 }
+            }
+            if self.scratch.checkpoints.ended_at.is_some() {
+                break;
             }
         }
         Ok(())
@@ -108,7 +129,7 @@ impl<'a> Walk<'a> {
         // SAFETY: the contract above.
         unsafe {
             self.sections(body, launch)?;
-            while self.holds(condition, launch)? {
+            while self.scratch.checkpoints.ended_at.is_none() && self.holds(condition, launch)? {
                 let number = self.stream.device.launches.fetch_add(1, Ordering::Relaxed);
                 self.sections(body, &Launch { number, ..*launch })?;
             }

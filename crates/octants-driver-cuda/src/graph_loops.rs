@@ -1,0 +1,157 @@
+//! CUDA's conditional nodes: graphs within graphs that run again as long as a switch is on.
+//!
+//! They came with CUDA 12.3; the version of the call that adds them which is used here, with 12.4. A kernel turns the
+//! switch by a function that the driver's assembler knows, so that no library of the toolkit is needed.
+
+use std::ffi::{c_int, c_uint, c_void};
+use std::ptr::null_mut;
+
+use octants_driver_gpu::own_functions;
+use octants_driver_gpu::{Called, GraphLoops, RawGraph, RawNode};
+
+use crate::graphs::{CuGraph, CuGraphNode, called, raw_nodes};
+use crate::symbols::CuContext;
+
+/// `CU_GRAPH_NODE_TYPE_CONDITIONAL`.
+const CONDITIONAL: c_int = 13;
+/// `CU_GRAPH_COND_TYPE_WHILE`.
+const WHILE: c_int = 1;
+/// `CU_GRAPH_COND_ASSIGN_DEFAULT`: the switch gets its first value at each launch of the outermost graph.
+const ASSIGN_DEFAULT: c_uint = 1;
+/// The first value.
+const ON: c_uint = 1;
+
+/// `CUgraphNodeParams` of a conditional node.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ConditionalParameters {
+    kind: c_int,
+    reserved: [c_int; 3],
+    switch: u64,
+    repeats: c_int,
+    bodies: c_uint,
+    /// Set by the call: the bodies.
+    made: *mut CuGraph,
+    context: CuContext,
+    rest: [u64; 26],
+}
+
+const _: () = assert!(size_of::<ConditionalParameters>() == 256);
+
+own_functions! {
+    /// The functions for loops. Where the driver lacks one there are none.
+    CudaLoops {
+        /// A switch.
+        create_switch = "cuGraphConditionalHandleCreate"(*mut u64, CuGraph, CuContext, c_uint, c_uint);
+        /// Adds any kind of node, here without edges of a kind of their own.
+        add_node = "cuGraphAddNode_v2"(
+            *mut CuGraphNode, CuGraph, *const CuGraphNode, *const c_void, usize, *mut ConditionalParameters);
+        /// The thread's context.
+        context_get = "cuCtxGetCurrent"(*mut CuContext);
+    }
+}
+
+/// The function `decide`, with its parameter as `octants_driver_gpu::Decision` describes it.
+const DECIDE: &[u8] = b".version 6.0
+.target sm_70
+.address_size 64
+
+.extern .func cudaGraphSetConditional(.param .b64 switch, .param .b32 value);
+
+.visible .entry decide(.param .align 8 .b8 decision[32])
+{
+    .reg .b64 %switch, %at, %bytes, %failed, %value;
+    .reg .b32 %stop, %on;
+    .reg .pred %p;
+
+    ld.param.u64 %switch, [decision];
+    ld.param.u64 %at, [decision+8];
+    ld.param.u64 %bytes, [decision+16];
+    ld.param.u64 %failed, [decision+24];
+    mov.u64 %value, 1;
+    setp.eq.u64 %p, %bytes, 1;
+    @%p ld.u8 %value, [%at];
+    setp.eq.u64 %p, %bytes, 2;
+    @%p ld.u16 %value, [%at];
+    setp.eq.u64 %p, %bytes, 4;
+    @%p ld.u32 %value, [%at];
+    setp.eq.u64 %p, %bytes, 8;
+    @%p ld.u64 %value, [%at];
+    setp.ne.u64 %p, %value, 0;
+    selp.u32 %on, 1, 0, %p;
+    setp.eq.u64 %p, %failed, 0;
+    @%p bra turn;
+    ld.volatile.u32 %stop, [%failed];
+    setp.ne.u32 %p, %stop, 0;
+    selp.u32 %on, 0, %on, %p;
+turn:
+    {
+        .param .b64 first;
+        .param .b32 second;
+        st.param.b64 [first], %switch;
+        st.param.b32 [second], %on;
+        call.uni cudaGraphSetConditional, (first, second);
+    }
+    ret;
+}
+";
+
+impl GraphLoops for CudaLoops {
+    fn code(&self) -> &'static [u8] {
+        DECIDE
+    }
+
+    unsafe fn create_switch(&self, to: RawGraph) -> Called<u64> {
+        let mut switch = 0;
+        // SAFETY: the trait's contract; the pointer is to a variable.
+        let c = unsafe { (self.create_switch)(&mut switch, to.0, self.context()?, ON, ASSIGN_DEFAULT) };
+        called("cuGraphConditionalHandleCreate", c).map(|()| switch)
+    }
+
+    unsafe fn add_loop(&self, to: RawGraph, switch: u64, behind: &[RawNode]) -> Called<(RawNode, RawGraph)> {
+        let mut parameters = ConditionalParameters {
+            kind: CONDITIONAL,
+            reserved: [0; 3],
+            switch,
+            repeats: WHILE,
+            bodies: 1,
+            made: null_mut(),
+            context: self.context()?,
+            rest: [0; 26],
+        };
+        let (behind, mut node, edges) = (raw_nodes(behind), null_mut(), std::ptr::null());
+        // SAFETY: the trait's contract; what the call makes lives as long as the graph.
+        unsafe {
+            let c = (self.add_node)(&mut node, to.0, behind.as_ptr(), edges, behind.len(), &raw mut parameters);
+            called("cuGraphAddNode_v2", c)?;
+            Ok((RawNode(node), RawGraph(*parameters.made)))
+        }
+    }
+}
+
+impl CudaLoops {
+    fn context(&self) -> Called<CuContext> {
+        let mut context = null_mut();
+        // SAFETY: the pointer is to a variable.
+        called("cuCtxGetCurrent", unsafe { (self.context_get)(&mut context) }).map(|()| context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_reads_the_parameter_that_it_is_given() {
+        let text = std::str::from_utf8(DECIDE).unwrap();
+        let bytes = size_of::<octants_driver_gpu::Decision>();
+        assert!(text.contains(&format!("decision[{bytes}]")) && text.contains(".visible .entry decide("));
+        for (name, offset) in [
+            ("at", std::mem::offset_of!(octants_driver_gpu::Decision, condition)),
+            ("bytes", std::mem::offset_of!(octants_driver_gpu::Decision, bytes)),
+            ("failed", std::mem::offset_of!(octants_driver_gpu::Decision, failed)),
+        ] {
+            assert!(text.contains(&format!("ld.param.u64 %{name}, [decision+{offset}];")), "{name}");
+        }
+    }
+}

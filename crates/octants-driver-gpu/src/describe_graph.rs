@@ -1,0 +1,236 @@
+//! [`Description`]: a kernel's sections as nodes of a vendor's graph.
+//!
+//! Tasks in order are a chain of kernels; groups are branches that a node joins; a loop is a node with a graph of its
+//! own, at whose end a kernel of one thread decides whether it runs again. What a section waits for is the last node
+//! before it.
+
+use std::ffi::c_void;
+use std::ops::Range;
+
+use octants_artifact::{Condition, DeviceChannel};
+use octants_runtime::{Launch, Section};
+
+use crate::context::Entered;
+use crate::loaded_task::LoadedTask;
+use crate::plan_grid::Parameter;
+use crate::symbols::RawFunction;
+use crate::vendor::{Called, Decision, GraphLoops, Graphs, GridShape, KernelNode, RawGraph, RawNode};
+
+/// A kernel of a graph, with what it was told.
+#[derive(Debug)]
+pub struct Node {
+    /// The vendor's.
+    pub raw: RawNode,
+    what: What,
+    told: Told,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    /// A task of the module.
+    Task(usize),
+    /// What decides about a loop; without a condition it turns the loop on.
+    Decision { function: RawFunction, switch: u64, condition: Option<Condition> },
+}
+
+/// What a node is told: all that may differ from one launch to the next.
+#[derive(Debug, PartialEq)]
+struct Told {
+    function: RawFunction,
+    shape: GridShape,
+    parameter: Vec<u64>,
+}
+
+impl Told {
+    fn node(&self) -> KernelNode {
+        let parameter = self.parameter.as_ptr().cast_mut().cast::<c_void>();
+        KernelNode { function: self.function, shape: self.shape, parameter }
+    }
+}
+
+impl What {
+    /// What a launch tells it; `None` where that cannot be a node of a graph.
+    fn told(self, calls: &Entered<'_>, tasks: &[LoadedTask], launch: &Launch<'_>) -> Option<Told> {
+        Some(match self {
+            What::Task(number) => {
+                let task = tasks.get(number)?;
+                let (function, shape) = task.plan_node(calls, launch.args)?;
+                Told { function, shape, parameter: Parameter::new(launch, task).words().to_vec() }
+            }
+            What::Decision { function, switch, condition } => {
+                let failed = match launch.channel.0 {
+                    0 => 0,
+                    channel => channel + std::mem::offset_of!(DeviceChannel, failed) as u64,
+                };
+                let (at, bytes) = match condition {
+                    None => (0, 0),
+                    Some(c) => (c.address(launch.args, launch.frame.0)?, u64::from(c.kind.bytes())),
+                };
+                let decision = Decision { switch, condition: at, bytes, failed };
+                Told { function, shape: GridShape::ONE, parameter: decision.words().to_vec() }
+            }
+        })
+    }
+}
+
+impl Node {
+    /// What the vendor has to be told for this launch, if anything; the error is that the launch cannot be one of the
+    /// graph.
+    pub fn tell(
+        &mut self,
+        calls: &Entered<'_>,
+        tasks: &[LoadedTask],
+        launch: &Launch<'_>,
+    ) -> Result<Option<KernelNode>, NotAGraph> {
+        let told = self.what.told(calls, tasks, launch).ok_or(NotAGraph::Now)?;
+        if told == self.told {
+            return Ok(None);
+        }
+        self.told = told;
+        Ok(Some(self.told.node()))
+    }
+}
+
+/// Why a launch is not one of a graph.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NotAGraph {
+    /// Another launch may be.
+    Now,
+    /// No launch will be.
+    Ever,
+}
+
+/// A description under way.
+pub struct Description<'a> {
+    graphs: &'a dyn Graphs,
+    calls: &'a Entered<'a>,
+    tasks: &'a [LoadedTask],
+    launch: &'a Launch<'a>,
+    /// What decides about loops, where there are any.
+    decide: Option<RawFunction>,
+    outermost: RawGraph,
+    nodes: Vec<Node>,
+}
+
+impl<'a> Description<'a> {
+    /// Describes the sections in a graph without nodes; its kernels, or why there is no such graph.
+    ///
+    /// # Safety
+    /// The tasks' module is loaded, and stays so as long as the graph; `launch` is one of its launches.
+    pub unsafe fn of(
+        (graphs, graph): (&'a dyn Graphs, RawGraph),
+        calls: &'a Entered<'a>,
+        (tasks, sections): (&'a [LoadedTask], &[Section]),
+        launch: &'a Launch<'a>,
+    ) -> Result<Vec<Node>, NotAGraph> {
+        let decide = if has_loops(sections) { calls.context().decider() } else { None };
+        let mut description = Description {
+            graphs,
+            calls,
+            tasks,
+            launch,
+            decide,
+            outermost: graph,
+            nodes: Vec::with_capacity(tasks.len()),
+        };
+        let in_order = [Section::InOrder(0..tasks.len())];
+        let sections = if sections.is_empty() { &in_order } else { sections };
+        // SAFETY: the contract above.
+        unsafe { description.sections(graph, Vec::new(), sections)? };
+        Ok(description.nodes)
+    }
+
+    /// Adds sections behind some nodes; the last of what was added.
+    ///
+    /// # Safety
+    /// As [`Description::of`].
+    unsafe fn sections(
+        &mut self,
+        to: RawGraph,
+        behind: Vec<RawNode>,
+        sections: &[Section],
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        let mut last = behind;
+        for section in sections {
+            // SAFETY: the contract above.
+            last = unsafe {
+                match section {
+                    Section::InOrder(tasks) => self.chain(to, last, tasks.clone())?,
+                    Section::Groups(groups) => {
+                        let mut ends = Vec::with_capacity(groups.len());
+                        for group in groups {
+                            ends.extend(self.chain(to, last.clone(), group.clone())?);
+                        }
+                        vec![ever(self.graphs.add_join(to, &ends))?]
+                    }
+                    Section::While(condition, body) => vec![self.rounds(to, &last, *condition, body)?],
+                    // What ends a launch is the host's to read.
+                    Section::If(..) | Section::Checkpoint(..) => return Err(NotAGraph::Ever),
+                }
+            };
+        }
+        Ok(last)
+    }
+
+    /// # Safety
+    /// As [`Description::of`].
+    unsafe fn chain(
+        &mut self,
+        to: RawGraph,
+        behind: Vec<RawNode>,
+        tasks: Range<usize>,
+    ) -> Result<Vec<RawNode>, NotAGraph> {
+        let mut last = behind;
+        for task in tasks {
+            // SAFETY: the contract above.
+            last = vec![unsafe { self.kernel(to, &last, What::Task(task))? }];
+        }
+        Ok(last)
+    }
+
+    /// # Safety
+    /// As [`Description::of`].
+    unsafe fn rounds(
+        &mut self,
+        to: RawGraph,
+        behind: &[RawNode],
+        condition: Condition,
+        body: &[Section],
+    ) -> Result<RawNode, NotAGraph> {
+        let loops: &dyn GraphLoops = self.graphs.loops().ok_or(NotAGraph::Ever)?;
+        let function = self.decide.ok_or(NotAGraph::Ever)?;
+        // SAFETY: the contract above.
+        unsafe {
+            let switch = ever(loops.create_switch(to))?;
+            let turn = |condition| What::Decision { function, switch, condition };
+            let mut before = behind.to_vec();
+            if to != self.outermost {
+                before = vec![self.kernel(to, behind, turn(None))?];
+            }
+            let (node, inside) = ever(loops.add_loop(to, switch, &before))?;
+            let last = self.sections(inside, Vec::new(), body)?;
+            self.kernel(inside, &last, turn(Some(condition)))?;
+            Ok(node)
+        }
+    }
+
+    /// # Safety
+    /// As [`Description::of`].
+    unsafe fn kernel(&mut self, to: RawGraph, behind: &[RawNode], what: What) -> Result<RawNode, NotAGraph> {
+        let told = what.told(self.calls, self.tasks, self.launch).ok_or(NotAGraph::Now)?;
+        // SAFETY: the contract above.
+        let raw = ever(unsafe { self.graphs.add_kernel(to, behind, &told.node()) })?;
+        self.nodes.push(Node { raw, what, told });
+        Ok(raw)
+    }
+}
+
+fn ever<T>(called: Called<T>) -> Result<T, NotAGraph> {
+    called.map_err(|_| NotAGraph::Ever)
+}
+
+/// Some section runs again and again.
+pub fn has_loops(sections: &[Section]) -> bool {
+    let is_loop = |s: &Section| matches!(s, Section::While(..)) || s.parts().into_iter().any(has_loops);
+    sections.iter().any(is_loop)
+}

@@ -1,0 +1,139 @@
+//! `while qd.graph.do_while(counter):`, a loop whose rounds are tasks of the kernel.
+//!
+//! At the top level of a kernel, and directly in another such loop, the loops in it are parallel, unless something else leaves a round, or
+//! the kernel is differentiated, which knows no rounds of tasks.
+
+use octants_diag::{Code, Result};
+use octants_ir::{AutodiffMode, BinaryOp, BufferId, LocalId, Op, Scalar, TextPart, Type, UnaryOp, ValueId};
+
+use super::graph_sections::GraphSection;
+use super::{LoopKind, Lowerer};
+use crate::ast::{Expr, Stmt};
+use crate::syntax_facts;
+use crate::value::Value;
+
+/// What decides about another round.
+enum Condition<'e> {
+    /// The element of an array without axes.
+    Counter(BufferId),
+    /// A number that is computed at the end of a round.
+    Expression(&'e Expr),
+}
+
+impl Lowerer<'_> {
+    pub(super) fn lower_do_while(&mut self, condition: &Expr, body: &[Stmt]) -> Result<()> {
+        self.check_graph_kernel("qd.graph.do_while()")?;
+        if !matches!(self.graph_section, GraphSection::Outside | GraphSection::Checkpoint) {
+            return self.err(Code::Syntax, "qd.graph.do_while() cannot appear inside a qd.graph.parallel() section");
+        }
+        let is_differentiated = self.options.mode != AutodiffMode::None;
+        if !is_differentiated && !self.at_top_level() {
+            return self.err(
+                Code::Syntax,
+                "qd.graph.do_while() must be at the kernel top level or directly in another qd.graph.do_while() loop",
+            );
+        }
+        let condition = self.do_while_condition(condition)?;
+        let limit = if is_differentiated { 0 } else { self.options.graph_max_iterations };
+        let rounds = (limit > 0).then(|| {
+            let zero = self.b.int(0, Scalar::I64);
+            self.new_local("rounds", zero)
+        });
+        let is_of_tasks = !is_differentiated && !syntax_facts::jumps(body);
+        self.frame().loops.push(LoopKind::Serial);
+        self.rounds += u32::from(is_of_tasks);
+        let result = self.in_block(|s| {
+            s.lower_stmts(body)?;
+            if let Some(rounds) = rounds {
+                s.check_rounds(&condition, rounds, limit)?;
+            }
+            let again = s.lower_condition(&condition)?.1;
+            s.break_unless(again);
+            Ok(())
+        });
+        self.rounds -= u32::from(is_of_tasks);
+        self.frame().loops.pop();
+        let (block, ()) = result?;
+        self.b.push(Op::Loop(block), Type::Unit);
+        Ok(())
+    }
+
+    fn do_while_condition<'e>(&mut self, e: &'e Expr) -> Result<Condition<'e>> {
+        let value = match self.lower_expr(e) {
+            Err(d) if matches!(d.code, Code::Name | Code::Compilation) => {
+                let what = "qd.graph.do_while() does not resolve to an ndarray kernel parameter";
+                return self.err(Code::Syntax, format!("{what}: {}", d.message));
+            }
+            value => value?,
+        };
+        if self.as_array(&value)?.is_none() && !value.is_compile_time() {
+            // An error of its type is found here, where the user's text is.
+            self.condition(&value)?;
+            return Ok(Condition::Expression(e));
+        }
+        self.counter(&value, "qd.graph.do_while()").map(Condition::Counter)
+    }
+
+    /// What is tested, and whether it is not zero.
+    fn lower_condition(&mut self, condition: &Condition<'_>) -> Result<(Value, ValueId)> {
+        let value = match condition {
+            Condition::Counter(buffer) => self.element(*buffer, &[])?,
+            Condition::Expression(e) => self.lower_expr(e)?,
+        };
+        let again = self.condition(&value)?;
+        Ok((value, again))
+    }
+
+    /// Counts a round, and fails where another one would exceed the limit.
+    fn check_rounds(&mut self, condition: &Condition<'_>, rounds: LocalId, limit: u32) -> Result<()> {
+        let (value, again) = self.lower_condition(condition)?;
+        let one = self.b.int(1, Scalar::I64);
+        let [_, count] = self.b.update_local(rounds, |b, n| b.binary(BinaryOp::Add, n, one));
+        let most = self.b.int(limit.into(), Scalar::I64);
+        let is_last = self.b.binary(BinaryOp::Ge, count, most);
+        let exceeds = self.b.binary(BinaryOp::And, again, is_last);
+        let fits = self.b.unary(UnaryOp::LogicNot, exceeds);
+        let end = format!(" after {limit} rounds, which are the most that `graph_max_iterations` allows");
+        let parts = match condition {
+            Condition::Counter(buffer) => {
+                let name = self.buffers[buffer.index()].name.clone();
+                let value = self.value_for(&value, &Type::I32)?;
+                vec![
+                    TextPart::Text(format!("qd.graph.do_while(): `{name}` is still ")),
+                    TextPart::Value(value, None),
+                    TextPart::Text(end),
+                ]
+            }
+            Condition::Expression(_) => {
+                vec![TextPart::Text(format!("qd.graph.do_while(): the condition still holds{end}"))]
+            }
+        };
+        self.b.push(Op::Assert(fits, parts), Type::Unit);
+        Ok(())
+    }
+
+    /// The 0-dimensional i32 array that a value is, for a part of a graph that is decided by it.
+    pub(super) fn counter(&mut self, value: &Value, what: &str) -> Result<BufferId> {
+        let Some(buffer) = self.as_array(value)? else {
+            let given = self.describe(value);
+            let expected = "does not resolve to an ndarray kernel parameter: it takes a 0-dimensional i32 ndarray";
+            return self.err(Code::Syntax, format!("{what} {expected}, not {given}"));
+        };
+        let decl = &self.buffers[buffer.index()];
+        if decl.ndim != 0 || decl.elem != Type::I32 {
+            let message = format!("{what}: `{}` must be a 0-dimensional i32 ndarray", decl.name);
+            return self.err(Code::Type, message);
+        }
+        Ok(buffer)
+    }
+
+    /// Leaves the loop unless a condition holds.
+    pub(super) fn break_unless(&mut self, cond: ValueId) {
+        let go_on = self.b.body.add_block();
+        let stop = self.b.body.add_block();
+        let back = self.b.set_cursor(stop);
+        self.b.push(Op::Break, Type::Unit);
+        self.b.set_cursor(back);
+        self.b.push(Op::If(cond, go_on, stop), Type::Unit);
+    }
+}

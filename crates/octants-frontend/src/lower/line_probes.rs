@@ -1,0 +1,55 @@
+//! Kernel coverage: code that marks the lines that run, where the outside asks for it.
+//!
+//! A mark is an atomic update of an element of a field, which tasks side by side may make. Each statement is preceded by the mark of its line. A loop at the
+//! top level of a kernel is a task of its own, and between tasks that belong together nothing may stand: the lines of such
+//! loops, and of blocks and rounds around them, are marked by their iterations. Derivatives are not marked: the marks would take part in them.
+
+use octants_diag::{Result, Span};
+use octants_ir::AutodiffMode;
+
+use super::Lowerer;
+use crate::ast::{Expr, ExprKind, Operator, Stmt, StmtKind};
+use crate::value::Value;
+use crate::world::LineEvent;
+
+impl Lowerer<'_> {
+    /// Marks the line of a statement that is about to be lowered.
+    pub(super) fn mark_statement(&mut self, s: &Stmt) -> Result<()> {
+        if self.options.mode != AutodiffMode::None {
+            return Ok(());
+        }
+        match &s.kind {
+            StmtKind::Expr(Expr { kind: ExprKind::Str(_), .. }) => return Ok(()),
+            StmtKind::For(..) | StmtKind::While(..) | StmtKind::With(..) if self.at_top_level() => {
+                self.frame().headers.push(s.head());
+                return Ok(());
+            }
+            _ => {}
+        }
+        for header in std::mem::take(&mut self.frame().headers) {
+            self.mark(header, LineEvent::Reached)?;
+        }
+        self.mark(s.head(), LineEvent::Reached)
+    }
+
+    /// Marks that the condition on a line was false, where no statement says so.
+    pub(super) fn mark_skipped(&mut self, test: Span) -> Result<()> {
+        if self.options.mode != AutodiffMode::None {
+            return Ok(());
+        }
+        self.mark(test, LineEvent::Skipped)
+    }
+
+    fn mark(&mut self, at: Span, event: LineEvent) -> Result<()> {
+        let (Some(file), Some(position)) = (self.sources.get(at.file).cloned(), self.sources.position(at)) else {
+            return Ok(());
+        };
+        let Some((field, index)) = self.world.line_probe(&file.path, position.line, event) else { return Ok(()) };
+        let before = self.b.span;
+        self.b.span = at;
+        let place = self.subscript(&Value::Obj(field), vec![Value::Int(index)])?;
+        self.aug_store(&place, Operator::BitOr, &Value::Int(1))?;
+        self.b.span = before;
+        Ok(())
+    }
+}

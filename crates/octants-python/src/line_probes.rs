@@ -1,0 +1,31 @@
+//! Kernel coverage: the function of Python that says which element of a field marks a line.
+
+use std::sync::{Mutex, PoisonError};
+
+use octants_engine::frontend::LineEvent;
+use pyo3::prelude::*;
+
+static ASKED: Mutex<Option<Py<PyAny>>> = Mutex::new(None);
+
+/// Sets the function that is asked while kernels are compiled, with a file, a line and whether the line's condition is
+/// false: it answers with a field and an index, or `None`. `None` in its place ends this.
+#[pyfunction]
+#[pyo3(signature = (asked))]
+pub fn probe_lines(asked: Option<Py<PyAny>>) {
+    let old = std::mem::replace(&mut *ASKED.lock().unwrap_or_else(PoisonError::into_inner), asked);
+    // Outside the lock: dropping Python objects may run Python code.
+    drop(old);
+}
+
+/// Asks about a line. A failure is reported as one that nobody can catch: a kernel is being compiled.
+pub fn ask<'py>(py: Python<'py>, path: &str, line: u32, event: LineEvent) -> Option<(Bound<'py, PyAny>, i128)> {
+    let asked = ASKED.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|a| a.clone_ref(py))?;
+    let answer = asked.bind(py).call1((path, line, event == LineEvent::Skipped));
+    match answer.and_then(|answer| answer.extract::<Option<(Bound<'py, PyAny>, i128)>>()) {
+        Ok(found) => found,
+        Err(error) => {
+            error.write_unraisable(py, None);
+            None
+        }
+    }
+}

@@ -1,0 +1,25 @@
+"""Matrices that are known by their products with vectors: `LinearOperator`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from octants.exceptions import OctantsRuntimeError
+from octants.kernel_decorators import data_oriented
+
+__all__ = ["LinearOperator"]
+
+
+@data_oriented
+class LinearOperator:
+    """A matrix that is not stored. `matvec_kernel(x, Ax)` is a kernel, or any function, that sets `Ax` to the product."""
+
+    def __init__(self, matvec_kernel: Callable[[Any, Any], None]) -> None:
+        self._matvec = matvec_kernel
+
+    def matvec(self, x: Any, Ax: Any) -> None:
+        """Sets `Ax` to the product with `x`. Raises `OctantsRuntimeError` where their shapes differ."""
+        if x.shape != Ax.shape:
+            raise OctantsRuntimeError(f"Dimension mismatch x.shape{x.shape} != Ax.shape{Ax.shape}.")
+        self._matvec(x, Ax)

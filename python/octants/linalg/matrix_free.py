@@ -1,0 +1,128 @@
+"""Solvers that know a matrix by its products with vectors: `MatrixFreeCG` and `MatrixFreeBICGSTAB`.
+
+Vectors are fields or ndarrays of one to three axes; those that a solver needs besides are of the same kind and shape as
+the right side, so that the user's kernel takes them too.
+"""
+
+from __future__ import annotations
+
+from math import sqrt
+from typing import Any
+
+from octants.exceptions import OctantsRuntimeError, OctantsTypeError
+from octants.linalg import vector_kernels
+from octants.make_field import field
+from octants.ndarrays import Ndarray
+from octants.ndarrays import ndarray as make_ndarray
+
+__all__ = ["MatrixFreeBICGSTAB", "MatrixFreeCG"]
+
+
+def _work_vectors(b: Any, x: Any, count: int, solver: str) -> list[Any]:
+    """New vectors like the right side, which is checked first."""
+    if b.dtype != x.dtype:
+        raise OctantsTypeError(f"Dtype mismatch b.dtype({b.dtype}) != x.dtype({x.dtype}).")
+    if b.dtype.name not in ("f32", "f64"):
+        raise OctantsTypeError(f"Not supported dtype: {b.dtype}")
+    if b.shape != x.shape:
+        raise OctantsRuntimeError(f"Dimension mismatch b.shape{b.shape} != x.shape{x.shape}.")
+    if not 1 <= len(b.shape) <= 3:
+        raise OctantsRuntimeError(f"{solver} only support 1D, 2D, 3D inputs; your inputs is {len(b.shape)}-D.")
+    make = make_ndarray if isinstance(b, Ndarray) else field
+    return [make(b.dtype, shape=b.shape) for _ in range(count)]
+
+
+class _Log:
+    """Tells of the progress of a solver, unless it is quiet."""
+
+    def __init__(self, solver: str, quiet: bool) -> None:
+        self._solver, self._quiet = solver, quiet
+
+    def __call__(self, text: str) -> None:
+        if not self._quiet:
+            print(f"{self._solver}: {text}")
+
+    def step(self, iteration: int, residual: float) -> None:
+        self(f"iteration {iteration}, residual {residual:e}")
+
+    def end(self, iterations: int, residual: float, succeeded: bool) -> bool:
+        self(f"{'converged' if succeeded else 'not converged'} after {iterations} iterations, residual {residual:e}")
+        return succeeded
+
+
+def MatrixFreeCG(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000, quiet: bool = True) -> bool:
+    """Solves `A x = b` by conjugate gradients, for a symmetric, positive definite `LinearOperator`.
+
+    `x` holds the first guess, and the solution afterwards. The solver stops when the norm of the residual is below `tol`,
+    or after `maxiter` iterations; returned is whether it is below. Unless `quiet`, each iteration is printed.
+
+    Raises `OctantsTypeError` where `b` and `x` are not both of `qd.f32` or both of `qd.f64`, and `OctantsRuntimeError` where
+    their shapes differ or have no axis or more than three.
+    """
+    r, p, Ap = _work_vectors(b, x, 3, "MatrixFreeCG")
+    dot = vector_kernels.DOT[b.dtype]
+    log = _Log("MatrixFreeCG", quiet)
+    A._matvec(x, Ap)
+    vector_kernels.subtract(b, Ap, r)
+    vector_kernels.copy(r, p)
+    rr = dot(r, r)
+    iteration = 0
+    log.step(iteration, sqrt(rr))
+    while sqrt(rr) >= tol and iteration < maxiter:
+        A._matvec(p, Ap)
+        pAp = dot(p, Ap)
+        if pAp == 0.0:
+            break
+        alpha = rr / pAp
+        vector_kernels.add_scaled(x, p, alpha)
+        vector_kernels.add_scaled(r, Ap, -alpha)
+        before, rr = rr, dot(r, r)
+        vector_kernels.scale_and_add(p, r, rr / before)
+        iteration += 1
+        log.step(iteration, sqrt(rr))
+    return log.end(iteration, sqrt(rr), sqrt(rr) < tol)
+
+
+def MatrixFreeBICGSTAB(A: Any, b: Any, x: Any, tol: float = 1e-6, maxiter: int = 5000, quiet: bool = True) -> bool:
+    """Solves `A x = b` by stabilized biconjugate gradients, for a `LinearOperator` that need not be symmetric.
+
+    Arguments, result and errors are those of `MatrixFreeCG`.
+    """
+    r, shadow, p, Ap, s, As = _work_vectors(b, x, 6, "MatrixFreeBICGSTAB")
+    dot = vector_kernels.DOT[b.dtype]
+    log = _Log("MatrixFreeBICGSTAB", quiet)
+    A._matvec(x, Ap)
+    vector_kernels.subtract(b, Ap, r)
+    vector_kernels.copy(r, shadow)
+    vector_kernels.copy(r, p)
+    residual = sqrt(dot(r, r))
+    rho, is_fresh = residual * residual, True
+    iteration = 0
+    log.step(iteration, residual)
+    while residual >= tol and iteration < maxiter:
+        A._matvec(p, Ap)
+        denominator = dot(shadow, Ap)
+        if rho == 0.0 or denominator == 0.0:
+            # The residual has become orthogonal to the one that it is compared with, by rounding mostly: begin anew from it.
+            if is_fresh:
+                break
+            vector_kernels.copy(r, shadow)
+            vector_kernels.copy(r, p)
+            rho, is_fresh = residual * residual, True
+            continue
+        is_fresh = False
+        alpha = rho / denominator
+        vector_kernels.subtract_scaled(r, Ap, alpha, s)
+        A._matvec(s, As)
+        square = dot(As, As)
+        omega = dot(As, s) / square if square else 0.0
+        vector_kernels.add_scaled(x, p, alpha)
+        vector_kernels.add_scaled(x, s, omega)
+        vector_kernels.subtract_scaled(s, As, omega, r)
+        residual = sqrt(dot(r, r))
+        iteration += 1
+        log.step(iteration, residual)
+        before, rho = rho, dot(shadow, r) if omega else 0.0
+        if omega:
+            vector_kernels.next_direction(p, Ap, r, omega, (rho / before) * (alpha / omega))
+    return log.end(iteration, residual, residual < tol)

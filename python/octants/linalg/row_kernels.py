@@ -1,0 +1,99 @@
+"""Kernels over the rows of a sparse matrix, and over vectors: products, and the steps of conjugate gradients."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from octants.kernel_decorators import func, kernel
+from octants.ops import cast, static
+from octants.types import f32, f64, ndarray
+
+
+@func
+def _row_product(starts, columns, values, x, row):
+    """A row of the matrix times a vector, added up in the type of the values, entry by entry."""
+    total = cast(0, static(values.dtype))
+    for at in range(starts[row], starts[row + 1]):
+        total += values[at] * x[columns[at]]
+    return total
+
+
+@kernel
+def multiply(
+    starts: ndarray(ndim=1), columns: ndarray(ndim=1), values: ndarray(ndim=1), x: ndarray(ndim=1), y: ndarray(ndim=1)
+):
+    """`y = A x`."""
+    for row in range(y.shape[0]):
+        y[row] = _row_product(starts, columns, values, x, row)
+
+
+def _solver_kernels(real):
+    """The steps of conjugate gradients for vectors of a type: a kernel names the type of its results."""
+
+    @kernel
+    def begin(
+        starts: ndarray(ndim=1),
+        columns: ndarray(ndim=1),
+        values: ndarray(ndim=1),
+        inverse_diagonal: ndarray(ndim=1),
+        b: ndarray(ndim=1),
+        x: ndarray(ndim=1),
+        r: ndarray(ndim=1),
+        p: ndarray(ndim=1),
+    ) -> (real, real, real):
+        """Residual and first direction of a guess. Returns `b . b`, `r . r` and `r . z`, where `z` is `r` by the diagonal."""
+        bb, rr, rz = real(0.0), real(0.0), real(0.0)
+        for row in range(b.shape[0]):
+            residual = b[row] - _row_product(starts, columns, values, x, row)
+            z = residual * inverse_diagonal[row]
+            r[row] = residual
+            p[row] = z
+            bb += b[row] * b[row]
+            rr += residual * residual
+            rz += residual * z
+        return bb, rr, rz
+
+    @kernel
+    def apply(
+        starts: ndarray(ndim=1),
+        columns: ndarray(ndim=1),
+        values: ndarray(ndim=1),
+        p: ndarray(ndim=1),
+        ap: ndarray(ndim=1),
+    ) -> real:
+        """`ap = A p`. Returns `p . ap`."""
+        total = real(0.0)
+        for row in range(ap.shape[0]):
+            product = _row_product(starts, columns, values, p, row)
+            ap[row] = product
+            total += p[row] * product
+        return total
+
+    @kernel
+    def advance(
+        inverse_diagonal: ndarray(ndim=1),
+        p: ndarray(ndim=1),
+        ap: ndarray(ndim=1),
+        x: ndarray(ndim=1),
+        r: ndarray(ndim=1),
+        alpha: real,
+    ) -> (real, real):
+        """Goes `alpha` along the direction. Returns `r . r` and `r . z`."""
+        rr, rz = real(0.0), real(0.0)
+        for row in range(x.shape[0]):
+            x[row] += alpha * p[row]
+            residual = r[row] - alpha * ap[row]
+            r[row] = residual
+            rr += residual * residual
+            rz += residual * residual * inverse_diagonal[row]
+        return rr, rz
+
+    @kernel
+    def turn(inverse_diagonal: ndarray(ndim=1), r: ndarray(ndim=1), p: ndarray(ndim=1), beta: real):
+        """The next direction."""
+        for row in range(p.shape[0]):
+            p[row] = r[row] * inverse_diagonal[row] + beta * p[row]
+
+    return begin, apply, advance, turn
+
+
+CONJUGATE_GRADIENTS = {f32: _solver_kernels(f32), f64: _solver_kernels(f64)}

@@ -1,0 +1,89 @@
+"""Builders of sparse matrices, to which kernels add elements: `SparseMatrixBuilder`."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+import dataclasses
+
+import numpy as np
+
+from octants import _octants
+from octants.exceptions import OctantsRuntimeError
+from octants.kernel_decorators import func
+from octants.linalg.sparse_matrix import SparseMatrix, real_type
+from octants.ndarrays import ndarray as make_ndarray
+from octants.ops import atomic_add, cast, static
+from octants.types import f32, i32
+from octants.types.annotations import ndarray
+
+__all__ = ["SparseMatrixBuilder"]
+
+
+@dataclasses.dataclass(init=False, eq=False, repr=False)
+class SparseMatrixBuilder:
+    """Collects at most `max_num_triplets` additions to elements of a matrix of `num_rows` rows and `num_cols` columns.
+
+    A kernel takes it as a parameter annotated `qd.types.sparse_matrix_builder()` and writes `builder[i, j] += value` or
+    `-= value`, from any number of threads; values of one element are added up. `build()` makes the matrix. Elements are of
+    `dtype`, `qd.f32` or `qd.f64`; `storage_format` is that of `SparseMatrix`.
+
+    Raises `OctantsRuntimeError` for another type or format.
+    """
+
+    _triplet_count: ndarray(dtype=i32, ndim=1)
+    _triplet_rows: ndarray(dtype=i32, ndim=1)
+    _triplet_columns: ndarray(dtype=i32, ndim=1)
+    _triplet_values: ndarray(ndim=1)
+
+    def __init__(self, num_rows=None, num_cols=None, max_num_triplets=0, dtype=f32, storage_format="col_major") -> None:
+        if num_rows is None:
+            raise OctantsRuntimeError("a sparse matrix builder needs a number of rows")
+        self.num_rows = num_rows
+        self.num_cols = num_cols or num_rows
+        self.max_num_triplets = max_num_triplets
+        self.dtype = real_type(dtype, storage_format)
+        self.storage_format = storage_format
+        # What is added beyond the room is counted, and reported by `build`.
+        room = max(max_num_triplets, 1)
+        self._triplet_count = make_ndarray(i32, 1)
+        self._triplet_rows = make_ndarray(i32, room)
+        self._triplet_columns = make_ndarray(i32, room)
+        self._triplet_values = make_ndarray(self.dtype, room)
+
+    @func
+    def _add_element(self, i, j, value):
+        at = atomic_add(self._triplet_count[0], 1)
+        if at < self._triplet_rows.shape[0]:
+            self._triplet_rows[at] = i
+            self._triplet_columns[at] = j
+            self._triplet_values[at] = cast(value, static(self._triplet_values.dtype))
+
+    def _triplets(self):
+        """Rows, columns and values of what was added."""
+        count = self._triplet_count[0]
+        if count > self.max_num_triplets:
+            raise OctantsRuntimeError(
+                f"{count} elements were added to a sparse matrix builder that has room for {self.max_num_triplets}: "
+                f"make it with max_num_triplets={count} or more"
+            )
+        arrays = self._triplet_rows, self._triplet_columns, self._triplet_values
+        return tuple(array.to_numpy()[:count] for array in arrays)
+
+    def print_triplets(self) -> None:
+        """Prints the extents, the room, and what was added, in the order in which the threads came."""
+        rows, columns, values = self._triplets()
+        print(f"n={self.num_rows}, m={self.num_cols}, num_triplets={len(rows)} (max={self.max_num_triplets})")
+        for i, j, value in zip(rows.tolist(), columns.tolist(), values.tolist(), strict=True):
+            print(f"[{i}, {j}] = {value:g}")
+
+    def build(self, dtype=None, _format="CSR") -> SparseMatrix:
+        """The matrix of what was added; the builder is empty afterwards. The elements have the builder's own type.
+
+        Raises `OctantsRuntimeError` where more was added than there is room for, and `IndexError` where an element is
+        outside the matrix.
+        """
+        rows, columns, values = self._triplets()
+        shape = (self.num_rows, self.num_cols)
+        made = _octants.HostMatrix.from_triplets(shape, rows.astype(np.int64), columns.astype(np.int64), values.copy())
+        self._triplet_count.fill(0)
+        return SparseMatrix(sm=made, storage_format=self.storage_format)

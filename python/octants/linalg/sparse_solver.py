@@ -1,0 +1,114 @@
+"""Direct solvers of sparse linear systems: `SparseSolver`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from octants import _octants
+from octants.exceptions import OctantsRuntimeError
+from octants.fields import Field
+from octants.linalg.sparse_matrix import SparseMatrix
+from octants.ndarrays import Ndarray
+from octants.ndarrays import ndarray as make_ndarray
+from octants.types.primitive import f32, resolve_dtype
+
+__all__ = ["SparseSolver"]
+
+_METHODS = ["LLT", "LDLT", "LU"]
+_ORDERINGS = ["AMD", "COLAMD"]
+
+
+class SparseSolver:
+    """Solves `A x = b` for a square matrix, by factors of it that are computed once.
+
+    `solver_type` is "LLT" for symmetric, positive definite matrices, "LDLT" for symmetric ones, both of which read the lower
+    triangle alone, or "LU" for any that can be inverted. `ordering`, "AMD" or "COLAMD", decides how many entries the factors
+    of the first two have; "LU" orders columns by COLAMD always. The factors are computed and kept on the host, with GPUs too.
+
+    Raises `OctantsRuntimeError` for another method, ordering or type.
+    """
+
+    def __init__(self, dtype: Any = f32, solver_type: str = "LLT", ordering: str = "AMD") -> None:
+        if solver_type not in _METHODS or ordering not in _ORDERINGS:
+            raise OctantsRuntimeError(
+                f"The solver type {solver_type} with {ordering} is not supported for now. Only {_METHODS} with "
+                f"{_ORDERINGS} are supported."
+            )
+        self.dtype = resolve_dtype(dtype)
+        if self.dtype.name not in ("f32", "f64"):
+            raise OctantsRuntimeError(f"a sparse solver works in f32 or f64, not in {self.dtype}")
+        self.matrix: SparseMatrix | None = None
+        self._failure: str | None = None
+        self._solver = _octants.DirectSolver(self.dtype.name, solver_type, ordering)
+
+    def compute(self, sparse_matrix: SparseMatrix) -> None:
+        """Analyzes the pattern of a matrix and factorizes it. `info()` tells whether that succeeded."""
+        self.analyze_pattern(sparse_matrix)
+        self.factorize(sparse_matrix)
+
+    def analyze_pattern(self, sparse_matrix: SparseMatrix) -> None:
+        """Orders the unknowns, and finds where the factors of matrices of this pattern have entries.
+
+        Raises `OctantsRuntimeError` for what is no sparse matrix, for one that is not square, and for one of another type.
+        """
+        self._take(sparse_matrix)
+        self._failure = self._solver.analyze(sparse_matrix.matrix)
+
+    def factorize(self, sparse_matrix: SparseMatrix) -> None:
+        """Computes the factors of a matrix whose pattern was analyzed. `info()` tells whether that succeeded.
+
+        Raises `OctantsRuntimeError` as `analyze_pattern` does, and where no pattern was analyzed.
+        """
+        self._take(sparse_matrix)
+        if not self._solver.is_analyzed:
+            if self._failure is None:
+                raise OctantsRuntimeError("Please call analyze_pattern() before calling factorize().")
+            return
+        self._failure = self._solver.factorize(sparse_matrix.matrix)
+
+    def solve(self, b: Any) -> Any:
+        """The solution for a right side: an ndarray for an ndarray, a numpy array for a field or a numpy array.
+
+        Raises `OctantsRuntimeError` before a matrix was factorized, where that failed, where the right side has another
+        number of elements than the matrix has rows, and for objects of another kind.
+        """
+        if self.matrix is None:
+            raise OctantsRuntimeError("Please call compute() before calling solve().")
+        if not isinstance(b, (Field, np.ndarray, Ndarray)):
+            raise OctantsRuntimeError(f"The parameter type: {type(b)} is not supported in linear solvers for now.")
+        if self._failure is not None:
+            raise OctantsRuntimeError(f"The system cannot be solved: {self._failure}")
+        if not self._solver.is_factorized:
+            raise OctantsRuntimeError("Please call factorize() before calling solve().")
+        if tuple(b.shape) != (self.matrix.n,):
+            raise OctantsRuntimeError(
+                f"Dimension mismatch between sparse matrix {self.matrix.shape} and right side ({tuple(b.shape)})"
+            )
+        values = b if isinstance(b, np.ndarray) else b.to_numpy()
+        x = np.array(values, self.dtype.numpy)
+        self._solver.solve(x)
+        if not isinstance(b, Ndarray):
+            return x
+        result = make_ndarray(b.dtype, self.matrix.m)
+        result.from_numpy(x.astype(b.dtype.numpy, copy=False))
+        return result
+
+    def info(self) -> bool:
+        """Whether the last step succeeded."""
+        return self._failure is None
+
+    def _take(self, sparse_matrix: SparseMatrix) -> None:
+        if not isinstance(sparse_matrix, SparseMatrix):
+            raise OctantsRuntimeError(
+                f"The parameter type: {type(sparse_matrix)} is not supported in linear solvers for now."
+            )
+        if sparse_matrix.dtype != self.dtype:
+            raise OctantsRuntimeError(
+                f"The SparseSolver's dtype {self.dtype} is not consistent with the SparseMatrix's dtype "
+                f"{sparse_matrix.dtype}."
+            )
+        if sparse_matrix.n != sparse_matrix.m:
+            raise OctantsRuntimeError(f"only square matrices can be factorized, not one of shape {sparse_matrix.shape}")
+        self.matrix = sparse_matrix

@@ -1,0 +1,70 @@
+"""Kernels over vectors of any number of axes, fields or ndarrays: the steps of solvers that store no matrix."""
+
+# mypy: ignore-errors
+# Kernels are Python in form only: their annotations are values, and they assign to what no Python type describes.
+
+from octants.kernel_decorators import kernel
+from octants.ops import cast, grouped, static
+from octants.tensors import Tensor
+from octants.types import f32, f64
+
+
+@kernel
+def copy(source: Tensor, target: Tensor):
+    """`target = source`."""
+    for I in grouped(target):
+        target[I] = source[I]
+
+
+@kernel
+def subtract(left: Tensor, right: Tensor, result: Tensor):
+    """`result = left - right`."""
+    for I in grouped(result):
+        result[I] = left[I] - right[I]
+
+
+# Factors are computed by Python in double precision, and rounded to the vectors' type where they meet them.
+
+
+@kernel
+def subtract_scaled(left: Tensor, right: Tensor, factor: f64, result: Tensor):
+    """`result = left - factor * right`."""
+    for I in grouped(result):
+        result[I] = left[I] - cast(factor, static(result.dtype)) * right[I]
+
+
+@kernel
+def add_scaled(target: Tensor, direction: Tensor, factor: f64):
+    """`target += factor * direction`."""
+    for I in grouped(target):
+        target[I] += cast(factor, static(target.dtype)) * direction[I]
+
+
+@kernel
+def scale_and_add(target: Tensor, addend: Tensor, factor: f64):
+    """`target = addend + factor * target`."""
+    for I in grouped(target):
+        target[I] = addend[I] + cast(factor, static(target.dtype)) * target[I]
+
+
+@kernel
+def next_direction(p: Tensor, Ap: Tensor, r: Tensor, omega: f64, beta: f64):
+    """`p = r + beta * (p - omega * Ap)`."""
+    for I in grouped(p):
+        p[I] = r[I] + cast(beta, static(p.dtype)) * (p[I] - cast(omega, static(p.dtype)) * Ap[I])
+
+
+def _dot_of(real):
+    """The inner product of two vectors of a type."""
+
+    @kernel
+    def dot(left: Tensor, right: Tensor) -> real:
+        total = real(0.0)
+        for I in grouped(left):
+            total += left[I] * right[I]
+        return total
+
+    return dot
+
+
+DOT = {f32: _dot_of(f32), f64: _dot_of(f64)}

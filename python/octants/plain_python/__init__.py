@@ -1,0 +1,32 @@
+"""Kernels as plain Python: what `qd.init(arch=qd.python)` asks for, to step through a kernel in a debugger.
+
+Fields and ndarrays lie in memory of a program on the CPU, and are read and written as from Python. The Python function of a
+kernel is run, after `rewrite` has changed what means another thing in the kernel language; `stand_ins` has what the kernel
+language's own functions do. Everything runs in order, on one thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from octants import _octants, host_memory
+from octants.plain_python.run_function import run_function
+from octants.plain_python.stand_ins import make_stand_ins
+from octants.plain_python.typed_memory import TypedMemory
+from octants.python_scope import STAND_INS
+
+__all__ = ["begin", "end"]
+
+
+def begin(seed: Any) -> None:
+    """Kernels run as Python from now on. `seed` begins the sequence of random numbers."""
+    STAND_INS.update(make_stand_ins(seed))
+    host_memory.class_of_host_memory = TypedMemory
+    _octants.run_as_python(run_function)
+
+
+def end() -> None:
+    """Kernels are compiled again."""
+    STAND_INS.clear()
+    host_memory.class_of_host_memory = host_memory.HostMemory
+    _octants.run_as_python(None)

@@ -1,0 +1,118 @@
+"""What functions of the kernel language do when kernels run as Python."""
+
+from __future__ import annotations
+
+import builtins
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from octants.exceptions import OctantsSyntaxError
+from octants.loop_ranges import Ndrange
+from octants.matrix import Matrix, Vector, elementwise
+from octants.plain_python.typed_memory import ArrayArgument
+from octants.types.primitive import DataType, default_fp, resolve_dtype
+
+Operation = Callable[[Any, Any], Any]
+
+
+class Place:
+    """A variable, an element or a member that an atomic operation changes."""
+
+    def __init__(self, get: Callable[[], Any], put: Callable[[Any], None]) -> None:
+        self.get, self.put = get, put
+
+
+def convert(dtype: Any, value: Any) -> Any:
+    """A number, vector or matrix as a type stores it."""
+    numpy_type = resolve_dtype(dtype).numpy
+    if isinstance(value, Matrix):
+        return value.cast(dtype)
+    with np.errstate(all="ignore"):
+        return np.asarray(value).astype(numpy_type)[()]
+
+
+def indices(looped: Any) -> Any:
+    """What a loop over an object runs through: the indices of an array, tuples of an ndrange, else the object's own items."""
+    if isinstance(looped, Ndrange) and len(looped.bounds) == 1:
+        return (index for (index,) in looped)
+    shape = getattr(looped, "shape", None)
+    if shape is None or isinstance(looped, (Matrix, np.ndarray)):
+        return looped
+    ranges = [range(extent) for extent in shape]
+    return ranges[0] if len(ranges) == 1 else itertools.product(*ranges)
+
+
+def _grouped(looped: Any) -> Iterator[Any]:
+    for index in indices(looped):
+        yield Vector(builtins.list(index) if isinstance(index, tuple) else [index])
+
+
+def _atomic(name: str, operation: Operation) -> Callable[[Any, Any], Any]:
+    def apply(place: Any, value: Any) -> Any:
+        if not isinstance(place, Place):
+            raise OctantsSyntaxError(f"qd.{name}() changes a variable, an element or a member, not {place!r}")
+        old = place.get()
+        place.put(elementwise(operation, old, value))
+        return old
+
+    return apply
+
+
+def _compare_and_exchange(place: Any, expected: Any, desired: Any) -> Any:
+    if not isinstance(place, Place):
+        raise OctantsSyntaxError(f"qd.atomic_cas() changes a variable, an element or a member, not {place!r}")
+    old = place.get()
+    if old == expected:
+        place.put(desired)
+    return old
+
+
+def _random_numbers(seed: Any) -> Callable[..., Any]:
+    generator = np.random.default_rng(seed)
+
+    def random(dtype: Any = None) -> Any:
+        resolved: DataType = default_fp() if dtype is None else resolve_dtype(dtype)
+        if resolved.is_float:
+            return resolved.numpy.type(generator.random())
+        limits = np.iinfo(resolved.numpy)
+        return generator.integers(limits.min, limits.max, dtype=resolved.numpy, endpoint=True)
+
+    return random
+
+
+def make_stand_ins(seed: Any) -> dict[str, Callable[..., Any]]:
+    """The functions by the compiler's names."""
+    operations: dict[str, Operation] = {
+        "atomic_add": lambda x, y: x + y,
+        "atomic_sub": lambda x, y: x - y,
+        "atomic_mul": lambda x, y: x * y,
+        "atomic_min": np.minimum,
+        "atomic_max": np.maximum,
+        "atomic_and": lambda x, y: x & y,
+        "atomic_or": lambda x, y: x | y,
+        "atomic_xor": lambda x, y: x ^ y,
+        "atomic_exchange": lambda _, y: y,
+    }
+    hints = ("loop_config", "block_local", "cache_read_only", "no_activate")
+    return {
+        **{name: _atomic(name, operation) for name, operation in operations.items()},
+        **{hint: lambda *_, **__: None for hint in hints},
+        "atomic_cas": _compare_and_exchange,
+        "dtype": convert,
+        "grouped": _grouped,
+        "random": _random_numbers(seed),
+        "volatile_load": lambda value: value,
+    }
+
+
+def array_argument(value: Any, annotation: Any) -> Any:
+    """An array of another library, as kernels see it."""
+    if hasattr(value, "detach") and hasattr(value, "numpy"):
+        value = value.detach().numpy()
+    if not isinstance(value, np.ndarray):
+        return value
+    element_shape = getattr(annotation, "element_shape", None)
+    return ArrayArgument(value, len(element_shape or ()))
