@@ -14,7 +14,8 @@ def _with_layout(wrapped: Any, layout: Any) -> Any:
     """Declares that memory of an ndarray-backed tensor holds the axes in this order, outermost first, and returns it.
 
     The shape that it was made with is taken for that of its memory: its axis `k` becomes axis `layout[k]`. The gradient
-    follows. A `TypeError` for anything but such a tensor, a `ValueError` where the layout is not a permutation of the axes.
+    follows. A `TypeError` for anything but such a tensor, a `ValueError` where the layout is not a permutation of the
+    axes.
     """
     if not isinstance(wrapped, Tensor) or wrapped._is_field():
         raise TypeError(f"a tensor of qd.Backend.NDARRAY is given a layout, not {wrapped!r}")

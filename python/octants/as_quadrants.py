@@ -4,8 +4,8 @@
 `pytest -p octants.as_quadrants` for its tests. Pytest itself looks for the modules of each package that brings a plugin, as
 Quadrants does: Octants must come first there too, and does when it is loaded as a plugin.
 
-`python -m octants.as_quadrants --install` does so for each program of this Python from then on, and thus for the processes
-that a program starts, which know nothing of what their parent has imported; `--uninstall` ends it.
+`python -m octants.as_quadrants --install` does so for each program of this Python from then on, and thus for the
+processes that a program starts, which know nothing of what their parent has imported; `--uninstall` ends it.
 """
 
 from __future__ import annotations

@@ -57,10 +57,10 @@ def inspect(
     `qd.init` (`fast_math`, `debug`, ...) count.
 
     `emit` is what to give: `"ir"` the program of tasks that code is made of, `"llvm"` LLVM's text after optimization,
-    `"llvm-lowered"` before it, `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file for
-    the CPU, PTX text for NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each task
-    reads, writes and updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how each
-    task runs on the machine: which iterations run at once, which loops are unrolled, what is copied. Of several, a
+    `"llvm-lowered"` before it, `"asm"` assembly, `"object"` the bytes that the machine's driver gets (an object file
+    for the CPU, PTX text for NVIDIA, linked code for AMD), `"access"` which elements of which arrays and fields each
+    task reads, writes and updates atomically, as ranges of indices in terms of the call's arguments, `"schedule"` how
+    each task runs on the machine: which iterations run at once, which loops are unrolled, what is copied. Of several, a
     dictionary.
     """
     if isinstance(arch, Arch):

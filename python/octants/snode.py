@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 Digit = tuple[int, int]
 
 NOT_PLACED = (
-    "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a gradient "
-    "use needs_grad=True or qd.root.lazy_grad()"
+    "Field has no allocation. Give this field a shape=, place it with qd.root.dense(...).place(field), or for a "
+    "gradient use needs_grad=True or qd.root.lazy_grad()"
 )
 
 

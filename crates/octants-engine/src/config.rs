@@ -208,7 +208,8 @@ impl Config {
         }
     }
 
-    /// These options with one of them changed, as a running program may. Setting one to the value that it has is no change.
+    /// These options with one of them changed, as a running program may. Setting one to the value that it has is no
+    /// change.
     pub(crate) fn changed(&self, name: &str, value: &OptionValue) -> Result<Config, Error> {
         let mut changed = self.clone();
         changed.set(name, value)?;

@@ -22,7 +22,8 @@ impl CurrentConfig {
     /// The options in force.
     #[inline]
     pub(crate) fn get(&self) -> &Config {
-        // SAFETY: the pointer is that of an `Arc` in `kept`, from which nothing is taken away. No one writes through it.
+        // SAFETY: the pointer is that of an `Arc` in `kept`, from which nothing is taken away. No one writes through
+        // it.
         unsafe { &*self.newest.load(Ordering::Acquire) }
     }
 

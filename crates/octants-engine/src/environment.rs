@@ -17,8 +17,8 @@ pub fn apply_environment(config: &mut Config) -> Result<(), Error> {
     [QUADRANTS, OWN].into_iter().try_for_each(|prefix| apply(config, prefix, |name| std::env::var(name).ok()))
 }
 
-/// `QD_ARCH` replaces the `arch` that a program gives, so that a program written for one device can be tried on another.
-/// Returns whether it is there.
+/// `QD_ARCH` replaces the `arch` that a program gives, so that a program written for one device can be tried on
+/// another. Returns whether it is there.
 pub fn override_arch(config: &mut Config) -> Result<bool, Error> {
     let Some(arch) = std::env::var(format!("{QUADRANTS}ARCH")).ok().filter(|text| !text.is_empty()) else {
         return Ok(false);

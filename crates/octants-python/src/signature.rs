@@ -49,8 +49,8 @@ pub fn parameter_names(function: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
         return Err(errors::syntax_error(
             py,
             format!(
-                "another decorator stands between `{name}` and @qd.kernel or @qd.func, which must be given the function \
-                 itself: write the other decorator above"
+                "another decorator stands between `{name}` and @qd.kernel or @qd.func, which must be given the \
+                 function itself: write the other decorator above"
             ),
         ));
     }

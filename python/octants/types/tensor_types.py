@@ -200,8 +200,8 @@ def vector(
 ) -> VectorType | AnySize | UnpackedVectorType:
     """The type of vectors of `n` components. Without `dtype` they are of the default float type.
 
-    With `unpacked`, for a member of a `@qd.dataclass`: the components are `n` scalar members, which are named by a number
-    that is known at compile time, `tile.r[i]`, and kept in registers one by one.
+    With `unpacked`, for a member of a `@qd.dataclass`: the components are `n` scalar members, which are named by a
+    number that is known at compile time, `tile.r[i]`, and kept in registers one by one.
     """
     if n is None:
         return AnySize(1)

@@ -1,7 +1,7 @@
 //! Ranges of an array in a kernel: `v[2:4]` and `v.subview(offset, size)` of an array argument with one axis.
 //!
-//! A view is the array, an offset and a size. It has no memory of its own, so it is taken apart where it is used: functions
-//! that get one are lowered where they are called.
+//! A view is the array, an offset and a size. It has no memory of its own, so it is taken apart where it is used:
+//! functions that get one are lowered where they are called.
 
 use std::rc::Rc;
 

@@ -85,8 +85,8 @@ impl Lowerer<'_> {
         Ok(Flow::Normal)
     }
 
-    /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is. What acts at compile time alone
-    /// may stand beside them, and choose or repeat them.
+    /// S9: all top-level statements of a kernel are `stream_parallel` blocks, or none is. What acts at compile time
+    /// alone may stand beside them, and choose or repeat them.
     fn check_stream_blocks(&mut self, body: &[Stmt]) -> Result<()> {
         if !matches!(self.frame_ref().ret, ReturnMode::Kernel(_)) || !body.iter().any(has_stream_block) {
             return Ok(());
