@@ -106,6 +106,6 @@ mod tests {
         assert_eq!(options.get("flatten_if"), Some(OptionValue::Bool(false)));
         assert!(options.set("flatten_if", &OptionValue::Bool(true)) && !options.set("flatten", &OptionValue::None));
         assert_eq!(options.get("flatten_if"), Some(OptionValue::Bool(true)));
-        assert!(names().is_sorted_by_key(str::to_lowercase));
+        assert!(names().is_sorted());
     }
 }

@@ -10,7 +10,6 @@ use octants_ir::Scalar;
 use crate::accepted_options::{self, AcceptedOptions};
 pub use crate::arch::Arch;
 use crate::backend::{Backends, DeviceSettings};
-use crate::environment::dumps_stages;
 use crate::error::Error;
 pub use crate::option_values::OptionValue;
 use crate::option_values::{ToValue, arch, choice, device, flag, int, part, scalar, schedule, seed, text};
@@ -224,13 +223,12 @@ impl Config {
         self.print_ir || self.dumps_code()
     }
 
-    /// Whether the code of compiled kernels goes to files.
+    /// Whether the code of compiled kernels goes to files. The environment may ask for more of them.
     pub fn dumps_code(&self) -> bool {
         self.print_kernel_llvm_ir
             || self.print_kernel_llvm_ir_optimized
             || self.print_kernel_asm
             || self.print_kernel_amdgcn
-            || dumps_stages()
     }
 
     /// Bounds checks are part of `debug`.

@@ -72,14 +72,19 @@ pub fn code_targets() -> Vec<(&'static str, Vec<String>)> {
     backends().code_targets()
 }
 
+/// Whether options or the environment ask for files.
+fn dumps(program: &Program) -> bool {
+    program.session.config().dumps_code() || dumps_stages()
+}
+
 /// Whether compilations of a program are to be shown: to the observer, or in files that options ask for.
 pub fn is_observed(program: &Program) -> bool {
-    program.session.config().dumps_code() || OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    dumps(program) || OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
 /// Calls the observer, if there is one, and writes the files that options ask for.
 pub fn show(py: Python<'_>, program: &Program, inspection: impl Fn() -> Inspection) -> PyResult<()> {
-    if program.session.config().dumps_code() {
+    if dumps(program) {
         py.import("octants.code_dumps")?.call_method1("write", (inspection(), dumps_stages()))?;
     }
     let observer = OBSERVER.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(|o| o.clone_ref(py));

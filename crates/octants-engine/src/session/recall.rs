@@ -9,6 +9,7 @@ use octants_runtime::Pointer;
 use super::build::Launching;
 use super::{Executable, Lowering, Session};
 use crate::compile_times::{Phase, Stopwatch};
+use crate::environment::dumps_stages;
 use crate::gradient_store::GradientStore;
 use crate::trace::{Binding, Recalled, Request, Search, keep, outcome, search};
 
@@ -16,7 +17,10 @@ impl Session {
     /// Looks whether a kernel need not be compiled. [`Session::lower`] then takes the [`Search::tracing`] for its world.
     pub fn search<'w>(&self, world: &'w dyn World, request: &Request<'_>) -> Search<'w> {
         // Who wants to see the compiler's work must let it work.
-        let cache = self.cache.as_ref().filter(|_| self.config().offline_cache && !self.config().shows_compilation());
+        let cache = self
+            .cache
+            .as_ref()
+            .filter(|_| self.config().offline_cache && !self.config().shows_compilation() && !dumps_stages());
         let common = cache.and_then(|cache| cache.common(&self.machine)).map(|mut key| {
             key.add("concurrent_launches", &!self.device.is_immediate());
             key

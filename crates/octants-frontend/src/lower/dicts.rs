@@ -1,11 +1,11 @@
-//! Dicts, which are there at compile time alone: what makes them, their entries, and the one of a key.
+//! Dicts and sets, which are there at compile time alone: what makes them, their entries, and the one of a key.
 
 use std::rc::Rc;
 
-use octants_diag::{Code, Result};
+use octants_diag::{Code, Diagnostic, Result};
 
 use super::Lowerer;
-use crate::ast::{Comparison, Expr, Generator};
+use crate::ast::{Comparison, Expr, ExprKind, Generator};
 use crate::syntax_facts::last_write;
 use crate::value::Value;
 use crate::world::Entity;
@@ -93,5 +93,21 @@ impl Lowerer<'_> {
             (Value::Str(a), Value::Str(b)) => a == b,
             _ => matches!(self.fold_compare(Comparison::Eq, a, b)?, Some(Value::Bool(true))),
         })
+    }
+
+    /// A set exists at compile time only, as an object of the outside.
+    pub(super) fn lower_set(&mut self, items: &[Expr]) -> Result<Value> {
+        if self.static_depth == 0 {
+            let is_made = matches!(items, [Expr { kind: ExprKind::Starred(_), .. }]);
+            let node = if is_made { "SetComp" } else { "Set" };
+            return Err(Diagnostic::new(Code::Syntax, self.b.span, format!("Unsupported node \"{node}\""))
+                .with_hint("a set is possible inside `qd.static(...)`"));
+        }
+        let items = Value::list(self.lower_exprs(items)?);
+        let func = self.frame_ref().func;
+        match (self.to_host(&items), self.world.global(func, "set")) {
+            (Some(_), Ok(Some(set))) => self.call_host(set, &[items], &[]),
+            _ => self.err(Code::Type, "the items of a set must be known at compile time"),
+        }
     }
 }

@@ -19,7 +19,7 @@ impl Lowerer<'_> {
         Ok(v)
     }
 
-    fn lower_exprs(&mut self, es: &[Expr]) -> Result<Vec<Value>> {
+    pub(super) fn lower_exprs(&mut self, es: &[Expr]) -> Result<Vec<Value>> {
         let mut out = Vec::with_capacity(es.len());
         let writes = last_write(es.iter());
         for (i, e) in es.iter().enumerate() {
@@ -111,20 +111,6 @@ impl Lowerer<'_> {
                     .with_hint("this expression of Python is not part of the kernel language; compute it outside, or at compile time with `qd.static(...)`"));
             }
         })
-    }
-
-    /// A set exists at compile time only, as an object of the outside.
-    fn lower_set(&mut self, items: &[Expr]) -> Result<Value> {
-        if self.static_depth == 0 {
-            return Err(Diagnostic::new(Code::Syntax, self.b.span, "Unsupported node \"Set\"")
-                .with_hint("a set is possible inside `qd.static(...)`"));
-        }
-        let items = Value::list(self.lower_exprs(items)?);
-        let func = self.frame_ref().func;
-        match (self.to_host(&items), self.world.global(func, "set")) {
-            (Some(_), Ok(Some(set))) => self.call_host(set, &[items], &[]),
-            _ => self.err(Code::Type, "the items of a set must be known at compile time"),
-        }
     }
 
     /// The base of a subscript. An array without a name of its own is called what the user calls it here.

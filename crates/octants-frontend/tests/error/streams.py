@@ -53,17 +53,11 @@ def in_a_branch(n: qd.i32):
 
 
 @qd.kernel
-def in_a_static_branch(n: qd.i32):
+def in_a_loop_of_a_static_branch(n: qd.i32):
     if qd.static(True):
-        with qd.stream_parallel():  #~ ERROR must stand at the top level
-            x[0] = 1
-
-
-@qd.kernel
-def in_a_static_loop(n: qd.i32):
-    for k in qd.static(range(2)):
-        with qd.stream_parallel():  #~ ERROR must stand at the top level
-            x[0] = 1
+        for k in range(n):
+            with qd.stream_parallel():  #~ ERROR must stand at the top level
+                x[0] = 1
 
 
 @qd.kernel

@@ -27,7 +27,7 @@ def sliced(v: vec3) -> qd.f32:
     u[0:2] = v[1:3]
     w = v[::-1]
     u[1:] = [1.0, 2.0]
-    return u[0] + w[0] + v[-1]
+    return u[0] + w[0] + v[2]
 
 
 @qd.kernel
