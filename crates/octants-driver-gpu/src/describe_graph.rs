@@ -219,9 +219,25 @@ impl<'a> Description<'a> {
     unsafe fn kernel(&mut self, to: RawGraph, behind: &[RawNode], what: What) -> Result<RawNode, NotAGraph> {
         let told = what.told(self.calls, self.tasks, self.launch).ok_or(NotAGraph::Now)?;
         // SAFETY: the contract above.
-        let raw = ever(unsafe { self.graphs.add_kernel(to, behind, &told.node()) })?;
+        let raw = ever(unsafe {
+            match behind {
+                [before] if self.waits_itself(what) && self.is_task(*before) => {
+                    self.graphs.add_waiting_kernel(to, *before, &told.node())
+                }
+                _ => self.graphs.add_kernel(to, behind, &told.node()),
+            }
+        })?;
         self.nodes.push(Node { raw, what, told });
         Ok(raw)
+    }
+
+    fn waits_itself(&self, what: What) -> bool {
+        matches!(what, What::Task(number) if self.tasks[number].waits_itself)
+    }
+
+    /// A node is a task, not a loop or a join.
+    fn is_task(&self, node: RawNode) -> bool {
+        self.nodes.iter().rev().any(|n| n.raw == node && matches!(n.what, What::Task(_)))
     }
 }
 

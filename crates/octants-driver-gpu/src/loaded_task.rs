@@ -17,6 +17,8 @@ pub struct LoadedTask {
     pub number: u32,
     /// The kernel's number in [`crate::last_launches`].
     pub kernel: u32,
+    /// Its code waits for the work before it.
+    pub waits_itself: bool,
     /// Its code depends on the number of the launch.
     pub is_numbered: bool,
     kind: Kind,
@@ -112,7 +114,8 @@ pub(crate) unsafe fn load_task(
                 Kind::Parallel(Box::new(Forms { meta: meta.clone(), narrow, wide }))
             }
         };
-        Ok(LoadedTask { number, kernel, is_numbered: task.draws_random || asserts, kind, local_bytes })
+        let (waits_itself, is_numbered) = (task.waits_itself, task.draws_random || asserts);
+        Ok(LoadedTask { number, kernel, waits_itself, is_numbered, kind, local_bytes })
     }
 }
 
